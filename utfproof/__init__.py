@@ -1,0 +1,51 @@
+"""utfproof: can a fixed transformer act as every transformer of a class when only its input embedding changes?
+
+Importing the package is light: NumPy, SciPy, FLINT, torch and SymPy are loaded when something needs them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Shape": "utfproof.shapes",
+    "Target": "utfproof.systems",
+    "LoopedTarget": "utfproof.systems",
+    "Universal": "utfproof.systems",
+    "LoopedUniversal": "utfproof.systems",
+    "SharedAttentionUniversal": "utfproof.systems",
+    "SoftmaxAttention": "utfproof.attention",
+    "GivenAttention": "utfproof.attention",
+    "RationalAttention": "utfproof.attention",
+    "build_host": "utfproof.constructions",
+    "random_target": "utfproof.constructions",
+    "embed": "utfproof.matching",
+    "r_all": "utfproof.matching",
+    "w_all": "utfproof.matching",
+    "certify": "utfproof.certificates.prover",
+    "check_file": "utfproof.certificates.checker",
+}
+
+__all__ = ["__version__", *_EXPORTS]
+
+if TYPE_CHECKING:
+    from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention
+    from utfproof.certificates.checker import check_file
+    from utfproof.certificates.prover import certify
+    from utfproof.constructions import build_host, random_target
+    from utfproof.matching import embed, r_all, w_all
+    from utfproof.shapes import Shape
+    from utfproof.systems import LoopedTarget, LoopedUniversal, SharedAttentionUniversal, Target, Universal
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'utfproof' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

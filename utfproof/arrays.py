@@ -1,0 +1,93 @@
+"""The little that differs between NumPy arrays (float or exact object arrays) and torch tensors.
+
+Exact matrices are NumPy arrays of dtype object holding Python ints or Fractions; `@`, `+` and `*` work on them
+as on floats, so that every forward pass is written once.
+"""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+
+Array = Any
+"""A NumPy array (numeric or exact object dtype) or a torch tensor."""
+
+
+def is_torch(array: Array) -> bool:
+    """True for torch tensors; does not import torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def namespace(array: Array) -> Any:
+    """The module (numpy or torch) whose functions apply to `array`."""
+    return sys.modules["torch"] if is_torch(array) else np
+
+
+def is_exact(array: Array) -> bool:
+    """True for exact arrays: object dtype (ints, Fractions) or NumPy integers."""
+    return not is_torch(array) and np.asarray(array).dtype.kind in "Oiu"
+
+
+def exact(array: Array) -> np.ndarray:
+    """`array` as an object array of Python ints or Fractions; floats become the dyadic rationals that they are.
+
+    Raises MalformedInput for NaN and infinities, naming the first index.
+    """
+    source = np.asarray(array.detach().cpu() if is_torch(array) else array)
+    if source.dtype.kind == "f":
+        bad = np.argwhere(~np.isfinite(source))
+        if len(bad):
+            raise MalformedInput(f"entry {tuple(int(i) for i in bad[0])} is not finite; exact values are needed")
+        return _elementwise(source, lambda x: Fraction(float(x)))
+    if source.dtype.kind in "iub":
+        return _elementwise(source, int)
+    return source.astype(object)
+
+
+def _elementwise(source: np.ndarray, convert: Any) -> np.ndarray:
+    out = np.empty(source.shape, dtype=object)
+    flat = out.reshape(-1)
+    for i, x in enumerate(source.reshape(-1)):
+        flat[i] = convert(x)
+    return out
+
+
+def zeros(like: Array, *shape: int) -> Array:
+    """Zeros of the dtype and device of `like`."""
+    if is_torch(like):
+        return like.new_zeros(shape)
+    return np.zeros(shape, dtype=like.dtype)
+
+
+def hstack(parts: list[Array]) -> Array:
+    """Columns side by side."""
+    first = parts[0]
+    if hasattr(first, "hstack_with"):
+        return first.hstack_with(parts[1:])
+    return namespace(first).concatenate(parts, axis=-1)
+
+
+def transpose(array: Array) -> Array:
+    """Swap the last two axes."""
+    return array.swapaxes(-1, -2)
+
+
+def to_numpy(array: Array) -> np.ndarray:
+    """A NumPy array with the same values (torch tensors leave their device)."""
+    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+
+
+def eye(size: int, like: Array) -> Array:
+    """Identity matrix of the dtype and device of `like`."""
+    if is_torch(like):
+        return namespace(like).eye(size, dtype=like.dtype, device=like.device)
+    out = np.zeros((size, size), dtype=like.dtype)
+    for i in range(size):
+        out[i, i] = 1
+    return out

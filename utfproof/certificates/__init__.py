@@ -1,0 +1,1 @@
+"""Certificates: their format, the prover that writes them, and the independent checker."""

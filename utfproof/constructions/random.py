@@ -1,0 +1,85 @@
+"""Random hosts and random targets from the seeded generator (docs/certificate-format.md section 4.7).
+
+A random host with m >= M is universal by matching almost surely (thm:random_universal_transformer); whether a given
+seed is, a rank certificate decides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from utfproof.generator import check_dtype, check_law, check_seed, weight_matrix
+from utfproof.shapes import Shape, positive_integer
+from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
+
+
+def random_host(
+    shape: Shape, m: int, *, seed: int = 0, law: str = "uniform", dtype: str = "float64", tied: bool = False
+) -> Universal:
+    """Host with i.i.d. entries: R_Q, R_K [(L,) H, m, d], R_V [(L,) H, m, m], U [m, d_out], NumPy arrays."""
+    check_law(law), check_dtype(dtype), check_seed(seed)
+    lead = (1 if tied else shape.layers, shape.heads)
+
+    def grid(tensor: str, columns: int) -> np.ndarray:
+        first = weight_matrix(seed, tensor, 1, 1, law=law, dtype=dtype)
+        out = np.empty((*lead, m, columns), dtype=first.dtype)
+        for layer in range(lead[0]):
+            for head in range(lead[1]):
+                out[layer, head] = weight_matrix(
+                    seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head
+                )
+        return out[0] if tied else out
+
+    kind = LoopedUniversal if tied else Universal
+    return kind(
+        shape,
+        m,
+        grid("R_Q", shape.head_dim),
+        grid("R_K", shape.head_dim),
+        grid("R_V", m),
+        weight_matrix(seed, "U", m, shape.d_out, law=law, dtype=dtype),
+        "random-tied" if tied else "random",
+    )
+
+
+def random_target(
+    shape: Shape,
+    seed: int = 0,
+    *,
+    width: int | None = None,
+    law: str = "uniform",
+    dtype: str = "float64",
+    tied: bool = False,
+) -> Target:
+    """Target with i.i.d. entries of variance about 1/fan-in (times 1/3 for the uniform law), NumPy arrays.
+
+    width D defaults to d_in; W_E and W_U are drawn when D differs from d_in or d_out.
+    """
+    D = shape.d_in if width is None else positive_integer("width", width)
+    lead = (1 if tied else shape.layers, shape.heads)
+
+    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
+        matrices = [
+            weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype, layer=layer, head=head)
+            for layer in range(lead[0])
+            for head in range(lead[1])
+        ]
+        out = np.stack(matrices).reshape(*lead, rows, columns)
+        return out[0] if tied else out
+
+    def single(tensor: str, rows: int, columns: int) -> np.ndarray | None:
+        if D == shape.d_in == shape.d_out:
+            return None
+        return weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype)
+
+    d = shape.head_dim
+    kind = LoopedTarget if tied else Target
+    return kind(
+        shape,
+        grid("W_Q", D, d),
+        grid("W_K", D, d),
+        grid("W_V", D, d),
+        grid("W_O", d, D),
+        single("W_E", shape.d_in, D),
+        single("W_U", D, shape.d_out),
+    )

@@ -1,0 +1,168 @@
+"""Sparse untied hosts: the prefix tree of thm:sparse_universal_transformer, repaired (universal by matching, m = M).
+
+The printed routing maps move blocks that later readers look for elsewhere; here R_V either projects (`sparse`) or moves
+the chosen subtree to the front (`sparse-front`, what the paper's figure suggests). Coordinates:
+docs/certificate-format.md sections 4.1 and 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+import numpy as np
+
+from utfproof.selection import Partition, SelectionMatrix
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Universal
+
+PrefixTree = tuple[Partition, list[int]]
+
+
+def prefix_tree(shape: Shape, m: int) -> PrefixTree:
+    """Cells of the tree, and the first cell of each depth 0 ... L.
+
+    An internal block is 2H cells of width d (Q_0 ... Q_{H-1}, K_0 ... K_{H-1}), a leaf is one cell of width d_out;
+    a last cell holds the padding.
+    """
+    H, L = shape.heads, shape.layers
+    starts = [0]
+    for depth in range(L):
+        starts.append(starts[-1] + 2 * H * H**depth)
+    widths = np.full(starts[-1] + H**L, shape.head_dim, dtype=np.int64)
+    widths[starts[-1] :] = shape.d_out
+    padding = m - matching_dimension(shape)
+    return Partition.of_widths(np.append(widths, padding) if padding else widths), starts
+
+
+def block_cells(shape: Shape, starts: list[int], depth: int, words: np.ndarray) -> np.ndarray:
+    """All cells of the blocks of these words (indices in lexicographic order) of length `depth`."""
+    per_block = 1 if depth == shape.layers else 2 * shape.heads
+    return (starts[depth] + words[:, None] * per_block + np.arange(per_block)).reshape(-1)
+
+
+def _readers(
+    shape: Shape, tree: PrefixTree
+) -> tuple[list[tuple[SelectionMatrix, ...]], list[tuple[SelectionMatrix, ...]], SelectionMatrix]:
+    """R_Q and R_K [L][H] (sub-block h of every block of depth l-1) and U (every leaf)."""
+    cells, starts = tree
+    H = shape.heads
+    reader = Partition.of_widths([shape.head_dim])
+
+    def select(rows: np.ndarray, columns: Partition) -> SelectionMatrix:
+        return SelectionMatrix(cells, columns, rows, np.zeros(len(rows), dtype=np.int64))
+
+    def sub_blocks(depth: int, position: int) -> SelectionMatrix:
+        return select(starts[depth] + np.arange(H**depth) * 2 * H + position, reader)
+
+    queries = [tuple(sub_blocks(depth, h) for h in range(H)) for depth in range(shape.layers)]
+    keys = [tuple(sub_blocks(depth, H + h) for h in range(H)) for depth in range(shape.layers)]
+    leaves = starts[-1] + np.arange(H**shape.layers)
+    return queries, keys, select(leaves, Partition.of_widths([shape.d_out]))
+
+
+def prefix_tree_host(shape: Shape, m: int) -> Universal:
+    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l."""
+    tree = prefix_tree(shape, m)
+    cells, starts = tree
+    queries, keys, unembed = _readers(shape, tree)
+
+    def projection(layer: int, head: int) -> SelectionMatrix:
+        kept = []
+        for depth in range(layer, shape.layers + 1):
+            words = np.arange(shape.heads**depth)
+            letter = words // shape.heads ** (depth - layer) % shape.heads
+            kept.append(block_cells(shape, starts, depth, words[letter == head]))
+        diagonal = np.concatenate(kept)
+        return SelectionMatrix(cells, cells, diagonal, diagonal)
+
+    values = [tuple(projection(layer, h) for h in range(shape.heads)) for layer in range(1, shape.layers + 1)]
+    return Universal(shape, m, queries, keys, values, unembed, "sparse")
+
+
+def printed_tree_host(shape: Shape, m: int, *, transposed: bool) -> Universal:
+    """`printed-tree-row` and `printed-tree-column`: thm:designed-R's formal R_V, literally.
+
+    R_V^{l,h} copies the block of each word p of length l-1 into the block of (p,h), cut or padded at the leaves, and
+    sends everything else to zero; read as acting on rows (x R) or, transposed, on columns.
+    """
+    tree = prefix_tree(shape, m)
+    cells, starts = tree
+    queries, keys, unembed = _readers(shape, tree)
+    unit = gcd(shape.head_dim, shape.d_out, m)
+    fine = uniform(m, unit)
+
+    def copy(layer: int, head: int) -> SelectionMatrix:
+        parents = np.arange(shape.heads ** (layer - 1))
+        children = parents * shape.heads + head
+        inner = 2 * shape.heads * shape.head_dim
+        width = min(inner, shape.d_out) if layer == shape.layers else inner
+        per_child = 1 if layer == shape.layers else 2 * shape.heads
+        source = cells.offsets[starts[layer - 1] + parents * 2 * shape.heads]
+        target = cells.offsets[starts[layer] + children * per_child]
+        move = pieces(fine, fine, source, target, width, unit)
+        return move.transposed() if transposed else move
+
+    values = [tuple(copy(layer, h) for h in range(shape.heads)) for layer in range(1, shape.layers + 1)]
+    name = "printed-tree-column" if transposed else "printed-tree-row"
+
+    def refined(grid: list[tuple[SelectionMatrix, ...]]) -> list[tuple[SelectionMatrix, ...]]:
+        return [tuple(refined_rows(matrix, fine, unit) for matrix in row) for row in grid]
+
+    return Universal(shape, m, refined(queries), refined(keys), values, refined_rows(unembed, fine, unit), name)
+
+
+def front_host(shape: Shape, m: int) -> Universal:
+    """`sparse-front`: depth-first tree; R_V^{l,h} moves the chosen subtree to the front, where every reader stands."""
+    H, d = shape.heads, shape.head_dim
+    unit = gcd(d, shape.d_out, m)
+    cells = uniform(m, unit)
+    sizes = [shape.d_out]  # of the subtrees at depth L, L-1, ..., 0
+    for _ in range(shape.layers):
+        sizes.append(2 * H * d + H * sizes[-1])
+    sizes.reverse()
+    reader, output = uniform(d, unit), uniform(shape.d_out, unit)
+
+    def read(start: int) -> SelectionMatrix:
+        return pieces(cells, reader, np.array([start]), np.array([0]), d, unit)
+
+    queries = tuple(read(h * d) for h in range(H))
+    keys = tuple(read((H + h) * d) for h in range(H))
+
+    def to_front(depth: int) -> Iterator[SelectionMatrix]:
+        for head in range(H):
+            start = 2 * H * d + head * sizes[depth]
+            yield pieces(cells, cells, np.array([start]), np.array([0]), sizes[depth], unit)
+
+    values = [tuple(to_front(depth)) for depth in range(1, shape.layers + 1)]
+    unembed = pieces(cells, output, np.array([0]), np.array([0]), shape.d_out, unit)
+    return Universal(shape, m, [queries] * shape.layers, [keys] * shape.layers, values, unembed, "sparse-front")
+
+
+# --- equal cells: for maps whose blocks do not line up -----------------------------------------------------
+
+
+def uniform(size: int, unit: int) -> Partition:
+    """Coordinates cut into cells of width `unit` (which divides the size)."""
+    return Partition(np.arange(0, size + 1, unit, dtype=np.int64))
+
+
+def pieces(
+    rows: Partition, columns: Partition, row_starts: np.ndarray, column_starts: np.ndarray, width: int, unit: int
+) -> SelectionMatrix:
+    """Identities of one width between coordinates row_starts[k]... and column_starts[k]..., over equal cells."""
+    steps = np.arange(width // unit)
+    return SelectionMatrix(
+        rows,
+        columns,
+        (np.asarray(row_starts)[:, None] // unit + steps).reshape(-1),
+        (np.asarray(column_starts)[:, None] // unit + steps).reshape(-1),
+    )
+
+
+def refined_rows(matrix: SelectionMatrix, rows: Partition, unit: int) -> SelectionMatrix:
+    """The same matrix over equal cells."""
+    columns = uniform(matrix.columns.size, unit)
+    r, c = matrix.coordinates()
+    keep = r % unit == 0
+    return SelectionMatrix(rows, columns, r[keep] // unit, c[keep] // unit)

@@ -1,0 +1,56 @@
+"""Errors that a user can act on. Each carries the exit code of the command line (design: 0 holds,
+1 refuted, 2 malformed, 3 resource limit, 4 undecided)."""
+
+from __future__ import annotations
+
+
+class UtfproofError(Exception):
+    """Base class. The message is one line: what was given, what was expected, what to do."""
+
+    exit_code = 2
+
+
+class MalformedInput(UtfproofError, ValueError):
+    """Input that no computation can start from: a wrong type, shape, name or file."""
+
+    exit_code = 2
+
+
+class NotDefined(MalformedInput):
+    """A construction asked for at a shape where it does not exist."""
+
+
+class Refuted(UtfproofError):
+    """The answer is no; the message names the notion of universality and the reason."""
+
+    exit_code = 1
+
+
+class CannotCarry(Refuted):
+    """This host cannot carry this target. `rank` of R_all, its `columns` M and the relative `residual`."""
+
+    def __init__(self, message: str, *, rank: int, columns: int, residual: float) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.columns = columns
+        self.residual = residual
+
+
+class OutsideClass(Refuted):
+    """A target outside the class that a construction serves (too wide, say)."""
+
+
+class SingularTarget(OutsideClass):
+    """shared-query: some M^{l,0} of the target is singular."""
+
+
+class ResourceLimit(UtfproofError):
+    """More memory or time than allowed; the message says the figure and the limit."""
+
+    exit_code = 3
+
+
+class Undecided(UtfproofError):
+    """Neither established nor refuted."""
+
+    exit_code = 4

@@ -1,0 +1,96 @@
+"""Exact linear algebra over the rationals, on object arrays of ints and Fractions, done by FLINT."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+
+
+def _to_flint(matrix: np.ndarray) -> object:
+    from flint import fmpq, fmpq_mat
+
+    rows, columns = matrix.shape
+    entries = [fmpq(Fraction(x).numerator, Fraction(x).denominator) for x in matrix.reshape(-1)]
+    return fmpq_mat(rows, columns, entries)
+
+
+def _from_flint(matrix: object, rows: int, columns: int) -> np.ndarray:
+    out = np.empty((rows, columns), dtype=object)
+    for i in range(rows):
+        for j in range(columns):
+            entry = matrix[i, j]  # type: ignore[index]
+            out[i, j] = Fraction(int(entry.p), int(entry.q))
+    return out
+
+
+def rank(matrix: np.ndarray) -> int:
+    """Rank over the rationals of an exact matrix [rows, columns]."""
+    if 0 in matrix.shape:
+        return 0
+    return int(_to_flint(matrix).rref()[1])  # type: ignore[attr-defined]
+
+
+def inverse(matrix: np.ndarray) -> np.ndarray | None:
+    """Exact inverse of a square matrix; None if it is singular."""
+    size = matrix.shape[0]
+    try:
+        return _from_flint(_to_flint(matrix).inv(), size, size)  # type: ignore[attr-defined]
+    except ZeroDivisionError:
+        return None
+
+
+def kernel_vector(matrix: np.ndarray) -> list[int] | None:
+    """A primitive integer vector z != 0 with matrix @ z = 0; None when the columns are independent.
+
+    The first dependent column is written through the pivot columns before it.
+    """
+    rows, columns = matrix.shape
+    if columns == 0:
+        return None
+    if rows == 0:
+        return [1] + [0] * (columns - 1)
+    reduced, found = _to_flint(matrix).rref()  # type: ignore[attr-defined]
+    if found == columns:
+        return None
+    pivots: list[int] = []
+    for column in range(columns):
+        row = len(pivots)
+        if row < found and reduced[row, column] == 1 and all(reduced[row, j] == 0 for j in pivots):
+            pivots.append(column)
+            continue
+        z = [Fraction(0)] * columns
+        z[column] = Fraction(1)
+        for i, pivot in enumerate(pivots):
+            z[pivot] = -Fraction(int(reduced[i, column].p), int(reduced[i, column].q))
+        scale = int(np.lcm.reduce([f.denominator for f in z], dtype=object))
+        integers = [int(f * scale) for f in z]
+        divisor = int(np.gcd.reduce(np.array(integers, dtype=object)))
+        return [v // divisor for v in integers]
+    raise AssertionError("a deficient matrix has a dependent column")
+
+
+def solve_left(right_factor: np.ndarray, product: np.ndarray) -> np.ndarray | None:
+    """An exact X [k, rows] with X @ right_factor = product; None if there is none.
+
+    right_factor [rows, columns], product [k, columns]. Coordinates outside a row basis of right_factor stay zero.
+    """
+    rows, columns = right_factor.shape
+    count = product.shape[0]
+    if product.shape[1] != columns:
+        raise MalformedInput(f"product has {product.shape[1]} columns, expected {columns}")
+    system = np.concatenate([right_factor.T, product.T], axis=1)  # [columns, rows + count]
+    if columns == 0:
+        return np.zeros((count, rows), dtype=object)
+    reduced, found = _to_flint(system).rref()  # type: ignore[attr-defined]
+    out = np.zeros((count, rows), dtype=object)
+    for i in range(int(found)):
+        pivot = next(j for j in range(rows + count) if reduced[i, j] != 0)
+        if pivot >= rows:
+            return None
+        for k in range(count):
+            entry = reduced[i, rows + k]
+            out[k, pivot] = Fraction(int(entry.p), int(entry.q))
+    return out

@@ -1,0 +1,201 @@
+"""Counter-based random weights: a seed means the same numbers on every machine.
+
+The generator is SplitMix64's output function applied to key + G*(i+1); docs/certificate-format.md section 4.7
+specifies it in a few lines. It is written here in plain Python, in NumPy and in torch, bit for bit alike
+(integer arithmetic modulo 2^64 only). An entry is numerator * unit with an integer numerator and one rational unit
+per matrix, exact in float64, so the rank of a random host is decided on small integers.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isqrt
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+
+Law = Literal["uniform", "signs", "binomial"]
+LAWS: tuple[str, ...] = get_args(Law)
+DTYPES: tuple[str, ...] = ("float64", "float32", "float16", "bfloat16")
+
+TENSOR_CODES = {
+    name: code
+    for code, name in enumerate(["R_Q", "R_K", "R_V", "U", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U", "X"])
+}
+
+_MASK = 2**64 - 1
+_G = 0x9E3779B97F4A7C15
+_C1 = 0xBF58476D1CE4E5B9
+_C2 = 0x94D049BB133111EB
+_CHUNK = 1 << 20
+# significand bits and exponent of the least positive number, for one rounding from the exact value
+_FORMATS = {"float64": (53, -1074), "float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
+
+
+def mix(z: int) -> int:
+    """SplitMix64's output function on 64-bit integers."""
+    z &= _MASK
+    z = ((z ^ (z >> 30)) * _C1) & _MASK
+    z = ((z ^ (z >> 27)) * _C2) & _MASK
+    return z ^ (z >> 31)
+
+
+def check_seed(seed: object) -> int:
+    """`seed` as an int with 0 <= seed < 2^64; MalformedInput otherwise."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) <= _MASK:
+        raise MalformedInput(f"seed must be an integer from 0 to 2^64 - 1, got {seed!r}")
+    return int(seed)
+
+
+def check_law(law: str) -> str:
+    """`law` if it is known; MalformedInput otherwise."""
+    if law not in LAWS:
+        raise MalformedInput(f"law {law!r} is unknown; choose {', '.join(LAWS)}")
+    return law
+
+
+def check_dtype(dtype: str) -> str:
+    """`dtype` if weights can be drawn in it; MalformedInput otherwise."""
+    if dtype not in DTYPES:
+        raise MalformedInput(f"dtype {dtype!r} is unknown; choose {', '.join(DTYPES)}")
+    return dtype
+
+
+def stream_key(seed: int, tensor: str, layer: int = 0, head: int = 0) -> int:
+    """Key of one matrix's stream. Layers and heads count from 0; both are 0 for U and shared matrices."""
+    key = mix(check_seed(seed))
+    for value in (TENSOR_CODES[tensor], layer, head):
+        key = mix(key + _G * (value + 1))
+    return key
+
+
+def raw_python(key: int, count: int, start: int = 0) -> list[int]:
+    """64-bit numbers start ... start+count-1 of a stream, standard library only."""
+    return [mix(key + _G * (i + 1)) for i in range(start, start + count)]
+
+
+def raw_numpy(key: int, count: int, start: int = 0) -> np.ndarray:
+    """The same numbers as uint64 [count]."""
+    out = np.empty(count, dtype=np.uint64)
+    for begin in range(0, count, _CHUNK):
+        end = min(begin + _CHUNK, count)
+        z = np.arange(start + begin + 1, start + end + 1, dtype=np.uint64)
+        z *= np.uint64(_G)
+        z += np.uint64(key)
+        z ^= z >> np.uint64(30)
+        z *= np.uint64(_C1)
+        z ^= z >> np.uint64(27)
+        z *= np.uint64(_C2)
+        z ^= z >> np.uint64(31)
+        out[begin:end] = z
+    return out
+
+
+def _signed(value: int) -> int:
+    """The int64 with the same bits, for torch."""
+    value &= _MASK
+    return value - 2**64 if value >= 2**63 else value
+
+
+def raw_torch(key: int, count: int, device: Any, start: int = 0) -> Any:
+    """The same numbers as an int64 tensor [count] (two's complement) on `device`."""
+    import torch
+
+    def xor_shift(z: Any, bits: int) -> Any:  # logical shift: the sign's copies are masked away
+        return z ^ ((z >> bits) & ((1 << (64 - bits)) - 1))
+
+    z = torch.arange(start + 1, start + count + 1, dtype=torch.int64, device=device)
+    z = z * _signed(_G) + _signed(key)
+    z = xor_shift(z, 30) * _signed(_C1)
+    z = xor_shift(z, 27) * _signed(_C2)
+    return xor_shift(z, 31)
+
+
+def unit(law: str, rows: int) -> Fraction:
+    """The rational factor of every entry of a matrix with this many rows (fan-in)."""
+    if check_law(law) == "signs":
+        return Fraction(1)
+    t = 0
+    while (c := isqrt(4**t // rows)) < 2**20:
+        t += 1
+    return Fraction(c, 2 ** (t + (32 if law == "uniform" else 2)))
+
+
+def numerators_numpy(law: str, raw: np.ndarray) -> np.ndarray:
+    """Integer numerators, int64, of raw numbers under a law."""
+    if check_law(law) == "uniform":
+        return (raw >> np.uint64(32)).astype(np.int64) * 2 + (1 - 2**32)
+    if law == "signs":
+        return 1 - 2 * (raw >> np.uint64(63)).astype(np.int64)
+    return np.bitwise_count(raw).astype(np.int64) - 32
+
+
+def numerators_torch(law: str, raw: Any) -> Any:
+    """The same from an int64 tensor of raw bits."""
+    if check_law(law) == "uniform":
+        return ((raw >> 32) & 0xFFFFFFFF) * 2 + (1 - 2**32)
+    if law == "signs":
+        return 1 - 2 * ((raw >> 63) & 1)
+    # population count by halves: no torch primitive
+    x = raw - ((raw >> 1) & 0x5555555555555555)
+    x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333)
+    x = (x + ((x >> 4) & 0x0FFFFFFFFFFFFFFF)) & 0x0F0F0F0F0F0F0F0F
+    return ((x * 0x0101010101010101) >> 56 & 0xFF) - 32
+
+
+def integer_matrix(
+    seed: int, tensor: str, rows: int, columns: int, *, law: str, layer: int = 0, head: int = 0
+) -> np.ndarray:
+    """Numerators [rows, columns], int64. The weights are these times `unit(law, rows)`."""
+    raw = raw_numpy(stream_key(seed, tensor, layer, head), rows * columns)
+    return numerators_numpy(law, raw).reshape(rows, columns)
+
+
+def weight_matrix(
+    seed: int,
+    tensor: str,
+    rows: int,
+    columns: int,
+    *,
+    law: str = "uniform",
+    dtype: str = "float64",
+    layer: int = 0,
+    head: int = 0,
+) -> np.ndarray:
+    """Weights [rows, columns]: float64, or rounded once to `dtype` (bfloat16 values come as float32)."""
+    numbers = integer_matrix(seed, tensor, rows, columns, law=law, layer=layer, head=head)
+    return round_to(numbers.astype(np.float64) * float(unit(law, rows)), dtype)
+
+
+def weight_matrix_torch(
+    seed: int,
+    tensor: str,
+    rows: int,
+    columns: int,
+    *,
+    device: Any,
+    law: str = "uniform",
+    layer: int = 0,
+    head: int = 0,
+) -> Any:
+    """The same float64 weights drawn on a torch device."""
+    import torch
+
+    raw = raw_torch(stream_key(seed, tensor, layer, head), rows * columns, device)
+    numbers = numerators_torch(law, raw).to(torch.float64)
+    return (numbers * float(unit(law, rows))).reshape(rows, columns)
+
+
+def round_to(values: np.ndarray, dtype: str) -> np.ndarray:
+    """float64 values rounded once, to nearest even, to `dtype`. bfloat16 results are held in float32, exactly."""
+    if check_dtype(dtype) == "float64":
+        return values
+    if dtype != "bfloat16":
+        return values.astype(dtype)
+    bits, least = _FORMATS[dtype]
+    _, exponent = np.frexp(values)
+    quantum = np.maximum(exponent - bits, least)
+    # scaling by a power of two is exact, rint rounds ties to even
+    return np.ldexp(np.rint(np.ldexp(values, -quantum)), quantum).astype(np.float32)

@@ -1,0 +1,268 @@
+"""The matching equations E R_all = W_all: both sides, isolating targets, and solving for the embedding E.
+
+By the decision theorem a host is universal *by matching* (for all untied targets) iff rank R_all = M. `embed` solves
+for one target. For the two hosts below M it fills in E by formula instead, and says *by attention-matching*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array, exact, hstack, is_exact, is_torch, namespace, to_numpy, zeros
+from utfproof.constructions.shared_key import embed_shared_key
+from utfproof.constructions.shared_query import embed_shared_query
+from utfproof.errors import CannotCarry, MalformedInput
+from utfproof.exact import rational
+from utfproof.notions import Notion
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape, column_at, matching_dimension
+from utfproof.systems import Target, Universal, prefix_products
+
+_ATTENTION_MATCHING = {"shared-key": embed_shared_key, "shared-query": embed_shared_query}
+_ROUNDING = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """An embedding E [d_in, m] for one target, and how good it is.
+
+    notion: what E achieves. method: "closed form", "formula", "least squares" or "rational solve". rank and columns:
+    of R_all (None where a formula did not need them). condition: 2-norm condition number of R_all with columns scaled to
+    length one (1 for a permutation; None where not computed). residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
+    """
+
+    E: Array
+    notion: Notion
+    method: str
+    rank: int | None = None
+    columns: int | None = None
+    condition: float | None = None
+    residual: float | None = None
+
+
+def _integers_widened(array: Any) -> Any:
+    """Fixed-width integers become Python integers, so that products cannot overflow."""
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iub":
+        return exact(array)
+    return array
+
+
+def r_all(host: Universal) -> Any:
+    """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
+
+    Built from the last layer backwards, S_l = [R_Q^l, R_K^l, R_V^{l,1} S_{l+1}, R_V^{l,2} S_{l+1}, ...]: the columns of
+    all words that start with head h at layer l come from one product, never word by word.
+    """
+    heads = range(host.shape.heads)
+    queries: list[Any] = []
+    keys: list[Any] = []
+    outputs = _integers_widened(host.U)
+    for layer in reversed(range(host.shape.layers)):
+        maps = [host.maps(layer, head) for head in heads]
+
+        def routed(group: Any, maps: list[Any] = maps) -> Any:
+            parts = []
+            for entry in maps:
+                part = group
+                for matrix in reversed(entry.value):
+                    part = _integers_widened(matrix) @ part
+                parts.append(part)
+            return hstack(parts)
+
+        queries = [hstack([_integers_widened(entry.query) for entry in maps]), *map(routed, queries)]
+        keys = [hstack([_integers_widened(entry.key) for entry in maps]), *map(routed, keys)]
+        outputs = routed(outputs)
+    return hstack([*queries, *keys, outputs])
+
+
+def w_all(target: Target) -> Array:
+    """W_all [d_in, M] in canonical column order: W_E M_w W_Q, W_E M_w W_K, W_E M_w W_U."""
+    target = _widened(target)
+    heads = range(target.shape.heads)
+
+    def columns(products: Array, readers: list[Array]) -> Array:
+        """[H^t, d_in, D] times each reader [D, k] -> [d_in, H^t * readers * k]."""
+        xp = namespace(products)
+        blocks = xp.stack([products @ reader for reader in readers], axis=1)
+        blocks = xp.moveaxis(blocks, 2, 0)
+        return blocks.reshape(blocks.shape[0], -1)
+
+    queries, keys = [], []
+    for layer in range(target.shape.layers):
+        products = prefix_products(target, layer)
+        parameters = [target.parameters(layer, head) for head in heads]
+        queries.append(columns(products, [p[0] for p in parameters]))
+        keys.append(columns(products, [p[1] for p in parameters]))
+    outputs = columns(prefix_products(target, target.shape.layers), [target.unembedding()])
+    return hstack([*queries, *keys, outputs])
+
+
+def _widened(target: Target) -> Target:
+    names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+    arrays = {name: _integers_widened(getattr(target, name)) for name in names}
+    return replace(target, **arrays)
+
+
+def isolating_target(shape: Shape, column: int) -> Target:
+    """The 0/1 target whose W_all is zero except for a 1 in row 0 of this column of R_all (integer arrays).
+
+    It routes along the column's word with M = e_1 e_1^T and is zero off the word and after the reading layer.
+    Raises MalformedInput for a column outside 0 ... M-1.
+    """
+    kind, word, coordinate = column_at(shape, column)
+    H, L, d = shape.heads, shape.layers, shape.head_dim
+    D = max(shape.d_in, shape.d_out)
+    W_Q, W_K, W_V = (np.zeros((L, H, D, d), dtype=np.int64) for _ in range(3))
+    W_O = np.zeros((L, H, d, D), dtype=np.int64)
+    route = word if kind == "OV" else word[:-1]
+    for layer, head in enumerate(route):
+        W_V[layer, head, 0, 0] = W_O[layer, head, 0, 0] = 1
+    if kind == "OV":
+        W_O[L - 1, word[-1], 0] = 0
+        W_O[L - 1, word[-1], 0, coordinate] = 1
+    else:
+        (W_Q if kind == "Q" else W_K)[len(route), word[-1], 0, coordinate] = 1
+    if shape.d_in == shape.d_out:
+        return Target(shape, W_Q, W_K, W_V, W_O)
+    identity = np.eye(D, dtype=np.int64)
+    return Target(shape, W_Q, W_K, W_V, W_O, identity[: shape.d_in], identity[:, : shape.d_out])
+
+
+# --- solving for E -----------------------------------------------------------------------------------------
+
+
+def require_same_class(host: Universal, target: Target) -> None:
+    """MalformedInput naming the first dimension in which host and target differ."""
+    for field in ("heads", "layers", "head_dim", "d_in", "d_out"):
+        ours, theirs = getattr(host.shape, field), getattr(target.shape, field)
+        if ours != theirs:
+            raise MalformedInput(f"host and target differ in {field}: host {ours}, target {theirs}")
+
+
+def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> Embedding:
+    """The embedding E [d_in, m] under which the host acts as the target, for every n and X.
+
+    Closed form for index-map hosts with a permutation R_all; a rational solve for exact weights; else least squares with
+    scaled columns and one refinement step, in float64. For `shared-key` and `shared-query` the formulas of attention-matching.
+    Raises CannotCarry with rank and residual when R_all is deficient and this target is out of reach, OutsideClass and
+    SingularTarget where a formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
+    """
+    require_same_class(host, target)
+    shape, m = host.shape, host.m
+    M = matching_dimension(shape)
+    require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", max_memory)
+    if host.construction in _ATTENTION_MATCHING:
+        target = _widened(target)
+        E = _ATTENTION_MATCHING[host.construction](shape, m, target)
+        return Embedding(E, Notion.ATTENTION_MATCHING, "formula")
+    right = w_all(target)
+    matrix = r_all(host) if isinstance(host.U, SelectionMatrix) else None
+    if matrix is not None:
+        rows = matrix.unit_rows()
+        if rows is not None:
+            E = zeros(right, shape.d_in, m)
+            E[:, _index(rows, right)] = right
+            return Embedding(E, Notion.MATCHING, "closed form", M, M, 1.0, 0.0)
+    require_memory(8 * (4 * m * M + m * shape.heads * M), f"R_all at {shape}, m = {m},", max_memory)
+    if matrix is not None:
+        matrix = matrix.to_dense(object if is_exact(right) else np.float64)
+    else:
+        matrix = r_all(host)
+    if is_exact(matrix) and is_exact(right):
+        return _solve_exact(matrix, right, shape)
+    solved = _solve_float(_float64(matrix), _float64(right), shape)
+    if is_torch(right):
+        import torch
+
+        return replace(solved, E=torch.from_numpy(solved.E).to(right.device))
+    return solved
+
+
+def _index(rows: np.ndarray, like: Array) -> Any:
+    if is_torch(like):
+        import torch
+
+        return torch.from_numpy(rows).to(like.device)
+    return rows
+
+
+def _float64(array: Array) -> np.ndarray:
+    return to_numpy(array).astype(np.float64)
+
+
+def _deficient(shape: Shape, rank: int, columns: int, residual: float) -> CannotCarry:
+    return CannotCarry(
+        f"this host cannot carry this target by matching: rank R_all = {rank} of M = {columns} at {shape}, "
+        f"relative residual of E R_all = W_all {residual:.3g} (this does not decide functional universality)",
+        rank=rank,
+        columns=columns,
+        residual=residual,
+    )
+
+
+def _solve_exact(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embedding:
+    M = matrix.shape[1]
+    rank = rational.rank(matrix)
+    E = rational.solve_left(matrix, right)
+    if E is None:
+        _, residual = _least_squares(_float64(matrix), _float64(right))
+        raise _deficient(shape, rank, M, residual)
+    return Embedding(E, Notion.MATCHING, "rational solve", rank, M, None, 0.0)
+
+
+def _relative(difference: np.ndarray, reference: np.ndarray) -> float:
+    scale = float(np.linalg.norm(reference))
+    return float(np.linalg.norm(difference)) / scale if scale else float(np.linalg.norm(difference))
+
+
+def _least_squares(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Minimum-norm E and the relative residual, for a matrix of any rank."""
+    solution = np.linalg.lstsq(matrix.T, right.T, rcond=max(matrix.shape) * _ROUNDING)[0].T
+    return solution, _relative(solution @ matrix - right, right)
+
+
+def _solve_float(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embedding:
+    import scipy.linalg
+
+    m, M = matrix.shape
+    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
+        raise MalformedInput("R_all or W_all is not finite: weights hold NaN or infinity, or products overflow")
+    norms = np.linalg.norm(matrix, axis=0)
+    scale = 1 / np.where(norms > 0, norms, 1)
+    scaled, goal = matrix * scale, right * scale
+    if m < M:
+        values = np.linalg.svd(scaled, compute_uv=False)
+    else:
+        orthogonal, triangle = scipy.linalg.qr(scaled, mode="economic")
+        values = np.linalg.svd(triangle, compute_uv=False)
+    rank = int((values > max(m, M) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
+    if rank < M:
+        E, residual = _least_squares(scaled, goal)
+        if residual > 8 * max(m, M) * _ROUNDING:
+            raise _deficient(shape, rank, M, residual)
+        return Embedding(E, Notion.MATCHING, "least squares", rank, M, float("inf"), residual)
+
+    def solve(rhs: np.ndarray) -> np.ndarray:
+        return (orthogonal @ scipy.linalg.solve_triangular(triangle, rhs.T, trans="T")).T
+
+    E = solve(goal)
+    E = E + solve(goal - E @ scaled)  # one refinement step
+    residual = _relative(E @ scaled - goal, goal)
+    return Embedding(E, Notion.MATCHING, "least squares", rank, M, float(values[0] / values[-1]), residual)
+
+
+def exact_target(target: Target) -> Target:
+    """The same target with exact rational weights (floats are dyadic rationals)."""
+    names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+    arrays = {name: getattr(target, name) for name in names}
+    return replace(target, **{name: None if a is None else exact(a) for name, a in arrays.items()})
+
+
+def distance_bound(z: list[int], column: int) -> Fraction:
+    """z_c^2 / |z|^2: the squared distance by which the isolating target of column c misses, for R_all z = 0."""
+    return Fraction(z[column] ** 2, sum(v * v for v in z))

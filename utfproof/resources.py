@@ -1,0 +1,55 @@
+"""Memory guard: estimate first, refuse with the figure, never thrash."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from utfproof.errors import MalformedInput, ResourceLimit
+
+DEFAULT_SHARE = 0.8
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def physical_memory() -> int:
+    """Bytes of RAM, or the cgroup's limit where that is lower."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(text)) if text.isdigit() else total
+
+
+def default_limit() -> int:
+    """80 % of RAM, in bytes."""
+    return int(DEFAULT_SHARE * physical_memory())
+
+
+def parse_bytes(text: str) -> int:
+    """'512M', '4G', '4GiB', '123456' as bytes; MalformedInput otherwise."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, flags=re.IGNORECASE)
+    if match is None:
+        raise MalformedInput(f"memory limit {text!r} is not a size; write for example 512M or 4G")
+    return int(float(match.group(1)) * _UNITS[match.group(2).upper()])
+
+
+def show_bytes(count: int) -> str:
+    """A byte count for people, in binary units."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def require_memory(needed: int, what: str, limit: int | None = None) -> None:
+    """Raise ResourceLimit when `needed` bytes for `what` exceed the limit (default 80 % of RAM)."""
+    allowed = default_limit() if limit is None else limit
+    if needed > allowed:
+        raise ResourceLimit(
+            f"{what} needs about {show_bytes(needed)}, the limit is {show_bytes(allowed)}; "
+            "choose a smaller shape or raise --max-memory"
+        )

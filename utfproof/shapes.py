@@ -1,0 +1,239 @@
+"""Shapes, head words, the canonical column order of R_all, and every dimension formula.
+
+Heads count from 0. Layers count from 0 in arrays and from 1 in the mathematics; a formula that speaks of
+"layer l" says which. A head word w = (h_1, ..., h_t) names the route through heads h_1 (first layer) to h_t.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from utfproof.errors import MalformedInput
+
+Word = tuple[int, ...]
+
+
+class EffectiveHeadDimensionWarning(UserWarning):
+    """d > d_in: attention logits see a bilinear form of rank at most d_in."""
+
+
+def positive_integer(name: str, value: object) -> int:
+    """`value` as a positive int, or MalformedInput naming the field (bool, float and NumPy bools are refused)."""
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        raise MalformedInput(f"{name} must be a positive integer, got {value!r} ({type(value).__name__})")
+    number = int(value.__index__())  # type: ignore[attr-defined]
+    if number < 1:
+        raise MalformedInput(f"{name} must be a positive integer, got {number}")
+    return number
+
+
+@dataclass(frozen=True, init=False)
+class Shape:
+    """Shape (H, L, d, d_in, d_out) of a class of targets and of the hosts that serve it.
+
+    heads H, layers L, head_dim d, d_in (input width), d_out (output width, d_in unless said otherwise).
+    Raises MalformedInput naming the field for anything but positive integers; warns
+    (EffectiveHeadDimensionWarning) when d > d_in.
+    """
+
+    heads: int
+    layers: int
+    head_dim: int
+    d_in: int
+    d_out: int
+
+    def __init__(self, heads: int, layers: int, head_dim: int, d_in: int, d_out: int | None = None) -> None:
+        values = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in}
+        values["d_out"] = d_in if d_out is None else d_out
+        for name, value in values.items():
+            object.__setattr__(self, name, positive_integer(name, value))
+        if self.head_dim > self.d_in:
+            warnings.warn(
+                f"head_dim {self.head_dim} exceeds d_in {self.d_in}: for functions of the attention logits "
+                f"the effective head dimension is {self.d_in}",
+                EffectiveHeadDimensionWarning,
+                stacklevel=2,
+            )
+
+    def __str__(self) -> str:
+        text = f"(H, L, d, d_in) = ({self.heads}, {self.layers}, {self.head_dim}, {self.d_in})"
+        return text if self.d_out == self.d_in else f"{text}, d_out = {self.d_out}"
+
+    @property
+    def word_count(self) -> int:
+        """S = H + H^2 + ... + H^L, the number of non-empty head words up to length L."""
+        return geometric(self.heads, 1, self.layers)
+
+    @property
+    def leaves(self) -> int:
+        """H^L, the number of head words of length L."""
+        return self.heads**self.layers
+
+
+def geometric(base: int, first: int, last: int) -> int:
+    """base^first + ... + base^last (0 when last < first)."""
+    if base == 1:
+        return max(0, last - first + 1)
+    return 0 if last < first else (base ** (last + 1) - base**first) // (base - 1)
+
+
+# --- head words over any alphabet ------------------------------------------------------------------------
+
+
+def head_words(alphabet: int, length: int) -> Iterator[Word]:
+    """All words of the given length over the letters 0 ... alphabet-1, in lexicographic order.
+
+    The alphabet is the number of heads, or heads + 1 where letter 0 stands for a residual stream.
+    """
+    positive_integer("alphabet", alphabet)
+    if length < 0:
+        raise MalformedInput(f"word length must be at least 0, got {length}")
+    return itertools.product(range(alphabet), repeat=length)
+
+
+def word_index(word: Word, alphabet: int) -> int:
+    """Position of `word` among the words of its length in lexicographic order. Inverse of `word_at`."""
+    index = 0
+    for letter in word:
+        if not 0 <= letter < alphabet:
+            raise MalformedInput(f"letter {letter} of word {word} is outside 0 ... {alphabet - 1}")
+        index = index * alphabet + letter
+    return index
+
+
+def word_at(index: int, length: int, alphabet: int) -> Word:
+    """The word of the given length at this position of the lexicographic order."""
+    if not 0 <= index < alphabet**length:
+        raise MalformedInput(f"word index {index} is outside 0 ... {alphabet**length - 1}")
+    letters = []
+    for _ in range(length):
+        index, letter = divmod(index, alphabet)
+        letters.append(letter)
+    return tuple(reversed(letters))
+
+
+# --- canonical column order ------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """One column of R_all: kind 'Q', 'K' or 'OV'; the word (its last letter reads, for Q and K); the coordinate."""
+
+    kind: str
+    word: Word
+    coordinate: int
+
+
+class ColumnGroup(NamedTuple):
+    """Consecutive columns of R_all: one kind and word length; `count` words of `width` columns from `start`."""
+
+    kind: str
+    length: int
+    start: int
+    count: int
+    width: int
+
+
+def column_groups(shape: Shape) -> list[ColumnGroup]:
+    """R_all's columns in canonical order: Q for l = 1 ... L, K for l = 1 ... L, then OV."""
+    groups = []
+    start = 0
+    for kind in ("Q", "K"):
+        for length in range(1, shape.layers + 1):
+            count = shape.heads**length
+            groups.append(ColumnGroup(kind, length, start, count, shape.head_dim))
+            start += count * shape.head_dim
+    groups.append(ColumnGroup("OV", shape.layers, start, shape.leaves, shape.d_out))
+    return groups
+
+
+def column_at(shape: Shape, index: int) -> Column:
+    """The column of R_all at this position of the canonical order. Inverse of `column_index`."""
+    for group in column_groups(shape):
+        offset = index - group.start
+        if 0 <= offset < group.count * group.width:
+            word, coordinate = divmod(offset, group.width)
+            return Column(group.kind, word_at(word, group.length, shape.heads), coordinate)
+    raise MalformedInput(f"column {index} is outside 0 ... M-1 = {matching_dimension(shape) - 1}")
+
+
+def column_index(shape: Shape, column: Column) -> int:
+    """Position of a column in the canonical order."""
+    for group in column_groups(shape):
+        if group.kind == column.kind and group.length == len(column.word):
+            if not 0 <= column.coordinate < group.width:
+                break
+            return group.start + word_index(column.word, shape.heads) * group.width + column.coordinate
+    raise MalformedInput(f"{column} names no column of R_all at {shape}")
+
+
+# --- dimensions ------------------------------------------------------------------------------------------
+
+
+def matching_dimension(shape: Shape) -> int:
+    """M = 2dS + d_out H^L: columns of R_all, and the least m of any host that is universal by matching."""
+    return 2 * shape.head_dim * shape.word_count + shape.d_out * shape.leaves
+
+
+def paper_dimension(shape: Shape) -> int:
+    """The paper's m-bar (thm:sparse_universal_transformer): (L+1) max{2d, d_out} when H = 1, M otherwise."""
+    if shape.heads == 1:
+        return (shape.layers + 1) * max(2 * shape.head_dim, shape.d_out)
+    H, L = shape.heads, shape.layers
+    return 2 * H * (H**L - 1) // (H - 1) * shape.head_dim + H**L * shape.d_out
+
+
+def paper_looped_dimension(shape: Shape) -> int:
+    """The paper's looped m-bar (thm:designed-R-looped): (1 + S) max{2d, d_out}. Below M at its table shapes."""
+    return (1 + shape.word_count) * max(2 * shape.head_dim, shape.d_out)
+
+
+def printed_random_count(shape: Shape) -> int:
+    """M as printed in the proof of thm:random-R: d S + d_out H^L (the factor 2 for Q and K is missing)."""
+    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves
+
+
+def printed_looped_random_count(shape: Shape) -> int:
+    """M_loop as printed in thm:looped_random-R: 2d (1 + H + ... + H^{L-1}) + d_out H^L (a factor H is missing)."""
+    return 2 * shape.head_dim * geometric(shape.heads, 0, shape.layers - 1) + shape.d_out * shape.leaves
+
+
+def linear_test_dimension(shape: Shape) -> int:
+    """(d + d_in) S + d_out H^L: columns of the linear test for attention-matching when d > d_in."""
+    return (shape.head_dim + shape.d_in) * shape.word_count + shape.d_out * shape.leaves
+
+
+def shared_key_dimension(shape: Shape) -> int:
+    """Least m of the shared-key tries (d >= d_in): d_in (1 + 2S) when d_out = d_in. Attention-matching."""
+    inner = geometric(shape.heads, 0, shape.layers - 1)
+    return shape.d_in * shape.word_count + max(shape.d_in, shape.d_out) * inner + shape.d_out * shape.leaves
+
+
+def shared_query_dimension(shape: Shape) -> int:
+    """Least m of the shared-query shift register (d >= d_out): d_out (S + H^L). Attention-matching, for almost all
+    targets (those with invertible M^{l,0})."""
+    return shape.d_out * (shape.word_count + shape.leaves)
+
+
+DIMENSIONS: dict[str, Callable[[Shape], int]] = {
+    "matching": matching_dimension,
+    "paper": paper_dimension,
+    "paper-looped": paper_looped_dimension,
+    "printed-random-count": printed_random_count,
+    "printed-looped-random-count": printed_looped_random_count,
+    "linear-test": linear_test_dimension,
+    "shared-key": shared_key_dimension,
+    "shared-query": shared_query_dimension,
+}
+"""Every dimension formula by name."""
+
+PAPER_TABLE_SHAPES: dict[str, tuple[int, int, int, int]] = {
+    "parentheses": (4, 2, 24, 4),
+    "1-hop": (2, 2, 28, 30),
+    "2-hop": (2, 3, 28, 30),
+    "4-hop": (2, 4, 30, 30),
+}
+"""(H, L, d, d_in) of the paper's experiments (tab:summary_results_combined); 3-hop shares the shape of 4-hop."""

@@ -1,0 +1,247 @@
+"""The five systems of the theory as plain parameter containers, with one definition of the forward pass each.
+
+Axis letters: n tokens, D target width, d head dimension, m embedding dimension, L layers, H heads.
+Rows are tokens and matrices act on the right. Parameters may be NumPy arrays (float, or exact object arrays of ints
+and Fractions), torch tensors, or SelectionMatrix grids (the {0,1} hosts); an untied parameter is indexed
+[layer][head], a tied ("looped") one [head].
+
+| system | class | paper |
+|---|---|---|
+| target | Target | TF_{H,L,d_in,d} |
+| looped target | LoopedTarget | looped-TF |
+| universal | Universal | UTF^m |
+| looped universal | LoopedUniversal | looped-UTF^m |
+| shared-attention universal | SharedAttentionUniversal | shared-attn-UTF^m |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from utfproof.arrays import Array, eye, namespace
+from utfproof.attention import AttentionKernel, GivenAttention
+from utfproof.errors import MalformedInput
+from utfproof.shapes import Shape
+
+
+class HeadMaps(NamedTuple):
+    """What one head does: query and key readers, and the value map as a product of matrices."""
+
+    query: Any
+    key: Any
+    value: Sequence[Any]
+
+
+def run_layers(
+    x: Array,
+    shape: Shape,
+    maps: Callable[[int, int], HeadMaps],
+    kernel: AttentionKernel,
+    positions: Array | None = None,
+) -> Array:
+    """X^l = sum_h A^{l,h} X^{l-1} V^{l,h} for l = 1 ... L, the loop that all five systems share.
+
+    x is [..., n, width]; positions [n] default to 0 ... n-1.
+    """
+    if positions is None:
+        positions = np.arange(x.shape[-2])
+    for layer in range(shape.layers):
+        terms = []
+        for head in range(shape.heads):
+            query, key, value = maps(layer, head)
+            term = kernel(x @ query, x @ key, positions, layer=layer, head=head) @ x
+            for matrix in value:
+                term = term @ matrix
+            terms.append(term)
+        x = terms[0]
+        for term in terms[1:]:
+            x = x + term
+    return x
+
+
+def _require(name: str, array: Any, expected: tuple[int, ...]) -> None:
+    found = tuple(int(k) for k in array.shape)
+    if found != expected:
+        raise MalformedInput(f"{name} has shape {list(found)}, expected {list(expected)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A target transformer: W_Q, W_K, W_V [L, H, D, d], W_O [L, H, d, D].
+
+    Where the width D differs from d_in or d_out, W_E [d_in, D] embeds and W_U [D, d_out] unembeds (None: identity).
+    Raises MalformedInput naming the tensor whose shape does not fit.
+    """
+
+    shape: Shape
+    W_Q: Any
+    W_K: Any
+    W_V: Any
+    W_O: Any
+    W_E: Any = None
+    W_U: Any = None
+
+    tied = False
+
+    def __post_init__(self) -> None:
+        self._check((self.shape.layers, self.shape.heads))
+
+    def _check(self, lead: tuple[int, ...]) -> None:
+        D, d = self.width, self.shape.head_dim
+        for name in ("W_Q", "W_K", "W_V"):
+            _require(name, getattr(self, name), (*lead, D, d))
+        _require("W_O", self.W_O, (*lead, d, D))
+        for name, array, expected in (
+            ("W_E", self.W_E, (self.shape.d_in, D)),
+            ("W_U", self.W_U, (D, self.shape.d_out)),
+        ):
+            if array is not None:
+                _require(name, array, expected)
+            elif expected[0] != expected[1]:
+                raise MalformedInput(f"{name} is missing: width D = {D} at {self.shape} needs it, {list(expected)}")
+
+    @property
+    def width(self) -> int:
+        """D, the width of the target's own residual-free stream."""
+        return int(self.W_Q.shape[-2])
+
+    def parameters(self, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
+        """(W_Q, W_K, W_V, W_O) of a head; layer and head count from 0."""
+        return self.W_Q[layer][head], self.W_K[layer][head], self.W_V[layer][head], self.W_O[layer][head]
+
+    def attention_form(self, layer: int, head: int) -> Array:
+        """A^{l,h} = W_Q W_K^T [D, D]: the bilinear form of the logits."""
+        w_q, w_k, _, _ = self.parameters(layer, head)
+        return w_q @ w_k.swapaxes(-1, -2)
+
+    def value_form(self, layer: int, head: int) -> Array:
+        """M^{l,h} = W_V W_O [D, D]."""
+        _, _, w_v, w_o = self.parameters(layer, head)
+        return w_v @ w_o
+
+    def embedding(self) -> Array:
+        """W_E [d_in, D], the identity where none is given."""
+        return eye(self.shape.d_in, self.W_Q) if self.W_E is None else self.W_E
+
+    def unembedding(self) -> Array:
+        """W_U [D, d_out], the identity where none is given."""
+        return eye(self.shape.d_out, self.W_Q) if self.W_U is None else self.W_U
+
+    def forward(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
+        """T(X): x [..., n, d_in] -> [..., n, d_out]."""
+
+        def maps(layer: int, head: int) -> HeadMaps:
+            w_q, w_k, w_v, w_o = self.parameters(layer, head)
+            return HeadMaps(w_q, w_k, (w_v, w_o))
+
+        if self.W_E is not None:
+            x = x @ self.W_E
+        x = run_layers(x, self.shape, maps, kernel, positions)
+        return x if self.W_U is None else x @ self.W_U
+
+
+@dataclass(frozen=True, eq=False)
+class LoopedTarget(Target):
+    """A weight-tied target: W_Q, W_K, W_V [H, D, d], W_O [H, d, D], the same in each of the L layers."""
+
+    tied = True
+
+    def __post_init__(self) -> None:
+        self._check((self.shape.heads,))
+
+    def parameters(self, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
+        """(W_Q, W_K, W_V, W_O) of a head, whatever the layer."""
+        return self.W_Q[head], self.W_K[head], self.W_V[head], self.W_O[head]
+
+
+def prefix_products(target: Target, length: int) -> Array:
+    """W_E M_w for all words w of this length, [H^length, d_in, D], in lexicographic order (target's arithmetic)."""
+    products = target.embedding()[None]
+    for layer in range(length):
+        forms = [target.value_form(layer, head) for head in range(target.shape.heads)]
+        step = namespace(products).stack([products @ form for form in forms], axis=1)
+        products = step.reshape(-1, *step.shape[2:])
+    return products
+
+
+@dataclass(frozen=True, eq=False)
+class Universal:
+    """A host: R_Q, R_K [L, H, m, d], R_V [L, H, m, m], U [m, d_out], fixed whatever the target.
+
+    Arrays, or nested tuples of SelectionMatrix. `construction` names where the parameters come from ("" for a file).
+    """
+
+    shape: Shape
+    m: int
+    R_Q: Any
+    R_K: Any
+    R_V: Any
+    U: Any
+    construction: str = ""
+
+    tied = False
+
+    def __post_init__(self) -> None:
+        for layer in range(1 if self.tied else self.shape.layers):
+            for head in range(self.shape.heads):
+                query, key, value = self.maps(layer, head)
+                label = f"[{head}]" if self.tied else f"[{layer}, {head}]"
+                _require("R_Q" + label, query, (self.m, self.shape.head_dim))
+                _require("R_K" + label, key, (self.m, self.shape.head_dim))
+                _require("R_V" + label, value[0], (self.m, self.m))
+        _require("U", self.U, (self.m, self.shape.d_out))
+
+    def maps(self, layer: int, head: int) -> HeadMaps:
+        """(R_Q, R_K, (R_V,)) of a head; layer and head count from 0."""
+        return HeadMaps(self.R_Q[layer][head], self.R_K[layer][head], (self.R_V[layer][head],))
+
+    def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
+        """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
+        return run_layers(x @ E, self.shape, self.maps, kernel, positions) @ self.U
+
+
+@dataclass(frozen=True, eq=False)
+class LoopedUniversal(Universal):
+    """A weight-tied host: R_Q, R_K [H, m, d], R_V [H, m, m], used in each of the L layers. Its targets are untied
+    unless said otherwise."""
+
+    tied = True
+
+    def maps(self, layer: int, head: int) -> HeadMaps:
+        """(R_Q, R_K, (R_V,)) of a head, whatever the layer."""
+        return HeadMaps(self.R_Q[head], self.R_K[head], (self.R_V[head],))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedAttentionUniversal:
+    """The stronger model of the lower bound: R_V only, [L, H, m, m] or tied [H, m, m]; E and U may both depend on the
+    target and attention matrices come from outside."""
+
+    shape: Shape
+    m: int
+    R_V: Any
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        for layer in range(1 if self.tied else self.shape.layers):
+            for head in range(self.shape.heads):
+                _require(f"R_V of layer {layer}, head {head}", self.value(layer, head), (self.m, self.m))
+
+    def value(self, layer: int, head: int) -> Any:
+        """R_V of a head; layer and head count from 0."""
+        return self.R_V[head] if self.tied else self.R_V[layer][head]
+
+    def forward(self, x: Array, E: Array, U: Array, attention: Array) -> Array:
+        """x [n, d_in], E [d_in, m], U [m, d_out], attention [L, H, n, n] -> [n, d_out]."""
+        given = GivenAttention(attention)
+        start = x @ E
+
+        def maps(layer: int, head: int) -> HeadMaps:
+            # queries and keys play no part: any reader of the right size does
+            return HeadMaps(U, U, (self.value(layer, head),))
+
+        return run_layers(start, self.shape, maps, given) @ U
