@@ -52,32 +52,39 @@ def _integers_widened(array: Any) -> Any:
     return array
 
 
+def _held(matrix: Any) -> Any:
+    """A parameter ready for products: drawn if it is drawn on demand, its integers widened."""
+    return matrix.materialise() if hasattr(matrix, "materialise") else _integers_widened(matrix)
+
+
 def r_all(host: Universal) -> Any:
     """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
 
     Built from the last layer backwards, S_l = [R_Q^l, R_K^l, R_V^{l,1} S_{l+1}, R_V^{l,2} S_{l+1}, ...]: the columns of
     all words that start with head h at layer l come from one product, never word by word.
     """
-    heads = range(host.shape.heads)
+    shape = host.shape
     queries: list[Any] = []
     keys: list[Any] = []
-    outputs = _integers_widened(host.U)
-    for layer in reversed(range(host.shape.layers)):
-        maps = [host.maps(layer, head) for head in heads]
-
-        def routed(group: Any, maps: list[Any] = maps) -> Any:
-            parts = []
-            for entry in maps:
-                part = group
-                for matrix in reversed(entry.value):
-                    part = _integers_widened(matrix) @ part
-                parts.append(part)
-            return hstack(parts)
-
-        queries = [hstack([_integers_widened(entry.query) for entry in maps]), *map(routed, queries)]
-        keys = [hstack([_integers_widened(entry.key) for entry in maps]), *map(routed, keys)]
-        outputs = routed(outputs)
-    return hstack([*queries, *keys, outputs])
+    outputs: list[Any] = [_held(host.U)]
+    for layer in reversed(range(shape.layers)):
+        maps = [host.maps(layer, head) for head in range(shape.heads)]
+        groups = [*queries, *keys, *outputs]
+        parts: list[list[Any]] = [[] for _ in groups]
+        for entry in maps:
+            # one head's matrices are held at a time; groups = columns of one kind and word length
+            products = groups
+            for matrix in reversed(entry.value):
+                held = _held(matrix)
+                products = [held @ group for group in products]
+            for part, product in zip(parts, products, strict=True):
+                part.append(product)
+        routed = [hstack(part) for part in parts]
+        deeper = len(queries)
+        queries = [hstack([_held(entry.query) for entry in maps]), *routed[:deeper]]
+        keys = [hstack([_held(entry.key) for entry in maps]), *routed[deeper : 2 * deeper]]
+        outputs = routed[2 * deeper :]
+    return hstack([*queries, *keys, *outputs])
 
 
 def w_all(target: Target) -> Array:

@@ -172,7 +172,9 @@ def prefix_products(target: Target, length: int) -> Array:
 class Universal:
     """A host: R_Q, R_K [L, H, m, d], R_V [L, H, m, m], U [m, d_out], fixed whatever the target.
 
-    Arrays, or nested tuples of SelectionMatrix. `construction` names where the parameters come from ("" for a file).
+    Arrays, or nested tuples of SelectionMatrix. Values may be given as factors: then R_V holds the first factor
+    [L, H, m, d_v] and R_Vo the second [L, H, d_v, m], and they are never multiplied out here.
+    `construction` names where the parameters come from ("" for a file).
     """
 
     shape: Shape
@@ -182,6 +184,7 @@ class Universal:
     R_V: Any
     U: Any
     construction: str = ""
+    R_Vo: Any = None
 
     tied = False
 
@@ -192,12 +195,18 @@ class Universal:
                 label = f"[{head}]" if self.tied else f"[{layer}, {head}]"
                 _require("R_Q" + label, query, (self.m, self.shape.head_dim))
                 _require("R_K" + label, key, (self.m, self.shape.head_dim))
-                _require("R_V" + label, value[0], (self.m, self.m))
+                if self.R_Vo is None:
+                    _require("R_V" + label, value[0], (self.m, self.m))
+                else:
+                    inner = int(value[0].shape[-1])
+                    _require("R_Vv" + label, value[0], (self.m, inner))
+                    _require("R_Vo" + label, value[1], (inner, self.m))
         _require("U", self.U, (self.m, self.shape.d_out))
 
     def maps(self, layer: int, head: int) -> HeadMaps:
-        """(R_Q, R_K, (R_V,)) of a head; layer and head count from 0."""
-        return HeadMaps(self.R_Q[layer][head], self.R_K[layer][head], (self.R_V[layer][head],))
+        """(R_Q, R_K, (R_V,)) of a head, or (R_Q, R_K, (R_Vv, R_Vo)); layer and head count from 0."""
+        factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
+        return HeadMaps(self.R_Q[layer][head], self.R_K[layer][head], tuple(f[layer][head] for f in factors))
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
@@ -212,8 +221,9 @@ class LoopedUniversal(Universal):
     tied = True
 
     def maps(self, layer: int, head: int) -> HeadMaps:
-        """(R_Q, R_K, (R_V,)) of a head, whatever the layer."""
-        return HeadMaps(self.R_Q[head], self.R_K[head], (self.R_V[head],))
+        """(R_Q, R_K, (R_V,)) of a head, or (R_Q, R_K, (R_Vv, R_Vo)), whatever the layer."""
+        factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
+        return HeadMaps(self.R_Q[head], self.R_K[head], tuple(f[head] for f in factors))
 
 
 @dataclass(frozen=True, eq=False)

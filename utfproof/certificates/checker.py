@@ -1,0 +1,1197 @@
+"""Independent checker of utfproof certificates (docs/certificate-format.md, version 1).
+
+    python -m utfproof.certificates.checker CERTIFICATE|FOLDER...
+    python checker.py CERTIFICATE|FOLDER...
+
+Exit status: 0 every certificate is valid; 1 one states something that was not established; else 2 one is malformed;
+else 3 one needs more memory, arithmetic or file size than the limits allow. (130: interrupted; 141: nobody reads
+the output any more.)
+
+What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from the
+program that wrote a certificate; hosts are rebuilt here from the definitions of the format. Why the kinds are sound:
+
+* rank-permutation. Every column of R_all is traced, block by block, through the definitions of R_V, R_Q, R_K and U.
+  If the columns are pairwise different unit vectors then rank R_all = M, and matching is solvable for every target.
+* rank-modular. The generator is re-run and the integer matrix R_all is formed and eliminated modulo a prime p. Some
+  M x M minor is then nonzero modulo p, hence nonzero, so the rank over the rationals is M as well. Scaling whole
+  matrices by nonzero constants (their units) scales columns of R_all and does not change its rank.
+* rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integer arithmetic with z_c != 0.
+  Then E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c.
+
+Work and memory are estimated from the claim before anything of that size is allocated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from itertools import chain, compress
+from operator import mul
+from typing import Any, TypeAlias
+
+VALID, INVALID, MALFORMED, LIMIT = 0, 1, 2, 3
+LABELS = ("valid", "INVALID", "MALFORMED", "LIMIT")
+MAX_JSON = 64 * 2**20  # bytes of a certificate file
+MAX_DIGITS = 100_000  # of one integer written as a string
+MAX_WORD_BITS = 4096  # H^L is computed only below 2^4096
+INLINE = 4096  # longest inline array
+U32 = "I" if array("I").itemsize == 4 else "L"
+M64 = 2**64 - 1
+
+
+class Stop(Exception):
+    """Ends the check of one certificate with a verdict."""
+
+    code = INVALID
+
+
+class Malformed(Stop):
+    code = MALFORMED
+
+
+class OverLimit(Stop):
+    code = LIMIT
+
+
+@dataclass(frozen=True)
+class Verdict:
+    code: int
+    message: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def default_memory() -> int:
+    """80 % of the physical memory, or of the control group's share of it where that is less."""
+    sizes = []
+    try:
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        sizes.append(8 * 2**30)
+    groups = ["/sys/fs/cgroup"]
+    try:
+        with open("/proc/self/cgroup", encoding="ascii") as lines:
+            groups += ["/sys/fs/cgroup" + line[3:].strip() for line in lines if line.startswith("0::")]
+    except (OSError, ValueError):
+        pass
+    for group in groups:
+        try:
+            with open(os.path.join(group, "memory.max"), encoding="ascii") as text:
+                sizes.append(int(text.read()))
+        except (OSError, ValueError):  # no such file, or "max"
+            pass
+    return min(sizes) * 4 // 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`operations` caps the estimated work; 10^9 operations take about a second on an ordinary 2020s core."""
+
+    memory_bytes: int = field(default_factory=default_memory)
+    operations: int = 3600 * 10**9
+
+    def require(self, memory: int, operations: int) -> None:
+        if memory > self.memory_bytes:
+            raise OverLimit(f"needs about {figure(memory)} bytes of memory, allowed are {figure(self.memory_bytes)}")
+        if operations > self.operations:
+            raise OverLimit(f"needs about {figure(-(-operations // 10**9))} s of arithmetic, "
+                            f"allowed are {figure(self.operations // 10**9)} s")
+
+
+def figure(n: int) -> str:
+    return str(n) if abs(n) < 10**15 else f"about {'-' if n < 0 else ''}2^{abs(n).bit_length() - 1}"
+
+
+def quote(value: object) -> str:
+    text = ascii(value) if isinstance(value, (str, int)) else type(value).__name__
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Files and the canonical JSON form (section 2)
+
+
+def read_regular(path: str, cap: int, follow: bool) -> Iterator[bytes]:
+    """The bytes of a regular file in pieces. Never blocks on a pipe; raises OverLimit above `cap` bytes."""
+    info = os.stat(path) if follow else os.lstat(path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    if not stat.S_ISREG(info.st_mode):
+        raise Malformed("not a regular file" + ("" if follow else f" (sidecar {os.path.basename(path)})"))
+    if info.st_size > cap:
+        raise OverLimit(f"the file has {info.st_size} bytes, allowed are {cap}")
+    descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
+    with open(descriptor, "rb") as handle:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Malformed("not a regular file")
+        total = 0
+        while piece := handle.read(2**20):
+            total += len(piece)
+            if total > cap:
+                raise OverLimit(f"the file has more than {cap} bytes")
+            yield piece
+
+
+def parse_canonical(raw: bytes) -> Any:
+    """The JSON value, if `raw` is exactly its canonical form and holds no other types than the format knows."""
+
+    def number(text: str) -> int:
+        if len(text) > 17 or abs(int(text)) > 2**53:
+            raise Malformed("an integer beyond 2^53 that is not written as a string")
+        return int(text)
+
+    def reject(text: str) -> Any:
+        raise Malformed(f"{quote(text)} is not an integer")
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(result := dict(items)) != len(items):
+            raise Malformed("a duplicate key")
+        return result
+
+    try:
+        # Canonical bytes of ASCII strings are ASCII: only control characters may be escaped.
+        value = json.loads(raw.decode("ascii"), parse_int=number, parse_float=reject, parse_constant=reject,
+                           object_pairs_hook=pairs)
+        again = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        same = again.encode("utf-8") == raw
+    except RecursionError:
+        raise Malformed("nested too deeply") from None
+    except ValueError as error:
+        raise Malformed(f"not a canonical JSON file ({str(error)[:80]})") from None
+    if not same:
+        raise Malformed("not in canonical form")
+    return value  # true, false and null can still occur; whoever reads a field demands its type
+
+
+def decimal(digits: str) -> int:
+    """int(digits) without CPython's bound on the number of digits."""
+    if len(digits) <= 600:
+        return int(digits)
+    low = len(digits) // 2
+    return decimal(digits[:-low]) * 10**low + decimal(digits[-low:])
+
+
+def integer(value: object, what: str) -> int:
+    """An integer in either of its two written forms; bool is not one."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and re.fullmatch("-?[1-9][0-9]*", value, re.ASCII):
+        if len(value) > MAX_DIGITS:
+            raise OverLimit(f"{what} has {len(value)} digits, allowed are {MAX_DIGITS}")
+        number = decimal(value.removeprefix("-"))
+        if number > 2**53:
+            return -number if value[0] == "-" else number
+    raise Malformed(f"{what} is not an integer in canonical form: {quote(value)}")
+
+
+def record(value: object, what: str, *names: str) -> list[Any]:
+    """The values of an object that must have exactly the fields `names`."""
+    if not isinstance(value, dict):
+        raise Malformed(f"{what} is not an object")
+    if missing := [name for name in names if name not in value]:
+        raise Malformed(f"{what} lacks the field {missing[0]}")
+    if unknown := [name for name in value if name not in names]:
+        raise Malformed(f"{what} has the unknown field {quote(unknown[0])}")
+    return [value[name] for name in names]
+
+
+def choice(value: object, what: str, *allowed: str) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise Malformed(f"{what} is {quote(value)}, known: {', '.join(allowed)}")
+    return value
+
+
+def integer_array(value: object, what: str, length: int, folder: str, limits: Limits) -> array[int]:
+    """An array of `length` integers, inline or in a sidecar, as unsigned 32-bit numbers."""
+    if isinstance(value, list):
+        if len(value) != length or length > INLINE:
+            raise Malformed(f"{what} has {len(value)} inline entries, expected are {figure(length)}"
+                            + (" in a sidecar" if length > INLINE else ""))
+        numbers = [integer(entry, what) for entry in value]
+        if any(not 0 <= number < 2**32 for number in numbers):
+            raise Stop(f"{what} has an entry outside 0..2^32-1")
+        return array(U32, numbers)
+    dtype, stated, digest = record(value, what, "dtype", "length", "sidecar")
+    choice(dtype, f"dtype of {what}", "uint32")
+    if integer(stated, f"length of {what}") != length or length <= INLINE:
+        raise Malformed(f"{what} is a sidecar of {quote(stated)} entries, expected are {figure(length)}"
+                        + (" inline" if length <= INLINE else ""))
+    if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
+        raise Malformed(f"{what} names no sidecar by 64 lower-case hexadecimal digits")
+    path = os.path.join(folder, digest + ".bin")
+    try:
+        size = os.lstat(path).st_size
+        if size != 4 * length:
+            raise Malformed(f"sidecar {digest}.bin has {size} bytes, expected are {figure(4 * length)}")
+        limits.require(5 * length, 10 * length)
+        numbers, sha, rest = array(U32), hashlib.sha256(), b""
+        for piece in read_regular(path, 4 * length, follow=False):
+            sha.update(piece)
+            piece = rest + piece
+            whole = len(piece) & ~3
+            numbers.frombytes(piece[:whole])
+            rest = piece[whole:]
+    except OSError as error:
+        raise Malformed(f"sidecar {digest}.bin: {error.strerror}") from None
+    if sha.hexdigest() != digest or rest or len(numbers) != length:
+        raise Malformed(f"sidecar {digest}.bin does not have the content that its name states")
+    return swapped(numbers)
+
+
+def swapped(numbers: array[int]) -> array[int]:
+    """Little-endian <-> native order, in place."""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Shapes (section 1)
+
+
+@dataclass(frozen=True)
+class Shape:
+    heads: int
+    layers: int
+    head_dim: int
+    d_in: int
+    d_out: int
+    m: int
+
+    def words(self, length: int) -> int:
+        """H + H^2 + ... + H^length."""
+        h = self.heads
+        return length if h == 1 else (h ** (length + 1) - h) // (h - 1)
+
+    @property
+    def columns(self) -> int:
+        """M."""
+        return 2 * self.head_dim * self.words(self.layers) + self.d_out * self.heads**self.layers
+
+    def __str__(self) -> str:
+        names = ("H", "L", "d", "d_in", "d_out", "m")
+        values = (self.heads, self.layers, self.head_dim, self.d_in, self.d_out, self.m)
+        return ", ".join(f"{name}={figure(value)}" for name, value in zip(names, values, strict=True))
+
+
+def read_shape(value: object) -> Shape:
+    names = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
+    numbers = [integer(entry, name) for entry, name in zip(record(value, "shape", *names), names, strict=True)]
+    for name, number in zip(names, numbers, strict=True):
+        if number < 1:
+            raise Malformed(f"{name} is not positive")
+    shape = Shape(*numbers)
+    if shape.heads > 1 and shape.layers * shape.heads.bit_length() > MAX_WORD_BITS:
+        raise OverLimit(f"H^L has more than {MAX_WORD_BITS} bits (about {figure(shape.layers)} layers)")
+    return shape
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# The constructions whose matrices are identities between runs of coordinates (sections 4.1-4.6)
+#
+# A coordinate is named by (block, offset); a block of a word of length t that is the n-th of its length is (.., t, n).
+# (h, w) is then number h*H^t + n of length t + 1, and (w, h) is number n*H + h. Only rank-permutation needs the true
+# numbers of the coordinates (`first`); for a kernel vector any injective naming does.
+
+Block = tuple[int, ...]
+Run = tuple[Block, int, int]  # columns 0..width-1 have their ones at coordinates offset.. of the block
+
+
+class IndexHost:
+    spread = False  # whether one column of R_Q, R_K or U has a one in every block of its length
+    tied = True
+
+    def __init__(self, shape: Shape) -> None:
+        self.s = shape
+        self.H, self.L, self.d, self.out = shape.heads, shape.layers, shape.head_dim, shape.d_out
+        self.power = [self.H**t for t in range(self.L + 1)]
+
+    @staticmethod
+    def defined(shape: Shape) -> bool:
+        return True
+
+    @staticmethod
+    def least(shape: Shape) -> int:
+        return shape.columns
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        """R_Q (part 0) or R_K (part 1)."""
+        raise NotImplementedError
+
+    def outputs(self) -> list[Run]:
+        """U."""
+        raise NotImplementedError
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        """R_V, which has at most one 1 in a column: (block', shift, limit) if the columns 0..limit-1 of `block`
+        have their 1 in the rows shift.. of block' and its other columns are zero; None if all are zero."""
+        raise NotImplementedError
+
+    def first(self, block: Block) -> int:
+        """The number of the block's first coordinate."""
+        raise NotImplementedError
+
+
+class Sparse(IndexHost):
+    spread, tied = True, False
+
+    def width(self, length: int) -> int:
+        return 2 * self.H * self.d if length < self.L else self.out
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((layer - 1, n), (part * self.H + head) * self.d, self.d) for n in range(self.power[layer - 1])]
+
+    def outputs(self) -> list[Run]:
+        return [((self.L, n), 0, self.out) for n in range(self.power[self.L])]
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        length, n = block
+        if length < layer or n // self.power[length - layer] % self.H != head:
+            return None
+        return block, 0, self.width(length)
+
+    def first(self, block: Block) -> int:
+        length, n = block
+        return 2 * self.H * self.d * (1 + self.s.words(length - 1)) + n * self.width(length)
+
+
+class SparseFront(IndexHost):
+    tied = False
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.size = [self.out]  # T_L, ..., T_0, then reversed
+        for _ in range(self.L):
+            self.size.append(2 * self.H * self.d + self.H * self.size[-1])
+        self.size.reverse()
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((), (part * self.H + head) * self.d, self.d)]  # one block: the whole space
+
+    def outputs(self) -> list[Run]:
+        return [((), 0, self.out)]
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        return block, 2 * self.H * self.d + head * self.size[layer], self.size[layer]
+
+    def first(self, block: Block) -> int:
+        return 0
+
+
+class Tied(IndexHost):
+    """Blocks (0, t, n) of the trie and (1, L, n) of the register."""
+
+    def trie_width(self) -> int:
+        return 2 * self.d
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((0, 1, head), part * self.d, self.d)]
+
+    def outputs(self) -> list[Run]:
+        return [((1, self.L, 0), 0, self.out)]
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        register, length, n = block
+        if register:
+            return (1, length, head * self.power[length - 1] + n // self.H), 0, self.out
+        if length == self.L:
+            return None
+        return (0, length + 1, head * self.power[length] + n), 0, self.trie_width()
+
+    def first(self, block: Block) -> int:
+        register, length, n = block
+        if register:
+            return self.trie_width() * self.s.words(self.L) + n * self.out
+        return self.trie_width() * (self.s.words(length - 1) + n)
+
+
+class SharedQuery(Tied):
+    """The trie holds the keys; the register serves the queries too."""
+
+    @staticmethod
+    def defined(shape: Shape) -> bool:
+        return shape.head_dim >= shape.d_out
+
+    @staticmethod
+    def least(shape: Shape) -> int:
+        return shape.d_out * (shape.words(shape.layers) + shape.heads**shape.layers)
+
+    def trie_width(self) -> int:
+        return self.out
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((0, 1, head) if part else (1, self.L, 0), 0, self.out)]
+
+
+class SharedKey(IndexHost):
+    """Blocks (0, t, n) of the query trie and (1, t, n) of the key trie."""
+
+    @staticmethod
+    def defined(shape: Shape) -> bool:
+        return shape.head_dim >= shape.d_in
+
+    @staticmethod
+    def least(shape: Shape) -> int:
+        all_words, longest = shape.words(shape.layers), shape.heads**shape.layers
+        inner = 1 + all_words - longest
+        return shape.d_in * all_words + max(shape.d_in, shape.d_out) * inner + shape.d_out * longest
+
+    def width(self, trie: int, length: int) -> int:
+        if trie == 0:
+            return self.s.d_in
+        return max(self.s.d_in, self.out) if length < self.L else self.out
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((1, 0, 0) if part else (0, 1, head), 0, self.s.d_in)]
+
+    def outputs(self) -> list[Run]:
+        return [((1, 0, 0), 0, self.out)]
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        trie, length, n = block
+        if length == self.L:
+            return None
+        width = min(self.width(trie, length), self.width(trie, length + 1))
+        return (trie, length + 1, head * self.power[length] + n), 0, width
+
+
+class PrintedSingleHead(IndexHost):
+    """Block B_i is (i,)."""
+
+    tied = False
+
+    @staticmethod
+    def defined(shape: Shape) -> bool:
+        return shape.heads == 1
+
+    @staticmethod
+    def least(shape: Shape) -> int:
+        return (shape.layers + 1) * max(2 * shape.head_dim, shape.d_out)
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((layer,), part * self.d, self.d)]
+
+    def outputs(self) -> list[Run]:
+        return [((self.L + 1,), 0, self.out)]
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        return ((block[0] + 1,), 0, max(2 * self.d, self.out)) if block[0] <= self.L else None
+
+
+class PrintedTreeRow(Sparse):
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        length, n = block
+        if length != layer or n % self.H != head:
+            return None
+        return (length - 1, n // self.H), 0, min(self.width(length), self.width(length - 1))
+
+
+class PrintedTreeColumn(Sparse):
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        length, n = block
+        if length != layer - 1:
+            return None
+        return (length + 1, n * self.H + head), 0, min(self.width(length), self.width(length + 1))
+
+
+class PrintedLooped(IndexHost):
+    @staticmethod
+    def least(shape: Shape) -> int:
+        return (1 + shape.words(shape.layers)) * max(2 * shape.head_dim, shape.d_out)
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((1, head), part * self.d, self.d)]
+
+    def outputs(self) -> list[Run]:
+        return [((0, 0), 0, self.out)]
+
+    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+        length, n = block
+        if length == self.L:
+            return None
+        return (length + 1, head * self.power[length] + n), 0, max(2 * self.d, self.out)
+
+
+INDEX_HOSTS: dict[str, type[IndexHost]] = {
+    "sparse": Sparse, "sparse-front": SparseFront, "tied": Tied, "shared-key": SharedKey,
+    "shared-query": SharedQuery, "printed-single-head": PrintedSingleHead, "printed-tree-row": PrintedTreeRow,
+    "printed-tree-column": PrintedTreeColumn, "printed-looped": PrintedLooped,
+}
+PERMUTATIONS = ("sparse", "sparse-front", "tied")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# rank-permutation (section 5)
+
+
+def pull_back(host: IndexHost, lists: list[list[Run]], depth: int) -> list[list[Run]]:
+    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`.
+
+    R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends a letter
+    to all words at once, and the words share the work on their common endings."""
+    for layer in range(depth, 0, -1):
+        longer = []
+        for head in range(host.H):
+            for runs in lists:
+                kept = []
+                for block, offset, width in runs:
+                    if (step := host.move(layer, head, block)) is not None:
+                        target, shift, limit = step
+                        if (moved := min(width, limit - offset)) > 0:
+                            kept.append((target, offset + shift, moved))
+                longer.append(kept)
+        lists = longer
+    return lists
+
+
+def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None:
+    s = host.s
+    # A word's list and run take about 300 bytes, in two generations of H^L words.
+    moves = 3 * s.layers * s.words(s.layers) * (s.heads if host.spread else 1)
+    limits.require(5 * s.columns + 600 * host.power[-1], 600 * moves + 60 * s.columns)
+    seen = bytearray(s.columns)
+    column = 0
+
+    def block_is(runs: list[Run], width: int) -> None:
+        """The next `width` columns are those of one traced block."""
+        nonlocal column
+        # Every run starts at the block's column 0, so all its columns are unit vectors if and only if there is
+        # exactly one run and it has the full width.
+        if len(runs) != 1 or runs[0][2] != width:
+            raise Stop(f"the columns from {column} on are not unit vectors")
+        start = host.first(runs[0][0]) + runs[0][1]
+        expected = array(U32, range(start, start + width))
+        if rows[column : column + width] != expected:
+            wrong = next(c for c in range(width) if rows[column + c] != expected[c])
+            raise Stop(f"column {column + wrong} of R_all has its 1 in row {start + wrong}, "
+                       f"not in row {rows[column + wrong]}")
+        if start + width > s.m or start + width > len(seen) or seen.find(1, start, start + width) >= 0:
+            raise Stop(f"the rows of the columns from {column} on are not new rows below m")
+        seen[start : start + width] = b"\1" * width
+        column += width
+
+    for part in (0, 1):
+        for layer in range(1, host.L + 1):
+            reads = [host.reads(part, layer, head) for head in range(host.H)]
+            for runs in pull_back(host, reads, layer - 1):
+                block_is(runs, host.d)
+    for runs in pull_back(host, [host.outputs()], host.L):
+        block_is(runs, host.out)
+    if column != s.columns:
+        raise Stop(f"R_all has {column} columns instead of M = {s.columns}")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Random hosts (section 4.7)
+
+GOLDEN, MIX1, MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
+FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}  # significand bits, least exponent
+LAWS = ("uniform", "signs", "binomial")
+RANDOM = ("random", "random-tied")
+
+
+def mix(z: int) -> int:
+    z = (z ^ (z >> 30)) * MIX1 & M64
+    z = (z ^ (z >> 27)) * MIX2 & M64
+    return z ^ (z >> 31)
+
+
+@lru_cache(maxsize=4)
+def lanes(count: int) -> tuple[int, int, int, int, int, int]:
+    """Constants for `count` 64-bit numbers side by side in one integer, 128 bits apart."""
+    ones = int.from_bytes((b"\1" + bytes(15)) * count, "little")
+    steps = array("Q", bytes(16 * count))
+    steps[::2] = array("Q", range(count))
+    ramp = int.from_bytes(swapped(steps).tobytes(), "little") * GOLDEN  # lane i holds i*G
+    return ones, ramp, ones * M64, ones * (2**34 - 1), ones * (2**37 - 1), ones * (2**33 - 1)
+
+
+def draw(key: int, first: int, count: int) -> bytes:
+    """mix(key + G*(i+1)) for i = first, ..., first+count-1, each in the low half of 16 little-endian bytes.
+
+    Every lane is below 2^64 before a product, so the product stays within its 128 bits; the masks reduce modulo 2^64
+    and cut off what a shift brings in from the lane above."""
+    ones, ramp, m64, m34, m37, m33 = lanes(count)
+    z = ((key + GOLDEN * (first + 1) & M64) * ones + ramp) & m64
+    z = (z ^ (z >> 30 & m34)) * MIX1 & m64
+    z = (z ^ (z >> 27 & m37)) * MIX2 & m64
+    z ^= z >> 31 & m33
+    return z.to_bytes(16 * count, "little")
+
+
+class RandomHost:
+    """entry = integer * unit, the integers being those of section 4.7 (for any other dtype than float64 in units of
+    the least power of two that occurs in an exact value)."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.s, self.tied, self.seed = claim.shape, claim.construction == "random-tied", claim.seed
+        self.dtype, self.law = claim.dtype, claim.law
+        t = 0
+        while (root := math.isqrt(4**t // self.s.m)) < 2**20:
+            t += 1
+        self.scale, self.exponent = {"uniform": (root, -t - 32), "signs": (1, 0),
+                                     "binomial": (root, -t - 2)}[self.law]
+        exact = self.dtype == "float64"
+        self.unit = Fraction(2) ** self.exponent * (self.scale if exact else 1)
+        self.table = [n if exact else self.rounded(n) for n in range(-32, 33)]  # signs and binomial
+
+    def rounded(self, numerator: int) -> int:
+        """numerator * scale * 2^exponent rounded to the dtype, ties to even, as a multiple of 2^exponent."""
+        bits, least = FORMATS[self.dtype]
+        size = abs(numerator) * self.scale
+        drop = max(size.bit_length() - bits, least - self.exponent)
+        if drop > 0:
+            size = (size + (1 << drop - 1) - 1 + (size >> drop & 1)) >> drop << drop
+        return size if numerator >= 0 else -size
+
+    def rows(self, code: int, layer: int, head: int, columns: int) -> Iterator[list[int]]:
+        """The integers of one matrix, row by row; layers from 1 on."""
+        key = mix(self.seed)
+        for number in (code, 0 if self.tied or code == CODE_U else layer - 1, head):
+            key = mix(key + GOLDEN * (number + 1) & M64)
+        table = self.table
+        for row in range(self.s.m):
+            raw = draw(key, row * columns, columns)
+            if self.law == "binomial":
+                yield [table[x.bit_count()] for x in swapped(array("Q", raw))[::2]]
+                continue
+            tops = swapped(array(U32, raw))[1::4]  # x >> 32
+            if self.law == "signs":
+                yield [table[31] if x >> 31 else table[33] for x in tops]
+            elif self.dtype == "float64":
+                yield [x + x - 0xFFFFFFFF for x in tops]  # 2x + 1 - 2^32
+            else:
+                rounded = self.rounded
+                yield [rounded(x + x - 0xFFFFFFFF) for x in tops]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# rank-modular (section 6)
+
+
+class Packing:
+    """Rows modulo p as one integer each, so that a linear combination of rows runs inside the interpreter's big
+    integers. A row a_0, a_1, ... (0 <= a_j < p) is packed as sum a_j 2^(8 w j).
+
+    A combination takes `terms` rows with coefficients |c| <= (p-1)/2 (below 2^30: one digit of a CPython integer).
+    Its entries have size at most B := terms*(p-1)/2*p. Adding B, a multiple of p, to each makes them lie in 0..2B, and
+    2B < 2^(8w); hence the slots of the sum are exactly these entries and no reduction is needed before the end."""
+
+    def __init__(self, p: int, terms: int) -> None:
+        self.p, self.half = p, (p - 1) // 2
+        self.bias = terms * self.half * p
+        self.bytes = ((2 * self.bias).bit_length() + 7) // 8
+
+    def balanced(self, numbers: Iterable[int]) -> list[int]:
+        p, half = self.p, self.half
+        return [(x + half) % p - half for x in numbers]
+
+    def pack(self, row: array[int]) -> int:
+        raw, w = swapped(row[:]).tobytes(), self.bytes
+        slots = bytearray(len(row) * w)
+        for byte in range(min(4, w)):  # an entry is below p, and p < 2^(8w)
+            slots[byte::w] = raw[byte::4]
+        return int.from_bytes(slots, "little")
+
+    def biases(self, columns: int) -> int:
+        return int.from_bytes(self.bias.to_bytes(self.bytes, "little") * columns, "little")
+
+    def unpack(self, packed: int, columns: int) -> array[int]:
+        """The entries modulo p."""
+        p, w, number = self.p, self.bytes, int.from_bytes
+        raw = packed.to_bytes(columns * w, "little")
+        return array(U32, [number(raw[j : j + w], "little") % p for j in range(0, columns * w, w)])
+
+
+def random_matrix(host: RandomHost, p: int) -> list[array[int]]:
+    """The rows of R_all modulo p, with the columns in another order (which does not change the rank).
+
+    Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1}, over all h], so that
+    S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer rather than kept."""
+    s = host.s
+    packing = Packing(p, s.m)
+    rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out)]
+    for layer in range(s.layers, 0, -1):
+        columns = len(rows[0])
+        packed, biases = [packing.pack(row) for row in rows], packing.biases(columns)
+        reads = [host.rows(code, layer, h, s.head_dim) for code in (R_Q, R_K) for h in range(s.heads)]
+        values = [host.rows(R_V, layer, h, s.m) for h in range(s.heads)]
+        rows = []
+        for _ in range(s.m):
+            row = array(U32, [x % p for x in chain.from_iterable(map(next, reads))])
+            for matrix in values:
+                total = sum(map(mul, packing.balanced(next(matrix)), packed), biases)
+                row.extend(packing.unpack(total, columns))
+            rows.append(row)
+    return rows
+
+
+PANEL = 64
+Pivots: TypeAlias = "list[tuple[int, array[int]]]"  # (column, row): row[column] is 1, and 0 in all others
+
+
+def clear(row: array[int], heads: list[int], packed: list[int], packing: Packing,
+          keep: bytes | None = None) -> array[int]:
+    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns `heads`;
+    with `keep`, only the columns that it flags (and that the packed rows consist of)."""
+    coefficients = packing.balanced(-row[column] for column in heads)
+    if keep is not None:
+        row = array(U32, compress(row, keep))
+    start = packing.pack(row) + packing.biases(len(row))
+    return packing.unpack(sum(map(mul, coefficients, packed), start), len(row))
+
+
+def echelon(rows: list[array[int]], packing: Packing) -> Pivots:
+    """A basis of the row space in which every row has a pivot column that is zero in all others."""
+    if len(rows) == 1:
+        row, p = rows[0], packing.p
+        column = next((j for j, x in enumerate(row) if x), None)
+        if column is None:
+            return []
+        inverse = pow(row[column], -1, p)
+        return [(column, array(U32, [x * inverse % p for x in row]))]
+    middle = len(rows) // 2
+    upper = echelon(rows[:middle], packing)
+    heads, packed = [column for column, _ in upper], [packing.pack(row) for _, row in upper]
+    lower = echelon([clear(row, heads, packed, packing) for row in rows[middle:]], packing)
+    heads, packed = [column for column, _ in lower], [packing.pack(row) for _, row in lower]
+    return [(column, clear(row, heads, packed, packing)) for column, row in upper] + lower
+
+
+def full_column_rank(rows: list[array[int]], p: int) -> bool:
+    """Whether the columns are independent modulo p. Consumes `rows`.
+
+    A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot columns
+    are then zero there and are left out. A panel row that depends on the others is dropped."""
+    packing = Packing(p, PANEL + 1)  # a row itself counts as a term with coefficient 1
+    columns = len(rows[0])
+    while columns:
+        if len(rows) < columns:
+            return False
+        pivots = echelon(rows[:PANEL], packing)
+        heads = [column for column, _ in pivots]
+        taken = set(heads)
+        keep = bytes(column not in taken for column in range(columns))
+        columns -= len(heads)
+        packed = [packing.pack(array(U32, compress(row, keep))) for _, row in pivots]
+        del rows[:PANEL]
+        if len(rows) >= columns > 0:
+            for number, row in enumerate(rows):
+                rows[number] = clear(row, heads, packed, packing, keep)
+    return True
+
+
+def is_prime(n: int) -> bool:
+    """Miller-Rabin; the bases 2, 3, 5, 7 decide every n < 3 215 031 751."""
+    if n < 11:
+        return n in (2, 3, 5, 7)
+    odd, twos = n - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in (2, 3, 5, 7):
+        x = pow(base, odd, n)
+        if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+            return False
+    return True
+
+
+def check_modular(claim: Claim, p: int, limits: Limits) -> None:
+    s, columns = claim.shape, claim.shape.columns
+    if p == 2 or not is_prime(p):
+        raise Stop(f"{p} is not an odd prime")
+    if s.m < columns:
+        raise Stop(f"the rank is at most m = {figure(s.m)} and M = {figure(columns)}")
+    limits.require(4 * s.m * columns, s.m * columns)  # from here on L <= M <= m are of moderate size
+    widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
+    for _ in range(s.layers):
+        widths.append(2 * s.heads * s.head_dim + s.heads * widths[-1])
+    slot = Packing(p, s.m).bytes
+    memory = s.m * (4 * columns + (4 + slot * 16 // 15) * widths[-2]) + 300 * s.m + 64 * columns * PANEL
+    drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim)
+    rounding = claim.law == "uniform" and claim.dtype != "float64"
+    eliminated = columns * columns * (3 * s.m - columns) // 6
+    products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
+    reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
+    limits.require(memory, drawn * (900 if rounding else 250) + products * slot * 2 // 3 + reduced * 200)
+    if not full_column_rank(random_matrix(RandomHost(claim), p), p):
+        raise Stop(f"the rank of R_all modulo {p} is below M = {columns}")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# rank-deficient (section 7)
+
+Entry = tuple[int, int, int, int]  # (part, number of the word, column within the word's block, value)
+
+
+def by_layer(s: Shape, entries: list[tuple[int, int]]) -> dict[int, list[Entry]]:
+    """The entries of z by the layer whose columns they multiply; those of the OV columns at layer L + 1 (part 2)."""
+    half = s.head_dim * s.words(s.layers)
+    result: dict[int, list[Entry]] = {}
+    for position, value in entries:
+        if position >= 2 * half:
+            word, column = divmod(position - 2 * half, s.d_out)
+            result.setdefault(s.layers + 1, []).append((2, word, column, value))
+            continue
+        part, position = divmod(position, half)
+        word, column = divmod(position, s.head_dim)  # the word's number among all, by length
+        layer = bisect.bisect(range(s.layers + 1), word, key=s.words)  # the least one with word < words(layer)
+        result.setdefault(layer, []).append((part, word - s.words(layer - 1), column, value))
+    return result
+
+
+# R_all z = G_0(), where G_L(w) = U z_OV(w) and, going up,
+#     G_{l-1}(w) = sum over h of  R_Q^{l,h} z_Q(w,h) + R_K^{l,h} z_K(w,h) + R_V^{l,h} G_l(w,h).
+# Only words on the way to a nonzero entry of z are visited.
+
+
+def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bool:
+    Vector = dict[tuple[Block, int], int]
+
+    def add(vector: Vector, runs: list[Run], column: int, value: int) -> None:
+        for block, offset, width in runs:
+            if column < width:
+                name = (block, offset + column)
+                vector[name] = vector.get(name, 0) + value
+
+    vectors: dict[int, Vector] = {}
+    for _, word, column, value in layers.get(host.L + 1, []):
+        add(vectors.setdefault(word, {}), host.outputs(), column, value)
+    for layer in range(host.L, 0, -1):
+        shorter: dict[int, Vector] = {}
+        for word, vector in vectors.items():
+            parent, head = divmod(word, host.H)
+            target = shorter.setdefault(parent, {})
+            for (block, offset), value in vector.items():
+                step = host.move(layer, head, block)
+                if value and step is not None and offset < step[2]:
+                    name = (step[0], offset + step[1])
+                    target[name] = target.get(name, 0) + value
+        for part, word, column, value in layers.get(layer, []):
+            parent, head = divmod(word, host.H)
+            add(shorter.setdefault(parent, {}), host.reads(part, layer, head), column, value)
+        vectors = shorter
+    return not any(value for vector in vectors.values() for value in vector.values())
+
+
+def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> bool:
+    """In integers: with unit = a/b, the vectors below are b^(L+1-l) G_l, as G_l takes up one unit per matrix."""
+    s = host.s
+    a, b = host.unit.numerator, host.unit.denominator
+
+    def read(code: int, layer: int, entries: list[Entry], columns: int, scale: int,
+             sums: dict[int, list[int]], up: int) -> None:
+        """Adds the product of each matrix of this code and layer with its part of z."""
+        for head in sorted({word % up for _, word, _, _ in entries}):
+            mine = [(sums.setdefault(word // up, [0] * s.m), column, scale * value)
+                    for _, word, column, value in entries if word % up == head]
+            for i, row in enumerate(host.rows(code, layer, head, columns)):
+                for vector, column, value in mine:
+                    vector[i] += row[column] * value
+
+    vectors: dict[int, list[int]] = {}
+    read(CODE_U, 1, layers.get(s.layers + 1, []), s.d_out, 1, vectors, 1)
+    vectors = {word: [a * x for x in vector] for word, vector in vectors.items()}
+    for layer in range(s.layers, 0, -1):
+        shorter: dict[int, list[int]] = {}
+        for head in sorted({word % s.heads for word in vectors}):
+            mine = [(shorter.setdefault(word // s.heads, [0] * s.m), vector)
+                    for word, vector in vectors.items() if word % s.heads == head]
+            for i, row in enumerate(host.rows(R_V, layer, head, s.m)):
+                for target, vector in mine:
+                    target[i] += sum(map(mul, row, vector))
+        for code in (R_Q, R_K):
+            entries = [entry for entry in layers.get(layer, []) if entry[0] == code]
+            read(code, layer, entries, s.head_dim, b ** (s.layers + 1 - layer), shorter, s.heads)
+        vectors = {word: [a * x for x in vector] for word, vector in shorter.items()}
+    return not any(x for vector in vectors.values() for x in vector)
+
+
+def read_kernel(evidence: list[Any], columns: int) -> tuple[int, list[tuple[int, int]], int, int]:
+    """column, the entries of z, n and q; every demand on their form."""
+    column, distance, pairs = evidence
+    column = integer(column, "column")
+    if not isinstance(distance, list) or len(distance) != 2:
+        raise Malformed("distance_squared is not a pair")
+    n, q = (integer(x, "distance_squared") for x in distance)
+    if q <= 0 or math.gcd(n, q) != 1:
+        raise Malformed("distance_squared is not in lowest terms")
+    if not isinstance(pairs, list) or not 1 <= len(pairs) <= INLINE:
+        raise Malformed(f"z is not an array of 1 to {INLINE} entries")
+    entries, last = [], -1
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise Malformed("z has an entry that is not a pair")
+        position, value = integer(pair[0], "a position of z"), integer(pair[1], "a value of z")
+        if position <= last or value == 0:
+            raise Malformed("the positions of z do not increase strictly, or a value is 0")
+        entries.append((position, value))
+        last = position
+    if last >= columns or not 0 <= column < columns:
+        raise Malformed("a column of z or the isolated column is not one of the M columns")
+    return column, entries, n, q
+
+
+def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, int], limits: Limits) -> None:
+    s = claim.shape
+    column, entries, n, q = kernel
+    if (top := dict(entries).get(column)) is None:
+        raise Stop(f"z is zero at column {figure(column)}")
+    if n * sum(value * value for _, value in entries) != q * top * top:
+        raise Stop("distance_squared is not z_c^2 / |z|^2")
+    limits.require(100 * s.layers, 1000 * s.layers)
+    layers = by_layer(s, entries)
+    bits = max(abs(value).bit_length() for _, value in entries)
+    if (kind := INDEX_HOSTS.get(claim.construction)) is not None:
+        starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
+        limits.require((300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1))
+        zero = index_product_is_zero(kind(s), layers)
+    else:
+        words = len(entries) * (s.layers + 1)  # at most so many prefixes
+        bits += (s.layers + 1) * (200 + s.m.bit_length())
+        drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out
+        limits.require(words * s.m * (40 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim),
+                       drawn * 900 + words * s.m * s.m * (60 + bits // 16))
+        zero = random_product_is_zero(RandomHost(claim), layers)
+    if not zero:
+        raise Stop("R_all z is not zero")
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# One certificate (sections 2-4 and 8)
+
+KINDS = ("rank-permutation", "rank-modular", "rank-deficient")
+
+
+@dataclass(frozen=True)
+class Claim:
+    kind: str
+    shape: Shape
+    construction: str
+    dtype: str = ""
+    law: str = ""
+    seed: int = 0
+
+    @property
+    def random(self) -> bool:
+        return self.construction in RANDOM
+
+    def __str__(self) -> str:
+        drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.random else ""
+        return f"{self.construction}{drawn} at {self.shape}"
+
+
+def read_claim(kind: str, shape: Shape, host: object) -> Claim:
+    if not isinstance(host, dict):
+        raise Malformed("host is not an object")
+    name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
+    if name in RANDOM:
+        _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
+        claim = Claim(kind, shape, name, choice(dtype, "dtype", "float64", *FORMATS), choice(law, "law", *LAWS),
+                      integer(seed, "seed"))
+        if not 0 <= claim.seed < 2**64:
+            raise Malformed("seed is outside 0..2^64-1")
+    else:
+        record(host, "host", "construction")
+        claim = Claim(kind, shape, name)
+        if not INDEX_HOSTS[name].defined(shape):
+            raise Malformed(f"{name} is not defined at {shape}")
+        if shape.m < (least := INDEX_HOSTS[name].least(shape)):
+            raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
+    allowed = {"rank-permutation": PERMUTATIONS, "rank-modular": RANDOM}.get(kind)
+    if allowed is not None and name not in allowed:
+        raise Malformed(f"{kind} is not for the construction {name}")
+    return claim
+
+
+def check_document(document: object, folder: str, limits: Limits, facts: dict[str, Any]) -> str:
+    """What a valid certificate proves. Fills `facts` as far as it gets."""
+    certificate_format, version, kind, shape_record, statement, evidence = record(
+        document, "the certificate", "format", "version", "kind", "shape", "claim", "evidence")
+    choice(certificate_format, "format", "utfproof-certificate")
+    if integer(version, "version") != 1:
+        raise Malformed(f"version {quote(version)} is unknown")
+    facts["kind"] = choice(kind, "kind", *KINDS)
+    verdict = choice(statement.get("verdict") if isinstance(statement, dict) else None, "the claim's verdict",
+                     "universal", "not universal")
+    host, notion, targets, _, *ranks = record(statement, "claim", "host", "notion", "targets", "verdict",
+                                              *(["rank"] if verdict == "universal" else []))
+    facts["notion"] = choice(notion, "notion", "matching")
+    choice(targets, "targets", "all untied")
+    facts["verdict"] = verdict
+    rank = integer(ranks[0], "rank") if ranks else None
+    shape = read_shape(shape_record)
+    facts["shape"] = {name: value if value < 2**63 else figure(value) for name, value in vars(shape).items()}
+    claim = read_claim(kind, shape, host)
+    facts["construction"] = claim.construction
+    if kind == "rank-deficient":
+        check = read_deficient(claim, evidence, limits)
+    elif kind == "rank-modular":
+        check = read_modular(claim, evidence, limits)
+    else:
+        check = read_permutation(claim, evidence, folder, limits)
+    if verdict != ("not universal" if kind == "rank-deficient" else "universal"):
+        raise Stop(f'{kind} does not prove "{verdict}"')
+    if rank is not None:
+        if rank != shape.columns:
+            raise Stop(f"the rank is stated as {figure(rank)}, M is {figure(shape.columns)}")
+        facts["rank"] = rank
+    check()
+    return f"{verdict} by matching: {claim}"
+
+
+def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
+    method = choice(evidence.get("method") if isinstance(evidence, dict) else None, "the evidence's method",
+                    "dimension", "kernel-vector")
+    columns = claim.shape.columns
+    if method == "kernel-vector":
+        parts = record(evidence, "evidence", "column", "distance_squared", "z", "method")[:3]
+        kernel = read_kernel(parts, columns)
+        return lambda: check_kernel(claim, kernel, limits)
+    record(evidence, "evidence", "method")
+
+    def check() -> None:
+        if claim.shape.m >= columns:
+            raise Stop(f"m = {figure(claim.shape.m)} is not below M = {figure(columns)}")
+
+    return check
+
+
+def read_modular(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
+    method, prime = record(evidence, "evidence", "method", "prime")
+    choice(method, "method", "recompute")
+    p = integer(prime, "prime")
+    if not 2 <= p < 2**31:
+        raise Malformed("prime is outside 3..2^31-1")
+    return lambda: check_modular(claim, p, limits)
+
+
+def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
+    (value,) = record(evidence, "evidence", "rows")
+    rows = integer_array(value, "rows", claim.shape.columns, folder, limits)
+    return lambda: check_permutation(INDEX_HOSTS[claim.construction](claim.shape), rows, limits)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Public functions and the command line
+
+
+def check_file(path: str | os.PathLike[str], limits: Limits | None = None) -> Verdict:
+    """The verdict on one certificate file. Raises nothing but KeyboardInterrupt."""
+    limits = Limits() if limits is None else limits
+    facts: dict[str, Any] = {}
+    try:
+        path = os.fsdecode(path)
+        raw = b"".join(read_regular(path, MAX_JSON, follow=True))
+        limits.require(40 * len(raw), 100 * len(raw))
+        return Verdict(VALID, check_document(parse_canonical(raw), os.path.dirname(path), limits, facts), facts)
+    except Stop as stop:
+        return Verdict(stop.code, str(stop), facts)
+    except OSError as error:
+        return Verdict(MALFORMED, f"cannot be read: {error.strerror or error}", facts)
+    except MemoryError:
+        return Verdict(LIMIT, "the memory did not suffice", facts)
+    except Exception as error:  # nothing is established by a check that breaks off
+        return Verdict(INVALID, f"the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
+
+
+def find_certificates(paths: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, str | None]]:
+    """Each certificate file with None, and each path that yields none with the reason."""
+    for given in map(os.fsdecode, paths):
+        if not os.path.isdir(given):
+            yield given, None
+            continue
+        errors: list[OSError] = []
+        found = []
+        for folder, folders, names in os.walk(given, onerror=errors.append):
+            folders.sort()
+            found += [os.path.join(folder, name) for name in names if name.endswith(".json")]
+        yield from ((name, None) for name in sorted(found))
+        yield from ((os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}") for error in errors)
+        if not found and not errors:
+            yield given, "a folder without certificates"
+
+
+def verdicts(paths: Iterable[str | os.PathLike[str]], limits: Limits) -> Iterator[tuple[str, Verdict]]:
+    for path, trouble in find_certificates(paths):
+        yield path, check_file(path, limits) if trouble is None else Verdict(MALFORMED, trouble)
+
+
+def check_paths(paths: Iterable[str | os.PathLike[str]], limits: Limits | None = None) -> list[tuple[str, Verdict]]:
+    """The verdicts on certificate files and on all *.json in folders (recursively, sorted)."""
+    return list(verdicts(paths, Limits() if limits is None else limits))
+
+
+def exit_code(codes: Iterable[int]) -> int:
+    present = set(codes)
+    return next((code for code in (INVALID, MALFORMED, LIMIT) if code in present), VALID)
+
+
+def plain(text: str) -> str:
+    """One line of ASCII, whatever a file is called."""
+    return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
+
+
+def memory_size(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,18})([kKmMgGtT]?)(i?B)?", text, re.ASCII)
+    if not match or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{quote(text)} is not a number of bytes, such as 500M or 4G")
+    return int(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " ")
+
+
+def seconds(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text, re.ASCII) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{quote(text)} is not a positive number of seconds")
+    return int(text)
+
+
+def report(args: argparse.Namespace, limits: Limits) -> int:
+    codes, results = [], []
+    for path, verdict in verdicts(args.paths, limits):
+        codes.append(verdict.code)
+        if args.json:
+            results.append({"path": plain(path), "code": verdict.code, "status": LABELS[verdict.code].lower(),
+                            "message": verdict.message, **verdict.facts})
+        elif verdict.code != VALID or not args.quiet:
+            print(plain(f"{LABELS[verdict.code]:9} {path}: {verdict.message}"), flush=True)
+    code = exit_code(codes)
+    if args.json:
+        print(json.dumps({"exit_code": code, "results": results}, indent=1), flush=True)
+    return code
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="checker", description="Checks utfproof certificates. Exit status: 0 all "
+                                     "valid; 1 one is invalid; else 2 one is malformed; else 3 one is over a limit.")
+    parser.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
+    parser.add_argument("--max-memory", type=memory_size, metavar="BYTES", help="such as 4G (default: 80%% of all)")
+    parser.add_argument("--max-seconds", type=seconds, default=3600, metavar="N",
+                        help="bound on the estimated time of one certificate (default 3600)")
+    args = parser.parse_args(argv)
+    try:
+        return report(args, Limits(args.max_memory or default_memory(), args.max_seconds * 10**9))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:  # check_file raises none, so this comes from the output
+        if sys.stdout is not None:  # what is left in its buffer must not be flushed into the same error at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"cannot write the report: {error.strerror}", file=sys.stderr)
+        return 141
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Writing certificates: canonical JSON (RFC 8785) and sidecars named by their SHA-256 (docs/certificate-format.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+from utfproof.files import write_bytes
+from utfproof.shapes import Shape
+
+FORMAT = "utfproof-certificate"
+VERSION = 1
+INLINE_LIMIT = 4096
+"""Integer arrays up to this length stand in the JSON itself."""
+SAFE_INTEGER = 2**53
+"""Integers beyond this (in size) are written as decimal strings."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate's JSON object and the sidecars it names (content by SHA-256)."""
+
+    document: dict[str, Any]
+    sidecars: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """rank-permutation, rank-modular or rank-deficient."""
+        return str(self.document["kind"])
+
+    @property
+    def universal(self) -> bool:
+        """True if it certifies universality by matching, False if it refutes it."""
+        return self.document["claim"]["verdict"] == "universal"
+
+    def to_bytes(self) -> bytes:
+        """The canonical JSON."""
+        import rfc8785
+
+        return rfc8785.dumps(self.document)
+
+    def write(self, path: Path | str) -> list[Path]:
+        """Write sidecars, then the certificate (each atomically); returns the paths written."""
+        path = Path(path)
+        if path.suffix != ".json":
+            raise MalformedInput(f"a certificate's file name ends in .json, got {path}")
+        written = []
+        for digest, content in self.sidecars.items():
+            sidecar = path.parent / f"{digest}.bin"
+            write_bytes(sidecar, content)
+            written.append(sidecar)
+        write_bytes(path, self.to_bytes())
+        return [*written, path]
+
+
+def integer(value: int) -> int | str:
+    """An integer as the format writes it."""
+    return value if abs(value) <= SAFE_INTEGER else str(value)
+
+
+def integer_array(values: np.ndarray) -> tuple[Any, dict[str, bytes]]:
+    """Nonnegative integers below 2^32: inline when short, else a sidecar reference and its content."""
+    if len(values) <= INLINE_LIMIT:
+        return [int(v) for v in values], {}
+    if int(values.max()) >= 2**32:
+        raise MalformedInput("an index beyond 2^32 does not fit version 1 of the certificate format")
+    content = np.ascontiguousarray(values, dtype="<u4").tobytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return {"dtype": "uint32", "length": len(values), "sidecar": digest}, {digest: content}
+
+
+def shape_document(shape: Shape, m: int) -> dict[str, Any]:
+    """The `shape` field."""
+    fields = {name: getattr(shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+    return {name: integer(value) for name, value in {**fields, "m": m}.items()}
+
+
+def certificate(
+    kind: str,
+    shape: Shape,
+    m: int,
+    host: dict[str, Any],
+    evidence: dict[str, Any],
+    *,
+    rank: int | None,
+    sidecars: dict[str, bytes] | None = None,
+) -> Certificate:
+    """A version 1 certificate about matching, for all untied targets; `rank` is M for "universal", None for a refutation."""
+    claim: dict[str, Any] = {
+        "host": host,
+        "notion": "matching",
+        "targets": "all untied",
+        "verdict": "not universal" if rank is None else "universal",
+    }
+    if rank is not None:
+        claim["rank"] = integer(rank)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        "shape": shape_document(shape, m),
+        "claim": claim,
+        "evidence": evidence,
+    }
+    return Certificate(document, sidecars or {})

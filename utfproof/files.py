@@ -1,0 +1,52 @@
+"""Writing files so that a crash or Ctrl-C leaves nothing half-written: a temporary file beside the target, then rename."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from utfproof.errors import MalformedInput
+
+
+@contextmanager
+def atomic_file(path: Path | str) -> Iterator[BinaryIO]:
+    """A binary file that appears under `path` only when the block ends well. MalformedInput if it cannot be written."""
+    path = Path(path)
+    if path.is_dir():
+        raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
+            temporary = Path(stream.name)
+            yield stream
+            stream.flush()
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+        temporary = None
+    except OSError as error:
+        raise MalformedInput(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path | str, data: bytes) -> None:
+    """`data` under `path`, all or nothing."""
+    with atomic_file(path) as stream:
+        stream.write(data)
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Content of a file, or MalformedInput saying why not."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error

@@ -1,0 +1,342 @@
+"""Weights as safetensors: hosts, targets and embeddings (design: tensor names and shapes are a contract).
+
+Reading goes through the safetensors library and never unpickles anything. Writing streams one matrix at a time, with the
+header's keys sorted, so that the same weights give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utfproof.constructions import CONSTRUCTIONS, build_host
+from utfproof.errors import MalformedInput
+from utfproof.files import atomic_file, read_bytes
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape, positive_integer
+from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
+
+_NUMPY_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+}
+_SAFETENSORS_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "I8"}
+SYSTEMS = ("universal", "looped-universal", "target", "looped-target", "embedding")
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """Tensors by name (NumPy; bfloat16 widened to float32, which is exact) and the file's metadata."""
+
+    path: str
+    tensors: dict[str, np.ndarray]
+    metadata: dict[str, str]
+
+    def refuse(self, problem: str) -> MalformedInput:
+        """The error to raise about this file."""
+        return MalformedInput(f"{self.path}: {problem}")
+
+
+def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFile:
+    """All tensors of a safetensors file. MalformedInput for anything else, or for a type that is no number."""
+    from safetensors import SafetensorError, deserialize
+
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+    require_memory(4 * size, f"reading {path}", max_memory)
+    data = read_bytes(path)
+    try:
+        entries = deserialize(data)
+        header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+    except (SafetensorError, ValueError, struct.error) as error:
+        raise MalformedInput(f"{path} is not a safetensors file: {error}") from error
+    tensors = {}
+    for name, entry in entries:
+        kind, shape, raw = entry["dtype"], entry["shape"], bytes(entry["data"])
+        if kind == "BF16":
+            wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
+            tensors[name] = wide.view(np.float32).reshape(shape)
+        elif kind in _NUMPY_TYPES:
+            tensors[name] = np.frombuffer(raw, dtype=_NUMPY_TYPES[kind]).reshape(shape)
+        else:
+            raise MalformedInput(f"{path}: tensor {name} has type {kind}; floats or integers are expected")
+    return TensorFile(str(path), tensors, header.get("__metadata__", {}))
+
+
+def as_float64(file: TensorFile, name: str) -> np.ndarray:
+    """A tensor as float64, exactly. MalformedInput for NaN, infinities (first index said) and integers beyond 2^53."""
+    array = file.tensors[name]
+    if array.dtype.kind == "f":
+        bad = np.argwhere(~np.isfinite(array))
+        if len(bad):
+            index = tuple(int(i) for i in bad[0])
+            raise file.refuse(f"{name}{list(index)} is {array[index]}; weights must be finite")
+    elif array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
+        raise file.refuse(f"{name} holds integers beyond 2^53, which float64 cannot hold")
+    return array.astype(np.float64)
+
+
+# --- what a file holds -------------------------------------------------------------------------------------
+
+
+def _known_system(file: TensorFile, expected: tuple[str, ...]) -> str | None:
+    """The system that the metadata names, or None; refuse one that is unknown or not expected here."""
+    system = file.metadata.get("system")
+    if system is not None and system not in expected:
+        raise file.refuse(f"metadata says system {system!r}, expected {' or '.join(expected)}")
+    return system
+
+
+def _require_tensors(file: TensorFile, required: set[str], optional: set[str]) -> None:
+    missing = required - file.tensors.keys()
+    if missing:
+        raise file.refuse(f"tensor {', '.join(sorted(missing))} is missing; found {', '.join(sorted(file.tensors))}")
+    unknown = file.tensors.keys() - required - optional
+    if unknown:
+        raise file.refuse(
+            f"tensor {', '.join(sorted(unknown))} is not understood, and leaving it out would change the model"
+        )
+
+
+def _tied_by_rank(file: TensorFile, name: str, system: str | None) -> bool:
+    """Whether parameters are tied, from the rank of one tensor, checked against the metadata."""
+    rank = file.tensors[name].ndim
+    if rank not in (3, 4):
+        raise file.refuse(f"{name} has {rank} axes, expected 4 (layer, head, rows, columns) or 3 when tied")
+    tied = rank == 3
+    if system is not None and system.startswith("looped") != tied:
+        raise file.refuse(f"metadata says {system!r} but {name} has {rank} axes")
+    return tied
+
+
+def _layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
+    stored = file.metadata.get("layers")
+    if stored is not None and not stored.isdecimal():
+        raise file.refuse(f"metadata field layers is {stored!r}, expected a positive integer")
+    if not tied:
+        found = file.tensors[name].shape[0]
+        for claimed in (layers, None if stored is None else int(stored)):
+            if claimed is not None and claimed != found:
+                raise file.refuse(f"{name} has {found} layers, {claimed} were said")
+        return found
+    if layers is None and stored is None:
+        raise file.refuse("tied parameters do not say how many layers they are used for; pass --layers")
+    return positive_integer("layers", int(stored) if layers is None and stored is not None else layers)
+
+
+def read_target(path: Path | str, *, layers: int | None = None, max_memory: int | None = None) -> Target:
+    """A target from W_Q, W_K, W_V, W_O and, where the width differs from d_in or d_out, W_E and W_U; float64.
+
+    `layers` is needed for tied targets whose metadata does not say it.
+    """
+    file = read_tensors(path, max_memory=max_memory)
+    system = _known_system(file, ("target", "looped-target"))
+    _require_tensors(file, {"W_Q", "W_K", "W_V", "W_O"}, {"W_E", "W_U"})
+    tied = _tied_by_rank(file, "W_Q", system)
+    arrays = {name: as_float64(file, name) for name in file.tensors}
+    H, D, d = arrays["W_Q"].shape[-3:]
+    for name, axis in (("W_E", 0), ("W_U", 1)):
+        if name in arrays and arrays[name].ndim != 2:
+            raise file.refuse(f"{name} has {arrays[name].ndim} axes, expected 2")
+    d_in = arrays["W_E"].shape[0] if "W_E" in arrays else D
+    d_out = arrays["W_U"].shape[1] if "W_U" in arrays else D
+    try:
+        shape = Shape(H, _layers(file, "W_Q", tied, layers), d, d_in, d_out)
+        return (LoopedTarget if tied else Target)(shape, **arrays)
+    except MalformedInput as error:
+        raise error if str(path) in str(error) else file.refuse(str(error)) from error
+
+
+def read_host(
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    max_memory: int | None = None,
+) -> Universal:
+    """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo) and U; float64.
+
+    `layers` is needed for tied hosts whose metadata does not say it. d_in is not visible in a host's tensors: the
+    argument, else the metadata, else d_out. A file whose metadata names a {0,1} construction must hold exactly that
+    construction, and comes back as index maps.
+    """
+    file = read_tensors(path, max_memory=max_memory)
+    system = _known_system(file, ("universal", "looped-universal"))
+    factored = "R_Vv" in file.tensors or "R_Vo" in file.tensors
+    _require_tensors(file, {"R_Q", "R_K", "U"} | ({"R_Vv", "R_Vo"} if factored else {"R_V"}), set())
+    tied = _tied_by_rank(file, "R_Q", system)
+    arrays = {name: as_float64(file, name) for name in file.tensors}
+    if arrays["U"].ndim != 2:
+        raise file.refuse(f"U has {arrays['U'].ndim} axes, expected 2 (m, d_out)")
+    H, m, d = arrays["R_Q"].shape[-3:]
+    d_out = arrays["U"].shape[1]
+    stored = file.metadata.get("d_in")
+    if d_in is None:
+        d_in = int(stored) if stored is not None and stored.isdecimal() else d_out
+    if factored:
+        arrays["R_V"] = arrays.pop("R_Vv")
+    try:
+        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, d_in, d_out)
+        host = (LoopedUniversal if tied else Universal)(shape, m, **arrays)
+    except MalformedInput as error:
+        raise error if str(path) in str(error) else file.refuse(str(error)) from error
+    name = file.metadata.get("construction", "")
+    entry = CONSTRUCTIONS.get(name)
+    if entry is None or entry.is_random:
+        return host
+    if stored is not None and int(stored) != shape.d_in:
+        shape = Shape(H, shape.layers, d, int(stored), d_out)
+    named = build_host(name, shape, m, max_memory=max_memory)
+    if not same_parameters(named, host):
+        raise file.refuse(
+            f"metadata says construction {name!r} but the weights differ from it; remove that field to read them as they are"
+        )
+    return named
+
+
+def same_parameters(first: Universal, second: Universal) -> bool:
+    """Whether two hosts have equal matrices (values, not representation)."""
+    if first.tied != second.tied or (first.m, first.shape) != (second.m, second.shape):
+        return False
+    for layer in range(1 if first.tied else first.shape.layers):
+        for head in range(first.shape.heads):
+            ours, theirs = first.maps(layer, head), second.maps(layer, head)
+            if len(ours.value) != len(theirs.value):
+                return False
+            pairs = [(ours.query, theirs.query), (ours.key, theirs.key), *zip(ours.value, theirs.value, strict=True)]
+            if not all(np.array_equal(dense(a), dense(b)) for a, b in pairs):
+                return False
+    return np.array_equal(dense(first.U), dense(second.U))
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """A parameter as a NumPy array."""
+    return matrix.to_dense(np.int8) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix)
+
+
+def read_embedding(path: Path | str, *, max_memory: int | None = None) -> np.ndarray:
+    """E [d_in, m], float64."""
+    file = read_tensors(path, max_memory=max_memory)
+    _known_system(file, ("embedding",))
+    _require_tensors(file, {"E"}, set())
+    E = as_float64(file, "E")
+    if E.ndim != 2:
+        raise file.refuse(f"E has {E.ndim} axes, expected 2 (d_in, m)")
+    return E
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TensorSource:
+    """A tensor to write: its shape, and a function that yields its matrices in order."""
+
+    shape: tuple[int, ...]
+    parts: Callable[[], Iterator[np.ndarray]]
+
+
+def _stored(array: np.ndarray, dtype: str) -> bytes:
+    if dtype == "bfloat16":
+        bits = np.ascontiguousarray(array, dtype="<f4").view("<u4")
+        if (bits & 0xFFFF).any():
+            raise MalformedInput("values are not bfloat16; round them first")
+        return (bits >> 16).astype("<u2").tobytes()
+    little = np.dtype(dtype).newbyteorder("<")
+    return np.ascontiguousarray(array).astype(little, copy=False).tobytes()
+
+
+def write_tensors(path: Path | str, tensors: dict[str, TensorSource], metadata: dict[str, str], dtype: str) -> None:
+    """A safetensors file, one matrix in memory at a time; all tensors have one dtype."""
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    itemsize = 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    offset = 0
+    for name in sorted(tensors):
+        count = int(np.prod(tensors[name].shape, dtype=object))
+        header[name] = {
+            "dtype": _SAFETENSORS_TYPES[dtype],
+            "shape": list(tensors[name].shape),
+            "data_offsets": [offset, offset + count * itemsize],
+        }
+        offset += count * itemsize
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with atomic_file(path) as stream:
+        stream.write(struct.pack("<Q", len(text)) + text)
+        for name in sorted(tensors):
+            for part in tensors[name].parts():
+                stream.write(_stored(part, dtype))
+
+
+def _whole(array: Any) -> TensorSource:
+    array = np.asarray(array)
+    return TensorSource(array.shape, lambda: iter([array]))
+
+
+def _grid(host: Universal, columns: int, pick: Callable[[Any], Any]) -> TensorSource:
+    """[(L,) H, m, columns] from the heads' maps."""
+    layers = 1 if host.tied else host.shape.layers
+    lead = (host.shape.heads,) if host.tied else (layers, host.shape.heads)
+
+    def parts() -> Iterator[np.ndarray]:
+        for layer in range(layers):
+            for head in range(host.shape.heads):
+                yield dense(pick(host.maps(layer, head)))
+
+    return TensorSource((*lead, host.m, columns), parts)
+
+
+def write_host(path: Path | str, host: Universal, *, dtype: str = "float64", metadata: dict[str, str] | None = None) -> None:
+    """A host as R_Q, R_K, R_V, U, with metadata that names the system, its layers and its d_in."""
+    facts = {
+        "system": "looped-universal" if host.tied else "universal",
+        "layers": str(host.shape.layers),
+        "d_in": str(host.shape.d_in),
+        **({"construction": host.construction} if host.construction else {}),
+        **(metadata or {}),
+    }
+    if host.R_Vo is not None:
+        raise MalformedInput("hosts with factored values are read, not written; write their tensors directly")
+    tensors = {
+        "R_Q": _grid(host, host.shape.head_dim, lambda maps: maps.query),
+        "R_K": _grid(host, host.shape.head_dim, lambda maps: maps.key),
+        "R_V": _grid(host, host.m, lambda maps: maps.value[0]),
+        "U": _whole(dense(host.U)),
+    }
+    write_tensors(path, tensors, facts, dtype)
+
+
+def write_target(path: Path | str, target: Target, *, dtype: str = "float64", metadata: dict[str, str] | None = None) -> None:
+    """A target as W_Q, W_K, W_V, W_O and, where it has them, W_E and W_U."""
+    facts = {
+        "system": "looped-target" if target.tied else "target",
+        "layers": str(target.shape.layers),
+        **(metadata or {}),
+    }
+    names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+    tensors = {name: _whole(getattr(target, name)) for name in names if getattr(target, name) is not None}
+    write_tensors(path, tensors, facts, dtype)
+
+
+def write_embedding(path: Path | str, E: np.ndarray, metadata: dict[str, str] | None = None) -> None:
+    """E [d_in, m], float64."""
+    write_tensors(path, {"E": _whole(E)}, {"system": "embedding", **(metadata or {})}, "float64")
