@@ -27,6 +27,9 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+if "OMP_WAIT_POLICY" not in os.environ:  # read when torch loads; busy waits are slow on a shared machine
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -213,7 +216,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="the safetensors file to write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", type=float, default=5e-3, help="peak learning rate (default 0.005)")
-    sizes = {"steps": 3500, "batch": 512, "max-pairs": 30}
+    sizes = {"steps": 2500, "batch": 512, "max-pairs": 30}
     sizes |= {"heads": 4, "layers": 2, "head-dim": 24, "width": 16}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")

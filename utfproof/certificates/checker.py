@@ -3,20 +3,22 @@
     python -m utfproof.certificates.checker CERTIFICATE|FOLDER...
     python checker.py CERTIFICATE|FOLDER...
 
-Exit status: 0 every certificate is valid; 1 one states something that was not established; else 2 one is malformed;
-else 3 one needs more memory, arithmetic or file size than the limits allow. (130: interrupted; 141: nobody reads
-the output any more.)
+Exit status: 0 every certificate is valid; 1 one states something that was not established; else 2 one is
+malformed; else 3 one needs more memory, arithmetic or file size than the limits allow. (130: interrupted;
+141: the report could not be written.)
 
-What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from the
-program that wrote a certificate; hosts are rebuilt here from the definitions of the format. Why the kinds are sound:
+What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from
+the program that wrote a certificate; hosts are rebuilt here from the definitions of the format. Why the kinds
+are sound:
 
-* rank-permutation. Every column of R_all is traced, block by block, through the definitions of R_V, R_Q, R_K and U.
-  If the columns are pairwise different unit vectors then rank R_all = M, and matching is solvable for every target.
-* rank-modular. The generator is re-run and the integer matrix R_all is formed and eliminated modulo a prime p. Some
-  M x M minor is then nonzero modulo p, hence nonzero, so the rank over the rationals is M as well. Scaling whole
-  matrices by nonzero constants (their units) scales columns of R_all and does not change its rank.
-* rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integer arithmetic with z_c != 0.
-  Then E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c.
+* rank-permutation. Every column of R_all is traced, block by block, through the definitions of R_V, R_Q,
+  R_K and U. If the columns are pairwise different unit vectors, then rank R_all = M, and the matching
+  equations are solvable for every target.
+* rank-modular. The generator is re-run, and the integer matrix R_all is formed and eliminated modulo a prime.
+  If its columns are independent there, an M x M minor is nonzero modulo the prime, hence nonzero, and the
+  rank over the rationals is M. Units scale columns of R_all by nonzero constants and leave the rank as it is.
+* rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integers, with z_c != 0. Then
+  E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c.
 
 Work and memory are estimated from the claim before anything of that size is allocated.
 """
@@ -96,14 +98,15 @@ def default_memory() -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """`operations` caps the estimated work; 10^9 operations take about a second on an ordinary 2020s core."""
+    """`operations` caps the estimated work; 10^9 of them take about a second on an ordinary core."""
 
     memory_bytes: int = field(default_factory=default_memory)
     operations: int = 3600 * 10**9
 
     def require(self, memory: int, operations: int) -> None:
         if memory > self.memory_bytes:
-            raise OverLimit(f"needs about {figure(memory)} bytes of memory, allowed are {figure(self.memory_bytes)}")
+            raise OverLimit(f"needs about {figure(memory)} bytes of memory, "
+                            f"allowed are {figure(self.memory_bytes)}")
         if operations > self.operations:
             raise OverLimit(f"needs about {figure(-(-operations // 10**9))} s of arithmetic, "
                             f"allowed are {figure(self.operations // 10**9)} s")
@@ -113,17 +116,24 @@ def figure(n: int) -> str:
     return str(n) if abs(n) < 10**15 else f"about {'-' if n < 0 else ''}2^{abs(n).bit_length() - 1}"
 
 
+def stated(n: int) -> int | str:
+    """For reports: huge numbers are cut down (they could exceed CPython's bound on decimal digits)."""
+    return n if n < 2**63 else figure(n)
+
+
 def quote(value: object) -> str:
     text = ascii(value) if isinstance(value, (str, int)) else type(value).__name__
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Files and the canonical JSON form (section 2)
 
 
 def read_regular(path: str, cap: int, follow: bool) -> Iterator[bytes]:
     """The bytes of a regular file in pieces. Never blocks on a pipe; raises OverLimit above `cap` bytes."""
+    if "\0" in path:
+        raise Malformed("no such file")
     info = os.stat(path) if follow else os.lstat(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if not stat.S_ISREG(info.st_mode):
@@ -143,7 +153,7 @@ def read_regular(path: str, cap: int, follow: bool) -> Iterator[bytes]:
 
 
 def parse_canonical(raw: bytes) -> Any:
-    """The JSON value, if `raw` is exactly its canonical form and holds no other types than the format knows."""
+    """The JSON value, if `raw` is exactly its canonical form."""
 
     def number(text: str) -> int:
         if len(text) > 17 or abs(int(text)) > 2**53:
@@ -217,14 +227,14 @@ def integer_array(value: object, what: str, length: int, folder: str, limits: Li
         if len(value) != length or length > INLINE:
             raise Malformed(f"{what} has {len(value)} inline entries, expected are {figure(length)}"
                             + (" in a sidecar" if length > INLINE else ""))
-        numbers = [integer(entry, what) for entry in value]
-        if any(not 0 <= number < 2**32 for number in numbers):
+        entries = [integer(entry, what) for entry in value]
+        if any(not 0 <= entry < 2**32 for entry in entries):
             raise Stop(f"{what} has an entry outside 0..2^32-1")
-        return array(U32, numbers)
-    dtype, stated, digest = record(value, what, "dtype", "length", "sidecar")
+        return array(U32, entries)
+    dtype, count, digest = record(value, what, "dtype", "length", "sidecar")
     choice(dtype, f"dtype of {what}", "uint32")
-    if integer(stated, f"length of {what}") != length or length <= INLINE:
-        raise Malformed(f"{what} is a sidecar of {quote(stated)} entries, expected are {figure(length)}"
+    if integer(count, f"length of {what}") != length or length <= INLINE:
+        raise Malformed(f"{what} is a sidecar of {quote(count)} entries, expected are {figure(length)}"
                         + (" inline" if length <= INLINE else ""))
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
         raise Malformed(f"{what} names no sidecar by 64 lower-case hexadecimal digits")
@@ -255,7 +265,7 @@ def swapped(numbers: array[int]) -> array[int]:
     return numbers
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Shapes (section 1)
 
 
@@ -286,30 +296,29 @@ class Shape:
 
 def read_shape(value: object) -> Shape:
     names = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
-    numbers = [integer(entry, name) for entry, name in zip(record(value, "shape", *names), names, strict=True)]
-    for name, number in zip(names, numbers, strict=True):
-        if number < 1:
-            raise Malformed(f"{name} is not positive")
-    shape = Shape(*numbers)
+    numbers = dict(zip(names, record(value, "shape", *names), strict=True))
+    shape = Shape(**{name: integer(number, name) for name, number in numbers.items()})
+    if min(vars(shape).values()) < 1:
+        raise Malformed("the shape has a number that is not positive")
     if shape.heads > 1 and shape.layers * shape.heads.bit_length() > MAX_WORD_BITS:
-        raise OverLimit(f"H^L has more than {MAX_WORD_BITS} bits (about {figure(shape.layers)} layers)")
+        raise OverLimit(f"H^L can have more than {MAX_WORD_BITS} bits")
     return shape
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # The constructions whose matrices are identities between runs of coordinates (sections 4.1-4.6)
 #
-# A coordinate is named by (block, offset); a block of a word of length t that is the n-th of its length is (.., t, n).
-# (h, w) is then number h*H^t + n of length t + 1, and (w, h) is number n*H + h. Only rank-permutation needs the true
-# numbers of the coordinates (`first`); for a kernel vector any injective naming does.
+# A coordinate is named by (block, offset). The n-th word w of length t is named (t, n); then (h, w) is
+# (t+1, h*H^t + n) and (w, h) is (t+1, n*H + h). Only rank-permutation needs the numbers of the coordinates
+# (`first`); for a kernel vector any injective naming does.
 
 Block = tuple[int, ...]
-Run = tuple[Block, int, int]  # columns 0..width-1 have their ones at coordinates offset.. of the block
+Run = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
+Step = tuple[Block, int, int] | None
 
 
 class IndexHost:
-    spread = False  # whether one column of R_Q, R_K or U has a one in every block of its length
-    tied = True
+    spread = False  # whether a column of R_Q, R_K or U can have more than one 1
 
     def __init__(self, shape: Shape) -> None:
         self.s = shape
@@ -317,12 +326,9 @@ class IndexHost:
         self.power = [self.H**t for t in range(self.L + 1)]
 
     @staticmethod
-    def defined(shape: Shape) -> bool:
-        return True
-
-    @staticmethod
-    def least(shape: Shape) -> int:
-        return shape.columns
+    def least(s: Shape) -> int | None:
+        """The least embedding dimension; None where the construction is not defined."""
+        return s.columns
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         """R_Q (part 0) or R_K (part 1)."""
@@ -332,9 +338,9 @@ class IndexHost:
         """U."""
         raise NotImplementedError
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
-        """R_V, which has at most one 1 in a column: (block', shift, limit) if the columns 0..limit-1 of `block`
-        have their 1 in the rows shift.. of block' and its other columns are zero; None if all are zero."""
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        """The columns of R_V that belong to a block, as (block', shift, limit): column i < limit is the unit
+        of coordinate i + shift of block', the others are zero. None: all are zero."""
         raise NotImplementedError
 
     def first(self, block: Block) -> int:
@@ -343,18 +349,19 @@ class IndexHost:
 
 
 class Sparse(IndexHost):
-    spread, tied = True, False
+    spread = True
 
     def width(self, length: int) -> int:
         return 2 * self.H * self.d if length < self.L else self.out
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((layer - 1, n), (part * self.H + head) * self.d, self.d) for n in range(self.power[layer - 1])]
+        offset = (part * self.H + head) * self.d
+        return [((layer - 1, n), offset, self.d) for n in range(self.power[layer - 1])]
 
     def outputs(self) -> list[Run]:
         return [((self.L, n), 0, self.out) for n in range(self.power[self.L])]
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         length, n = block
         if length < layer or n // self.power[length - layer] % self.H != head:
             return None
@@ -366,22 +373,22 @@ class Sparse(IndexHost):
 
 
 class SparseFront(IndexHost):
-    tied = False
+    """One block, the whole space."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.size = [self.out]  # T_L, ..., T_0, then reversed
+        self.size = [self.out]  # T_L, ..., T_0; then reversed
         for _ in range(self.L):
             self.size.append(2 * self.H * self.d + self.H * self.size[-1])
         self.size.reverse()
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
-        return [((), (part * self.H + head) * self.d, self.d)]  # one block: the whole space
+        return [((), (part * self.H + head) * self.d, self.d)]
 
     def outputs(self) -> list[Run]:
         return [((), 0, self.out)]
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         return block, 2 * self.H * self.d + head * self.size[layer], self.size[layer]
 
     def first(self, block: Block) -> int:
@@ -400,7 +407,7 @@ class Tied(IndexHost):
     def outputs(self) -> list[Run]:
         return [((1, self.L, 0), 0, self.out)]
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         register, length, n = block
         if register:
             return (1, length, head * self.power[length - 1] + n // self.H), 0, self.out
@@ -419,12 +426,8 @@ class SharedQuery(Tied):
     """The trie holds the keys; the register serves the queries too."""
 
     @staticmethod
-    def defined(shape: Shape) -> bool:
-        return shape.head_dim >= shape.d_out
-
-    @staticmethod
-    def least(shape: Shape) -> int:
-        return shape.d_out * (shape.words(shape.layers) + shape.heads**shape.layers)
+    def least(s: Shape) -> int | None:
+        return s.d_out * (s.words(s.layers) + s.heads**s.layers) if s.head_dim >= s.d_out else None
 
     def trie_width(self) -> int:
         return self.out
@@ -437,14 +440,10 @@ class SharedKey(IndexHost):
     """Blocks (0, t, n) of the query trie and (1, t, n) of the key trie."""
 
     @staticmethod
-    def defined(shape: Shape) -> bool:
-        return shape.head_dim >= shape.d_in
-
-    @staticmethod
-    def least(shape: Shape) -> int:
-        all_words, longest = shape.words(shape.layers), shape.heads**shape.layers
-        inner = 1 + all_words - longest
-        return shape.d_in * all_words + max(shape.d_in, shape.d_out) * inner + shape.d_out * longest
+    def least(s: Shape) -> int | None:
+        every, longest = s.words(s.layers), s.heads**s.layers
+        keys = max(s.d_in, s.d_out) * (1 + every - longest) + s.d_out * longest
+        return s.d_in * every + keys if s.head_dim >= s.d_in else None
 
     def width(self, trie: int, length: int) -> int:
         if trie == 0:
@@ -457,7 +456,7 @@ class SharedKey(IndexHost):
     def outputs(self) -> list[Run]:
         return [((1, 0, 0), 0, self.out)]
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         trie, length, n = block
         if length == self.L:
             return None
@@ -468,15 +467,9 @@ class SharedKey(IndexHost):
 class PrintedSingleHead(IndexHost):
     """Block B_i is (i,)."""
 
-    tied = False
-
     @staticmethod
-    def defined(shape: Shape) -> bool:
-        return shape.heads == 1
-
-    @staticmethod
-    def least(shape: Shape) -> int:
-        return (shape.layers + 1) * max(2 * shape.head_dim, shape.d_out)
+    def least(s: Shape) -> int | None:
+        return (s.layers + 1) * max(2 * s.head_dim, s.d_out) if s.heads == 1 else None
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         return [((layer,), part * self.d, self.d)]
@@ -484,12 +477,12 @@ class PrintedSingleHead(IndexHost):
     def outputs(self) -> list[Run]:
         return [((self.L + 1,), 0, self.out)]
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         return ((block[0] + 1,), 0, max(2 * self.d, self.out)) if block[0] <= self.L else None
 
 
 class PrintedTreeRow(Sparse):
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         length, n = block
         if length != layer or n % self.H != head:
             return None
@@ -497,7 +490,7 @@ class PrintedTreeRow(Sparse):
 
 
 class PrintedTreeColumn(Sparse):
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         length, n = block
         if length != layer - 1:
             return None
@@ -506,8 +499,8 @@ class PrintedTreeColumn(Sparse):
 
 class PrintedLooped(IndexHost):
     @staticmethod
-    def least(shape: Shape) -> int:
-        return (1 + shape.words(shape.layers)) * max(2 * shape.head_dim, shape.d_out)
+    def least(s: Shape) -> int | None:
+        return (1 + s.words(s.layers)) * max(2 * s.head_dim, s.d_out)
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         return [((1, head), part * self.d, self.d)]
@@ -515,7 +508,7 @@ class PrintedLooped(IndexHost):
     def outputs(self) -> list[Run]:
         return [((0, 0), 0, self.out)]
 
-    def move(self, layer: int, head: int, block: Block) -> tuple[Block, int, int] | None:
+    def move(self, layer: int, head: int, block: Block) -> Step:
         length, n = block
         if length == self.L:
             return None
@@ -530,15 +523,15 @@ INDEX_HOSTS: dict[str, type[IndexHost]] = {
 PERMUTATIONS = ("sparse", "sparse-front", "tied")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # rank-permutation (section 5)
 
 
 def pull_back(host: IndexHost, lists: list[list[Run]], depth: int) -> list[list[Run]]:
     """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`.
 
-    R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends a letter
-    to all words at once, and the words share the work on their common endings."""
+    R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends
+    a letter to all words at once, and the words share the work on their common endings."""
     for layer in range(depth, 0, -1):
         longer = []
         for head in range(host.H):
@@ -558,14 +551,15 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
     s = host.s
     # A word's list and run take about 300 bytes, in two generations of H^L words.
     moves = 3 * s.layers * s.words(s.layers) * (s.heads if host.spread else 1)
-    limits.require(5 * s.columns + 600 * host.power[-1], 600 * moves + 60 * s.columns)
+    limits.require(5 * s.columns + 12 * max(s.head_dim, s.d_out) + 600 * host.power[-1],
+                   600 * moves + 60 * s.columns)
     seen = bytearray(s.columns)
     column = 0
 
     def block_is(runs: list[Run], width: int) -> None:
         """The next `width` columns are those of one traced block."""
         nonlocal column
-        # Every run starts at the block's column 0, so all its columns are unit vectors if and only if there is
+        # Every run starts at the block's column 0, so all columns are unit vectors if and only if there is
         # exactly one run and it has the full width.
         if len(runs) != 1 or runs[0][2] != width:
             raise Stop(f"the columns from {column} on are not unit vectors")
@@ -575,7 +569,7 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
             wrong = next(c for c in range(width) if rows[column + c] != expected[c])
             raise Stop(f"column {column + wrong} of R_all has its 1 in row {start + wrong}, "
                        f"not in row {rows[column + wrong]}")
-        if start + width > s.m or start + width > len(seen) or seen.find(1, start, start + width) >= 0:
+        if start + width > min(s.m, len(seen)) or seen.find(1, start, start + width) >= 0:
             raise Stop(f"the rows of the columns from {column} on are not new rows below m")
         seen[start : start + width] = b"\1" * width
         column += width
@@ -591,12 +585,12 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
         raise Stop(f"R_all has {column} columns instead of M = {s.columns}")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Random hosts (section 4.7)
 
 GOLDEN, MIX1, MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
-FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}  # significand bits, least exponent
+FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}  # significand, least exponent
 LAWS = ("uniform", "signs", "binomial")
 RANDOM = ("random", "random-tied")
 
@@ -620,8 +614,8 @@ def lanes(count: int) -> tuple[int, int, int, int, int, int]:
 def draw(key: int, first: int, count: int) -> bytes:
     """mix(key + G*(i+1)) for i = first, ..., first+count-1, each in the low half of 16 little-endian bytes.
 
-    Every lane is below 2^64 before a product, so the product stays within its 128 bits; the masks reduce modulo 2^64
-    and cut off what a shift brings in from the lane above."""
+    Every lane is below 2^64 before a product, so the product stays within its 128 bits; the masks reduce
+    modulo 2^64 and cut off what a shift brings in from the lane above."""
     ones, ramp, m64, m34, m37, m33 = lanes(count)
     z = ((key + GOLDEN * (first + 1) & M64) * ones + ramp) & m64
     z = (z ^ (z >> 30 & m34)) * MIX1 & m64
@@ -631,8 +625,8 @@ def draw(key: int, first: int, count: int) -> bytes:
 
 
 class RandomHost:
-    """entry = integer * unit, the integers being those of section 4.7 (for any other dtype than float64 in units of
-    the least power of two that occurs in an exact value)."""
+    """entry = integer * unit, the integers being those of section 4.7: for float64 the numerators, for other
+    dtypes the rounded entries as multiples of the exact products' power of two."""
 
     def __init__(self, claim: Claim) -> None:
         self.s, self.tied, self.seed = claim.shape, claim.construction == "random-tied", claim.seed
@@ -676,17 +670,18 @@ class RandomHost:
                 yield [rounded(x + x - 0xFFFFFFFF) for x in tops]
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # rank-modular (section 6)
 
 
 class Packing:
-    """Rows modulo p as one integer each, so that a linear combination of rows runs inside the interpreter's big
-    integers. A row a_0, a_1, ... (0 <= a_j < p) is packed as sum a_j 2^(8 w j).
+    """Rows modulo p as one integer each, so that a linear combination of rows runs inside the interpreter's
+    big integers. A row a_0, a_1, ... (0 <= a_j < p) is packed as sum a_j 2^(8 w j).
 
-    A combination takes `terms` rows with coefficients |c| <= (p-1)/2 (below 2^30: one digit of a CPython integer).
-    Its entries have size at most B := terms*(p-1)/2*p. Adding B, a multiple of p, to each makes them lie in 0..2B, and
-    2B < 2^(8w); hence the slots of the sum are exactly these entries and no reduction is needed before the end."""
+    A combination takes `terms` rows with coefficients |c| <= (p-1)/2 (below 2^30: one digit in CPython). Its
+    entries have size at most B := terms*(p-1)/2*p. Adding B, a multiple of p, to each makes them lie in
+    0..2B, and 2B < 2^(8w): so the slots of the sum are exactly these entries, and one reduction at the end
+    is enough."""
 
     def __init__(self, p: int, terms: int) -> None:
         self.p, self.half = p, (p - 1) // 2
@@ -717,8 +712,8 @@ class Packing:
 def random_matrix(host: RandomHost, p: int) -> list[array[int]]:
     """The rows of R_all modulo p, with the columns in another order (which does not change the rank).
 
-    Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1}, over all h], so that
-    S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer rather than kept."""
+    Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so
+    that S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer, not kept."""
     s = host.s
     packing = Packing(p, s.m)
     rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out)]
@@ -743,8 +738,8 @@ Pivots: TypeAlias = "list[tuple[int, array[int]]]"  # (column, row): row[column]
 
 def clear(row: array[int], heads: list[int], packed: list[int], packing: Packing,
           keep: bytes | None = None) -> array[int]:
-    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns `heads`;
-    with `keep`, only the columns that it flags (and that the packed rows consist of)."""
+    """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns
+    `heads`; with `keep`, only the columns that it flags (and that the packed rows consist of)."""
     coefficients = packing.balanced(-row[column] for column in heads)
     if keep is not None:
         row = array(U32, compress(row, keep))
@@ -772,8 +767,8 @@ def echelon(rows: list[array[int]], packing: Packing) -> Pivots:
 def full_column_rank(rows: list[array[int]], p: int) -> bool:
     """Whether the columns are independent modulo p. Consumes `rows`.
 
-    A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot columns
-    are then zero there and are left out. A panel row that depends on the others is dropped."""
+    A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot
+    columns are then zero there and are left out. A panel row that depends on the others is dropped."""
     packing = Packing(p, PANEL + 1)  # a row itself counts as a term with coefficient 1
     columns = len(rows[0])
     while columns:
@@ -828,14 +823,14 @@ def check_modular(claim: Claim, p: int, limits: Limits) -> None:
         raise Stop(f"the rank of R_all modulo {p} is below M = {columns}")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # rank-deficient (section 7)
 
 Entry = tuple[int, int, int, int]  # (part, number of the word, column within the word's block, value)
 
 
 def by_layer(s: Shape, entries: list[tuple[int, int]]) -> dict[int, list[Entry]]:
-    """The entries of z by the layer whose columns they multiply; those of the OV columns at layer L + 1 (part 2)."""
+    """The entries of z by the layer of their columns; those of the OV columns under L + 1, as part 2."""
     half = s.head_dim * s.words(s.layers)
     result: dict[int, list[Entry]] = {}
     for position, value in entries:
@@ -845,7 +840,7 @@ def by_layer(s: Shape, entries: list[tuple[int, int]]) -> dict[int, list[Entry]]
             continue
         part, position = divmod(position, half)
         word, column = divmod(position, s.head_dim)  # the word's number among all, by length
-        layer = bisect.bisect(range(s.layers + 1), word, key=s.words)  # the least one with word < words(layer)
+        layer = bisect.bisect(range(s.layers + 1), word, key=s.words)  # least with word < words(layer)
         result.setdefault(layer, []).append((part, word - s.words(layer - 1), column, value))
     return result
 
@@ -885,7 +880,7 @@ def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bo
 
 
 def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> bool:
-    """In integers: with unit = a/b, the vectors below are b^(L+1-l) G_l, as G_l takes up one unit per matrix."""
+    """In integers: with unit = a/b, the vectors below are b^(L+1-l) G_l, one unit for each matrix in G_l."""
     s = host.s
     a, b = host.unit.numerator, host.unit.denominator
 
@@ -953,11 +948,12 @@ def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, in
     layers = by_layer(s, entries)
     bits = max(abs(value).bit_length() for _, value in entries)
     if (kind := INDEX_HOSTS.get(claim.construction)) is not None:
-        starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
+        starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1)
+                     for layer, found in layers.items())
         limits.require((300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1))
         zero = index_product_is_zero(kind(s), layers)
     else:
-        words = len(entries) * (s.layers + 1)  # at most so many prefixes
+        words = min(len(entries) * (s.layers + 1), 1 + s.words(s.layers))  # at most so many are visited
         bits += (s.layers + 1) * (200 + s.m.bit_length())
         drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out
         limits.require(words * s.m * (40 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim),
@@ -967,7 +963,7 @@ def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, in
         raise Stop("R_all z is not zero")
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # One certificate (sections 2-4 and 8)
 
 KINDS = ("rank-permutation", "rank-modular", "rank-deficient")
@@ -982,12 +978,8 @@ class Claim:
     law: str = ""
     seed: int = 0
 
-    @property
-    def random(self) -> bool:
-        return self.construction in RANDOM
-
     def __str__(self) -> str:
-        drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.random else ""
+        drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.construction in RANDOM else ""
         return f"{self.construction}{drawn} at {self.shape}"
 
 
@@ -997,16 +989,16 @@ def read_claim(kind: str, shape: Shape, host: object) -> Claim:
     name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
     if name in RANDOM:
         _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
-        claim = Claim(kind, shape, name, choice(dtype, "dtype", "float64", *FORMATS), choice(law, "law", *LAWS),
-                      integer(seed, "seed"))
+        claim = Claim(kind, shape, name, choice(dtype, "dtype", "float64", *FORMATS),
+                      choice(law, "law", *LAWS), integer(seed, "seed"))
         if not 0 <= claim.seed < 2**64:
             raise Malformed("seed is outside 0..2^64-1")
     else:
         record(host, "host", "construction")
         claim = Claim(kind, shape, name)
-        if not INDEX_HOSTS[name].defined(shape):
+        if (least := INDEX_HOSTS[name].least(shape)) is None:
             raise Malformed(f"{name} is not defined at {shape}")
-        if shape.m < (least := INDEX_HOSTS[name].least(shape)):
+        if shape.m < least:
             raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
     allowed = {"rank-permutation": PERMUTATIONS, "rank-modular": RANDOM}.get(kind)
     if allowed is not None and name not in allowed:
@@ -1031,7 +1023,7 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     facts["verdict"] = verdict
     rank = integer(ranks[0], "rank") if ranks else None
     shape = read_shape(shape_record)
-    facts["shape"] = {name: value if value < 2**63 else figure(value) for name, value in vars(shape).items()}
+    facts["shape"] = {name: stated(value) for name, value in vars(shape).items()}
     claim = read_claim(kind, shape, host)
     facts["construction"] = claim.construction
     if kind == "rank-deficient":
@@ -1045,7 +1037,7 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     if rank is not None:
         if rank != shape.columns:
             raise Stop(f"the rank is stated as {figure(rank)}, M is {figure(shape.columns)}")
-        facts["rank"] = rank
+        facts["rank"] = stated(rank)
     check()
     return f"{verdict} by matching: {claim}"
 
@@ -1082,11 +1074,13 @@ def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits
     return lambda: check_permutation(INDEX_HOSTS[claim.construction](claim.shape), rows, limits)
 
 
-# ---------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # Public functions and the command line
 
+Path = str | os.PathLike[str]
 
-def check_file(path: str | os.PathLike[str], limits: Limits | None = None) -> Verdict:
+
+def check_file(path: Path, limits: Limits | None = None) -> Verdict:
     """The verdict on one certificate file. Raises nothing but KeyboardInterrupt."""
     limits = Limits() if limits is None else limits
     facts: dict[str, Any] = {}
@@ -1094,7 +1088,8 @@ def check_file(path: str | os.PathLike[str], limits: Limits | None = None) -> Ve
         path = os.fsdecode(path)
         raw = b"".join(read_regular(path, MAX_JSON, follow=True))
         limits.require(40 * len(raw), 100 * len(raw))
-        return Verdict(VALID, check_document(parse_canonical(raw), os.path.dirname(path), limits, facts), facts)
+        proved = check_document(parse_canonical(raw), os.path.dirname(path), limits, facts)
+        return Verdict(VALID, proved, facts)
     except Stop as stop:
         return Verdict(stop.code, str(stop), facts)
     except OSError as error:
@@ -1105,7 +1100,7 @@ def check_file(path: str | os.PathLike[str], limits: Limits | None = None) -> Ve
         return Verdict(INVALID, f"the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
 
 
-def find_certificates(paths: Iterable[str | os.PathLike[str]]) -> Iterator[tuple[str, str | None]]:
+def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]:
     """Each certificate file with None, and each path that yields none with the reason."""
     for given in map(os.fsdecode, paths):
         if not os.path.isdir(given):
@@ -1117,17 +1112,18 @@ def find_certificates(paths: Iterable[str | os.PathLike[str]]) -> Iterator[tuple
             folders.sort()
             found += [os.path.join(folder, name) for name in names if name.endswith(".json")]
         yield from ((name, None) for name in sorted(found))
-        yield from ((os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}") for error in errors)
+        for error in errors:
+            yield os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}"
         if not found and not errors:
             yield given, "a folder without certificates"
 
 
-def verdicts(paths: Iterable[str | os.PathLike[str]], limits: Limits) -> Iterator[tuple[str, Verdict]]:
+def verdicts(paths: Iterable[Path], limits: Limits) -> Iterator[tuple[str, Verdict]]:
     for path, trouble in find_certificates(paths):
         yield path, check_file(path, limits) if trouble is None else Verdict(MALFORMED, trouble)
 
 
-def check_paths(paths: Iterable[str | os.PathLike[str]], limits: Limits | None = None) -> list[tuple[str, Verdict]]:
+def check_paths(paths: Iterable[Path], limits: Limits | None = None) -> list[tuple[str, Verdict]]:
     """The verdicts on certificate files and on all *.json in folders (recursively, sorted)."""
     return list(verdicts(paths, Limits() if limits is None else limits))
 
@@ -1171,12 +1167,14 @@ def report(args: argparse.Namespace, limits: Limits) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="checker", description="Checks utfproof certificates. Exit status: 0 all "
-                                     "valid; 1 one is invalid; else 2 one is malformed; else 3 one is over a limit.")
+    parser = argparse.ArgumentParser(
+        prog="checker", description="Checks utfproof certificates. Exit status: 0 all are valid; "
+        "1 one is invalid; else 2 one is malformed; else 3 one is over a limit.")
     parser.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
-    parser.add_argument("--max-memory", type=memory_size, metavar="BYTES", help="such as 4G (default: 80%% of all)")
+    parser.add_argument("--max-memory", type=memory_size, metavar="BYTES",
+                        help="such as 500M or 4G (default: 80%% of the machine's)")
     parser.add_argument("--max-seconds", type=seconds, default=3600, metavar="N",
                         help="bound on the estimated time of one certificate (default 3600)")
     args = parser.parse_args(argv)
@@ -1186,7 +1184,7 @@ def main(argv: list[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except OSError as error:  # check_file raises none, so this comes from the output
-        if sys.stdout is not None:  # what is left in its buffer must not be flushed into the same error at exit
+        if sys.stdout is not None:  # its buffer must not be flushed into the same error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"cannot write the report: {error.strerror}", file=sys.stderr)

@@ -1,0 +1,126 @@
+"""Attention kernels against plain loops, in NumPy, torch and exact arithmetic."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from naive import softmax_rows
+
+from utfproof import attention
+from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
+from utfproof.errors import MalformedInput
+
+KERNELS = ["softmax", "scaled", "causal", "window:2", "alibi", "rope", "scaled+causal+window:3+alibi+rope"]
+
+
+def sample(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.normal(size=(n, d))
+
+
+def by_hand(text, q, k, positions, head, heads):
+    """The kernel of that name, entry by entry."""
+    n, d = q.shape
+    parts = text.split("+")
+    scale = 1 / math.sqrt(d) if "scaled" in parts else 1.0
+
+    def turned(x, position):
+        if "rope" not in parts:
+            return list(x)
+        out = []
+        for i in range(0, d, 2):
+            angle = position * 10000.0 ** (-i / d)
+            out += [x[i] * math.cos(angle) - x[i + 1] * math.sin(angle), x[i] * math.sin(angle) + x[i + 1] * math.cos(angle)]
+        return out
+
+    def logit(i, j):
+        a, b = turned(q[i], positions[i]), turned(k[j], positions[j])
+        value = scale * sum(x * y for x, y in zip(a, b, strict=True))
+        if "alibi" in parts:
+            value -= 2 ** (-8 * (head + 1) / heads) * abs(positions[i] - positions[j])
+        return value
+
+    windows = [int(p.split(":")[1]) for p in parts if p.startswith("window")]
+
+    def seen(i, j):
+        gap = positions[i] - positions[j]
+        return not ("causal" in parts and gap < 0) and all(abs(gap) < w for w in windows)
+
+    return softmax_rows([[logit(i, j) for j in range(n)] for i in range(n)], seen)
+
+
+@pytest.mark.parametrize("text", KERNELS)
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_kernels_by_hand(text, n):
+    q, k = sample(n, 4)
+    positions = np.arange(n) + 3
+    kernel = parse_kernel(text, heads=3, head_dim=4)
+    expected = by_hand(text, q, k, positions, head=1, heads=3)
+    found = kernel(q, k, positions, layer=0, head=1)
+    assert np.allclose(found, expected, rtol=1e-13, atol=1e-15)
+    assert np.allclose(found.sum(axis=1), 1)
+    torch = pytest.importorskip("torch")
+    on_torch = kernel(torch.from_numpy(q), torch.from_numpy(k), positions, layer=0, head=1)
+    assert np.allclose(on_torch.numpy(), found, rtol=1e-13, atol=1e-15)
+
+
+def test_only_rope_looks_beyond_logits():
+    assert [parse_kernel(text, 2, 4).logits_only for text in KERNELS] == [True] * 5 + [False] * 2
+
+
+@given(st.integers(1, 4), st.integers(1, 3))
+def test_rope_keeps_relative_positions(n, shift):
+    q, k = sample(n, 4, seed=n)
+    kernel = SoftmaxAttention(rope_base=10000.0)
+    here = kernel(q, k, np.arange(n), layer=0, head=0)
+    assert np.allclose(here, kernel(q, k, np.arange(n) + shift, layer=0, head=0))
+
+
+def test_softmax_survives_large_logits():
+    q = np.array([[1e4], [-1e4]])
+    assert np.array_equal(SoftmaxAttention()(q, q, np.arange(2), layer=0, head=0), np.eye(2))
+
+
+def test_rational_attention_is_exact():
+    q = np.array([[Fraction(1, 3)], [Fraction(2)]], dtype=object)
+    k = np.array([[Fraction(3)], [Fraction(1, 2)]], dtype=object)
+    found = RationalAttention()(q, k, np.arange(2), layer=0, head=0)
+    assert found.tolist() == [[Fraction(2) / Fraction(109, 36), Fraction(37, 36) / Fraction(109, 36)], [Fraction(37, 39), Fraction(2, 39)]]
+    causal = RationalAttention(causal=True)(q, k, np.arange(2), layer=0, head=0)
+    assert causal.tolist()[0] == [1, 0]
+    floats = RationalAttention()(q.astype(float), k.astype(float), np.arange(2), layer=0, head=0)
+    assert np.allclose(floats, found.astype(float))
+
+
+def test_given_attention_is_what_was_given():
+    matrices = np.arange(2 * 3 * 2 * 2).reshape(2, 3, 2, 2)
+    x = np.zeros((2, 1))
+    assert GivenAttention(matrices)(x, x, np.arange(2), layer=1, head=2).tolist() == matrices[1, 2].tolist()
+    with pytest.raises(MalformedInput, match="for 2 tokens, the input has 3"):
+        GivenAttention(matrices)(np.zeros((3, 1)), x, np.arange(3), layer=0, head=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: parse_kernel("rope", 2, 3), "even head dimension, got 3"),
+        (lambda: attention.rotate(np.zeros((2, 5)), np.arange(2), 10.0), "even head dimension, got 5"),
+        (lambda: parse_kernel("relu", 2, 4), "'relu' is unknown"),
+        (lambda: parse_kernel("causal+", 2, 4), "unknown at ''"),
+        (lambda: parse_kernel("window:0", 2, 4), "window must be a positive integer"),
+        (lambda: parse_kernel("window:-1", 2, 4), "is unknown"),
+        (lambda: SoftmaxAttention(window=True), "window must be a positive integer"),
+        (lambda: SoftmaxAttention(scale="sqrt"), "scale must be a number"),
+        (lambda: SoftmaxAttention(scale=math.inf), "scale must be finite"),
+        (
+            lambda: SoftmaxAttention()(np.array([[1]], dtype=object), np.array([[1]], dtype=object), [0], layer=0, head=0),
+            "softmax has no exact values",
+        ),
+    ],
+)
+def test_nonsense_is_refused(call, message):
+    with pytest.raises(MalformedInput, match=message):
+        call()

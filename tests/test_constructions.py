@@ -1,0 +1,172 @@
+"""Every construction: definitions against slow ones, ranks on the grid, sparsity, padding, where it is defined."""
+
+import numpy as np
+import pytest
+from cases import MATCHING, PRINTED, PRINTED_TREE_RANKS, SHARED, SMALL_SHAPES, TABLE_SHAPES, UNEQUAL_SHAPES, WIDE_SHAPES, grid
+from naive import dense, host_matrices, prefix_tree, trie_and_register
+from naive import r_all as naive_r_all
+
+from utfproof.constructions import CONSTRUCTIONS, build_host, construction, resolve_m
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
+from utfproof.exact import rational
+from utfproof.matching import r_all
+from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
+
+
+def defined(name, shape):
+    try:
+        resolve_m(construction(name), shape, None)
+    except NotDefined:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", MATCHING)
+def test_permutation_on_the_whole_grid(name):
+    """mathematics section 4, exhaustively for H <= 4, L <= 5, d <= 3, d_in <= 5, M <= 3000: R_all at m = M is a
+    permutation matrix."""
+    shapes = grid()
+    assert len(shapes) > 190
+    for shape in shapes:
+        host = build_host(name, shape)
+        M = matching_dimension(shape)
+        rows = r_all(host).unit_rows()
+        assert host.m == M, shape
+        assert rows is not None, shape
+        assert sorted(rows.tolist()) == list(range(M)), shape
+
+
+@pytest.mark.parametrize("name", [n for n in CONSTRUCTIONS if not n.startswith("random")])
+@pytest.mark.parametrize("dims", [*SMALL_SHAPES, *WIDE_SHAPES, *UNEQUAL_SHAPES])
+@pytest.mark.parametrize("padding", [0, 3])
+def test_backward_r_all_is_the_definition(name, dims, padding):
+    shape = Shape(*dims)
+    if not defined(name, shape):
+        pytest.skip("not defined here")
+    host = build_host(name, shape, resolve_m(construction(name), shape, None) + padding)
+    assert np.array_equal(r_all(host).to_dense(object), naive_r_all(host))
+
+
+@pytest.mark.parametrize("dims", [*SMALL_SHAPES, *UNEQUAL_SHAPES])
+def test_sparse_and_tied_are_as_described(dims):
+    shape = Shape(*dims)
+    H, L, d, d_out = shape.heads, shape.layers, shape.head_dim, shape.d_out
+    R_Q, R_K, R_V, U = prefix_tree(H, L, d, d_out)
+    table, found_U = host_matrices(build_host("sparse", shape))
+    assert np.array_equal(found_U, U)
+    for layer in range(1, L + 1):
+        for h in range(H):
+            expected = (R_Q[layer - 1][h], R_K[layer - 1][h], R_V[layer - 1][h])
+            for kind, matrix in zip("QKV", expected, strict=True):
+                assert np.array_equal(table[kind, layer, h], matrix)
+    R_Q, R_K, R_V, U = trie_and_register(H, L, d, d_out)
+    host = build_host("tied", shape)
+    assert np.array_equal(dense(host.U), U)
+    for h in range(H):
+        for found, matrix in zip((host.R_Q[h], host.R_K[h], host.R_V[h]), (R_Q[h], R_K[h], R_V[h]), strict=True):
+            assert np.array_equal(dense(found), matrix)
+
+
+@pytest.mark.parametrize("name", [*MATCHING, *SHARED])
+@pytest.mark.parametrize("dims", [*TABLE_SHAPES.values(), *WIDE_SHAPES, (1, 3, 2, 2)])
+def test_entries_are_bits_and_at_most_m_per_matrix(name, dims):
+    shape = Shape(*dims)
+    if not defined(name, shape):
+        pytest.skip("not defined here")
+    host = build_host(name, shape)
+    for layer in range(shape.layers):
+        for head in range(shape.heads):
+            query, key, (value,) = host.maps(layer, head)
+            for matrix in (query, key, value, host.U):
+                assert matrix.nonzeros <= host.m
+                rows, columns = matrix.coordinates()
+                assert len(set(zip(rows.tolist(), columns.tolist(), strict=True))) == matrix.nonzeros
+
+
+@pytest.mark.parametrize("dims", PRINTED_TREE_RANKS)
+@pytest.mark.parametrize("name", ["printed-tree-row", "printed-tree-column"])
+def test_printed_tree_ranks(name, dims):
+    shape = Shape(*dims)
+    rank, M = PRINTED_TREE_RANKS[dims]
+    assert matching_dimension(shape) == M
+    assert rational.rank(r_all(build_host(name, shape)).to_dense(object)) == rank
+
+
+@pytest.mark.parametrize("dims", [(1, 1, 1, 1), (1, 1, 2, 3), (1, 3, 2, 3), (1, 2, 1, 4)])
+def test_printed_single_head_never_has_full_rank(dims):
+    """It fails already at L = 1: U reads zero after the shift."""
+    shape = Shape(*dims)
+    host = build_host("printed-single-head", shape)
+    assert host.m == (shape.layers + 1) * max(2 * shape.head_dim, shape.d_in) >= matching_dimension(shape)
+    matrix = r_all(host).to_dense(object)
+    assert rational.rank(matrix) < matching_dimension(shape)
+    if shape.layers == 1:
+        assert not matrix[:, -shape.d_out :].any()
+
+
+@pytest.mark.parametrize("shape", grid(3, 3, 2, 4, 400), ids=str)
+def test_printed_looped_fails_everywhere(shape):
+    host = build_host("printed-looped", shape)
+    assert host.m == paper_looped_dimension(shape)
+    assert rational.rank(r_all(host).to_dense(object)) < matching_dimension(shape)
+
+
+@pytest.mark.parametrize("name", [n for n in CONSTRUCTIONS if not n.startswith("random")])
+def test_padding_adds_zero_coordinates(name):
+    shape = Shape(1, 2, 3, 2) if name == "printed-single-head" else Shape(2, 2, 3, 2)
+    plain = build_host(name, shape)
+    padded = build_host(name, shape, plain.m + 5)
+    before, after = r_all(plain).to_dense(), r_all(padded).to_dense()
+    assert np.array_equal(after[: plain.m], before)
+    assert not after[plain.m :].any()
+    with pytest.raises(NotDefined, match=f"needs m >= {plain.m}, got {plain.m - 1}"):
+        build_host(name, shape, plain.m - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "message"),
+    [
+        ("shared-key", (2, 2, 2, 3), "needs head_dim >= d_in"),
+        ("shared-query", (2, 2, 2, 3), "needs head_dim >= d_out"),
+        ("shared-query", (2, 2, 3, 2, 4), "needs head_dim >= d_out"),
+        ("printed-single-head", (2, 2, 2, 2), "H = 1 construction, got heads = 2"),
+    ],
+)
+def test_undefined_shapes_are_refused(name, dims, message):
+    with pytest.raises(NotDefined, match=message):
+        build_host(name, Shape(*dims))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: build_host("sparce", Shape(2, 2, 2, 2)), MalformedInput),
+        (lambda: build_host("sparse", Shape(2, 2, 2, 2), 0), MalformedInput),
+        (lambda: build_host("sparse", Shape(2, 2, 2, 2), True), MalformedInput),
+        (lambda: build_host("random", Shape(2, 2, 2, 2), law="gauss"), MalformedInput),
+        (lambda: build_host("random", Shape(2, 2, 2, 2), seed=-1), MalformedInput),
+        (lambda: build_host("random", Shape(2, 4, 30, 30), max_memory=10**8), ResourceLimit),
+        (lambda: build_host("sparse", Shape(4, 12, 64, 128)), ResourceLimit),
+        (lambda: build_host("tied", Shape(10, 1000, 1, 1)), ResourceLimit),
+    ],
+)
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()
+
+
+@pytest.mark.parametrize("name", ["random", "random-tied"])
+def test_random_hosts_repeat(name):
+    shape = Shape(2, 2, 1, 2)
+    first, again = build_host(name, shape, seed=5), build_host(name, shape, seed=5)
+    other = build_host(name, shape, seed=6)
+    assert np.array_equal(first.R_V, again.R_V)
+    assert not np.array_equal(first.R_V, other.R_V)
+    assert first.m == matching_dimension(shape)
+    lead = (2,) if name == "random-tied" else (2, 2)
+    assert first.R_V.shape == (*lead, first.m, first.m)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_printed_constructions_claim_no_notion(name):
+    assert CONSTRUCTIONS[name].notion is None

@@ -1,0 +1,181 @@
+"""The five systems: forward passes against loops over words, in floats and exact arithmetic."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import SMALL_SHAPES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from utfproof.arrays import exact
+from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention
+from utfproof.constructions import build_host, random_target
+from utfproof.errors import MalformedInput
+from utfproof.matching import exact_target
+from utfproof.shapes import Shape
+from utfproof.systems import (
+    LoopedTarget,
+    LoopedUniversal,
+    SharedAttentionUniversal,
+    Target,
+    Universal,
+    prefix_products,
+)
+
+
+def integers(rng, *shape):
+    return exact(rng.integers(-3, 4, size=shape))
+
+
+def stochastic(rng, L, H, n):
+    """Random rational row-stochastic matrices [L, H, n, n]."""
+    raw = rng.integers(1, 6, size=(L, H, n, n))
+    out = np.empty(raw.shape, dtype=object)
+    for index in np.ndindex(raw.shape):
+        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
+    return out
+
+
+def unrolled(x, A, value, L, H):
+    """lem:multiunroll: the sum over head words of A^{L,h_L} ... A^{1,h_1} X V^{1,h_1} ... V^{L,h_L}."""
+    total = 0
+    for word in itertools.product(range(H), repeat=L):
+        left, right = x, None
+        for layer, h in enumerate(word):
+            left = A[layer][h] @ left
+            step = value(layer, h)
+            right = step if right is None else right @ step
+        total = total + left @ right
+    return total
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 10**6), st.booleans())
+def test_all_systems_unroll_exactly(H, L, seed, tied):
+    rng = np.random.default_rng(seed)
+    d, D, m, n = 2, 3, 4, 3
+    shape = Shape(H, L, d, D)
+    lead = (H,) if tied else (L, H)
+    x = integers(rng, n, D)
+    A = stochastic(rng, L, H, n)
+    target = (LoopedTarget if tied else Target)(
+        shape, *(integers(rng, *lead, D, d) for _ in range(3)), integers(rng, *lead, d, D)
+    )
+    expected = unrolled(x, A, target.value_form, L, H)
+    assert np.array_equal(target.forward(x, GivenAttention(A)), expected)
+
+    E, U, R_V = integers(rng, D, m), integers(rng, m, D), integers(rng, *lead, m, m)
+    host = (LoopedUniversal if tied else Universal)(
+        shape, m, integers(rng, *lead, m, d), integers(rng, *lead, m, d), R_V, U
+    )
+    expected = unrolled(x @ E, A, lambda layer, h: host.maps(layer, h).value[0], L, H) @ U
+    assert np.array_equal(host.forward(x, E, GivenAttention(A)), expected)
+    shared = SharedAttentionUniversal(shape, m, R_V, tied=tied)
+    assert np.array_equal(shared.forward(x, E, U, A), expected)
+
+
+def test_factored_values_are_a_product():
+    rng = np.random.default_rng(1)
+    shape, m, d_v = Shape(2, 2, 1, 2), 4, 3
+    R_Q, R_K, U = integers(rng, 2, 2, m, 1), integers(rng, 2, 2, m, 1), integers(rng, m, 2)
+    V, O = integers(rng, 2, 2, m, d_v), integers(rng, 2, 2, d_v, m)
+    factored = Universal(shape, m, R_Q, R_K, V, U, R_Vo=O)
+    product = Universal(shape, m, R_Q, R_K, V @ O, U)
+    x, E = integers(rng, 3, 2), integers(rng, 2, m)
+    kernel = RationalAttention()
+    assert np.array_equal(factored.forward(x, E, kernel), product.forward(x, E, kernel))
+
+
+@pytest.mark.parametrize("dims", SMALL_SHAPES)
+def test_attention_uses_queries_and_keys_of_its_layer(dims):
+    """An exact forward pass with logit-dependent attention, spelled out layer by layer."""
+    shape = Shape(*dims)
+    target = exact_target(random_target(shape, 3))
+    x = integers(np.random.default_rng(0), 3, shape.d_in)
+    kernel = RationalAttention(causal=True)
+    state = x
+    for layer in range(shape.layers):
+        total = 0
+        for h in range(shape.heads):
+            w_q, w_k, w_v, w_o = target.parameters(layer, h)
+            A = kernel(state @ w_q, state @ w_k, np.arange(3), layer=layer, head=h)
+            total = total + A @ state @ w_v @ w_o
+        state = total
+    assert np.array_equal(target.forward(x, kernel), state)
+
+
+def test_width_embeds_and_unembeds():
+    shape = Shape(2, 2, 2, 3, 4)
+    target = random_target(shape, 1, width=5)
+    assert (target.W_E.shape, target.W_U.shape, target.width) == ((3, 5), (5, 4), 5)
+    inner = Target(Shape(2, 2, 2, 5), target.W_Q, target.W_K, target.W_V, target.W_O)
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    kernel = SoftmaxAttention(causal=True)
+    assert np.allclose(target.forward(x, kernel), inner.forward(x @ target.W_E, kernel) @ target.W_U, rtol=1e-14)
+
+
+def test_prefix_products_are_in_word_order():
+    target = exact_target(random_target(Shape(3, 2, 1, 2), 0))
+    products = prefix_products(target, 2)
+    for index, (a, b) in enumerate(itertools.product(range(3), repeat=2)):
+        assert np.array_equal(products[index], target.value_form(0, a) @ target.value_form(1, b))
+    assert np.array_equal(prefix_products(target, 0)[0], np.eye(2, dtype=int))
+
+
+def test_batches_run_like_single_inputs():
+    shape = Shape(2, 2, 2, 3)
+    target, host = random_target(shape, 0), build_host("tied", shape)
+    E = np.random.default_rng(0).normal(size=(3, host.m))
+    x = np.random.default_rng(1).normal(size=(4, 5, 3))
+    kernel = SoftmaxAttention(causal=True, rope_base=100.0, alibi_heads=2)
+    for run in (lambda z: target.forward(z, kernel), lambda z: host.forward(z, E, kernel)):
+        assert np.allclose(run(x), np.stack([run(z) for z in x]), rtol=1e-13)
+
+
+def test_torch_runs_the_same_pass():
+    torch = pytest.importorskip("torch")
+    from utfproof.emulation.compare import placed
+
+    shape = Shape(2, 2, 2, 3)
+    to_torch = torch.from_numpy
+    x, kernel = np.random.default_rng(0).normal(size=(6, 3)), SoftmaxAttention(scale="1/sqrt(d)", causal=True)
+    target = random_target(shape, 0, width=4)
+    assert np.allclose(placed(target, to_torch).forward(to_torch(x), kernel).numpy(), target.forward(x, kernel), rtol=1e-13)
+    for name in ("tied", "random"):
+        host = build_host(name, shape)
+        E = np.random.default_rng(2).normal(size=(3, host.m))
+        found = placed(host, to_torch).forward(to_torch(x), to_torch(E), kernel)
+        assert np.allclose(found.numpy(), host.forward(x, E, kernel), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"W_K": np.zeros((2, 2, 3, 1))}, r"W_K has shape \[2, 2, 3, 1\], expected \[2, 2, 3, 2\]"),
+        ({"W_O": np.zeros((2, 2, 3, 2))}, "W_O has shape"),
+        ({"W_U": np.zeros((3, 4))}, r"W_U has shape \[3, 4\], expected \[3, 3\]"),
+        ({"W_Q": np.zeros((1, 2, 3, 2))}, "W_Q has shape"),
+        ({"W_Q": np.zeros((2, 2, 5, 2))}, "W_K has shape"),
+    ],
+)
+def test_misfits_are_named(change, message):
+    shape = Shape(2, 2, 2, 3)
+    parts = {name: np.zeros((2, 2, 3, 2)) for name in ("W_Q", "W_K", "W_V")} | {"W_O": np.zeros((2, 2, 2, 3))}
+    with pytest.raises(MalformedInput, match=message):
+        Target(shape, **(parts | change))
+
+
+def test_missing_embedding_is_named():
+    parts = {name: np.zeros((1, 1, 5, 2)) for name in ("W_Q", "W_K", "W_V")} | {"W_O": np.zeros((1, 1, 2, 5))}
+    with pytest.raises(MalformedInput, match="W_E is missing: width D = 5"):
+        Target(Shape(1, 1, 2, 3), **parts)
+
+
+def test_host_misfits_are_named():
+    with pytest.raises(MalformedInput, match=r"R_V\[0\] has shape"):
+        LoopedUniversal(Shape(1, 2, 1, 1), 3, np.zeros((1, 3, 1)), np.zeros((1, 3, 1)), np.zeros((1, 3, 2)), np.zeros((3, 1)))
+    with pytest.raises(MalformedInput, match="U has shape"):
+        Universal(Shape(1, 1, 1, 1), 3, np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3, 3)), np.zeros((2, 1)))
+    with pytest.raises(MalformedInput, match="R_V of layer 0"):
+        SharedAttentionUniversal(Shape(1, 1, 1, 1), 3, np.zeros((1, 1, 2, 2)))

@@ -1,0 +1,5 @@
+"""`python -m utfproof`."""
+
+from utfproof.cli import main
+
+main()

@@ -1,0 +1,12 @@
+"""The command line: one module per command, exit codes 0 holds, 1 refuted, 2 malformed, 3 over a limit, 4 undecided."""
+
+from __future__ import annotations
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of `utfproof`: run, print at most one line of error, exit with the contract's code."""
+    import sys
+
+    from utfproof.cli.app import run
+
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))

@@ -1,0 +1,23 @@
+"""`utfproof check`: the independent checker, also `python -m utfproof.certificates.checker`."""
+
+from __future__ import annotations
+
+import typer
+
+from utfproof.certificates import checker
+
+EPILOG = "Example: utfproof check certificates/"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command; its options are the checker's own."""
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command("check", epilog=EPILOG, context_settings=settings)(command)
+
+
+def command(context: typer.Context) -> None:
+    """Re-check certificates (files or folders) with a program that shares no code with the prover.
+
+    Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
+    """
+    raise typer.Exit(checker.main(context.args))

@@ -1,0 +1,72 @@
+"""Options that several commands share, and what they mean together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from utfproof.constructions import CONSTRUCTIONS
+from utfproof.errors import MalformedInput
+from utfproof.generator import DTYPES, LAWS
+from utfproof.resources import parse_bytes
+from utfproof.shapes import Shape
+
+Heads = Annotated[int | None, typer.Option("--heads", "-H", help="Heads H per layer.", metavar="H")]
+Layers = Annotated[int | None, typer.Option("--layers", "-L", help="Layers L.", metavar="L")]
+HeadDim = Annotated[int | None, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")]
+DIn = Annotated[int | None, typer.Option("--d-in", help="Input dimension d_in (vocabulary size for one-hots).")]
+DOut = Annotated[int | None, typer.Option("--d-out", help="Output dimension; d_in unless said otherwise.")]
+EmbeddingDimension = Annotated[
+    int | None, typer.Option("--m", help="Embedding dimension m; the construction's own unless said otherwise.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of random weights, 0 ... 2^64-1.")]
+LawName = Annotated[str, typer.Option("--law", help=f"Law of random weights: {', '.join(LAWS)}.")]
+DtypeName = Annotated[str, typer.Option("--dtype", help=f"Number format of random weights: {', '.join(DTYPES)}.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
+MaxMemory = Annotated[
+    str | None, typer.Option("--max-memory", help="Memory limit such as 4G; 80 % of RAM unless said otherwise.")
+]
+
+
+def required_shape(
+    heads: int | None, layers: int | None, head_dim: int | None, d_in: int | None, d_out: int | None
+) -> Shape:
+    """The shape, or MalformedInput naming the options that are missing."""
+    given = {"--heads": heads, "--layers": layers, "--head-dim": head_dim, "--d-in": d_in}
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise MalformedInput(f"the shape is incomplete: {', '.join(missing)} missing (all of {', '.join(given)} are needed)")
+    assert heads is not None and layers is not None and head_dim is not None and d_in is not None
+    return Shape(heads, layers, head_dim, d_in, d_out)
+
+
+def agree_with(shape: Shape, **given: int | None) -> None:
+    """MalformedInput when an option contradicts a file's shape."""
+    for name, value in given.items():
+        if value is not None and value != getattr(shape, name):
+            option = "--" + name.replace("_", "-")
+            raise MalformedInput(f"{option} {value} contradicts the file, which has {name} = {getattr(shape, name)}")
+
+
+def memory_limit(text: str | None) -> int | None:
+    """Bytes of --max-memory, None for the default."""
+    return None if text is None else parse_bytes(text)
+
+
+def is_host_file(name: str) -> bool:
+    """Whether a HOST argument is a file rather than a construction's name."""
+    if name in CONSTRUCTIONS:
+        return False
+    if name.endswith(".safetensors") or Path(name).exists():
+        return True
+    raise MalformedInput(
+        f"{name!r} is neither a construction ({', '.join(CONSTRUCTIONS)}) nor an existing .safetensors file"
+    )
+
+
+def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
+    """A shape for --json."""
+    document = {name: getattr(shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+    return document if m is None else {**document, "m": m}

@@ -1,0 +1,38 @@
+"""How commands speak: a short table for people, one JSON object for machines, notes and errors on standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def emit(document: dict[str, Any], title: str, rows: dict[str, Any], *, as_json: bool) -> None:
+    """The result of a command: `document` as JSON, or `rows` as a two-column table."""
+    if as_json:
+        print(json.dumps(document, sort_keys=True, allow_nan=True))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False, title_style="bold")
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, str(value))
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def progress(description: str, total: int, *, enabled: bool) -> Iterator[Any]:
+    """A callable that advances a progress bar on standard error; silent when that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (enabled and console.is_terminal)) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda: bar.advance(task)

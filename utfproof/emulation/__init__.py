@@ -1,0 +1,1 @@
+"""Emulation: does UTF(X, E) equal T(X) in floating point, and how closely?"""
