@@ -10,7 +10,16 @@ TABLE_SHAPES = dict(PAPER_TABLE_SHAPES)
 PAPER_M_BAR = {"parentheses": 1024, "1-hop": 456, "2-hop": 1024, "4-hop": 2280}
 """m-bar as printed in the paper's tables."""
 
-SMALL_SHAPES = [(2, 1, 1, 2), (2, 2, 1, 2), (2, 2, 2, 3), (3, 2, 1, 1), (1, 3, 2, 3), (1, 1, 1, 1), (2, 3, 2, 2), (3, 1, 2, 4)]
+SMALL_SHAPES = [
+    (2, 1, 1, 2),
+    (2, 2, 1, 2),
+    (2, 2, 2, 3),
+    (3, 2, 1, 1),
+    (1, 3, 2, 3),
+    (1, 1, 1, 1),
+    (2, 3, 2, 2),
+    (3, 1, 2, 4),
+]
 WIDE_SHAPES = [(2, 2, 3, 2), (1, 2, 2, 2), (3, 2, 2, 1), (2, 3, 2, 2), (2, 1, 4, 3)]
 """d >= d_in: where shared-key and shared-query exist."""
 UNEQUAL_SHAPES = [(2, 2, 3, 2, 3), (2, 2, 3, 3, 1), (1, 3, 4, 2, 4), (3, 1, 2, 2, 1)]
@@ -20,7 +29,12 @@ MATCHING = ("sparse", "sparse-front", "tied")
 SHARED = ("shared-key", "shared-query")
 PRINTED = ("printed-single-head", "printed-tree-row", "printed-tree-column", "printed-looped")
 
-PRINTED_TREE_RANKS = {(2, 1, 1, 2): (4, 8), (2, 2, 1, 2): (4, 20), (2, 2, 2, 3): (8, 36), (3, 2, 1, 1): (6, 33)}
+PRINTED_TREE_RANKS = {
+    (2, 1, 1, 2): (4, 8),
+    (2, 2, 1, 2): (4, 20),
+    (2, 2, 2, 3): (8, 36),
+    (3, 2, 1, 1): (6, 33),
+}
 """rank R_all and M of thm:designed-R's formal R_V, both readings."""
 
 

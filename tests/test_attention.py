@@ -33,7 +33,10 @@ def by_hand(text, q, k, positions, head, heads):
         out = []
         for i in range(0, d, 2):
             angle = position * 10000.0 ** (-i / d)
-            out += [x[i] * math.cos(angle) - x[i + 1] * math.sin(angle), x[i] * math.sin(angle) + x[i + 1] * math.cos(angle)]
+            out += [
+                x[i] * math.cos(angle) - x[i + 1] * math.sin(angle),
+                x[i] * math.sin(angle) + x[i + 1] * math.cos(angle),
+            ]
         return out
 
     def logit(i, j):
@@ -88,7 +91,10 @@ def test_rational_attention_is_exact():
     q = np.array([[Fraction(1, 3)], [Fraction(2)]], dtype=object)
     k = np.array([[Fraction(3)], [Fraction(1, 2)]], dtype=object)
     found = RationalAttention()(q, k, np.arange(2), layer=0, head=0)
-    assert found.tolist() == [[Fraction(2) / Fraction(109, 36), Fraction(37, 36) / Fraction(109, 36)], [Fraction(37, 39), Fraction(2, 39)]]
+    assert found.tolist() == [
+        [Fraction(2) / Fraction(109, 36), Fraction(37, 36) / Fraction(109, 36)],
+        [Fraction(37, 39), Fraction(2, 39)],
+    ]
     causal = RationalAttention(causal=True)(q, k, np.arange(2), layer=0, head=0)
     assert causal.tolist()[0] == [1, 0]
     floats = RationalAttention()(q.astype(float), k.astype(float), np.arange(2), layer=0, head=0)
@@ -116,7 +122,9 @@ def test_given_attention_is_what_was_given():
         (lambda: SoftmaxAttention(scale="sqrt"), "scale must be a number"),
         (lambda: SoftmaxAttention(scale=math.inf), "scale must be finite"),
         (
-            lambda: SoftmaxAttention()(np.array([[1]], dtype=object), np.array([[1]], dtype=object), [0], layer=0, head=0),
+            lambda: SoftmaxAttention()(
+                np.array([[1]], dtype=object), np.array([[1]], dtype=object), [0], layer=0, head=0
+            ),
             "softmax has no exact values",
         ),
     ],

@@ -2,7 +2,17 @@
 
 import numpy as np
 import pytest
-from cases import MATCHING, PRINTED, PRINTED_TREE_RANKS, SHARED, SMALL_SHAPES, TABLE_SHAPES, UNEQUAL_SHAPES, WIDE_SHAPES, grid
+from cases import (
+    MATCHING,
+    PRINTED,
+    PRINTED_TREE_RANKS,
+    SHARED,
+    SMALL_SHAPES,
+    TABLE_SHAPES,
+    UNEQUAL_SHAPES,
+    WIDE_SHAPES,
+    grid,
+)
 from naive import dense, host_matrices, prefix_tree, trie_and_register
 from naive import r_all as naive_r_all
 

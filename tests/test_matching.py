@@ -81,13 +81,23 @@ def test_isolating_targets_isolate(dims):
         assert (np.count_nonzero(W), W[0, column]) == (1, 1)
 
 
-@given(shapes(unequal=True), st.integers(1, 5), st.integers(0, 10**6), st.sampled_from(MATCHING), st.integers(0, 2))
+@given(
+    shapes(unequal=True),
+    st.integers(1, 5),
+    st.integers(0, 10**6),
+    st.sampled_from(MATCHING),
+    st.integers(0, 2),
+)
 def test_matching_hosts_emulate_exactly(shape, width, seed, name, padding):
     """The emulation lemma as an equality of rationals, with attention that depends on the logits, and any width."""
     target = integer_target(shape, seed, width)
     host = build_host(name, shape, matching_dimension(shape) + padding)
     found = embed(host, target)
-    assert (found.notion, found.method, found.rank) == (Notion.MATCHING, "closed form", matching_dimension(shape))
+    assert (found.notion, found.method, found.rank) == (
+        Notion.MATCHING,
+        "closed form",
+        matching_dimension(shape),
+    )
     assert np.array_equal(found.E @ r_all(host).to_dense(object), w_all(target))
     x = small_integers(np.random.default_rng(seed), 3, shape.d_in)
     for kernel in (RationalAttention(), RationalAttention(causal=True)):
@@ -236,7 +246,10 @@ def test_random_hosts_embed_and_say_how_well(shape, seed, tied, slack):
     dense = r_all(host)
     scaled = dense / np.linalg.norm(dense, axis=0)
     assert found.condition == pytest.approx(np.linalg.cond(scaled), rel=1e-4)
-    x, kernel = random_input(shape, 6, seed % 2**64), parse_kernel("scaled+causal", shape.heads, shape.head_dim)
+    x, kernel = (
+        random_input(shape, 6, seed % 2**64),
+        parse_kernel("scaled+causal", shape.heads, shape.head_dim),
+    )
     error = relative_error(host.forward(x, found.E, kernel), target.forward(x, kernel))
     assert error < 1e-13 * found.condition * M
 
@@ -296,7 +309,9 @@ def test_a_deficient_host_may_carry_some_target():
 def test_too_few_dimensions():
     shape = Shape(2, 1, 2, 2)
     host = build_host("random", shape, matching_dimension(shape) - 1)
-    with pytest.raises(CannotCarry, match=f"rank R_all = {matching_dimension(shape) - 1} of M = {matching_dimension(shape)}"):
+    with pytest.raises(
+        CannotCarry, match=f"rank R_all = {matching_dimension(shape) - 1} of M = {matching_dimension(shape)}"
+    ):
         embed(host, random_target(shape, 0))
 
 

@@ -49,7 +49,10 @@ def test_figures_of_the_frontier():
     parentheses, four_hop = Shape(4, 2, 24, 4), Shape(2, 4, 30, 30)
     assert shapes.paper_looped_dimension(parentheses) == 1008
     assert shapes.linear_test_dimension(parentheses) == 624
-    assert (shapes.shared_key_dimension(parentheses), shapes.shared_query_dimension(parentheses)) == (164, 144)
+    assert (shapes.shared_key_dimension(parentheses), shapes.shared_query_dimension(parentheses)) == (
+        164,
+        144,
+    )
     assert (shapes.shared_key_dimension(four_hop), shapes.shared_query_dimension(four_hop)) == (1830, 1380)
 
 
@@ -95,7 +98,9 @@ def test_canonical_column_order(dims):
         for j in range(shape.head_dim)
     ]
     expected += [
-        ("OV", word, j) for word in itertools.product(range(shape.heads), repeat=shape.layers) for j in range(shape.d_out)
+        ("OV", word, j)
+        for word in itertools.product(range(shape.heads), repeat=shape.layers)
+        for j in range(shape.d_out)
     ]
     found = [shapes.column_at(shape, c) for c in range(shapes.matching_dimension(shape))]
     assert [tuple(c) for c in found] == expected

@@ -79,9 +79,9 @@ def test_factored_values_are_a_product():
     rng = np.random.default_rng(1)
     shape, m, d_v = Shape(2, 2, 1, 2), 4, 3
     R_Q, R_K, U = integers(rng, 2, 2, m, 1), integers(rng, 2, 2, m, 1), integers(rng, m, 2)
-    V, O = integers(rng, 2, 2, m, d_v), integers(rng, 2, 2, d_v, m)
-    factored = Universal(shape, m, R_Q, R_K, V, U, R_Vo=O)
-    product = Universal(shape, m, R_Q, R_K, V @ O, U)
+    V, O_ = integers(rng, 2, 2, m, d_v), integers(rng, 2, 2, d_v, m)
+    factored = Universal(shape, m, R_Q, R_K, V, U, R_Vo=O_)
+    product = Universal(shape, m, R_Q, R_K, V @ O_, U)
     x, E = integers(rng, 3, 2), integers(rng, 2, m)
     kernel = RationalAttention()
     assert np.array_equal(factored.forward(x, E, kernel), product.forward(x, E, kernel))
@@ -141,7 +141,9 @@ def test_torch_runs_the_same_pass():
     to_torch = torch.from_numpy
     x, kernel = np.random.default_rng(0).normal(size=(6, 3)), SoftmaxAttention(scale="1/sqrt(d)", causal=True)
     target = random_target(shape, 0, width=4)
-    assert np.allclose(placed(target, to_torch).forward(to_torch(x), kernel).numpy(), target.forward(x, kernel), rtol=1e-13)
+    assert np.allclose(
+        placed(target, to_torch).forward(to_torch(x), kernel).numpy(), target.forward(x, kernel), rtol=1e-13
+    )
     for name in ("tied", "random"):
         host = build_host(name, shape)
         E = np.random.default_rng(2).normal(size=(3, host.m))
@@ -174,8 +176,22 @@ def test_missing_embedding_is_named():
 
 def test_host_misfits_are_named():
     with pytest.raises(MalformedInput, match=r"R_V\[0\] has shape"):
-        LoopedUniversal(Shape(1, 2, 1, 1), 3, np.zeros((1, 3, 1)), np.zeros((1, 3, 1)), np.zeros((1, 3, 2)), np.zeros((3, 1)))
+        LoopedUniversal(
+            Shape(1, 2, 1, 1),
+            3,
+            np.zeros((1, 3, 1)),
+            np.zeros((1, 3, 1)),
+            np.zeros((1, 3, 2)),
+            np.zeros((3, 1)),
+        )
     with pytest.raises(MalformedInput, match="U has shape"):
-        Universal(Shape(1, 1, 1, 1), 3, np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3, 3)), np.zeros((2, 1)))
+        Universal(
+            Shape(1, 1, 1, 1),
+            3,
+            np.zeros((1, 1, 3, 1)),
+            np.zeros((1, 1, 3, 1)),
+            np.zeros((1, 1, 3, 3)),
+            np.zeros((2, 1)),
+        )
     with pytest.raises(MalformedInput, match="R_V of layer 0"):
         SharedAttentionUniversal(Shape(1, 1, 1, 1), 3, np.zeros((1, 1, 2, 2)))

@@ -29,7 +29,25 @@ _EXPORTS = {
     "check_file": "utfproof.certificates.checker",
 }
 
-__all__ = ["__version__", *_EXPORTS]
+__all__ = [
+    "__version__",
+    "Shape",
+    "Target",
+    "LoopedTarget",
+    "Universal",
+    "LoopedUniversal",
+    "SharedAttentionUniversal",
+    "SoftmaxAttention",
+    "GivenAttention",
+    "RationalAttention",
+    "build_host",
+    "random_target",
+    "embed",
+    "r_all",
+    "w_all",
+    "certify",
+    "check_file",
+]
 
 if TYPE_CHECKING:
     from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention

@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from utfproof.errors import MalformedInput
 
 
 @contextmanager
-def atomic_file(path: Path | str) -> Iterator[BinaryIO]:
+def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
     """A binary file that appears under `path` only when the block ends well. MalformedInput if it cannot be written."""
     path = Path(path)
     if path.is_dir():
@@ -24,7 +24,7 @@ def atomic_file(path: Path | str) -> Iterator[BinaryIO]:
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
             temporary = Path(stream.name)
-            yield stream
+            yield stream.file
             stream.flush()
         umask = os.umask(0)
         os.umask(umask)

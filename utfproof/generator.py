@@ -21,8 +21,7 @@ LAWS: tuple[str, ...] = get_args(Law)
 DTYPES: tuple[str, ...] = ("float64", "float32", "float16", "bfloat16")
 
 TENSOR_CODES = {
-    name: code
-    for code, name in enumerate(["R_Q", "R_K", "R_V", "U", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U", "X"])
+    name: code for code, name in enumerate(["R_Q", "R_K", "R_V", "U", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U", "X"])
 }
 
 _MASK = 2**64 - 1

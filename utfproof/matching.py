@@ -267,7 +267,8 @@ def exact_target(target: Target) -> Target:
     """The same target with exact rational weights (floats are dyadic rationals)."""
     names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
     arrays = {name: getattr(target, name) for name in names}
-    return replace(target, **{name: None if a is None else exact(a) for name, a in arrays.items()})
+    changes: dict[str, Any] = {name: None if a is None else exact(a) for name, a in arrays.items()}
+    return replace(target, **changes)
 
 
 def distance_bound(z: list[int], column: int) -> Fraction:

@@ -128,12 +128,12 @@ class Column(NamedTuple):
 
 
 class ColumnGroup(NamedTuple):
-    """Consecutive columns of R_all: one kind and word length; `count` words of `width` columns from `start`."""
+    """Consecutive columns of R_all: one kind and word length; `words` words of `width` columns from `start`."""
 
     kind: str
     length: int
     start: int
-    count: int
+    words: int
     width: int
 
 
@@ -154,7 +154,7 @@ def column_at(shape: Shape, index: int) -> Column:
     """The column of R_all at this position of the canonical order. Inverse of `column_index`."""
     for group in column_groups(shape):
         offset = index - group.start
-        if 0 <= offset < group.count * group.width:
+        if 0 <= offset < group.words * group.width:
             word, coordinate = divmod(offset, group.width)
             return Column(group.kind, word_at(word, group.length, shape.heads), coordinate)
     raise MalformedInput(f"column {index} is outside 0 ... M-1 = {matching_dimension(shape) - 1}")

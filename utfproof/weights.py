@@ -128,19 +128,28 @@ def _tied_by_rank(file: TensorFile, name: str, system: str | None) -> bool:
     return tied
 
 
+def _stored_integer(file: TensorFile, field: str) -> int | None:
+    """A metadata field that should be a positive integer; None where absent."""
+    text = file.metadata.get(field)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise file.refuse(f"metadata field {field} is {text!r}, expected a positive integer")
+    return int(text)
+
+
 def _layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
-    stored = file.metadata.get("layers")
-    if stored is not None and not stored.isdecimal():
-        raise file.refuse(f"metadata field layers is {stored!r}, expected a positive integer")
+    stored = _stored_integer(file, "layers")
     if not tied:
         found = file.tensors[name].shape[0]
-        for claimed in (layers, None if stored is None else int(stored)):
+        for claimed in (layers, stored):
             if claimed is not None and claimed != found:
                 raise file.refuse(f"{name} has {found} layers, {claimed} were said")
         return found
-    if layers is None and stored is None:
+    said = stored if layers is None else layers
+    if said is None:
         raise file.refuse("tied parameters do not say how many layers they are used for; pass --layers")
-    return positive_integer("layers", int(stored) if layers is None and stored is not None else layers)
+    return positive_integer("layers", said)
 
 
 def read_target(path: Path | str, *, layers: int | None = None, max_memory: int | None = None) -> Target:
@@ -154,7 +163,7 @@ def read_target(path: Path | str, *, layers: int | None = None, max_memory: int 
     tied = _tied_by_rank(file, "W_Q", system)
     arrays = {name: as_float64(file, name) for name in file.tensors}
     H, D, d = arrays["W_Q"].shape[-3:]
-    for name, axis in (("W_E", 0), ("W_U", 1)):
+    for name in ("W_E", "W_U"):
         if name in arrays and arrays[name].ndim != 2:
             raise file.refuse(f"{name} has {arrays[name].ndim} axes, expected 2")
     d_in = arrays["W_E"].shape[0] if "W_E" in arrays else D
@@ -184,14 +193,14 @@ def read_host(
     factored = "R_Vv" in file.tensors or "R_Vo" in file.tensors
     _require_tensors(file, {"R_Q", "R_K", "U"} | ({"R_Vv", "R_Vo"} if factored else {"R_V"}), set())
     tied = _tied_by_rank(file, "R_Q", system)
-    arrays = {name: as_float64(file, name) for name in file.tensors}
+    arrays: dict[str, Any] = {name: as_float64(file, name) for name in file.tensors}
     if arrays["U"].ndim != 2:
         raise file.refuse(f"U has {arrays['U'].ndim} axes, expected 2 (m, d_out)")
     H, m, d = arrays["R_Q"].shape[-3:]
     d_out = arrays["U"].shape[1]
-    stored = file.metadata.get("d_in")
+    stored = _stored_integer(file, "d_in")
     if d_in is None:
-        d_in = int(stored) if stored is not None and stored.isdecimal() else d_out
+        d_in = stored or d_out
     if factored:
         arrays["R_V"] = arrays.pop("R_Vv")
     try:
@@ -203,8 +212,8 @@ def read_host(
     entry = CONSTRUCTIONS.get(name)
     if entry is None or entry.is_random:
         return host
-    if stored is not None and int(stored) != shape.d_in:
-        shape = Shape(H, shape.layers, d, int(stored), d_out)
+    if stored is not None and stored != shape.d_in:  # the layout depends on the d_in it was built for
+        shape = Shape(H, shape.layers, d, stored, d_out)
     named = build_host(name, shape, m, max_memory=max_memory)
     if not same_parameters(named, host):
         raise file.refuse(
@@ -222,7 +231,11 @@ def same_parameters(first: Universal, second: Universal) -> bool:
             ours, theirs = first.maps(layer, head), second.maps(layer, head)
             if len(ours.value) != len(theirs.value):
                 return False
-            pairs = [(ours.query, theirs.query), (ours.key, theirs.key), *zip(ours.value, theirs.value, strict=True)]
+            pairs = [
+                (ours.query, theirs.query),
+                (ours.key, theirs.key),
+                *zip(ours.value, theirs.value, strict=True),
+            ]
             if not all(np.array_equal(dense(a), dense(b)) for a, b in pairs):
                 return False
     return np.array_equal(dense(first.U), dense(second.U))
@@ -305,7 +318,9 @@ def _grid(host: Universal, columns: int, pick: Callable[[Any], Any]) -> TensorSo
     return TensorSource((*lead, host.m, columns), parts)
 
 
-def write_host(path: Path | str, host: Universal, *, dtype: str = "float64", metadata: dict[str, str] | None = None) -> None:
+def write_host(
+    path: Path | str, host: Universal, *, dtype: str = "float64", metadata: dict[str, str] | None = None
+) -> None:
     """A host as R_Q, R_K, R_V, U, with metadata that names the system, its layers and its d_in."""
     facts = {
         "system": "looped-universal" if host.tied else "universal",
@@ -325,7 +340,9 @@ def write_host(path: Path | str, host: Universal, *, dtype: str = "float64", met
     write_tensors(path, tensors, facts, dtype)
 
 
-def write_target(path: Path | str, target: Target, *, dtype: str = "float64", metadata: dict[str, str] | None = None) -> None:
+def write_target(
+    path: Path | str, target: Target, *, dtype: str = "float64", metadata: dict[str, str] | None = None
+) -> None:
     """A target as W_Q, W_K, W_V, W_O and, where it has them, W_E and W_U."""
     facts = {
         "system": "looped-target" if target.tied else "target",

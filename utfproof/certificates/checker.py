@@ -105,11 +105,12 @@ class Limits:
 
     def require(self, memory: int, operations: int) -> None:
         if memory > self.memory_bytes:
-            raise OverLimit(f"needs about {figure(memory)} bytes of memory, "
-                            f"allowed are {figure(self.memory_bytes)}")
+            raise OverLimit(f"needs about {figure(memory)} bytes of memory, allowed are {figure(self.memory_bytes)}")
         if operations > self.operations:
-            raise OverLimit(f"needs about {figure(-(-operations // 10**9))} s of arithmetic, "
-                            f"allowed are {figure(self.operations // 10**9)} s")
+            raise OverLimit(
+                f"needs about {figure(-(-operations // 10**9))} s of arithmetic, "
+                f"allowed are {figure(self.operations // 10**9)} s"
+            )
 
 
 def figure(n: int) -> str:
@@ -170,8 +171,13 @@ def parse_canonical(raw: bytes) -> Any:
 
     try:
         # Canonical bytes of ASCII strings are ASCII: only control characters may be escaped.
-        value = json.loads(raw.decode("ascii"), parse_int=number, parse_float=reject, parse_constant=reject,
-                           object_pairs_hook=pairs)
+        value = json.loads(
+            raw.decode("ascii"),
+            parse_int=number,
+            parse_float=reject,
+            parse_constant=reject,
+            object_pairs_hook=pairs,
+        )
         again = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         same = again.encode("utf-8") == raw
     except RecursionError:
@@ -225,8 +231,10 @@ def integer_array(value: object, what: str, length: int, folder: str, limits: Li
     """An array of `length` integers, inline or in a sidecar, as unsigned 32-bit numbers."""
     if isinstance(value, list):
         if len(value) != length or length > INLINE:
-            raise Malformed(f"{what} has {len(value)} inline entries, expected are {figure(length)}"
-                            + (" in a sidecar" if length > INLINE else ""))
+            raise Malformed(
+                f"{what} has {len(value)} inline entries, expected are {figure(length)}"
+                + (" in a sidecar" if length > INLINE else "")
+            )
         entries = [integer(entry, what) for entry in value]
         if any(not 0 <= entry < 2**32 for entry in entries):
             raise Stop(f"{what} has an entry outside 0..2^32-1")
@@ -234,8 +242,10 @@ def integer_array(value: object, what: str, length: int, folder: str, limits: Li
     dtype, count, digest = record(value, what, "dtype", "length", "sidecar")
     choice(dtype, f"dtype of {what}", "uint32")
     if integer(count, f"length of {what}") != length or length <= INLINE:
-        raise Malformed(f"{what} is a sidecar of {quote(count)} entries, expected are {figure(length)}"
-                        + (" inline" if length <= INLINE else ""))
+        raise Malformed(
+            f"{what} is a sidecar of {quote(count)} entries, expected are {figure(length)}"
+            + (" inline" if length <= INLINE else "")
+        )
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
         raise Malformed(f"{what} names no sidecar by 64 lower-case hexadecimal digits")
     path = os.path.join(folder, digest + ".bin")
@@ -516,9 +526,15 @@ class PrintedLooped(IndexHost):
 
 
 INDEX_HOSTS: dict[str, type[IndexHost]] = {
-    "sparse": Sparse, "sparse-front": SparseFront, "tied": Tied, "shared-key": SharedKey,
-    "shared-query": SharedQuery, "printed-single-head": PrintedSingleHead, "printed-tree-row": PrintedTreeRow,
-    "printed-tree-column": PrintedTreeColumn, "printed-looped": PrintedLooped,
+    "sparse": Sparse,
+    "sparse-front": SparseFront,
+    "tied": Tied,
+    "shared-key": SharedKey,
+    "shared-query": SharedQuery,
+    "printed-single-head": PrintedSingleHead,
+    "printed-tree-row": PrintedTreeRow,
+    "printed-tree-column": PrintedTreeColumn,
+    "printed-looped": PrintedLooped,
 }
 PERMUTATIONS = ("sparse", "sparse-front", "tied")
 
@@ -551,8 +567,7 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
     s = host.s
     # A word's list and run take about 300 bytes, in two generations of H^L words.
     moves = 3 * s.layers * s.words(s.layers) * (s.heads if host.spread else 1)
-    limits.require(5 * s.columns + 12 * max(s.head_dim, s.d_out) + 600 * host.power[-1],
-                   600 * moves + 60 * s.columns)
+    limits.require(5 * s.columns + 12 * max(s.head_dim, s.d_out) + 600 * host.power[-1], 600 * moves + 60 * s.columns)
     seen = bytearray(s.columns)
     column = 0
 
@@ -567,8 +582,9 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
         expected = array(U32, range(start, start + width))
         if rows[column : column + width] != expected:
             wrong = next(c for c in range(width) if rows[column + c] != expected[c])
-            raise Stop(f"column {column + wrong} of R_all has its 1 in row {start + wrong}, "
-                       f"not in row {rows[column + wrong]}")
+            raise Stop(
+                f"column {column + wrong} of R_all has its 1 in row {start + wrong}, not in row {rows[column + wrong]}"
+            )
         if start + width > min(s.m, len(seen)) or seen.find(1, start, start + width) >= 0:
             raise Stop(f"the rows of the columns from {column} on are not new rows below m")
         seen[start : start + width] = b"\1" * width
@@ -634,8 +650,7 @@ class RandomHost:
         t = 0
         while (root := math.isqrt(4**t // self.s.m)) < 2**20:
             t += 1
-        self.scale, self.exponent = {"uniform": (root, -t - 32), "signs": (1, 0),
-                                     "binomial": (root, -t - 2)}[self.law]
+        self.scale, self.exponent = {"uniform": (root, -t - 32), "signs": (1, 0), "binomial": (root, -t - 2)}[self.law]
         exact = self.dtype == "float64"
         self.unit = Fraction(2) ** self.exponent * (self.scale if exact else 1)
         self.table = [n if exact else self.rounded(n) for n in range(-32, 33)]  # signs and binomial
@@ -736,8 +751,9 @@ PANEL = 64
 Pivots: TypeAlias = "list[tuple[int, array[int]]]"  # (column, row): row[column] is 1, and 0 in all others
 
 
-def clear(row: array[int], heads: list[int], packed: list[int], packing: Packing,
-          keep: bytes | None = None) -> array[int]:
+def clear(
+    row: array[int], heads: list[int], packed: list[int], packing: Packing, keep: bytes | None = None
+) -> array[int]:
     """The row minus the combination of the packed pivot rows that makes it zero in their pivot columns
     `heads`; with `keep`, only the columns that it flags (and that the packed rows consist of)."""
     coefficients = packing.balanced(-row[column] for column in heads)
@@ -884,12 +900,22 @@ def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> 
     s = host.s
     a, b = host.unit.numerator, host.unit.denominator
 
-    def read(code: int, layer: int, entries: list[Entry], columns: int, scale: int,
-             sums: dict[int, list[int]], up: int) -> None:
+    def read(
+        code: int,
+        layer: int,
+        entries: list[Entry],
+        columns: int,
+        scale: int,
+        sums: dict[int, list[int]],
+        up: int,
+    ) -> None:
         """Adds the product of each matrix of this code and layer with its part of z."""
         for head in sorted({word % up for _, word, _, _ in entries}):
-            mine = [(sums.setdefault(word // up, [0] * s.m), column, scale * value)
-                    for _, word, column, value in entries if word % up == head]
+            mine = [
+                (sums.setdefault(word // up, [0] * s.m), column, scale * value)
+                for _, word, column, value in entries
+                if word % up == head
+            ]
             for i, row in enumerate(host.rows(code, layer, head, columns)):
                 for vector, column, value in mine:
                     vector[i] += row[column] * value
@@ -900,8 +926,11 @@ def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> 
     for layer in range(s.layers, 0, -1):
         shorter: dict[int, list[int]] = {}
         for head in sorted({word % s.heads for word in vectors}):
-            mine = [(shorter.setdefault(word // s.heads, [0] * s.m), vector)
-                    for word, vector in vectors.items() if word % s.heads == head]
+            mine = [
+                (shorter.setdefault(word // s.heads, [0] * s.m), vector)
+                for word, vector in vectors.items()
+                if word % s.heads == head
+            ]
             for i, row in enumerate(host.rows(R_V, layer, head, s.m)):
                 for target, vector in mine:
                     target[i] += sum(map(mul, row, vector))
@@ -948,16 +977,17 @@ def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, in
     layers = by_layer(s, entries)
     bits = max(abs(value).bit_length() for _, value in entries)
     if (kind := INDEX_HOSTS.get(claim.construction)) is not None:
-        starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1)
-                     for layer, found in layers.items())
+        starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
         limits.require((300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1))
         zero = index_product_is_zero(kind(s), layers)
     else:
         words = min(len(entries) * (s.layers + 1), 1 + s.words(s.layers))  # at most so many are visited
         bits += (s.layers + 1) * (200 + s.m.bit_length())
         drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out
-        limits.require(words * s.m * (40 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim),
-                       drawn * 900 + words * s.m * s.m * (60 + bits // 16))
+        limits.require(
+            words * s.m * (40 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim),
+            drawn * 900 + words * s.m * s.m * (60 + bits // 16),
+        )
         zero = random_product_is_zero(RandomHost(claim), layers)
     if not zero:
         raise Stop("R_all z is not zero")
@@ -989,8 +1019,14 @@ def read_claim(kind: str, shape: Shape, host: object) -> Claim:
     name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
     if name in RANDOM:
         _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
-        claim = Claim(kind, shape, name, choice(dtype, "dtype", "float64", *FORMATS),
-                      choice(law, "law", *LAWS), integer(seed, "seed"))
+        claim = Claim(
+            kind,
+            shape,
+            name,
+            choice(dtype, "dtype", "float64", *FORMATS),
+            choice(law, "law", *LAWS),
+            integer(seed, "seed"),
+        )
         if not 0 <= claim.seed < 2**64:
             raise Malformed("seed is outside 0..2^64-1")
     else:
@@ -1009,15 +1045,27 @@ def read_claim(kind: str, shape: Shape, host: object) -> Claim:
 def check_document(document: object, folder: str, limits: Limits, facts: dict[str, Any]) -> str:
     """What a valid certificate proves. Fills `facts` as far as it gets."""
     certificate_format, version, kind, shape_record, statement, evidence = record(
-        document, "the certificate", "format", "version", "kind", "shape", "claim", "evidence")
+        document, "the certificate", "format", "version", "kind", "shape", "claim", "evidence"
+    )
     choice(certificate_format, "format", "utfproof-certificate")
     if integer(version, "version") != 1:
         raise Malformed(f"version {quote(version)} is unknown")
     facts["kind"] = choice(kind, "kind", *KINDS)
-    verdict = choice(statement.get("verdict") if isinstance(statement, dict) else None, "the claim's verdict",
-                     "universal", "not universal")
-    host, notion, targets, _, *ranks = record(statement, "claim", "host", "notion", "targets", "verdict",
-                                              *(["rank"] if verdict == "universal" else []))
+    verdict = choice(
+        statement.get("verdict") if isinstance(statement, dict) else None,
+        "the claim's verdict",
+        "universal",
+        "not universal",
+    )
+    host, notion, targets, _, *ranks = record(
+        statement,
+        "claim",
+        "host",
+        "notion",
+        "targets",
+        "verdict",
+        *(["rank"] if verdict == "universal" else []),
+    )
     facts["notion"] = choice(notion, "notion", "matching")
     choice(targets, "targets", "all untied")
     facts["verdict"] = verdict
@@ -1043,8 +1091,12 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
 
 
 def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
-    method = choice(evidence.get("method") if isinstance(evidence, dict) else None, "the evidence's method",
-                    "dimension", "kernel-vector")
+    method = choice(
+        evidence.get("method") if isinstance(evidence, dict) else None,
+        "the evidence's method",
+        "dimension",
+        "kernel-vector",
+    )
     columns = claim.shape.columns
     if method == "kernel-vector":
         parts = record(evidence, "evidence", "column", "distance_squared", "z", "method")[:3]
@@ -1156,8 +1208,15 @@ def report(args: argparse.Namespace, limits: Limits) -> int:
     for path, verdict in verdicts(args.paths, limits):
         codes.append(verdict.code)
         if args.json:
-            results.append({"path": plain(path), "code": verdict.code, "status": LABELS[verdict.code].lower(),
-                            "message": verdict.message, **verdict.facts})
+            results.append(
+                {
+                    "path": plain(path),
+                    "code": verdict.code,
+                    "status": LABELS[verdict.code].lower(),
+                    "message": verdict.message,
+                    **verdict.facts,
+                }
+            )
         elif verdict.code != VALID or not args.quiet:
             print(plain(f"{LABELS[verdict.code]:9} {path}: {verdict.message}"), flush=True)
     code = exit_code(codes)
@@ -1166,17 +1225,34 @@ def report(args: argparse.Namespace, limits: Limits) -> int:
     return code
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="checker", description="Checks utfproof certificates. Exit status: 0 all are valid; "
-        "1 one is invalid; else 2 one is malformed; else 3 one is over a limit.")
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+
+
+def main(argv: list[str] | None = None, program: str = "checker") -> int:
+    parser = Parser(
+        prog=program,
+        description="Checks utfproof certificates. Exit status: 0 all are valid; "
+        "1 one is invalid; else 2 one is malformed; else 3 one is over a limit.",
+        epilog=f"Example: {program} certificates/",
+    )
     parser.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
-    parser.add_argument("--max-memory", type=memory_size, metavar="BYTES",
-                        help="such as 500M or 4G (default: 80%% of the machine's)")
-    parser.add_argument("--max-seconds", type=seconds, default=3600, metavar="N",
-                        help="bound on the estimated time of one certificate (default 3600)")
+    parser.add_argument(
+        "--max-memory",
+        type=memory_size,
+        metavar="BYTES",
+        help="such as 500M or 4G (default: 80%% of the machine's)",
+    )
+    parser.add_argument(
+        "--max-seconds",
+        type=seconds,
+        default=3600,
+        metavar="N",
+        help="bound on the estimated time of one certificate (default 3600)",
+    )
     args = parser.parse_args(argv)
     try:
         return report(args, Limits(args.max_memory or default_memory(), args.max_seconds * 10**9))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import exact
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer, integer_array
 from utfproof.constructions import Construction, build_host, construction, resolve_m
 from utfproof.errors import ResourceLimit, Undecided
@@ -23,7 +24,6 @@ from utfproof.generator import (
     weight_matrix,
 )
 from utfproof.matching import distance_bound, r_all
-from utfproof.arrays import exact
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
@@ -90,9 +90,7 @@ def _certify_index_map(
     rows = matrix.unit_rows()
     if rows is not None:
         array, sidecars = integer_array(rows)
-        return certificate(
-            "rank-permutation", shape, m, host, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars
-        )
+        return certificate("rank-permutation", shape, m, host, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars)
     z = _selection_kernel(matrix)
     if z is None:
         require_kernel_size(matrix.shape, f"R_all of {entry.name} at {shape}, m = {m},")
@@ -164,9 +162,7 @@ def _certify_random(
     for p in primes:
         matrix = random_r_all(shape, m, p, seed=seed, law=law, dtype=dtype, tied=entry.tied)
         if gfp.rank(matrix, p) == M:
-            return certificate(
-                "rank-modular", shape, m, host, {"method": "recompute", "prime": p}, rank=M
-            )
+            return certificate("rank-modular", shape, m, host, {"method": "recompute", "prime": p}, rank=M)
     what = f"R_all of {entry.name} at {shape}, m = {m}, seed {seed}, law {law},"
     if m * M > KERNEL_ENTRIES:
         raise Undecided(
@@ -178,14 +174,13 @@ def _certify_random(
     return _deficient(shape, m, host, {i: v for i, v in enumerate(z) if v})
 
 
-def random_r_all(
-    shape: Shape, m: int, p: int, *, seed: int, law: str, dtype: str, tied: bool
-) -> np.ndarray:
+def random_r_all(shape: Shape, m: int, p: int, *, seed: int, law: str, dtype: str, tied: bool) -> np.ndarray:
     """R_all modulo p (centred residues, [m, M]) of a random host, one matrix drawn at a time.
 
     For float64 the integer numerators stand for the entries: each matrix has one common unit, so columns of R_all are
     scaled by constants and the rank over the rationals is the same.
     """
+
     def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
         def residues() -> np.ndarray:
             if dtype == "float64":
@@ -221,6 +216,4 @@ def _host_of(shape: Shape, m: int, tied: bool, draw: Any) -> Universal:
 
     kind = LoopedUniversal if tied else Universal
     d = shape.head_dim
-    return kind(
-        shape, m, grid("R_Q", d), grid("R_K", d), grid("R_V", m), draw("U", shape.d_out, 0, 0), "random"
-    )
+    return kind(shape, m, grid("R_Q", d), grid("R_K", d), grid("R_V", m), draw("U", shape.d_out, 0, 0), "random")

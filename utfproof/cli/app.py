@@ -67,6 +67,8 @@ def run(arguments: list[str]) -> int:
         try:
             result = app(arguments, standalone_mode=False)
             sys.stdout.flush()
+            if result == INTERRUPTED:  # how the argument parser hands on Ctrl-C
+                raise KeyboardInterrupt
             return result if isinstance(result, int) else 0
         except UtfproofError as error:
             print(f"utfproof: {_one_line(str(error))}", file=sys.stderr)
@@ -78,14 +80,13 @@ def run(arguments: list[str]) -> int:
             # the reader left; nothing more can be said, and the interpreter must not try at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
-        except KeyboardInterrupt:
-            print("utfproof: interrupted; nothing half-written is left", file=sys.stderr)
-            return INTERRUPTED
-        except typer.Abort:
+        except (KeyboardInterrupt, typer.Abort):
             print("utfproof: interrupted; nothing half-written is left", file=sys.stderr)
             return INTERRUPTED
         except typer.Exit as stop:
             return int(stop.exit_code)
+        except SystemExit as stop:  # the checker's own argument parser
+            return stop.code if isinstance(stop.code, int) else 2
         except Exception as error:
             # usage errors of the argument parser carry their own message; anything else is a bug and must show
             if hasattr(error, "format_message"):

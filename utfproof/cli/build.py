@@ -53,14 +53,23 @@ def command(
         facts = _target(output, shape, width, seed, law, dtype or "float64", tied)
     else:
         if width is not None or tied:
-            raise MalformedInput("--width and --tied belong to 'build target'; tied hosts are constructions of their own")
+            raise MalformedInput(
+                "--width and --tied belong to 'build target'; tied hosts are constructions of their own"
+            )
         facts = _host(output, what, shape, m, seed, law, dtype, limit)
     facts["file"] = str(output)
     rows = {name: value for name, value in facts.items() if name != "shape"}
-    emit({**facts, "shape": options.shape_document(shape, facts.get("m"))}, f"build {what}", {"shape": shape, **rows}, as_json=as_json)
+    emit(
+        {**facts, "shape": options.shape_document(shape, facts.get("m"))},
+        f"build {what}",
+        {"shape": shape, **rows},
+        as_json=as_json,
+    )
 
 
-def _target(output: Path, shape: Shape, width: int | None, seed: int, law: str, dtype: str, tied: bool) -> dict[str, Any]:
+def _target(
+    output: Path, shape: Shape, width: int | None, seed: int, law: str, dtype: str, tied: bool
+) -> dict[str, Any]:
     from utfproof.constructions import random_target
     from utfproof.weights import write_target
 
@@ -70,7 +79,14 @@ def _target(output: Path, shape: Shape, width: int | None, seed: int, law: str, 
 
 
 def _host(
-    output: Path, name: str, shape: Shape, m: int | None, seed: int, law: str, dtype: str | None, limit: int | None
+    output: Path,
+    name: str,
+    shape: Shape,
+    m: int | None,
+    seed: int,
+    law: str,
+    dtype: str | None,
+    limit: int | None,
 ) -> dict[str, Any]:
     from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
     from utfproof.resources import require_memory
@@ -79,11 +95,30 @@ def _host(
     entry = construction(name)
     kind = dtype or ("float64" if entry.is_random else "int8")
     if kind not in DTYPES and (entry.is_random or kind != "int8"):
-        raise MalformedInput(f"dtype {kind!r} is unknown; choose {', '.join(DTYPES)}" + ("" if entry.is_random else ", int8"))
+        raise MalformedInput(
+            f"dtype {kind!r} is unknown; choose {', '.join(DTYPES)}" + ("" if entry.is_random else ", int8")
+        )
     m = resolve_m(entry, shape, m)
     itemsize = {"float64": 8, "float32": 4, "int8": 1}.get(kind, 2)
-    require_memory(dense_bytes(shape, m, tied=entry.tied, itemsize=itemsize), f"a file of {name} at {shape}, m = {m},", limit)
-    host = build_host(name, shape, m, seed=seed, law=law, dtype=dtype or "float64" if entry.is_random else "float64", max_memory=limit)
+    require_memory(
+        dense_bytes(shape, m, tied=entry.tied, itemsize=itemsize),
+        f"a file of {name} at {shape}, m = {m},",
+        limit,
+    )
+    host = build_host(
+        name,
+        shape,
+        m,
+        seed=seed,
+        law=law,
+        dtype=dtype or "float64" if entry.is_random else "float64",
+        max_memory=limit,
+    )
     facts = {"seed": str(seed), "law": law, "dtype": kind} if entry.is_random else {}
     write_host(output, host, dtype=kind, metadata=facts)
-    return {"system": "looped-universal" if entry.tied else "universal", "construction": name, "m": m, "dtype": kind}
+    return {
+        "system": "looped-universal" if entry.tied else "universal",
+        "construction": name,
+        "m": m,
+        "dtype": kind,
+    }

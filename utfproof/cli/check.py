@@ -20,4 +20,4 @@ def command(context: typer.Context) -> None:
 
     Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
     """
-    raise typer.Exit(checker.main(context.args))
+    raise typer.Exit(checker.main(context.args, program="utfproof check"))

@@ -36,7 +36,8 @@ def command(
         Path | None, typer.Option("--target", help="TARGET.safetensors in place of random targets.")
     ] = None,
     embedding: Annotated[
-        Path | None, typer.Option("--embedding", help="E.safetensors to run instead of solving for E (needs --target).")
+        Path | None,
+        typer.Option("--embedding", help="E.safetensors to run instead of solving for E (needs --target)."),
     ] = None,
     width: Annotated[int | None, typer.Option("--width", help="Width D of random targets; d_in by default.")] = None,
     tied_targets: Annotated[bool, typer.Option("--tied-targets", help="Random targets are weight-tied.")] = False,
@@ -113,7 +114,12 @@ def command(
         f"tolerance {tolerance:g}",
         **({"condition": f"{report.condition:.3g}"} if report.condition is not None else {}),
     }
-    document = {**report.document(), "shape": options.shape_document(shape, machine.m), "device": device, "dtype": "float64"}
+    document = {
+        **report.document(),
+        "shape": options.shape_document(shape, machine.m),
+        "device": device,
+        "dtype": "float64",
+    }
     emit(document, f"emulate {host}", rows, as_json=as_json)
     raise typer.Exit(0 if report.holds else 1)
 

@@ -19,14 +19,16 @@ HeadDim = Annotated[int | None, typer.Option("--head-dim", "-d", help="Head dime
 DIn = Annotated[int | None, typer.Option("--d-in", help="Input dimension d_in (vocabulary size for one-hots).")]
 DOut = Annotated[int | None, typer.Option("--d-out", help="Output dimension; d_in unless said otherwise.")]
 EmbeddingDimension = Annotated[
-    int | None, typer.Option("--m", help="Embedding dimension m; the construction's own unless said otherwise.")
+    int | None,
+    typer.Option("--m", help="Embedding dimension m; the construction's own unless said otherwise."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of random weights, 0 ... 2^64-1.")]
 LawName = Annotated[str, typer.Option("--law", help=f"Law of random weights: {', '.join(LAWS)}.")]
 DtypeName = Annotated[str, typer.Option("--dtype", help=f"Number format of random weights: {', '.join(DTYPES)}.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 MaxMemory = Annotated[
-    str | None, typer.Option("--max-memory", help="Memory limit such as 4G; 80 % of RAM unless said otherwise.")
+    str | None,
+    typer.Option("--max-memory", help="Memory limit such as 4G; 80 % of RAM unless said otherwise."),
 ]
 
 
@@ -37,9 +39,11 @@ def required_shape(
     given = {"--heads": heads, "--layers": layers, "--head-dim": head_dim, "--d-in": d_in}
     missing = [name for name, value in given.items() if value is None]
     if missing:
-        raise MalformedInput(f"the shape is incomplete: {', '.join(missing)} missing (all of {', '.join(given)} are needed)")
-    assert heads is not None and layers is not None and head_dim is not None and d_in is not None
-    return Shape(heads, layers, head_dim, d_in, d_out)
+        raise MalformedInput(
+            f"the shape is incomplete: {', '.join(missing)} missing (all of {', '.join(given)} are needed)"
+        )
+    H, L, d, width = (value for value in given.values() if value is not None)
+    return Shape(H, L, d, width, d_out)
 
 
 def agree_with(shape: Shape, **given: int | None) -> None:

@@ -1,10 +1,10 @@
 """Every construction of a host by name: what it is, where it is defined, its least m, and the notion it serves.
 
-    sparse, sparse-front      prefix tree, untied           matching
-    tied                      trie and shift register       matching
-    shared-key, shared-query  below M, for d >= d_in        attention-matching
-    random, random-tied       seeded i.i.d. weights         matching, if the rank certificate says so
-    printed-*                 the paper's, as printed       refuted by matching
+sparse, sparse-front      prefix tree, untied           matching
+tied                      trie and shift register       matching
+shared-key, shared-query  below M, for d >= d_in        attention-matching
+random, random-tied       seeded i.i.d. weights         matching, if the rank certificate says so
+printed-*                 the paper's, as printed       refuted by matching
 """
 
 from __future__ import annotations

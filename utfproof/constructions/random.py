@@ -25,9 +25,7 @@ def random_host(
         out = np.empty((*lead, m, columns), dtype=first.dtype)
         for layer in range(lead[0]):
             for head in range(lead[1]):
-                out[layer, head] = weight_matrix(
-                    seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head
-                )
+                out[layer, head] = weight_matrix(seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head)
         return out[0] if tied else out
 
     kind = LoopedUniversal if tied else Universal

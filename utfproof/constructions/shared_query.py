@@ -25,8 +25,7 @@ def require_wide_heads(shape: Shape) -> None:
     """NotDefined unless d >= d_out."""
     if shape.head_dim < shape.d_out:
         raise NotDefined(
-            f"shared-query needs head_dim >= d_out (queries carry whole outputs), "
-            f"got {shape.head_dim} < {shape.d_out}"
+            f"shared-query needs head_dim >= d_out (queries carry whole outputs), got {shape.head_dim} < {shape.d_out}"
         )
 
 

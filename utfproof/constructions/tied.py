@@ -39,7 +39,7 @@ def tied_host(shape: Shape, m: int) -> LoopedUniversal:
     blocks = shape.word_count
     widths = [shape.head_dim] * (2 * blocks) + [shape.d_out] * shape.leaves
     padding = m - sum(widths)
-    cells = Partition.of_widths(widths + [padding] if padding else widths)
+    cells = Partition.of_widths([*widths, padding] if padding else widths)
     register = 2 * blocks
     reader, output = Partition.of_widths([shape.head_dim]), Partition.of_widths([shape.d_out])
 

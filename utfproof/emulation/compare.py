@@ -133,6 +133,9 @@ def compare(
         if embedding is None:
             found = embed(host, target, max_memory=max_memory)
         else:
+            expected = (host.shape.d_in, host.m)
+            if embedding.shape != expected:
+                raise MalformedInput(f"E has shape {list(embedding.shape)}, expected {list(expected)}")
             found = Embedding(embedding, Notion.FUNCTIONAL, "given")
         notion = found.notion
         conditions.append(found.condition)

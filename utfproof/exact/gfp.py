@@ -169,9 +169,7 @@ def _eliminate_panel(work: np.ndarray, top: int, start: int, stop: int, p: int) 
         inverse = inverse - p if inverse > (p - 1) // 2 else inverse
         factor = centred(block[found + 1 :, column] * inverse, p)
         multipliers[found + 1 :, found] = factor
-        block[found + 1 :, column:] = centred(
-            block[found + 1 :, column:] - np.outer(factor, block[found, column:]), p
-        )
+        block[found + 1 :, column:] = centred(block[found + 1 :, column:] - np.outer(factor, block[found, column:]), p)
         found += 1
         if top + found == work.shape[0]:
             break

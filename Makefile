@@ -1,0 +1,37 @@
+# The two commands of the README: `make verify` and `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: verify test lint certificates exhaustive corpus clean
+
+verify: $(VENV)/.core
+	$(BIN)/python scripts/verify_tables.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+exhaustive: $(VENV)/.dev
+	$(BIN)/python -m pytest -m exhaustive
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+certificates: $(VENV)/.core
+	$(BIN)/utfproof check certificates/
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) -e '.[dev,torch]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,72 @@
+"""The house itself: light imports, layering, module length, planted faults in the constructions."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("torch", "sympy", "flint", "numpy", "scipy", "typer", "rich", "safetensors")
+STANDALONE = {"checker.py"}
+"""The checker is one file by design: it runs where nothing is installed."""
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_import_is_light():
+    loaded = python(f"import sys, utfproof; print([m for m in {HEAVY} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_import_is_fast():
+    code = "import time; t = time.perf_counter(); import utfproof; print(time.perf_counter() - t)"
+    assert min(float(python(code)) for _ in range(3)) < 0.3
+
+
+def test_the_checker_imports_the_standard_library_only():
+    code = (
+        "import sys; before = set(sys.modules); import utfproof.certificates.checker; "
+        "new = {m.split('.')[0] for m in set(sys.modules) - before}; "
+        "print(sorted(new - set(sys.stdlib_module_names) - {'utfproof', '__mp_main__'}))"
+    )
+    assert python(code) == "[]"
+    code = "import sys; import utfproof.certificates.checker; print(sorted(m for m in sys.modules if m.startswith('utfproof')))"
+    assert python(code) == "['utfproof', 'utfproof.certificates', 'utfproof.certificates.checker']"
+
+
+def test_the_checker_runs_as_a_single_file(tmp_path):
+    checker = tmp_path / "alone.py"
+    checker.write_bytes((ROOT / "utfproof" / "certificates" / "checker.py").read_bytes())
+    example = next((ROOT / "certificates").glob("tied-*.json"))
+    command = [sys.executable, "-I", str(checker), str(example)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_public_names_resolve():
+    import utfproof
+
+    for name in utfproof.__all__:
+        assert getattr(utfproof, name) is not None
+    with pytest.raises(AttributeError):
+        _ = utfproof.nonsense
+
+
+def test_layers_hold():
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "utfproof").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_stay_short(path):
+    if path.name not in STANDALONE:
+        assert len(path.read_text().splitlines()) <= 500
