@@ -91,3 +91,19 @@ def eye(size: int, like: Array) -> Array:
     for i in range(size):
         out[i, i] = 1
     return out
+
+
+def require_device(device: str) -> Any:
+    """The torch module, once `device` is known to work; MalformedInput saying what is missing otherwise."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MalformedInput(
+            f"device {device!r} needs PyTorch, which is not installed: pip install 'utfproof[torch]', or use --device cpu"
+        ) from error
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise MalformedInput(f"device {device!r} is not available here ({reason}); use --device cpu") from error
+    return torch

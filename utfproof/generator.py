@@ -28,7 +28,7 @@ _MASK = 2**64 - 1
 _G = 0x9E3779B97F4A7C15
 _C1 = 0xBF58476D1CE4E5B9
 _C2 = 0x94D049BB133111EB
-_CHUNK = 1 << 20
+_CHUNK = 1 << 15
 # significand bits and exponent of the least positive number, for one rounding from the exact value
 _FORMATS = {"float64": (53, -1074), "float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
 
@@ -112,14 +112,24 @@ def raw_torch(key: int, count: int, device: Any, start: int = 0) -> Any:
     return xor_shift(z, 31)
 
 
-def unit(law: str, rows: int) -> Fraction:
-    """The rational factor of every entry of a matrix with this many rows (fan-in)."""
-    if check_law(law) == "signs":
-        return Fraction(1)
+def _root(rows: int) -> tuple[int, int]:
+    """(c, t) with c = isqrt(4^t // rows) >= 2^20 for the least t: c 2^-t is 1/sqrt(rows) rounded down."""
     t = 0
     while (c := isqrt(4**t // rows)) < 2**20:
         t += 1
-    return Fraction(c, 2 ** (t + (32 if law == "uniform" else 2)))
+    return c, t
+
+
+def unit_exponent(law: str, rows: int) -> int:
+    """e <= 0 such that `unit` is an integer (c, or 1) times 2^e."""
+    if check_law(law) == "signs":
+        return 0
+    return -_root(rows)[1] - (32 if law == "uniform" else 2)
+
+
+def unit(law: str, rows: int) -> Fraction:
+    """The rational factor of every entry of a matrix with this many rows (fan-in)."""
+    return Fraction(1) if check_law(law) == "signs" else _root(rows)[0] * Fraction(2) ** unit_exponent(law, rows)
 
 
 def numerators_numpy(law: str, raw: np.ndarray) -> np.ndarray:
@@ -145,11 +155,27 @@ def numerators_torch(law: str, raw: Any) -> Any:
 
 
 def integer_matrix(
-    seed: int, tensor: str, rows: int, columns: int, *, law: str, layer: int = 0, head: int = 0
+    seed: int,
+    tensor: str,
+    rows: int,
+    columns: int,
+    *,
+    law: str,
+    dtype: str = "float64",
+    layer: int = 0,
+    head: int = 0,
 ) -> np.ndarray:
-    """Numerators [rows, columns], int64. The weights are these times `unit(law, rows)`."""
+    """Integers [rows, columns], int64, that the weights are one common multiple of.
+
+    float64: the numerators; the weights are these times `unit(law, rows)`. Other dtypes: the rounded weights times
+    2^-unit_exponent(law, rows) (docs/certificate-format.md section 4.7).
+    """
     raw = raw_numpy(stream_key(seed, tensor, layer, head), rows * columns)
-    return numerators_numpy(law, raw).reshape(rows, columns)
+    numerators = numerators_numpy(law, raw).reshape(rows, columns)
+    if check_dtype(dtype) == "float64":
+        return numerators
+    rounded = round_to(numerators * float(unit(law, rows)), dtype).astype(np.float64)
+    return np.ldexp(rounded, -unit_exponent(law, rows)).astype(np.int64)
 
 
 def weight_matrix(
@@ -168,6 +194,22 @@ def weight_matrix(
     return round_to(numbers.astype(np.float64) * float(unit(law, rows)), dtype)
 
 
+def integer_matrix_torch(
+    seed: int,
+    tensor: str,
+    rows: int,
+    columns: int,
+    *,
+    device: Any,
+    law: str,
+    layer: int = 0,
+    head: int = 0,
+) -> Any:
+    """Numerators [rows, columns] drawn on a torch device, int64."""
+    raw = raw_torch(stream_key(seed, tensor, layer, head), rows * columns, device)
+    return numerators_torch(law, raw).reshape(rows, columns)
+
+
 def weight_matrix_torch(
     seed: int,
     tensor: str,
@@ -179,12 +221,9 @@ def weight_matrix_torch(
     layer: int = 0,
     head: int = 0,
 ) -> Any:
-    """The same float64 weights drawn on a torch device."""
-    import torch
-
-    raw = raw_torch(stream_key(seed, tensor, layer, head), rows * columns, device)
-    numbers = numerators_torch(law, raw).to(torch.float64)
-    return (numbers * float(unit(law, rows))).reshape(rows, columns)
+    """The float64 weights of `weight_matrix`, drawn on a torch device."""
+    numbers = integer_matrix_torch(seed, tensor, rows, columns, device=device, law=law, layer=layer, head=head)
+    return numbers.double() * float(unit(law, rows))
 
 
 def round_to(values: np.ndarray, dtype: str) -> np.ndarray:

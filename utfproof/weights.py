@@ -6,10 +6,11 @@ header's keys sorted, so that the same weights give the same bytes.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,22 @@ class TensorFile:
     path: str
     tensors: dict[str, np.ndarray]
     metadata: dict[str, str]
+    types: dict[str, str]
 
     def refuse(self, problem: str) -> MalformedInput:
         """The error to raise about this file."""
         return MalformedInput(f"{self.path}: {problem}")
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical content: names, types, shapes and data, whatever the metadata and the layout
+        (docs/certificate-format.md section 4.8)."""
+        sha = hashlib.sha256()
+        for name in sorted(self.tensors):
+            array, kind = self.tensors[name], self.types[name]
+            sha.update(f"{name} {kind} {','.join(map(str, array.shape))}\n".encode())
+            stored = (array.view("<u4") >> 16).astype("<u2") if kind == "BF16" else np.ascontiguousarray(array)
+            sha.update(stored.tobytes())
+        return sha.hexdigest()
 
 
 def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFile:
@@ -69,9 +82,10 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFi
         header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
     except (SafetensorError, ValueError, struct.error) as error:
         raise MalformedInput(f"{path} is not a safetensors file: {error}") from error
-    tensors = {}
+    tensors, types = {}, {}
     for name, entry in entries:
         kind, shape, raw = entry["dtype"], entry["shape"], bytes(entry["data"])
+        types[name] = kind
         if kind == "BF16":
             wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
             tensors[name] = wide.view(np.float32).reshape(shape)
@@ -79,7 +93,7 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFi
             tensors[name] = np.frombuffer(raw, dtype=_NUMPY_TYPES[kind]).reshape(shape)
         else:
             raise MalformedInput(f"{path}: tensor {name} has type {kind}; floats or integers are expected")
-    return TensorFile(str(path), tensors, header.get("__metadata__", {}))
+    return TensorFile(str(path), tensors, header.get("__metadata__", {}), types)
 
 
 def as_float64(file: TensorFile, name: str) -> np.ndarray:
@@ -175,6 +189,35 @@ def read_target(path: Path | str, *, layers: int | None = None, max_memory: int 
         raise error if str(path) in str(error) else file.refuse(str(error)) from error
 
 
+def host_shape(file: TensorFile, *, layers: int | None = None, d_in: int | None = None) -> tuple[Shape, int, bool]:
+    """(shape, m, tied) of the host that a file holds, from names and shapes, checked against the metadata.
+
+    d_in is not visible in a host's tensors: the argument, else the metadata, else d_out.
+    """
+    system = _known_system(file, ("universal", "looped-universal"))
+    values = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
+    _require_tensors(file, {"R_Q", "R_K", "U", *values}, set())
+    tied = _tied_by_rank(file, "R_Q", system)
+    if file.tensors["U"].ndim != 2:
+        raise file.refuse(f"U has {file.tensors['U'].ndim} axes, expected 2 (m, d_out)")
+    H, m, d = file.tensors["R_Q"].shape[-3:]
+    d_out = file.tensors["U"].shape[1]
+    stored = _stored_integer(file, "d_in")
+    try:
+        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, d_in or stored or d_out, d_out)
+        _host(file.tensors, shape, m, tied)
+    except MalformedInput as error:
+        raise error if file.path in str(error) else file.refuse(str(error)) from error
+    return shape, m, tied
+
+
+def _host(tensors: dict[str, Any], shape: Shape, m: int, tied: bool, construction: str = "") -> Universal:
+    """The host made of a file's tensors; MalformedInput where their shapes do not fit."""
+    values = {"R_V": tensors["R_V"]} if "R_V" in tensors else {"R_V": tensors["R_Vv"], "R_Vo": tensors["R_Vo"]}
+    parts = {name: tensors[name] for name in ("R_Q", "R_K", "U")}
+    return (LoopedUniversal if tied else Universal)(shape, m, **parts, **values, construction=construction)
+
+
 def read_host(
     path: Path | str,
     *,
@@ -184,40 +227,25 @@ def read_host(
 ) -> Universal:
     """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo) and U; float64.
 
-    `layers` is needed for tied hosts whose metadata does not say it. d_in is not visible in a host's tensors: the
-    argument, else the metadata, else d_out. A file whose metadata names a {0,1} construction must hold exactly that
-    construction, and comes back as index maps.
+    `layers` is needed for tied hosts whose metadata does not say it; d_in as in `host_shape`. A file whose metadata
+    names a {0,1} construction must hold exactly that construction, and comes back as index maps.
     """
     file = read_tensors(path, max_memory=max_memory)
-    system = _known_system(file, ("universal", "looped-universal"))
-    factored = "R_Vv" in file.tensors or "R_Vo" in file.tensors
-    _require_tensors(file, {"R_Q", "R_K", "U"} | ({"R_Vv", "R_Vo"} if factored else {"R_V"}), set())
-    tied = _tied_by_rank(file, "R_Q", system)
-    arrays: dict[str, Any] = {name: as_float64(file, name) for name in file.tensors}
-    if arrays["U"].ndim != 2:
-        raise file.refuse(f"U has {arrays['U'].ndim} axes, expected 2 (m, d_out)")
-    H, m, d = arrays["R_Q"].shape[-3:]
-    d_out = arrays["U"].shape[1]
-    stored = _stored_integer(file, "d_in")
-    if d_in is None:
-        d_in = stored or d_out
-    if factored:
-        arrays["R_V"] = arrays.pop("R_Vv")
-    try:
-        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, d_in, d_out)
-        host = (LoopedUniversal if tied else Universal)(shape, m, **arrays)
-    except MalformedInput as error:
-        raise error if str(path) in str(error) else file.refuse(str(error)) from error
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    host = _host({name: as_float64(file, name) for name in file.tensors}, shape, m, tied)
     name = file.metadata.get("construction", "")
     entry = CONSTRUCTIONS.get(name)
     if entry is None or entry.is_random:
         return host
-    if stored is not None and stored != shape.d_in:  # the layout depends on the d_in it was built for
-        shape = Shape(H, shape.layers, d, stored, d_out)
+    # the layout depends on the d_in that the host was built for
+    built_for = _stored_integer(file, "d_in") or shape.d_in
+    if built_for != shape.d_in:
+        shape = Shape(shape.heads, shape.layers, shape.head_dim, built_for, shape.d_out)
     named = build_host(name, shape, m, max_memory=max_memory)
-    if not same_parameters(named, host):
+    if not same_parameters(named, replace(host, shape=shape)):
         raise file.refuse(
-            f"metadata says construction {name!r} but the weights differ from it; remove that field to read them as they are"
+            f"metadata says construction {name!r} but the weights differ from it; "
+            "remove that field to read them as they are"
         )
     return named
 

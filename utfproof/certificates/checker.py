@@ -17,6 +17,8 @@ are sound:
 * rank-modular. The generator is re-run, and the integer matrix R_all is formed and eliminated modulo a prime.
   If its columns are independent there, an M x M minor is nonzero modulo the prime, hence nonzero, and the
   rank over the rationals is M. Units scale columns of R_all by nonzero constants and leave the rank as it is.
+  With a witness, an inverse B of M rows of R_all, B (R_all x) = x is tested on random vectors x drawn here, so
+  many that a wrong B passes with probability at most 2^-100.
 * rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integers, with z_c != 0. Then
   E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c.
 
@@ -32,6 +34,7 @@ import json
 import math
 import os
 import re
+import secrets
 import stat
 import sys
 from array import array
@@ -39,7 +42,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import chain, compress, pairwise
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -102,6 +105,8 @@ class Limits:
 
     memory_bytes: int = field(default_factory=default_memory)
     operations: int = 3600 * 10**9
+    numpy: bool = False  # witnesses are checked with NumPy, many times faster
+    weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
 
     def require(self, memory: int, operations: int) -> None:
         if memory > self.memory_bytes:
@@ -227,8 +232,11 @@ def choice(value: object, what: str, *allowed: str) -> str:
     return value
 
 
-def integer_array(value: object, what: str, length: int, folder: str, limits: Limits) -> array[int]:
-    """An array of `length` integers, inline or in a sidecar, as unsigned 32-bit numbers."""
+def integer_array(
+    value: object, what: str, length: int, folder: str, limits: Limits, dtype: str = "uint32"
+) -> array[int]:
+    """An array of `length` integers, inline or in a sidecar, as unsigned 32-bit (or 16-bit) numbers."""
+    code, size = {"uint32": (U32, 4), "uint16": ("H", 2)}[dtype]
     if isinstance(value, list):
         if len(value) != length or length > INLINE:
             raise Malformed(
@@ -236,11 +244,11 @@ def integer_array(value: object, what: str, length: int, folder: str, limits: Li
                 + (" in a sidecar" if length > INLINE else "")
             )
         entries = [integer(entry, what) for entry in value]
-        if any(not 0 <= entry < 2**32 for entry in entries):
-            raise Stop(f"{what} has an entry outside 0..2^32-1")
-        return array(U32, entries)
-    dtype, count, digest = record(value, what, "dtype", "length", "sidecar")
-    choice(dtype, f"dtype of {what}", "uint32")
+        if any(not 0 <= entry < 2 ** (8 * size) for entry in entries):
+            raise Stop(f"{what} has an entry outside 0..2^{8 * size}-1")
+        return array(code, entries)
+    stated_dtype, count, digest = record(value, what, "dtype", "length", "sidecar")
+    choice(stated_dtype, f"dtype of {what}", dtype)
     if integer(count, f"length of {what}") != length or length <= INLINE:
         raise Malformed(
             f"{what} is a sidecar of {quote(count)} entries, expected are {figure(length)}"
@@ -250,15 +258,15 @@ def integer_array(value: object, what: str, length: int, folder: str, limits: Li
         raise Malformed(f"{what} names no sidecar by 64 lower-case hexadecimal digits")
     path = os.path.join(folder, digest + ".bin")
     try:
-        size = os.lstat(path).st_size
-        if size != 4 * length:
-            raise Malformed(f"sidecar {digest}.bin has {size} bytes, expected are {figure(4 * length)}")
-        limits.require(5 * length, 10 * length)
-        numbers, sha, rest = array(U32), hashlib.sha256(), b""
-        for piece in read_regular(path, 4 * length, follow=False):
+        found = os.lstat(path).st_size
+        if found != size * length:
+            raise Malformed(f"sidecar {digest}.bin has {found} bytes, expected are {figure(size * length)}")
+        limits.require((size + 1) * length, 10 * length)
+        numbers, sha, rest = array(code), hashlib.sha256(), b""
+        for piece in read_regular(path, size * length, follow=False):
             sha.update(piece)
             piece = rest + piece
-            whole = len(piece) & ~3
+            whole = len(piece) // size * size
             numbers.frombytes(piece[:whole])
             rest = piece[whole:]
     except OSError as error:
@@ -645,7 +653,7 @@ class RandomHost:
     dtypes the rounded entries as multiples of the exact products' power of two."""
 
     def __init__(self, claim: Claim) -> None:
-        self.s, self.tied, self.seed = claim.shape, claim.construction == "random-tied", claim.seed
+        self.s, self.tied, self.seed = claim.shape, claim.tied, claim.seed
         self.dtype, self.law = claim.dtype, claim.law
         t = 0
         while (root := math.isqrt(4**t // self.s.m)) < 2**20:
@@ -664,8 +672,11 @@ class RandomHost:
             size = (size + (1 << drop - 1) - 1 + (size >> drop & 1)) >> drop << drop
         return size if numerator >= 0 else -size
 
-    def rows(self, code: int, layer: int, head: int, columns: int) -> Iterator[list[int]]:
-        """The integers of one matrix, row by row; layers from 1 on."""
+    def units(self, code: int) -> Fraction:
+        return self.unit
+
+    def rows(self, code: int, layer: int, head: int, columns: int, p: int = 0) -> Iterator[list[int]]:
+        """The integers of one matrix, row by row (modulo p in any representation, if p is given); layers from 1."""
         key = mix(self.seed)
         for number in (code, 0 if self.tied or code == CODE_U else layer - 1, head):
             key = mix(key + GOLDEN * (number + 1) & M64)
@@ -683,6 +694,158 @@ class RandomHost:
             else:
                 rounded = self.rounded
                 yield [rounded(x + x - 0xFFFFFFFF) for x in tops]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Weights from a file (section 4.8)
+
+# type: (array code, bits before the significand's 52, 23, 10 or 7, exponent of the least positive number)
+FLOATS = {"F64": ("Q", 52, -1074), "F32": (U32, 23, -149), "F16": ("H", 10, -24), "BF16": ("H", 7, -133)}
+INTEGERS = {
+    **{"I8": "b", "I16": "h", "I32": U32.lower(), "I64": "q"},
+    **{"U8": "B", "U16": "H", "U32": U32, "U64": "Q"},
+}
+TENSORS = {R_Q: "R_Q", R_K: "R_K", R_V: "R_V", CODE_U: "U"}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    dtype: str
+    sizes: tuple[int, ...]
+    data: memoryview
+
+    @property
+    def code(self) -> str:
+        return INTEGERS[self.dtype] if self.dtype in INTEGERS else FLOATS[self.dtype][0]
+
+
+def read_tensors(path: str, limits: Limits) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name; Malformed if it is none."""
+    size = os.stat(path).st_size
+    limits.require(2 * size, 4 * size)
+    raw = memoryview(b"".join(read_regular(path, size, follow=True)))
+    length = int.from_bytes(raw[:8], "little")
+    if len(raw) < 8 or not 2 <= length <= len(raw) - 8:
+        raise Malformed("not a safetensors file")
+    try:
+        header = json.loads(bytes(raw[8 : 8 + length]).decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Malformed("not a safetensors file (its header is no JSON)") from None
+    if not isinstance(header, dict):
+        raise Malformed("not a safetensors file (its header is no object)")
+    header.pop("__metadata__", None)
+    data, found = raw[8 + length :], {}
+    for name, entry in header.items():
+        dtype, sizes, offsets = record(entry, f"tensor {quote(name)}", "dtype", "shape", "data_offsets")
+        choice(dtype, f"type of {quote(name)}", *FLOATS, *INTEGERS)
+        for numbers in (sizes, offsets):
+            if not isinstance(numbers, list) or any(type(n) is not int or n < 0 for n in numbers):
+                raise Malformed(f"tensor {quote(name)} has no proper shape or offsets")
+        if len(sizes) > 8 or len(offsets) != 2 or offsets[1] > len(data):
+            raise Malformed(f"tensor {quote(name)} has no proper shape or offsets")
+        tensor = Tensor(dtype, tuple(sizes), data[offsets[0] : offsets[1]])
+        if len(tensor.data) != math.prod(sizes) * array(tensor.code).itemsize:
+            raise Malformed(f"tensor {quote(name)} has not the length of its shape")
+        found[name] = tensor
+    return found
+
+
+def canonical_digest(tensors: dict[str, Tensor]) -> str:
+    sha = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        sha.update(f"{name} {tensor.dtype} {','.join(map(str, tensor.sizes))}\n".encode())
+        sha.update(tensor.data)
+    return sha.hexdigest()
+
+
+def find_weights(digest: str, folder: str, limits: Limits) -> dict[str, Tensor]:
+    """The tensors with this digest among the certificate's neighbours and the files and folders of --weights."""
+    for place in (folder or ".", *limits.weights):
+        paths = [place]
+        if os.path.isdir(place):
+            paths = sorted(entry.path for entry in os.scandir(place) if entry.name.endswith(".safetensors"))
+        for path in paths:
+            try:
+                tensors = read_tensors(path, limits)
+            except (Malformed, OSError):
+                continue  # some other file; the wanted one may still come
+            if canonical_digest(tensors) == digest:
+                return tensors
+    raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
+
+
+class WeightsHost:
+    """Entries of a file as integers: a float is multiplied by the power of two that makes every number of its
+    type an integer (section 4.8)."""
+
+    def __init__(self, claim: Claim) -> None:
+        assert claim.weights is not None
+        self.s, self.tensors, self.tied = claim.shape, claim.weights, claim.tied
+        s, lead = self.s, (claim.shape.heads,) if claim.tied else (claim.shape.layers, claim.shape.heads)
+        self.inner = 0
+        expected = {"R_Q": (*lead, s.m, s.head_dim), "R_K": (*lead, s.m, s.head_dim), "U": (s.m, s.d_out)}
+        if "R_Vv" in self.tensors:
+            self.inner = (self.tensors["R_Vv"].sizes or (0,))[-1]
+            expected |= {"R_Vv": (*lead, s.m, self.inner), "R_Vo": (*lead, self.inner, s.m)}
+        else:
+            expected["R_V"] = (*lead, s.m, s.m)
+        if self.tensors.keys() != expected.keys():
+            raise Malformed(f"the weights have the tensors {', '.join(map(quote, sorted(self.tensors)))}")
+        for name, sizes in expected.items():
+            if self.tensors[name].sizes != sizes:
+                raise Stop(f"{name} has the shape {list(self.tensors[name].sizes)}, the certificate's is {list(sizes)}")
+
+    def units(self, code: int) -> Fraction:
+        names = ["R_Vv", "R_Vo"] if code == R_V and self.inner else [TENSORS[code]]
+        types = [self.tensors[name].dtype for name in names]
+        return math.prod((Fraction(2) ** FLOATS[t][2] for t in types if t in FLOATS), start=Fraction(1))
+
+    def rows(self, code: int, layer: int, head: int, columns: int, p: int = 0) -> Iterator[list[int]]:
+        """The integers of one matrix, row by row (modulo p in any representation, if p is given); layers from 1."""
+        if code != R_V or not self.inner:
+            yield from self.stored(TENSORS[code], layer, head, self.s.m, columns, p)
+            return
+        second = list(zip(*self.stored("R_Vo", layer, head, self.inner, columns, p), strict=True))
+        for row in self.stored("R_Vv", layer, head, self.s.m, self.inner, p):
+            yield [sum(map(mul, row, column)) for column in second] if second else [0] * columns
+
+    def stored(self, name: str, layer: int, head: int, height: int, width: int, p: int) -> Iterator[list[int]]:
+        tensor = self.tensors[name]
+        number = 0 if name == "U" else head if self.tied else (layer - 1) * self.s.heads + head
+        size = array(tensor.code).itemsize * width
+        start = number * height * size
+        if tensor.dtype not in FLOATS:
+            for at in range(start, start + height * size, size):
+                yield swapped(array(tensor.code, tensor.data[at : at + size].tobytes())).tolist()
+            return
+        _, bits, _ = FLOATS[tensor.dtype]
+        slope, offset = significands(tensor.dtype, p)
+        low = 2**bits - 1
+        for at in range(start, start + height * size, size):
+            row = swapped(array(tensor.code, tensor.data[at : at + size].tobytes()))
+            try:
+                yield [slope[x >> bits] * (x & low) + offset[x >> bits] for x in row]
+            except TypeError:  # the tables hold no number for exponents of infinities and NaN
+                raise Stop(f"{name} has an entry that is not finite") from None
+
+
+@lru_cache(maxsize=8)
+def significands(dtype: str, p: int) -> tuple[list[Any], list[Any]]:
+    """For each value of sign and exponent: an entry's integer is slope * (its significand bits) + offset."""
+    code, bits, _ = FLOATS[dtype]
+    exponents = 2 ** (8 * array(code).itemsize - 1 - bits)
+    # exponent fields 0 (subnormal) and 1 share a power of two; the last field is that of infinities and NaN
+    slope: list[Any] = [pow(2, max(k - 1, 0), p or None) for k in range(exponents - 1)] + [None]
+    offset = [0, *(x << bits for x in slope[1:-1]), None]
+    return slope + [x if x is None else -x for x in slope], offset + [x if x is None else -x for x in offset]
+
+
+DenseHost: TypeAlias = "RandomHost | WeightsHost"
+
+
+def dense_host(claim: Claim) -> DenseHost:
+    return RandomHost(claim) if claim.weights is None else WeightsHost(claim)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -724,19 +887,19 @@ class Packing:
         return array(U32, [number(raw[j : j + w], "little") % p for j in range(0, columns * w, w)])
 
 
-def random_matrix(host: RandomHost, p: int) -> list[array[int]]:
+def dense_matrix(host: DenseHost, p: int) -> list[array[int]]:
     """The rows of R_all modulo p, with the columns in another order (which does not change the rank).
 
     Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so
     that S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer, not kept."""
     s = host.s
     packing = Packing(p, s.m)
-    rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out)]
+    rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out, p)]
     for layer in range(s.layers, 0, -1):
         columns = len(rows[0])
         packed, biases = [packing.pack(row) for row in rows], packing.biases(columns)
-        reads = [host.rows(code, layer, h, s.head_dim) for code in (R_Q, R_K) for h in range(s.heads)]
-        values = [host.rows(R_V, layer, h, s.m) for h in range(s.heads)]
+        reads = [host.rows(code, layer, h, s.head_dim, p) for code in (R_Q, R_K) for h in range(s.heads)]
+        values = [host.rows(R_V, layer, h, s.m, p) for h in range(s.heads)]
         rows = []
         for _ in range(s.m):
             row = array(U32, [x % p for x in chain.from_iterable(map(next, reads))])
@@ -817,26 +980,130 @@ def is_prime(n: int) -> bool:
     return True
 
 
-def check_modular(claim: Claim, p: int, limits: Limits) -> None:
-    s, columns = claim.shape, claim.shape.columns
+def require_modular(claim: Claim, p: int) -> None:
+    """What every method of this kind needs."""
+    s = claim.shape
     if p == 2 or not is_prime(p):
         raise Stop(f"{p} is not an odd prime")
-    if s.m < columns:
-        raise Stop(f"the rank is at most m = {figure(s.m)} and M = {figure(columns)}")
+    if s.m < s.columns:
+        raise Stop(f"the rank is at most m = {figure(s.m)} and M = {figure(s.columns)}")
+
+
+def drawing_work(claim: Claim) -> int:
+    """Estimated work of drawing every matrix of a random host once (a tied one's once a layer)."""
+    s = claim.shape
+    rounding = claim.law == "uniform" and claim.dtype != "float64"
+    if claim.weights is not None and "R_Vv" in claim.weights:  # values are multiplied out
+        inner = (claim.weights["R_Vv"].sizes or (0,))[-1]
+        return s.layers * s.heads * s.m * (s.m * inner * 60 + 2 * s.head_dim * 250)
+    return s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) * (900 if rounding else 250)
+
+
+def check_modular(claim: Claim, p: int, limits: Limits) -> None:
+    s, columns = claim.shape, claim.shape.columns
+    require_modular(claim, p)
     limits.require(4 * s.m * columns, s.m * columns)  # from here on L <= M <= m are of moderate size
     widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
     for _ in range(s.layers):
         widths.append(2 * s.heads * s.head_dim + s.heads * widths[-1])
     slot = Packing(p, s.m).bytes
     memory = s.m * (4 * columns + (4 + slot * 16 // 15) * widths[-2]) + 300 * s.m + 64 * columns * PANEL
-    drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim)
-    rounding = claim.law == "uniform" and claim.dtype != "float64"
     eliminated = columns * columns * (3 * s.m - columns) // 6
     products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
     reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
-    limits.require(memory, drawn * (900 if rounding else 250) + products * slot * 2 // 3 + reduced * 200)
-    if not full_column_rank(random_matrix(RandomHost(claim), p), p):
+    limits.require(memory, drawing_work(claim) + products * slot * 2 // 3 + reduced * 200)
+    if not full_column_rank(dense_matrix(dense_host(claim), p), p):
         raise Stop(f"the rank of R_all modulo {p} is below M = {columns}")
+
+
+# The witness method (section 6.2). Vectors x and T(w) are kept for all words of one length and all probes at
+# once: number `probe * (words of that length) + (word's number)`, so that the words ending in head h are [h::H].
+
+
+def probes(p: int) -> int:
+    """The least k with p^k >= 2^100."""
+    k = 1
+    while p**k < 2**100:
+        k += 1
+    return k
+
+
+def tabulate(x: list[array[int]], start: int, words: int, width: int, offset: int) -> array[int]:
+    """Coordinate `offset` of the blocks of `width` columns from `start` on, one block a word, for all probes."""
+    stop = start + words * width
+    return array(U32, chain.from_iterable(probe[start + offset : stop : width] for probe in x))
+
+
+def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int]]:
+    """R_all x modulo p for all probes: m rows, one entry a probe. R_all is not formed."""
+    s = host.s
+    d, heads = s.head_dim, s.heads
+    quarter = d * s.words(s.layers)  # all Q columns, and all K columns
+    words = heads**s.layers
+    packing = Packing(p, max(heads * (s.m + 2 * d), s.d_out))
+    packed = [packing.pack(tabulate(x, 2 * quarter, words, s.d_out, c)) for c in range(s.d_out)]
+    biases = packing.biases(words * len(x))
+    rows = [
+        packing.unpack(sum(map(mul, packing.balanced(row), packed), biases), words * len(x))
+        for row in host.rows(CODE_U, 1, 0, s.d_out, p)
+    ]
+    for layer in range(s.layers, 0, -1):
+        start = d * s.words(layer - 1)
+        packed, matrices = [], []
+        for h in range(heads):
+            packed += [packing.pack(row[h::heads]) for row in rows]
+            matrices.append(host.rows(R_V, layer, h, s.m, p))
+            for code, first in ((R_Q, start), (R_K, quarter + start)):
+                packed += [packing.pack(tabulate(x, first, words, d, c)[h::heads]) for c in range(d)]
+                matrices.append(host.rows(code, layer, h, d, p))
+        words //= heads
+        biases, slots = packing.biases(words * len(x)), words * len(x)
+        rows = [
+            packing.unpack(sum(map(mul, packing.balanced(chain.from_iterable(parts)), packed), biases), slots)
+            for parts in zip(*matrices, strict=True)
+        ]
+    return rows
+
+
+def check_witness(claim: Claim, p: int, chosen: array[int], inverse: array[int], limits: Limits, numpy: bool) -> None:
+    s, columns = claim.shape, claim.shape.columns
+    require_modular(claim, p)
+    if chosen[-1] >= s.m:
+        raise Stop(f"row {chosen[-1]} is not below m = {s.m}")
+    if max(inverse) >= p:
+        raise Stop(f"the inverse has an entry {max(inverse)}, not below p = {p}")
+    k = probes(p)
+    words = s.heads**s.layers
+    slot = Packing(p, max(s.heads * (s.m + 2 * s.head_dim), s.d_out)).bytes
+    memory = s.m * k * words * (4 + 2 * slot) + 200 * s.heads * (s.m + 2 * s.head_dim) + 8 * k * columns
+    products = (s.words(s.layers) * s.m * (s.m + 2 * s.head_dim) + words * s.m * s.d_out + columns**2) * k
+    numbers = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + columns**2
+    work = drawing_work(claim) + numbers * 250 + products * slot * 2 // 3
+    limits.require(memory + (24 * s.m * s.m if numpy else 0), work // 20 if numpy else work)
+    x = [array(U32, (secrets.randbelow(p) for _ in range(columns))) for _ in range(k)]
+    if numpy:
+        fast = numpy_module()
+        good = fast.witness_holds(dense_host(claim), p, chosen, inverse, x)
+    else:
+        product = times_probes(dense_host(claim), p, x)
+        packing = Packing(p, columns)
+        packed = [packing.pack(product[row]) for row in chosen]
+        biases = packing.biases(k)
+        good = all(
+            packing.unpack(sum(map(mul, packing.balanced(inverse[i * columns : (i + 1) * columns]), packed), biases), k)
+            == array(U32, (probe[i] for probe in x))
+            for i in range(columns)
+        )
+    if not good:
+        raise Stop(f"the witness is not the inverse modulo {p} of the chosen rows of R_all")
+
+
+def numpy_module() -> Any:
+    try:
+        from utfproof.certificates import checker_numpy
+    except ImportError as error:
+        raise OverLimit(f"--numpy needs NumPy and the file checker_numpy.py of the package ({error})") from None
+    return checker_numpy
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -895,21 +1162,14 @@ def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bo
     return not any(value for vector in vectors.values() for value in vector.values())
 
 
-def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> bool:
-    """In integers: with unit = a/b, the vectors below are b^(L+1-l) G_l, one unit for each matrix in G_l."""
+def dense_product_is_zero(host: DenseHost, layers: dict[int, list[Entry]]) -> bool:
+    """In integers: the vectors below are multiples c_l G_l, c_l being a common denominator of what G_l is made of."""
     s = host.s
-    a, b = host.unit.numerator, host.unit.denominator
 
     def read(
-        code: int,
-        layer: int,
-        entries: list[Entry],
-        columns: int,
-        scale: int,
-        sums: dict[int, list[int]],
-        up: int,
+        code: int, layer: int, entries: list[Entry], columns: int, scale: int, sums: dict[int, list[int]], up: int
     ) -> None:
-        """Adds the product of each matrix of this code and layer with its part of z."""
+        """Adds scale times the product of each matrix of this code and layer with its part of z."""
         for head in sorted({word % up for _, word, _, _ in entries}):
             mine = [
                 (sums.setdefault(word // up, [0] * s.m), column, scale * value)
@@ -921,9 +1181,12 @@ def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> 
                     vector[i] += row[column] * value
 
     vectors: dict[int, list[int]] = {}
-    read(CODE_U, 1, layers.get(s.layers + 1, []), s.d_out, 1, vectors, 1)
-    vectors = {word: [a * x for x in vector] for word, vector in vectors.items()}
+    common = host.units(CODE_U).denominator
+    read(CODE_U, 1, layers.get(s.layers + 1, []), s.d_out, host.units(CODE_U).numerator, vectors, 1)
     for layer in range(s.layers, 0, -1):
+        value_unit = host.units(R_V)
+        factor = value_unit.denominator * math.lcm(host.units(R_Q).denominator, host.units(R_K).denominator)
+        scale = int(value_unit * factor)
         shorter: dict[int, list[int]] = {}
         for head in sorted({word % s.heads for word in vectors}):
             mine = [
@@ -933,11 +1196,12 @@ def random_product_is_zero(host: RandomHost, layers: dict[int, list[Entry]]) -> 
             ]
             for i, row in enumerate(host.rows(R_V, layer, head, s.m)):
                 for target, vector in mine:
-                    target[i] += sum(map(mul, row, vector))
+                    target[i] += scale * sum(map(mul, row, vector))
+        common *= factor
         for code in (R_Q, R_K):
             entries = [entry for entry in layers.get(layer, []) if entry[0] == code]
-            read(code, layer, entries, s.head_dim, b ** (s.layers + 1 - layer), shorter, s.heads)
-        vectors = {word: [a * x for x in vector] for word, vector in shorter.items()}
+            read(code, layer, entries, s.head_dim, int(host.units(code) * common), shorter, s.heads)
+        vectors = shorter
     return not any(x for vector in vectors.values() for x in vector)
 
 
@@ -982,13 +1246,13 @@ def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, in
         zero = index_product_is_zero(kind(s), layers)
     else:
         words = min(len(entries) * (s.layers + 1), 1 + s.words(s.layers))  # at most so many are visited
-        bits += (s.layers + 1) * (200 + s.m.bit_length())
+        bits += (s.layers + 1) * (200 if claim.weights is None else 2300) + s.layers * s.m.bit_length()
         drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out
         limits.require(
             words * s.m * (40 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim),
             drawn * 900 + words * s.m * s.m * (60 + bits // 16),
         )
-        zero = random_product_is_zero(RandomHost(claim), layers)
+        zero = dense_product_is_zero(dense_host(claim), layers)
     if not zero:
         raise Stop("R_all z is not zero")
 
@@ -1007,15 +1271,28 @@ class Claim:
     dtype: str = ""
     law: str = ""
     seed: int = 0
+    weights: dict[str, Tensor] | None = None
+    tied: bool = False
 
     def __str__(self) -> str:
         drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.construction in RANDOM else ""
         return f"{self.construction}{drawn} at {self.shape}"
 
 
-def read_claim(kind: str, shape: Shape, host: object) -> Claim:
+def read_claim(kind: str, shape: Shape, host: object, folder: str, limits: Limits) -> Claim:
     if not isinstance(host, dict):
         raise Malformed("host is not an object")
+    if "weights" in host:
+        system, digest = record(host, "host", "system", "weights")
+        tied = choice(system, "system", "universal", "looped-universal") == "looped-universal"
+        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
+            raise Malformed("weights is not a digest of 64 lower-case hexadecimal digits")
+        if kind == "rank-permutation":
+            raise Malformed(f"{kind} is not for weights from a file")
+        tensors = find_weights(digest, folder, limits)
+        claim = Claim(kind, shape, f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
+        WeightsHost(claim)  # complains about other tensors or shapes
+        return claim
     name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
     if name in RANDOM:
         _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
@@ -1026,6 +1303,7 @@ def read_claim(kind: str, shape: Shape, host: object) -> Claim:
             choice(dtype, "dtype", "float64", *FORMATS),
             choice(law, "law", *LAWS),
             integer(seed, "seed"),
+            tied=name == "random-tied",
         )
         if not 0 <= claim.seed < 2**64:
             raise Malformed("seed is outside 0..2^64-1")
@@ -1072,12 +1350,12 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     rank = integer(ranks[0], "rank") if ranks else None
     shape = read_shape(shape_record)
     facts["shape"] = {name: stated(value) for name, value in vars(shape).items()}
-    claim = read_claim(kind, shape, host)
+    claim = read_claim(kind, shape, host, folder, limits)
     facts["construction"] = claim.construction
     if kind == "rank-deficient":
         check = read_deficient(claim, evidence, limits)
     elif kind == "rank-modular":
-        check = read_modular(claim, evidence, limits)
+        check = read_modular(claim, evidence, folder, limits)
     else:
         check = read_permutation(claim, evidence, folder, limits)
     if verdict != ("not universal" if kind == "rank-deficient" else "universal"):
@@ -1111,13 +1389,23 @@ def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[
     return check
 
 
-def read_modular(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
-    method, prime = record(evidence, "evidence", "method", "prime")
-    choice(method, "method", "recompute")
+def read_modular(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
+    method = choice(
+        evidence.get("method") if isinstance(evidence, dict) else None, "the evidence's method", "recompute", "witness"
+    )
+    names = ["prime"] if method == "recompute" else ["prime", "rows", "inverse"]
+    prime, *arrays = record(evidence, "evidence", *names, "method")[:-1]
     p = integer(prime, "prime")
     if not 2 <= p < 2**31:
         raise Malformed("prime is outside 3..2^31-1")
-    return lambda: check_modular(claim, p, limits)
+    if method == "recompute":
+        return lambda: check_modular(claim, p, limits)
+    columns = claim.shape.columns
+    rows = integer_array(arrays[0], "rows", columns, folder, limits)
+    if any(later <= earlier for earlier, later in pairwise(rows)):
+        raise Malformed("rows do not increase strictly")
+    inverse = integer_array(arrays[1], "inverse", columns**2, folder, limits, "uint16" if p < 2**16 else "uint32")
+    return lambda: check_witness(claim, p, rows, inverse, limits, limits.numpy)
 
 
 def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
@@ -1253,9 +1541,15 @@ def main(argv: list[str] | None = None, program: str = "checker") -> int:
         metavar="N",
         help="bound on the estimated time of one certificate (default 3600)",
     )
+    parser.add_argument(
+        "--weights", action="append", default=[], metavar="FILE|FOLDER", help="where weights are looked for, too"
+    )
+    parser.add_argument("--numpy", action="store_true", help="check witnesses with NumPy (trusted then, too)")
     args = parser.parse_args(argv)
     try:
-        return report(args, Limits(args.max_memory or default_memory(), args.max_seconds * 10**9))
+        return report(
+            args, Limits(args.max_memory or default_memory(), args.max_seconds * 10**9, args.numpy, tuple(args.weights))
+        )
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -63,15 +63,18 @@ def integer(value: int) -> int | str:
     return value if abs(value) <= SAFE_INTEGER else str(value)
 
 
-def integer_array(values: np.ndarray) -> tuple[Any, dict[str, bytes]]:
-    """Nonnegative integers below 2^32: inline when short, else a sidecar reference and its content."""
+def integer_array(values: np.ndarray, dtype: str = "uint32") -> tuple[Any, dict[str, bytes]]:
+    """Nonnegative integers of this dtype: inline when short, else a sidecar reference and its content."""
     if len(values) <= INLINE_LIMIT:
         return [int(v) for v in values], {}
-    if int(values.max()) >= 2**32:
-        raise MalformedInput("an index beyond 2^32 does not fit version 1 of the certificate format")
-    content = np.ascontiguousarray(values, dtype="<u4").tobytes()
+    kind = np.dtype(dtype).newbyteorder("<")
+    if int(values.max()) > np.iinfo(dtype).max:
+        raise MalformedInput(
+            f"an entry {int(values.max())} does not fit {dtype} in version 1 of the certificate format"
+        )
+    content = np.ascontiguousarray(values, dtype=kind).tobytes()
     digest = hashlib.sha256(content).hexdigest()
-    return {"dtype": "uint32", "length": len(values), "sidecar": digest}, {digest: content}
+    return {"dtype": dtype, "length": len(values), "sidecar": digest}, {digest: content}
 
 
 def shape_document(shape: Shape, m: int) -> dict[str, Any]:

@@ -6,31 +6,28 @@ integers drawn straight from the generator; whatever is deficient by m < M or by
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
+from utfproof.arrays import require_device, to_numpy
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer, integer_array
+from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights
 from utfproof.constructions import Construction, build_host, construction, resolve_m
-from utfproof.errors import ResourceLimit, Undecided
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
-from utfproof.generator import (
-    check_dtype,
-    check_law,
-    check_seed,
-    integer_matrix,
-    unit,
-    weight_matrix,
-)
+from utfproof.generator import check_dtype, check_law, check_seed
 from utfproof.matching import distance_bound, r_all
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.weights import host_shape, read_tensors
 
-KERNEL_ENTRIES = 400_000
+WITNESS_PRIMES = (65521, 65519, 65497)
+"""The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
+KERNEL_ENTRIES = 40_000
 """Largest R_all (entries) whose kernel is computed over the rationals."""
 
 
@@ -43,14 +40,20 @@ def certify(
     law: str = "uniform",
     dtype: str = "float64",
     notion: Notion | str | None = None,
-    primes: tuple[int, ...] = gfp.DEFAULT_PRIMES,
+    witness: bool = False,
+    device: str = "cpu",
+    primes: tuple[int, ...] | None = None,
     max_memory: int | None = None,
 ) -> Certificate:
     """Decide universality by matching of a named construction; the certificate says which way.
 
     notion: only "matching" has certificates; it is the default except for the constructions that serve by
-    attention-matching, where it has to be asked for. Raises Undecided when no kind of certificate settles the question,
-    NotDefined outside the construction's shapes, ResourceLimit before allocating.
+    attention-matching, where it has to be asked for. witness: give random hosts' certificates the inverse of a minor, so
+    that checking costs matrix-vector products only. device: where random weights are drawn and eliminated ("cpu", or a
+    torch device). primes: tried in turn; the default has short entries for witnesses.
+
+    Raises Undecided when no kind of certificate settles the question, NotDefined outside the construction's shapes,
+    ResourceLimit before allocating.
     """
     entry = construction(name)
     m = resolve_m(entry, shape, m)
@@ -66,8 +69,38 @@ def certify(
     if m < M:
         return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
     if entry.is_random:
-        return _certify_random(entry, shape, m, host, seed, law, dtype, primes, max_memory)
+        draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
+        primes = primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
+        return _certify_dense(draw, host, primes, witness, max_memory)
+    if witness:
+        raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
     return _certify_index_map(entry, shape, m, host, max_memory)
+
+
+def certify_weights(
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    witness: bool = False,
+    device: str = "cpu",
+    primes: tuple[int, ...] | None = None,
+    max_memory: int | None = None,
+) -> Certificate:
+    """Decide universality by matching of a host given as a file; the certificate is bound to the file's content.
+
+    layers: for tied weights whose metadata does not say it. d_in: does not enter R_all; the metadata's or d_out unless
+    given. Raises as `certify` does, and MalformedInput for files that hold no host.
+    """
+    file = read_tensors(path, max_memory=max_memory)
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    host = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
+    if m < matching_dimension(shape):
+        return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
+    source = StoredWeights(shape, m, file, tied, device)
+    return _certify_dense(
+        source, host, primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES), witness, max_memory
+    )
 
 
 def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:
@@ -145,75 +178,43 @@ def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int]) ->
     return certificate("rank-deficient", shape, m, host, evidence, rank=None)
 
 
-def _certify_random(
-    entry: Construction,
-    shape: Shape,
-    m: int,
-    host: dict[str, Any],
-    seed: int,
-    law: str,
-    dtype: str,
-    primes: tuple[int, ...],
-    max_memory: int | None,
+def _certify_dense(
+    source: DenseSource, host: dict[str, Any], primes: tuple[int, ...], witness: bool, max_memory: int | None
 ) -> Certificate:
-    M = matching_dimension(shape)
-    # R_all, its elimination copy, one m x m matrix with its products, in float64
-    require_memory(8 * (3 * m * M + 4 * m * m), f"rank of R_all of {entry.name} at {shape}, m = {m},", max_memory)
+    shape, m, M = source.shape, source.m, matching_dimension(source.shape)
+    if source.device != "cpu":
+        require_device(source.device)
+    # R_all, its elimination copy (and inverse), one m x m matrix with its products, in float64
+    require_memory(8 * ((3 + 2 * witness) * m * M + 4 * m * m), f"rank of {source}", max_memory)
     for p in primes:
-        matrix = random_r_all(shape, m, p, seed=seed, law=law, dtype=dtype, tied=entry.tied)
-        if gfp.rank(matrix, p) == M:
-            return certificate("rank-modular", shape, m, host, {"method": "recompute", "prime": p}, rank=M)
-    what = f"R_all of {entry.name} at {shape}, m = {m}, seed {seed}, law {law},"
+        found = _modular_evidence(source.r_all(p), p, witness)
+        if found is not None:
+            evidence, sidecars = found
+            return certificate("rank-modular", shape, m, host, evidence, rank=M, sidecars=sidecars)
     if m * M > KERNEL_ENTRIES:
         raise Undecided(
-            f"{what} is rank-deficient modulo {len(primes)} primes, which proves nothing, and too large for a rational kernel"
+            f"{source} is rank-deficient modulo {len(primes)} primes, which proves nothing, "
+            "and too large for a rational kernel"
         )
-    z = rational.kernel_vector(r_all(_exact_host(shape, m, seed, law, dtype, entry.tied)))
+    z = source.kernel_vector()
     if z is None:
-        raise Undecided(f"{what} has full rank over the rationals but not modulo {primes}; pass other primes")
+        raise Undecided(f"{source} has full rank over the rationals but not modulo {primes}; pass other primes")
     return _deficient(shape, m, host, {i: v for i, v in enumerate(z) if v})
 
 
-def random_r_all(shape: Shape, m: int, p: int, *, seed: int, law: str, dtype: str, tied: bool) -> np.ndarray:
-    """R_all modulo p (centred residues, [m, M]) of a random host, one matrix drawn at a time.
-
-    For float64 the integer numerators stand for the entries: each matrix has one common unit, so columns of R_all are
-    scaled by constants and the rank over the rationals is the same.
-    """
-
-    def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
-        def residues() -> np.ndarray:
-            if dtype == "float64":
-                integers = integer_matrix(seed, tensor, m, columns, law=law, layer=layer, head=head)
-                return gfp.residues_of_integers(integers, p)
-            weights = weight_matrix(seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head)
-            return gfp.residues_of_floats(weights, p)
-
-        return gfp.ResidueMatrix((m, columns), p, residues)
-
-    return r_all(_host_of(shape, m, tied, draw)).array
-
-
-def _exact_host(shape: Shape, m: int, seed: int, law: str, dtype: str, tied: bool) -> Universal:
-    """The random host in exact rationals."""
-
-    def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
-        if dtype == "float64":
-            integers = integer_matrix(seed, tensor, m, columns, law=law, layer=layer, head=head)
-            return exact(integers) * unit(law, m)
-        return exact(weight_matrix(seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head))
-
-    return _host_of(shape, m, tied, draw)
-
-
-def _host_of(shape: Shape, m: int, tied: bool, draw: Any) -> Universal:
-    def grid(tensor: str, columns: int) -> list[Any]:
-        layers = [
-            [draw(tensor, columns, layer, head) for head in range(shape.heads)]
-            for layer in range(1 if tied else shape.layers)
-        ]
-        return layers[0] if tied else layers
-
-    kind = LoopedUniversal if tied else Universal
-    d = shape.head_dim
-    return kind(shape, m, grid("R_Q", d), grid("R_K", d), grid("R_V", m), draw("U", shape.d_out, 0, 0), "random")
+def _modular_evidence(matrix: Any, p: int, witness: bool) -> tuple[dict[str, Any], dict[str, bytes]] | None:
+    """Evidence and sidecars that R_all [m, M] modulo p has rank M; None if it has not."""
+    m, M = matrix.shape
+    if not witness:
+        if gfp.rank(matrix, p, overwrite=True) < M:
+            return None
+        return {"method": "recompute", "prime": p}, {}
+    rows = list(range(M)) if m == M else gfp.rank_profile(matrix, p).rows
+    inverse = gfp.inverse(matrix if m == M else matrix[rows], p) if len(rows) == M else None
+    if inverse is None:
+        return None
+    values = to_numpy(inverse).reshape(-1)
+    values += p * (values < 0)
+    chosen, first = integer_array(np.array(rows))
+    entries, second = integer_array(values, dtype="uint16" if p < 2**16 else "uint32")
+    return {"inverse": entries, "method": "witness", "prime": p, "rows": chosen}, first | second

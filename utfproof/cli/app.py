@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from utfproof import __version__
-from utfproof.cli import build, certify, check, embed, emulate
+from utfproof.cli import bench, build, certify, check, decide, embed, emulate
 from utfproof.errors import UtfproofError
 
 INTERRUPTED = 130
@@ -40,7 +40,7 @@ def root(
     """Options before the command."""
 
 
-for module in (certify, check, build, embed, emulate):
+for module in (certify, decide, check, build, embed, emulate, bench):
     module.register(app)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,10 @@ from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.notions import Notion
-from utfproof.shapes import matching_dimension
+from utfproof.shapes import Shape, matching_dimension
+
+if TYPE_CHECKING:
+    from utfproof.certificates.format import Certificate
 
 EPILOG = "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json"
 
@@ -36,6 +39,12 @@ def command(
     notion: Annotated[
         str | None, typer.Option("--notion", help="Notion of universality; certificates exist for matching.")
     ] = None,
+    witness: Annotated[
+        bool, typer.Option("--witness", help="Random constructions: evidence that is much faster to check (a sidecar).")
+    ] = False,
+    device: Annotated[
+        str, typer.Option("--device", help="Random constructions: cpu (NumPy), or a torch device such as cuda.")
+    ] = "cpu",
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -48,8 +57,7 @@ def command(
     shape = options.required_shape(heads, layers, head_dim, d_in, d_out)
     if notion is not None and notion not in {n.value for n in Notion}:
         raise MalformedInput(f"notion {notion!r} is unknown; choose {', '.join(n.value for n in Notion)}")
-    if output.suffix != ".json":
-        raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
+    require_json(output)
     found = certify(
         construction,
         shape,
@@ -58,28 +66,44 @@ def command(
         law=law,
         dtype=dtype,
         notion=notion,
+        witness=witness,
+        device=device,
         max_memory=options.memory_limit(max_memory),
     )
+    report(found, output, f"certify {construction}", as_json=as_json)
+
+
+def require_json(output: Path) -> None:
+    """MalformedInput unless the certificate's name ends in .json: said before any work."""
+    if output.suffix != ".json":
+        raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
+
+
+def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> None:
+    """Write a certificate, say what it decides, and leave with the code of its verdict."""
     written = found.write(output)
+    shape = found.document["shape"]
+    dimensions = Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")))
     verdict = "universal by matching" if found.universal else "not universal by matching"
     document: dict[str, Any] = {
         "verdict": verdict,
         "notion": Notion.MATCHING.value,
         "kind": found.kind,
-        "construction": construction,
-        "shape": found.document["shape"],
-        "M": matching_dimension(shape),
+        "host": found.document["claim"]["host"],
+        "shape": shape,
+        "M": matching_dimension(dimensions),
         "files": [str(path) for path in written],
     }
     rows = {
         "verdict": verdict,
-        "shape": f"{shape}, m = {found.document['shape']['m']}, M = {document['M']}",
+        "shape": f"{dimensions}, m = {shape['m']}, M = {document['M']}",
         "evidence": _evidence(found.document),
         "certificate": ", ".join(document["files"]),
+        "means": "for every untied target some E makes queries, keys and outputs agree, so the outputs agree for every n and X"
+        if found.universal
+        else "no E solves the matching equations for every target; this does not decide functional universality",
     }
-    if not found.universal:
-        rows["note"] = "matching is sufficient, not necessary: this does not decide functional universality"
-    emit(document, f"certify {construction}", rows, as_json=as_json)
+    emit(document, subject, rows, as_json=as_json)
     raise typer.Exit(0 if found.universal else 1)
 
 
@@ -88,7 +112,8 @@ def _evidence(document: dict[str, Any]) -> str:
     if document["kind"] == "rank-permutation":
         return "rank-permutation: R_all is a permutation matrix (columns are different unit vectors)"
     if document["kind"] == "rank-modular":
-        return f"rank-modular: rank R_all = {document['claim']['rank']} modulo the prime {evidence['prime']}"
+        how = "with the inverse of a minor as witness" if evidence["method"] == "witness" else "to be recomputed"
+        return f"rank-modular: rank R_all = {document['claim']['rank']} modulo the prime {evidence['prime']}, {how}"
     if evidence["method"] == "dimension":
         return "rank-deficient: m is below M, the number of columns of R_all"
     numerator, denominator = evidence["distance_squared"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, to_numpy
+from utfproof.arrays import Array, require_device, to_numpy
 from utfproof.attention import AttentionKernel
 from utfproof.errors import MalformedInput
 from utfproof.generator import integer_matrix
@@ -174,17 +174,7 @@ def _placement(device: str) -> Callable[[Any], Any]:
     """A function that moves arrays to where they are computed: NumPy on the CPU, torch float64 elsewhere."""
     if device == "cpu":
         return lambda array: array
-    try:
-        import torch
-    except ImportError as error:
-        raise MalformedInput(
-            f"device {device!r} needs PyTorch, which is not installed: pip install 'utfproof[torch]', or use --device cpu"
-        ) from error
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise MalformedInput(f"device {device!r} is not available here ({reason}); use --device cpu") from error
+    torch = require_device(device)
     torch.backends.cuda.matmul.allow_tf32 = False
     return lambda array: torch.as_tensor(np.ascontiguousarray(array), dtype=torch.float64, device=device)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import gcd, lcm
 
 import numpy as np
 
@@ -58,18 +59,23 @@ def kernel_vector(matrix: np.ndarray) -> list[int] | None:
     pivots: list[int] = []
     for column in range(columns):
         row = len(pivots)
-        if row < found and reduced[row, column] == 1 and all(reduced[row, j] == 0 for j in pivots):
+        if row < found and reduced[row, column] != 0:  # the first nonzero entry of the next row
             pivots.append(column)
             continue
         z = [Fraction(0)] * columns
         z[column] = Fraction(1)
         for i, pivot in enumerate(pivots):
             z[pivot] = -Fraction(int(reduced[i, column].p), int(reduced[i, column].q))
-        scale = int(np.lcm.reduce([f.denominator for f in z], dtype=object))
-        integers = [int(f * scale) for f in z]
-        divisor = int(np.gcd.reduce(np.array(integers, dtype=object)))
-        return [v // divisor for v in integers]
+        return primitive(z)
     raise AssertionError("a deficient matrix has a dependent column")
+
+
+def primitive(vector: list[Fraction]) -> list[int]:
+    """The shortest integer vector on the ray of a nonzero rational vector."""
+    scale = lcm(*(x.denominator for x in vector))
+    integers = [int(x * scale) for x in vector]
+    divisor = gcd(*integers)
+    return [v // divisor for v in integers]
 
 
 def solve_left(right_factor: np.ndarray, product: np.ndarray) -> np.ndarray | None:

@@ -1,0 +1,1 @@
+"""Measurements side by side with what a user would otherwise use, in one run, as ratios."""

@@ -1,0 +1,322 @@
+"""Rank modulo p side by side: this engine, FLINT, SymPy, FFLAS-FFPACK, and a float64 matrix product as the yardstick.
+
+One run, the same matrices, repetitions interleaved in turn; medians, and ratios of medians. Our time includes the copy and the
+range check that `gfp.rank` makes; FFLAS-FFPACK's excludes its copy; FLINT's conversion is reported apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.resources import require_memory
+
+CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
+LARGEST = 8192
+SYMPY_LARGEST = 128
+"""SymPy's DomainMatrix takes seconds at this size."""
+_PAUSE = 0.1
+"""Seconds between two contestants: idle BLAS threads spin for a while and would disturb the next one."""
+_BYTES_PER_ENTRY = {"utfproof": 24, "product": 16, "fflas-ffpack": 32, "flint": 64, "sympy": 0}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to measure. sizes: n of the n x n matrices. threads: of BLAS, for every contestant that has any."""
+
+    sizes: tuple[int, ...] = (512, 1024, 2280)
+    prime: int = 2097143
+    device: str = "cpu"
+    threads: int = 2
+    repetitions: int = 5
+    seed: int = 0
+    skip: tuple[str, ...] = ()
+
+    def check(self, max_memory: int | None = None) -> None:
+        """MalformedInput or ResourceLimit, before anything is allocated."""
+        from utfproof.exact import gfp
+
+        gfp.check_prime(self.prime)
+        if not self.sizes or any(not 1 <= n <= LARGEST for n in self.sizes):
+            raise MalformedInput(f"sizes must be between 1 and {LARGEST}, got {','.join(map(str, self.sizes)) or 'none'}")
+        if self.threads < 1 or self.repetitions < 1:
+            raise MalformedInput(f"threads and repetitions start at 1, got {self.threads} and {self.repetitions}")
+        unknown = sorted(set(self.skip) - set(CONTESTANTS[1:]))
+        if unknown:
+            raise MalformedInput(f"cannot skip {', '.join(unknown)}; choose from {', '.join(CONTESTANTS[1:])}")
+        each = 16 + sum(size for name, size in _BYTES_PER_ENTRY.items() if name not in self.skip)
+        largest = max(self.sizes)
+        require_memory(each * largest * largest, f"the comparison at n = {largest}", max_memory)
+        check_device(self.device)
+
+
+def check_device(device: str) -> None:
+    """MalformedInput unless `device` is cpu, or cuda where torch has one."""
+    if device == "cpu":
+        return
+    if device != "cuda":
+        raise MalformedInput(f"device {device!r} is unknown; choose cpu or cuda")
+    try:
+        import torch
+    except ImportError:
+        raise MalformedInput("--device cuda needs torch: pip install 'utfproof[torch]'") from None
+    if not torch.cuda.is_available():
+        raise MalformedInput("--device cuda: torch finds no CUDA device here")
+
+
+def run(setting: Setting, max_memory: int | None = None) -> dict[str, Any]:
+    """The document of one comparison, measured in a child process: BLAS fixes its threads when it is loaded."""
+    setting.check(max_memory)
+    count = str(setting.threads)
+    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
+    done = subprocess.run(
+        [sys.executable, "-m", "utfproof.benchmarks.exact"],
+        input=json.dumps(asdict(setting)),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, **dict.fromkeys(names, count)},
+    )
+    if done.returncode:
+        raise ResourceLimit(f"the measuring process ended with code {done.returncode}; choose smaller sizes")
+    return json.loads(done.stdout)
+
+
+# --- in the child process ------------------------------------------------------------------------------------
+
+
+def measure(setting: Setting) -> dict[str, Any]:
+    """Time all contestants in this process."""
+    import numpy as np
+
+    from utfproof.benchmarks.fflas import Fflas, Unavailable
+
+    absent = dict.fromkeys(setting.skip, "skipped")
+    blas = {"utfproof": _numpy_blas() if setting.device == "cpu" else _cuda_name()}
+    with ExitStack() as stack:
+        fflas = None
+        if "fflas-ffpack" not in absent:
+            try:
+                fflas = stack.enter_context(Fflas())
+                blas["fflas-ffpack"] = fflas.blas
+            except Unavailable as reason:
+                absent["fflas-ffpack"] = str(reason)
+        if "sympy" not in absent:
+            try:
+                import sympy  # noqa: F401
+            except ImportError:
+                absent["sympy"] = "not installed"
+        generator = np.random.default_rng(setting.seed)
+        results = []
+        for n in setting.sizes:
+            half = setting.prime // 2
+            matrix = generator.integers(-half, half, size=(n, n), endpoint=True).astype(np.float64)
+            results.append(_one_size(matrix, setting, fflas, absent))
+    return {
+        "benchmark": "exact",
+        "setting": {**asdict(setting), "sizes": list(setting.sizes), "skip": list(setting.skip)},
+        "absent": absent,
+        "blas": blas,
+        "versions": _versions(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "results": results,
+    }
+
+
+def _one_size(matrix: Any, setting: Setting, fflas: Any, absent: dict[str, str]) -> dict[str, Any]:
+    n, p = len(matrix), setting.prime
+    contestants: dict[str, Callable[[], Iterable[tuple[str, int | None, float]]]] = {}
+    ours, product = _engine(matrix, setting)
+    contestants["utfproof"] = ours
+    if "product" not in absent:
+        contestants["product"] = product
+    if fflas is not None:
+        fflas.load(matrix, p)
+        contestants["fflas-ffpack"] = lambda: [
+            (f"fflas-ffpack {name}", rank, seconds) for name, (rank, seconds) in fflas.run().items()
+        ]
+    conversion = None
+    if "flint" not in absent:
+        from utfproof.exact.gfp.flint_engine import to_flint
+
+        start = time.perf_counter()
+        table = to_flint(matrix, p)
+        conversion = time.perf_counter() - start
+        contestants["flint"] = _timed("flint", lambda: int(table.rank()))
+    if "sympy" not in absent and n <= SYMPY_LARGEST:
+        contestants["sympy"] = _sympy(matrix, p)
+    times: dict[str, list[float]] = {}
+    ranks: dict[str, int] = {}
+    for name, contestant in contestants.items():
+        if name not in ("flint", "sympy"):
+            list(contestant())  # warm-up: threads started, work space mapped
+    for _ in range(setting.repetitions):
+        for contestant in contestants.values():
+            time.sleep(_PAUSE)
+            for label, rank, seconds in contestant():
+                times.setdefault(label, []).append(seconds)
+                if rank is not None:
+                    ranks[label] = rank
+    return summary(n, times, ranks, conversion)
+
+
+def summary(
+    n: int, times: dict[str, list[float]], ranks: dict[str, int], conversion: float | None
+) -> dict[str, Any]:
+    """Medians, speeds (2/3 n^3 operations for a rank, 2 n^3 for a product) and ratios of medians."""
+    median = {name: statistics.median(values) for name, values in times.items()}
+    speed = {name: (2 if name == "product" else 2 / 3) * n**3 / t / 1e9 for name, t in median.items()}
+    ours = median["utfproof"]
+    fflas = [t for name, t in median.items() if name.startswith("fflas-ffpack")]
+    ratios: dict[str, float] = {}
+    if fflas:
+        ratios["time over fflas-ffpack (its faster field)"] = ours / min(fflas)
+    if "flint" in median:
+        ratios["flint over our time"] = median["flint"] / ours
+    if "sympy" in median:
+        ratios["sympy over our time"] = median["sympy"] / ours
+    if "product" in median:
+        ratios["share of the product's speed"] = speed["utfproof"] / speed["product"]
+    return {
+        "n": n,
+        "ranks": ranks,
+        "agree": len(set(ranks.values())) == 1,
+        "seconds": times,
+        "median_seconds": median,
+        "flint_conversion_seconds": conversion,
+        "gflops": speed,
+        "ratios": ratios,
+    }
+
+
+def _timed(
+    name: str, call: Callable[[], int | None]
+) -> Callable[[], Iterable[tuple[str, int | None, float]]]:
+    def contestant() -> list[tuple[str, int | None, float]]:
+        start = time.perf_counter()
+        rank = call()
+        return [(name, rank, time.perf_counter() - start)]
+
+    return contestant
+
+
+def _engine(matrix: Any, setting: Setting) -> tuple[Any, Any]:
+    """Our rank and the float64 product, on the device asked for."""
+    import numpy as np
+
+    from utfproof.exact import gfp
+
+    p = setting.prime
+    if setting.device == "cpu":
+        out = np.empty_like(matrix)
+
+        def multiply() -> None:
+            np.matmul(matrix, matrix, out)
+
+        return _timed("utfproof", lambda: gfp.rank(matrix, p)), _timed("product", multiply)
+    import torch
+
+    there = torch.as_tensor(matrix, dtype=torch.float64, device=setting.device)
+    result = torch.empty_like(there)
+
+    def multiply_there() -> None:
+        torch.mm(there, there, out=result)
+        torch.cuda.synchronize()
+
+    def rank_there() -> int:
+        rank = gfp.rank(there, p)
+        torch.cuda.synchronize()
+        return rank
+
+    return _timed("utfproof", rank_there), _timed("product", multiply_there)
+
+
+def _sympy(matrix: Any, p: int) -> Any:
+    from sympy import GF
+    from sympy.polys.matrices import DomainMatrix
+
+    field = GF(p)
+    rows = [[field(int(x)) for x in row] for row in matrix]
+    table = DomainMatrix(rows, matrix.shape, field)
+    return _timed("sympy", lambda: int(table.rank()))
+
+
+def _numpy_blas() -> str:
+    import numpy as np
+
+    config: dict[str, Any] = np.show_config(mode="dicts") or {}  # type: ignore[assignment, func-returns-value]
+    found = config.get("Build Dependencies", {}).get("blas", {})
+    return f"NumPy's {found.get('name', 'BLAS')}: {found.get('openblas configuration', found.get('version', 'unknown'))}"
+
+
+def _cuda_name() -> str:
+    import torch
+
+    return f"cuBLAS of torch {torch.__version__} on {torch.cuda.get_device_name()}"
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in ("utfproof", "numpy", "python-flint", "sympy", "torch"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+# --- for people ----------------------------------------------------------------------------------------------
+
+
+def plot(document: dict[str, Any], path: str) -> None:
+    """Speed against size, one line per contestant; MalformedInput where matplotlib is missing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    names = dict.fromkeys(name for entry in document["results"] for name in entry["gflops"])
+    for name in names:
+        points = [(entry["n"], entry["gflops"][name]) for entry in document["results"] if name in entry["gflops"]]
+        axes.plot(*zip(*points, strict=True), marker="o", label="float64 product" if name == "product" else name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("n")
+    axes.set_ylabel("GFLOP/s (rank: 2/3 n³, product: 2 n³)")
+    axes.set_title(f"rank modulo {document['setting']['prime']}, {document['setting']['threads']} BLAS threads")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Read a setting on standard input, write the document to standard output."""
+    given = json.load(sys.stdin)
+    setting = Setting(**{**given, "sizes": tuple(given["sizes"]), "skip": tuple(given["skip"])})
+    json.dump(measure(setting), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

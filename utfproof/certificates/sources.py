@@ -1,0 +1,198 @@
+"""Dense hosts as exact integers: drawn from a seed, or stored in a file. R_all modulo a prime, and its kernel.
+
+An entry is an integer times one unit per kind of matrix, so columns of R_all are scaled by constants, and the rank over the
+rationals is that of the integers (docs/certificate-format.md sections 4.7 and 4.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from utfproof.arrays import exact
+from utfproof.exact import gfp, rational
+from utfproof.generator import integer_matrix, integer_matrix_torch, unit, unit_exponent
+from utfproof.matching import r_all
+from utfproof.shapes import Shape, column_groups
+from utfproof.systems import LoopedUniversal, Universal
+from utfproof.weights import TensorFile
+
+Draw = Callable[[str, int, int, int], Any]
+"""(tensor, columns, layer, head) -> that matrix of the host; layers and heads count from 0."""
+_TYPE_EXPONENTS = {"F64": 1074, "F32": 149, "F16": 24, "BF16": 133}
+
+
+class DenseSource(Protocol):
+    """A host whose R_all is decided by elimination."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def m(self) -> int: ...
+
+    @property
+    def device(self) -> str:
+        """ "cpu" for NumPy, else a torch device."""
+        ...
+
+    def r_all(self, p: int) -> Any:
+        """R_all modulo p [m, M], centred residues."""
+        ...
+
+    def kernel_vector(self) -> list[int] | None:
+        """A primitive integer z != 0 with R_all z = 0 for the true entries; None if there is none."""
+        ...
+
+
+def assemble(shape: Shape, m: int, tied: bool, draw: Draw, values: tuple[str, ...] = ("R_V",)) -> Universal:
+    """The host whose matrices are draw(tensor, columns, layer, head); values: R_V, or the factors R_Vv and R_Vo."""
+
+    def grid(tensor: str, columns: int) -> list[Any]:
+        layers = [
+            [draw(tensor, columns, layer, head) for head in range(shape.heads)]
+            for layer in range(1 if tied else shape.layers)
+        ]
+        return layers[0] if tied else layers
+
+    factors = [grid(name, m) for name in values]
+    kind = LoopedUniversal if tied else Universal
+    return kind(
+        shape,
+        m,
+        grid("R_Q", shape.head_dim),
+        grid("R_K", shape.head_dim),
+        factors[0],
+        draw("U", shape.d_out, 0, 0),
+        R_Vo=factors[1] if len(factors) > 1 else None,
+    )
+
+
+def true_kernel(shape: Shape, integers: Universal, units: dict[str, Fraction]) -> list[int] | None:
+    """z for the true entries from the integers' kernel: column c of R_all is the integer one times a product of units."""
+    z = rational.kernel_vector(r_all(integers))
+    if z is None:
+        return None
+    factors: list[Fraction] = []
+    for group in column_groups(shape):
+        reader, steps = ("U", group.length) if group.kind == "OV" else ("R_" + group.kind, group.length - 1)
+        factors += [units[reader] * units["R_V"] ** steps] * (group.words * group.width)
+    return rational.primitive([value / factor for value, factor in zip(z, factors, strict=True)])
+
+
+@dataclass(frozen=True)
+class RandomDraw:
+    """A random host at a shape: everything that its weights depend on, and where they are drawn."""
+
+    shape: Shape
+    m: int
+    seed: int
+    law: str
+    dtype: str
+    tied: bool
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        name = "random-tied" if self.tied else "random"
+        return f"R_all of {name} at {self.shape}, m = {self.m}, seed {self.seed}, law {self.law},"
+
+    def integers(self, tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
+        """The integers that stand for the entries of one matrix (section 4.7 of the format)."""
+        return integer_matrix(
+            self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=head
+        )
+
+    def residues(self, tensor: str, columns: int, layer: int, head: int, p: int) -> Any:
+        """The same modulo p, centred float64, on the device (drawn there where it can be)."""
+        if self.device != "cpu" and self.dtype == "float64":
+            drawn = integer_matrix_torch(
+                self.seed, tensor, self.m, columns, law=self.law, layer=layer, head=head, device=self.device
+            )
+            return gfp.residues_of_integers(drawn, p)
+        return gfp.residues_of_integers(self.integers(tensor, columns, layer, head), p)
+
+    def r_all(self, p: int) -> Any:
+        """R_all modulo p [m, M], centred residues, one matrix of the host in memory at a time."""
+
+        def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
+            drawn = gfp.ResidueMatrix((self.m, columns), p, lambda: self.residues(tensor, columns, layer, head, p))
+            return drawn if self.device == "cpu" else drawn.on(self.device)
+
+        return r_all(assemble(self.shape, self.m, self.tied, draw)).array
+
+    def kernel_vector(self) -> list[int] | None:
+        """A primitive integer z != 0 with R_all z = 0 for the true entries; None if there is none."""
+        integers = assemble(self.shape, self.m, self.tied, lambda *place: exact(self.integers(*place)))
+        u = unit(self.law, self.m)
+        if self.dtype != "float64":
+            u = Fraction(2) ** unit_exponent(self.law, self.m)
+        return true_kernel(self.shape, integers, dict.fromkeys(("R_Q", "R_K", "R_V", "U"), u))
+
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """A host's weights from a file, in the number formats they were stored in."""
+
+    shape: Shape
+    m: int
+    file: TensorFile
+    tied: bool
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return f"R_all of {self.file.path} at {self.shape}, m = {self.m},"
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """R_V, or its factors."""
+        return ("R_Vv", "R_Vo") if "R_Vv" in self.file.tensors else ("R_V",)
+
+    def matrix(self, tensor: str, layer: int, head: int) -> np.ndarray:
+        """One matrix as stored."""
+        array = self.file.tensors[tensor]
+        return array if tensor == "U" else array[head] if self.tied else array[layer, head]
+
+    def r_all(self, p: int) -> Any:
+        """R_all modulo p [m, M], centred residues, of the integers of section 4.8; factors are never multiplied first."""
+
+        def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
+            matrix = self.matrix(tensor, layer, head)
+            # centred, so that its product with a residue stays in the exact range
+            scale = gfp.centre(pow(2, _TYPE_EXPONENTS.get(self.file.types[tensor], 0), p), p)
+
+            def residues() -> Any:
+                array = matrix
+                if self.device != "cpu":
+                    import torch
+
+                    array = torch.from_numpy(np.array(matrix)).to(self.device)
+                where = f"{self.file.path}: {tensor} of layer {layer}, head {head},"
+                return gfp.centred(gfp.residues(array, p, name=where) * float(scale), p)
+
+            return gfp.ResidueMatrix((int(matrix.shape[0]), int(matrix.shape[1])), p, residues)
+
+        return r_all(assemble(self.shape, self.m, self.tied, draw, self.values)).array
+
+    def kernel_vector(self) -> list[int] | None:
+        """A primitive integer z != 0 with R_all z = 0 for the true entries; None if there is none."""
+        units = {tensor: Fraction(1, 2 ** self._shift(tensor)) for tensor in self.file.tensors}
+
+        def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
+            entries = exact(self.matrix(tensor, layer, head)) * (1 / units[tensor])
+            return exact(np.vectorize(int, otypes=[object])(entries))
+
+        units["R_V"] = units[self.values[0]] * (units[self.values[1]] if len(self.values) > 1 else 1)
+        integers = assemble(self.shape, self.m, self.tied, draw, self.values)
+        return true_kernel(self.shape, integers, units)
+
+    def _shift(self, tensor: str) -> int:
+        """The least power of two that makes a tensor's entries integers."""
+        array = self.file.tensors[tensor]
+        if array.dtype.kind != "f" or not array.any():
+            return 0
+        denominators = [Fraction(float(x)).denominator for x in array.reshape(-1)]
+        return max(denominators).bit_length() - 1

@@ -1,0 +1,97 @@
+"""`utfproof bench`: measurements side by side with what a user would otherwise use."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from utfproof.cli import options
+from utfproof.cli.output import emit
+from utfproof.errors import MalformedInput, Refuted
+
+EPILOG = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command group."""
+    group = typer.Typer(help="Measurements side by side with what a user would otherwise use.", no_args_is_help=True)
+    group.command("exact", epilog=EPILOG)(exact)
+    app.add_typer(group, name="bench")
+
+
+def exact(
+    sizes: Annotated[
+        str, typer.Option("--sizes", help="Matrix sizes n, comma-separated, up to 8192.")
+    ] = "512,1024,2280",
+    prime: Annotated[
+        int | None, typer.Option("--prime", help="Odd prime below 2^27; the engine's own by default.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu (NumPy) or cuda (torch).")] = "cpu",
+    threads: Annotated[int, typer.Option("--threads", help="BLAS threads of every contestant.")] = 2,
+    repetitions: Annotated[int, typer.Option("--repetitions", help="Interleaved repetitions.")] = 5,
+    skip: Annotated[
+        str, typer.Option("--skip", help="Contestants left out: product, fflas-ffpack, flint, sympy.")
+    ] = "",
+    seed: options.Seed = 0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Speed against size, as .png, .pdf or .svg.")] = None,
+    max_memory: options.MaxMemory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Rank modulo a prime: this engine, FLINT, SymPy, FFLAS-FFPACK, and a float64 product as the yardstick.
+
+    Exit 1 when two of them disagree about a rank.
+    """
+    from utfproof.benchmarks import exact as benchmark
+    from utfproof.exact import gfp
+
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'")
+    for path in (output, plot):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise MalformedInput(f"folder {path.parent} does not exist")
+    setting = benchmark.Setting(
+        sizes=tuple(_numbers(sizes)),
+        prime=gfp.DEFAULT_PRIMES[0] if prime is None else prime,
+        device=device,
+        threads=threads,
+        repetitions=repetitions,
+        seed=seed,
+        skip=tuple(word.strip() for word in skip.split(",") if word.strip()),
+    )
+    document = benchmark.run(setting, options.memory_limit(max_memory))
+    if output is not None:
+        output.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if plot is not None:
+        benchmark.plot(document, str(plot))
+    emit(document, f"rank modulo {setting.prime}, {threads} BLAS threads", _rows(document), as_json=as_json)
+    wrong = [str(entry["n"]) for entry in document["results"] if not entry["agree"]]
+    if wrong:
+        raise Refuted(f"contestants disagree about the rank at n = {', '.join(wrong)}")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise MalformedInput(f"sizes {text!r} are not comma-separated integers") from None
+
+
+def _rows(document: dict[str, Any]) -> dict[str, str]:
+    rows = {}
+    for entry in document["results"]:
+        times = [
+            f"{name} {1000 * seconds:.3g} ms ({entry['gflops'][name]:.3g} GFLOP/s)"
+            for name, seconds in entry["median_seconds"].items()
+        ]
+        if entry["flint_conversion_seconds"] is not None:
+            times.append(f"conversion for flint {1000 * entry['flint_conversion_seconds']:.3g} ms")
+        rows[f"n = {entry['n']}"] = "; ".join(times)
+        rows[f"ratios at {entry['n']}"] = "; ".join(f"{name} {value:.3g}" for name, value in entry["ratios"].items())
+    rows.update({f"BLAS of {name}": text for name, text in document["blas"].items()})
+    rows.update({f"without {name}": reason for name, reason in document["absent"].items()})
+    return rows

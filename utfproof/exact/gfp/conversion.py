@@ -1,0 +1,118 @@
+"""Weights as residues modulo p, exactly: floats are significands times powers of two, and 2 is invertible modulo p."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import is_torch
+from utfproof.errors import MalformedInput
+from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
+
+_SIGNIFICAND = 53
+
+
+def residues(array: Any, p: int, *, name: str = "") -> Any:
+    """Centred residues (float64, same shape and device) of weights of any supported number format.
+
+    NumPy float64, float32, float16, integers, object arrays of ints and Fractions; torch tensors also bfloat16. Raises
+    MalformedInput for NaN and infinities, naming tensor `name` and index, for a denominator that p divides, for p = 2.
+    """
+    if is_torch(array):
+        floating = array.dtype.is_floating_point
+        if array.dtype.is_complex:
+            raise MalformedInput(f"{_entry(name)}s of type {array.dtype} have no residues; give real weights")
+    else:
+        array = np.asarray(array)
+        floating = array.dtype.kind == "f"
+        if array.dtype.kind not in "fiubO" or array.dtype.itemsize > 8:
+            raise MalformedInput(
+                f"{_entry(name)}s of type {array.dtype} have no residues here; give float64, float32, float16, integers, "
+                "Fractions, or a torch tensor (bfloat16)"
+            )
+    return residues_of_floats(array, p, name=name) if floating else residues_of_integers(array, p, name=name)
+
+
+def residues_of_integers(array: Any, p: int, *, name: str = "") -> Any:
+    """Centred residues (float64) of an integer array or tensor, or of an object array of ints and Fractions."""
+    p = check_prime(p)
+    if is_torch(array):
+        return _centred_integers(array.long() % p, p)
+    array = np.asarray(array)
+    if array.dtype.kind == "O":
+        return _of_objects(array, p, name)
+    if array.dtype.kind not in "iub":
+        raise MalformedInput(f"{_entry(name)}s must be integers, got {array.dtype}")
+    if not array.size:
+        return np.zeros(array.shape)
+    if int(array.min()) >= -LIMIT and int(array.max()) <= LIMIT:
+        return centred(array, p)
+    if array.dtype.kind == "u":
+        return _centred_integers((array % np.uint64(p)).astype(np.int64), p)
+    return _centred_integers(array.astype(np.int64) % p, p)
+
+
+def _of_objects(array: np.ndarray, p: int, name: str) -> np.ndarray:
+    out = np.empty(array.shape)
+    flat = out.reshape(-1)
+    for i, value in enumerate(array.reshape(-1)):
+        if isinstance(value, Fraction):
+            if value.denominator % p == 0:
+                raise MalformedInput(
+                    f"{_entry(name, np.unravel_index(i, array.shape))} is {value}: its denominator is zero modulo {p}; "
+                    "choose another prime"
+                )
+            flat[i] = centre(value.numerator * pow(value.denominator, -1, p), p)
+        elif isinstance(value, int | np.integer):
+            flat[i] = centre(int(value), p)
+        else:
+            raise MalformedInput(
+                f"{_entry(name, np.unravel_index(i, array.shape))} is {value!r}; expected an int or a Fraction"
+            )
+    return out
+
+
+def residues_of_floats(array: Any, p: int, *, name: str = "") -> Any:
+    """Centred residues (float64) of finite floats, NumPy or torch (on its device), subnormals included.
+
+    Raises MalformedInput for NaN and infinities, naming the tensor and the first index, and for p = 2.
+    """
+    p = check_prime(p)
+    if is_torch(array):
+        xp = sys.modules["torch"]
+        values = array.detach().to(xp.float64)
+    else:
+        xp = np
+        values = np.asarray(array, dtype=np.float64)
+    finite = xp.isfinite(values)
+    if not bool(finite.all()):
+        index = tuple(int(i) for i in xp.argwhere(~finite)[0])
+        raise MalformedInput(
+            f"{_entry(name, index)} is {float(values[index])}; only finite weights have residues"
+        )
+    significand, exponent = xp.frexp(values)
+    # the scaled significand is an integer below 2^53
+    integer = _as_int64(significand * 2.0**_SIGNIFICAND) % p
+    low, high = (int(exponent.min()), int(exponent.max())) if 0 not in values.shape else (0, 0)
+    table = np.array([pow(2, e - _SIGNIFICAND, p) for e in range(low, high + 1)], dtype=np.int64)
+    powers = xp.from_numpy(table).to(values.device) if is_torch(values) else table
+    return _centred_integers(integer * powers[_as_int64(exponent) - low] % p, p)
+
+
+def _as_int64(array: Any) -> Any:
+    return array.long() if is_torch(array) else array.astype(np.int64)
+
+
+def _centred_integers(reduced: Any, p: int) -> Any:
+    """0 ... p-1 as centred float64."""
+    xp = sys.modules["torch"] if is_torch(reduced) else np
+    signed = xp.where(reduced > p // 2, reduced - p, reduced)
+    return signed.double() if is_torch(signed) else signed.astype(np.float64)
+
+
+def _entry(name: str, index: Any = None) -> str:
+    where = "" if index is None else f" {tuple(int(i) for i in index)}"
+    return f"{name + ' ' if name else ''}entry{where}"

@@ -1,0 +1,310 @@
+"""Recursive block elimination modulo p, rank-revealing, with all the work in matrix products.
+
+Form. With rows permuted by `rows`, A = L U, where U holds the pivot rows as they stand when they are chosen and L is block
+unit lower triangular: its diagonal blocks are identities, so that a block step needs the inverse of a small square (kept)
+and products only, no triangular solves within a block. L is stored compactly, column k of L in column k of `work`, below the
+block that pivot k belongs to; row k of U occupies row k from its pivot column on. They never overlap, since pivot k lies
+in column k or behind.
+
+Recursion. Columns are halved down to panels of `PANEL`. A panel first tries its top square: if that is invertible by
+Gauss-Jordan steps without exchanges (almost always, for generic matrices) its columns are all pivots. Otherwise the panel is
+halved further, and at `THIN` columns pivots are searched in whole columns. Columns behind are updated once per level, and
+reduced modulo p only when they become operands themselves, or when their sums would get too long to be exact: `debt`, below,
+is the number of products that entries carry unreduced.
+
+Pivot search by columns, among the candidates the row that came first in the input, reveals both rank profiles
+(Dumas, Pernet and Sultan, "Computing the rank profile matrix"); `ordered=False` takes any candidate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utfproof.exact.gfp.field import centre
+from utfproof.exact.gfp.kernels import NumpyKernels, TorchKernels, kernels_for
+
+PANEL = 128
+THIN = 8
+_STEP = 16
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pivots start ... stop-1: the inverse [k, k] of U at these rows and pivot columns."""
+
+    start: int
+    stop: int
+    inverse: Any
+
+
+def invert_without_exchanges(square: np.ndarray, kernels: NumpyKernels) -> tuple[np.ndarray, int] | None:
+    """Inverse and determinant of a square [k, k] of residues in main memory; None where a leading minor vanishes.
+
+    Gauss-Jordan in place, in block steps of 16. Entries grow by one product per column before they are reduced.
+    """
+    table = square
+    size = len(table)
+    determinant = 1
+    summed = 0
+    for start in range(0, size, _STEP):
+        stop = min(start + _STEP, size)
+        if summed + stop - start > kernels.length:
+            kernels.reduce(table)
+            summed = 0
+        inner = np.ascontiguousarray(table[start:stop, start:stop])
+        factor = _invert_small(inner, kernels)
+        if factor is None:
+            return None
+        determinant = determinant * factor % kernels.p
+        if stop - start == size:
+            return inner, determinant
+        column = np.ascontiguousarray(table[:, start:stop])
+        kernels.reduce(column)
+        column[start:stop] = 0
+        row = np.ascontiguousarray(table[start:stop])
+        kernels.reduce(row)
+        row = kernels.product(inner, row)
+        row[:, start:stop] = inner
+        table[:, start:stop] = 0
+        if stop - start <= kernels.length:
+            table -= column @ row
+            summed += stop - start
+        else:
+            kernels.subtract_product(table, column, row)
+        table[start:stop] = row
+    kernels.reduce(table)
+    return table, determinant
+
+
+def _invert_small(table: np.ndarray, kernels: NumpyKernels) -> int | None:
+    """The same, in place and column by column; returns the determinant."""
+    p = kernels.p
+    size = len(table)
+    determinant = 1
+    kernels.reduce(table)
+    lines = np.empty((2, size))
+    row, column = lines
+    update = np.empty((size, size))
+    summed = 0
+    for k in range(size):
+        lines[0] = table[k]
+        lines[1] = table[:, k]
+        kernels.reduce(lines)
+        pivot = int(row[k])
+        if not pivot:
+            return None
+        determinant = determinant * pivot % p
+        inverse = centre(pow(pivot, -1, p), p)
+        row *= inverse
+        row[k] = inverse
+        kernels.reduce(lines)
+        column[k] = 0
+        table[:, k] = 0
+        table -= np.multiply(column[:, None], row, update)
+        table[k] = row
+        summed += 1
+        if summed == kernels.length:
+            kernels.reduce(table)
+            summed = 0
+    kernels.reduce(table)
+    return determinant
+
+
+class Elimination:
+    """A matrix of residues, eliminated in place (`work` [m, n], NumPy or torch).
+
+    rows [m]: position -> row of the input. columns: pivot columns, ascending. blocks: see `Block`. determinant: of the
+    pivots' submatrix, with the sign of the row permutation. factors=False leaves out what only U needs.
+    """
+
+    def __init__(self, work: Any, p: int, *, ordered: bool = False, factors: bool = True) -> None:
+        self.work = work
+        self.p = p
+        self.kernels: NumpyKernels | TorchKernels = kernels_for(work, p)
+        self._small = NumpyKernels(p)
+        self._ordered = ordered
+        self._factors = factors
+        self.rows = np.arange(work.shape[0])
+        self.columns: list[int] = []
+        self.blocks: list[Block] = []
+        self.determinant = 1
+        self._eliminate(0, work.shape[1], 0)
+
+    @property
+    def rank(self) -> int:
+        """Number of pivots."""
+        return len(self.columns)
+
+    def _eliminate(self, left: int, right: int, debt: int) -> None:
+        """Find the pivots of columns left ... right-1, whose entries in rows from `rank` on are up to date."""
+        top, height = self.rank, self.work.shape[0]
+        width = right - left
+        if top == height or not width:
+            return
+        if width <= PANEL:
+            if debt:
+                self.kernels.reduce(self.work[top:, left:right])
+                debt = 0
+            if self._panel(left, right):
+                return
+        if width > height - top:
+            middle = left + (height - top)  # no more pivots than rows: what is behind may never be needed
+        elif width > PANEL:
+            middle = left + -(-width // (2 * PANEL)) * PANEL
+        else:
+            middle = left + width // 2
+        first = len(self.blocks)
+        self._eliminate(left, middle, debt)
+        if self.rank > top and (self._factors or self.rank < height):
+            debt = self._update(first, middle, right, debt)
+        self._eliminate(middle, right, debt)
+
+    def _update(self, first: int, left: int, right: int, debt: int) -> int:
+        """Apply the pivots of the blocks from `first` on to columns left ... right-1; returns the new debt below."""
+        work, start, stop = self.work, self.blocks[first].start, self.rank
+        self.forward(work[:, left:right], first, len(self.blocks), debt)
+        operands = work[stop:, start:stop], work[start:stop, left:right]
+        return self.kernels.accumulate(work[stop:, left:right], *operands, debt)
+
+    def forward(self, right: Any, first: int, last: int, debt: int = 0) -> None:
+        """Solve with the diagonal part of L that belongs to blocks first ... last-1, in place on right [m, k]."""
+        if last - first <= 1:
+            if debt and last > first:
+                self.kernels.reduce(right[self.blocks[first].start : self.blocks[first].stop])
+            return
+        middle = (first + last) // 2
+        start, split, stop = self.blocks[first].start, self.blocks[middle].start, self.blocks[last - 1].stop
+        self.forward(right, first, middle, debt)
+        debt = self.kernels.accumulate(right[split:stop], self.work[split:stop, start:split], right[start:split], debt)
+        self.forward(right, middle, last, debt)
+
+    def backward(self, right: Any, first: int, last: int, upper: Any, debt: int = 0) -> None:
+        """Solve with the diagonal part of U at the pivot columns, upper [rank, rank], in place on right [rank, k]."""
+        if last - first < 1:
+            return
+        if last - first == 1:
+            block = self.blocks[first]
+            part = right[block.start : block.stop]
+            if debt:
+                self.kernels.reduce(part)
+            part[:] = self.kernels.product(block.inverse, part)
+            return
+        middle = (first + last) // 2
+        start, split, stop = self.blocks[first].start, self.blocks[middle].start, self.blocks[last - 1].stop
+        self.backward(right, middle, last, upper, debt)
+        debt = self.kernels.accumulate(right[start:split], upper[start:split, split:stop], right[split:stop], debt)
+        self.backward(right, first, middle, upper, debt)
+
+    # --- panels ------------------------------------------------------------------------------------------------
+
+    def _panel(self, left: int, right: int) -> bool:
+        """Settle a panel; False where it has to be halved."""
+        top, width = self.rank, right - left
+        if self._ordered:
+            self._sort_top(width)
+        if self.work.shape[0] - top >= width:
+            square = self.kernels.host(self.work[top : top + width, left:right])
+            found = invert_without_exchanges(square, self._small)
+            if found is not None:
+                self._append(list(range(left, right)), *found)
+                return True
+        if width > THIN:
+            return False
+        self._thin(left, right)
+        return True
+
+    def _append(self, columns: list[int], inverse: np.ndarray, determinant: int) -> None:
+        """A block whose pivot rows stand at the top; write its part of L."""
+        top, stop = self.rank, self.rank + len(columns)
+        on_device = self.kernels.device(inverse)
+        adjacent = columns[-1] - columns[0] + 1 == len(columns)
+        below = self.work[stop:, columns[0] : columns[-1] + 1] if adjacent else self.work[stop:, columns]
+        if below.shape[0]:
+            self.work[stop:, top:stop] = self.kernels.product(below, on_device)
+        self.blocks.append(Block(top, stop, on_device))
+        self.columns += columns
+        self.determinant = self.determinant * determinant % self.p
+
+    def _thin(self, left: int, right: int) -> None:
+        """Pivot search over whole columns, on a transposed copy in main memory [width, rows]."""
+        top, p, small = self.rank, self.p, self._small
+        table = np.ascontiguousarray(self.kernels.host(self.work[top:, left:right]).T)
+        if not table.any():
+            return
+        origin = self.rows[top:].copy()
+        order = np.arange(len(origin))
+        pivots: list[int] = []
+        summed = 0
+        for column in range(right - left):
+            found = len(pivots)
+            if found == len(origin):
+                break
+            small.reduce(table[column:, found:] if summed == small.length else table[column : column + 1, found:])
+            summed = 0 if summed == small.length else summed
+            candidates = np.flatnonzero(table[column, found:])
+            if not len(candidates):
+                continue
+            pick = candidates[np.argmin(origin[found + candidates])] if self._ordered else candidates[0]
+            if pick:
+                swap, back = [found, found + int(pick)], [found + int(pick), found]
+                table[:, swap] = table[:, back]
+                order[swap], origin[swap] = order[back], origin[back]
+                self.determinant = -self.determinant % p
+            pivots.append(left + column)
+            if column + 1 == right - left:
+                break
+            small.reduce(table[column + 1 :, found : found + 1])
+            inverse = centre(pow(int(table[column, found]), -1, p), p)
+            factor = table[column : column + 1, found + 1 :] * inverse
+            small.reduce(factor)
+            table[column + 1 :, found + 1 :] -= table[column + 1 :, found : found + 1] * factor
+            summed += 1
+        if not pivots:
+            return
+        self._reorder(order)
+        square = self.kernels.host(self.work[top : top + len(pivots), pivots])
+        inverted = invert_without_exchanges(square, small)
+        assert inverted is not None, "pivots were found one by one, so every leading minor is nonzero"
+        self._append(pivots, *inverted)
+
+    def _reorder(self, order: np.ndarray) -> None:
+        """Rows from `rank` on become those that stood at `rank` + order."""
+        moved = np.flatnonzero(order != np.arange(len(order)))
+        if len(moved):
+            targets, sources = self.rank + moved, self.rank + order[moved]
+            self.kernels.permute_rows(self.work, targets, sources)
+            self.rows[targets] = self.rows[sources]
+
+    def _sort_top(self, width: int) -> None:
+        """Bring the `width` remaining rows that came first in the input to the top, in their order."""
+        origin = self.rows[self.rank :]
+        count = min(width, len(origin))
+        if (origin[:count] == np.arange(origin[0], origin[0] + count)).all() and origin[0] == origin.min():
+            return
+        first = np.argpartition(origin, count - 1)[:count] if count < len(origin) else np.arange(count)
+        first = first[np.argsort(origin[first])]
+        order = np.arange(len(origin))
+        vacated = np.setdiff1d(first, np.arange(count), assume_unique=True)
+        displaced = np.setdiff1d(np.arange(count), first, assume_unique=True)
+        order[:count] = first
+        order[vacated] = displaced
+        if _is_odd(order):
+            self.determinant = -self.determinant % self.p
+        self._reorder(order)
+
+
+def _is_odd(order: np.ndarray) -> bool:
+    """Sign of a permutation, over the positions that move."""
+    seen: set[int] = set()
+    odd = False
+    for start in np.flatnonzero(order != np.arange(len(order))).tolist():
+        length, at = 0, start
+        while at not in seen:
+            seen.add(at)
+            at = int(order[at])
+            length += 1
+        odd ^= length > 0 and length % 2 == 0
+    return odd

@@ -1,0 +1,69 @@
+"""The prime field in float64: which primes, how long an exact sum may get, and reduction to centred residues.
+
+Exactness. Let h = (p+1)/2 and X = 2^52 - 2^31. An integer x with |x| <= X is reduced as r = x - p rint(x fl(1/p)). Rounding
+1/p and the product each cost a relative 2^-53, so the rounded quotient is within X 2^-52 / p < 1/p of x/p before `rint`;
+hence |r| < p/2 + 1, and because r is an integer and p odd, |r| <= h. The product p rint(...) is an integer of size at most
+X + h < 2^53, hence exact, with or without a fused multiply-add. Residues kept by the engine therefore satisfy |r| <= h: one
+unit more than centred, but still below p, so r = 0 exactly where p divides x.
+
+A sum of k products of such residues and one more residue is at most k h^2 + h in size, in any order of summation and any
+subset of terms. `block_length(p)` is the largest k for which this is at most X; it is at least 1 exactly for p < 2^27, and
+4096 for the default primes. Nothing below sums more products before it reduces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import is_torch
+from utfproof.errors import MalformedInput
+
+DEFAULT_PRIMES = (2097143, 2097133, 2097131)
+"""The three largest primes below 2^21: products of 4096 terms need one reduction, and a random matrix loses rank modulo
+one of them with probability below 10^-6."""
+LIMIT = 2**52 - 2**31
+"""Largest size of an integer that `reduce` takes."""
+
+
+def block_length(p: int) -> int:
+    """How many products of residues modulo p, plus one residue, can be summed exactly in float64."""
+    half = (p + 1) // 2
+    return (LIMIT - half) // (half * half)
+
+
+def check_prime(p: int) -> int:
+    """`p` if it is an odd prime small enough for this engine (one product exact); MalformedInput otherwise."""
+    if isinstance(p, bool) or not isinstance(p, int | np.integer):
+        raise MalformedInput(f"modulus must be an integer, got {p!r}")
+    from flint import fmpz
+
+    p = int(p)
+    if p < 3 or not fmpz(p).is_prime():
+        raise MalformedInput(f"modulus must be an odd prime, got {p}")
+    if block_length(p) < 1:
+        raise MalformedInput(f"modulus must be below 2^27 for exact float64 products, got {p}")
+    return p
+
+
+def centre(value: int, p: int) -> int:
+    """The residue of a Python integer in -(p-1)/2 ... (p-1)/2."""
+    value %= p
+    return value - p if value > p // 2 else value
+
+
+def centred(array: Any, p: int) -> Any:
+    """Exact float64 integers, at most 2^52 - 2^31 in size, as new centred residues, |r| <= (p-1)/2 (NumPy or torch)."""
+    half = (p - 1) // 2
+    if is_torch(array):
+        out = array - (array * (1 / p)).round_().mul_(p)
+        out -= (out > half) * float(p)
+        out += (out < -half) * float(p)
+        return out
+    out = np.asarray(array, dtype=np.float64)
+    out = out - np.rint(out * (1 / p)) * p
+    # near a tie the quotient may be off by one, which leaves (p+1)/2
+    np.subtract(out, p, out=out, where=out > half)
+    np.add(out, p, out=out, where=out < -half)
+    return out

@@ -1,0 +1,214 @@
+"""The few array operations that elimination is made of, for NumPy arrays and for torch tensors on any device.
+
+Products go to BLAS in slabs of rows, into work space that is allocated once and stays in cache. Reductions modulo p go over
+chunks that fit in a core's caches, and are put off: `accumulate` keeps count of the products summed so far and reduces only
+before the count would pass `block_length(p)` (see `field`).
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import is_torch
+from utfproof.errors import MalformedInput
+from utfproof.exact.gfp import field
+
+_CHUNK = 1 << 14
+"""Entries per elementwise pass (128 KiB): a chunk and its scratch stay in a core's second-level cache."""
+_SLAB = 1 << 21
+"""Entries of product work space (16 MiB)."""
+
+
+class Kernels(ABC):
+    """What both kinds of arrays share: sums of products that are reduced only when they must be."""
+
+    p: int
+    length: int
+
+    @abstractmethod
+    def reduce(self, array: Any) -> None:
+        """Replace exact integers by residues."""
+
+    @abstractmethod
+    def _subtract(self, c: Any, a: Any, b: Any) -> None:
+        """c -= a b, not reduced."""
+
+    def accumulate(self, c: Any, a: Any, b: Any, debt: int) -> int:
+        """c -= a b in place, c [m, n], a [m, k], b [k, n], reduced no more often than exactness asks for.
+
+        debt: how many products each entry of c carries on top of a residue; the new debt is returned. a, b are residues.
+        """
+        inner = a.shape[1]
+        for start in range(0, inner, self.length):
+            count = min(self.length, inner - start)
+            if debt + count > self.length:
+                self.reduce(c)
+                debt = 0
+            self._subtract(c, a[:, start : start + count], b[start : start + count])
+            debt += count
+        return debt
+
+    def subtract_product(self, c: Any, a: Any, b: Any) -> None:
+        """c -= a b modulo p, in place, on residues."""
+        if self.accumulate(c, a, b, 0):
+            self.reduce(c)
+
+
+def kernels_for(array: Any, p: int) -> NumpyKernels | TorchKernels:
+    """The kernels that fit an array; MalformedInput unless it is a two-dimensional float64 array or tensor."""
+    if array.ndim != 2 or str(array.dtype).removeprefix("torch.") != "float64":
+        raise MalformedInput(
+            f"residues must be a float64 matrix, got {array.dtype} of shape {tuple(array.shape)}; "
+            "convert with residues_of_floats or residues_of_integers"
+        )
+    return TorchKernels(p, array.device) if is_torch(array) else NumpyKernels(p)
+
+
+class NumpyKernels(Kernels):
+    """Residues modulo p in NumPy arrays."""
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+        self.length = field.block_length(p)
+        # zero-dimensional arrays: converting a Python scalar costs as much as a short ufunc
+        self._p = np.array(float(p))
+        self._inverse = np.array(1 / p)
+        self._scratch = np.empty(_CHUNK)
+        self._space = np.empty(0)
+
+    def residues(self, array: np.ndarray) -> np.ndarray:
+        """A new C-contiguous array of residues of exact integers."""
+        out = np.empty(array.shape)
+        self._reduce_rows(array, out)
+        return out
+
+    def reduce(self, array: np.ndarray) -> None:
+        """Replace exact integers by residues."""
+        self._reduce_rows(array, array)
+
+    def zeros(self, rows: int, columns: int) -> np.ndarray:
+        """A zero matrix."""
+        return np.zeros((rows, columns))
+
+    def host(self, array: np.ndarray) -> np.ndarray:
+        """A C-contiguous copy in main memory."""
+        return np.array(array, order="C")
+
+    def device(self, array: np.ndarray) -> np.ndarray:
+        """The reverse of `host`, without a copy where possible."""
+        return array
+
+    def _reduce_rows(self, source: np.ndarray, out: np.ndarray) -> None:
+        rows, columns = out.shape
+        if not columns:
+            return
+        step = max(1, _CHUNK // columns)
+        if columns > self._scratch.size:
+            self._scratch = np.empty(columns)
+        scratch = self._scratch[: step * columns].reshape(step, columns)
+        for start in range(0, rows, step):
+            x = source[start : start + step]
+            quotient = scratch[: len(x)]
+            np.multiply(x, self._inverse, quotient)
+            np.rint(quotient, quotient)
+            np.multiply(quotient, self._p, quotient)
+            np.subtract(x, quotient, out[start : start + step])
+
+    def _subtract(self, c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+        """c -= a b, not reduced."""
+        rows, columns = c.shape
+        if not (rows and columns):
+            return
+        step = max(1, min(rows, _SLAB // columns))
+        if self._space.size < step * columns:
+            self._space = np.empty(step * columns)
+        for start in range(0, rows, step):
+            part = c[start : start + step]
+            space = self._space[: part.size].reshape(part.shape)
+            np.matmul(a[start : start + step], b, space)
+            np.subtract(part, space, part)
+
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """a b modulo p, a new array."""
+        if a.shape[1] <= self.length:
+            out = np.matmul(a, b)
+            self.reduce(out)
+            return out
+        out = np.zeros((a.shape[0], b.shape[1]))
+        self.subtract_product(out, a, b)
+        return np.negative(out, out)
+
+    def permute_rows(self, array: np.ndarray, targets: np.ndarray, sources: np.ndarray) -> None:
+        """Rows `targets` become what rows `sources` were."""
+        array[targets] = array[sources]
+
+    def stack(self, parts: list[np.ndarray], axis: int) -> np.ndarray:
+        """Matrices one below the other (axis 0) or side by side (axis 1)."""
+        return np.concatenate(parts, axis=axis)
+
+
+class TorchKernels(Kernels):
+    """Residues modulo p in torch tensors on one device; the same operations."""
+
+    def __init__(self, p: int, device: Any) -> None:
+        self.p = p
+        self.length = field.block_length(p)
+        self._torch = sys.modules["torch"]
+        self._device = device
+        self._scratch = self._torch.empty(0, dtype=self._torch.float64, device=device)
+
+    def residues(self, array: Any) -> Any:
+        """A new contiguous tensor of residues of exact integers."""
+        out = array.detach().clone(memory_format=self._torch.contiguous_format)
+        self.reduce(out)
+        return out
+
+    def reduce(self, array: Any) -> None:
+        """Replace exact integers by residues."""
+        if not array.numel():
+            return
+        if self._scratch.numel() < array.numel():
+            self._scratch = array.new_empty(array.numel())
+        quotient = self._scratch[: array.numel()].view(array.shape)
+        self._torch.mul(array, 1 / self.p, out=quotient)
+        quotient.round_()
+        array.sub_(quotient, alpha=self.p)
+
+    def zeros(self, rows: int, columns: int) -> Any:
+        """A zero matrix."""
+        return self._torch.zeros((rows, columns), dtype=self._torch.float64, device=self._device)
+
+    def host(self, array: Any) -> np.ndarray:
+        """A C-contiguous copy in main memory."""
+        return np.array(array.cpu().numpy(), order="C")
+
+    def device(self, array: np.ndarray) -> Any:
+        """The reverse of `host`."""
+        return self._torch.from_numpy(array).to(self._device)
+
+    def _subtract(self, c: Any, a: Any, b: Any) -> None:
+        """c -= a b, not reduced."""
+        if c.numel():
+            c.addmm_(a, b, alpha=-1)
+
+    def product(self, a: Any, b: Any) -> Any:
+        """a b modulo p, a new tensor."""
+        if a.shape[1] <= self.length:
+            out = a @ b
+            self.reduce(out)
+            return out
+        out = self.zeros(a.shape[0], b.shape[1])
+        self.subtract_product(out, a, b)
+        return out.neg_()
+
+    def permute_rows(self, array: Any, targets: np.ndarray, sources: np.ndarray) -> None:
+        """Rows `targets` become what rows `sources` were."""
+        array[self.device(targets)] = array[self.device(sources)]
+
+    def stack(self, parts: list[Any], axis: int) -> Any:
+        """Matrices one below the other (axis 0) or side by side (axis 1)."""
+        return self._torch.cat(parts, dim=axis)
