@@ -22,7 +22,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 certificates: $(VENV)/.core
-	$(BIN)/utfproof check certificates/
+	$(BIN)/utfproof check certificates/ --numpy
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
