@@ -1,4 +1,4 @@
-"""FFLAS-FFPACK as a contestant: a small driver compiled on the spot, against the OpenBLAS of SciPy's wheel where there is one."""
+"""FFLAS-FFPACK as a contestant: a small driver compiled on the spot, linked to the OpenBLAS of SciPy's wheel if possible."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ class Fflas:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()

@@ -50,7 +50,7 @@ VALID, INVALID, MALFORMED, LIMIT = 0, 1, 2, 3
 LABELS = ("valid", "INVALID", "MALFORMED", "LIMIT")
 MAX_JSON = 64 * 2**20  # bytes of a certificate file
 MAX_DIGITS = 100_000  # of one integer written as a string
-MAX_WORD_BITS = 4096  # H^L is computed only below 2^4096
+MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word numbers then hash to themselves
 INLINE = 4096  # longest inline array
 U32 = "I" if array("I").itemsize == 4 else "L"
 M64 = 2**64 - 1
@@ -162,8 +162,8 @@ def parse_canonical(raw: bytes) -> Any:
     """The JSON value, if `raw` is exactly its canonical form."""
 
     def number(text: str) -> int:
-        if len(text) > 17 or abs(int(text)) > 2**53:
-            raise Malformed("an integer beyond 2^53 that is not written as a string")
+        if len(text) > 17 or abs(int(text)) >= 2**53:
+            raise Malformed("an integer of 2^53 or more that is not written as a string")
         return int(text)
 
     def reject(text: str) -> Any:
@@ -210,7 +210,7 @@ def integer(value: object, what: str) -> int:
         if len(value) > MAX_DIGITS:
             raise OverLimit(f"{what} has {len(value)} digits, allowed are {MAX_DIGITS}")
         number = decimal(value.removeprefix("-"))
-        if number > 2**53:
+        if number >= 2**53:
             return -number if value[0] == "-" else number
     raise Malformed(f"{what} is not an integer in canonical form: {quote(value)}")
 
@@ -318,8 +318,8 @@ def read_shape(value: object) -> Shape:
     shape = Shape(**{name: integer(number, name) for name, number in numbers.items()})
     if min(vars(shape).values()) < 1:
         raise Malformed("the shape has a number that is not positive")
-    if shape.heads > 1 and shape.layers * shape.heads.bit_length() > MAX_WORD_BITS:
-        raise OverLimit(f"H^L can have more than {MAX_WORD_BITS} bits")
+    if shape.heads > 1 and shape.layers * (shape.heads - 1).bit_length() > MAX_WORD_BITS:
+        raise OverLimit(f"there can be more than 2^{MAX_WORD_BITS} head words of length L")
     return shape
 
 
@@ -1427,17 +1427,21 @@ def check_file(path: Path, limits: Limits | None = None) -> Verdict:
     try:
         path = os.fsdecode(path)
         raw = b"".join(read_regular(path, MAX_JSON, follow=True))
-        limits.require(40 * len(raw), 100 * len(raw))
+        limits.require(100 * len(raw), 500 * len(raw))
         proved = check_document(parse_canonical(raw), os.path.dirname(path), limits, facts)
         return Verdict(VALID, proved, facts)
     except Stop as stop:
         return Verdict(stop.code, str(stop), facts)
     except OSError as error:
         return Verdict(MALFORMED, f"cannot be read: {error.strerror or error}", facts)
+    except UnicodeError:
+        return Verdict(MALFORMED, "no file can have this name", facts)
     except MemoryError:
         return Verdict(LIMIT, "the memory did not suffice", facts)
     except Exception as error:  # nothing is established by a check that breaks off
         return Verdict(INVALID, f"the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
+    finally:
+        lanes.cache_clear()  # constants as long as a row
 
 
 def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]:
@@ -1447,10 +1451,18 @@ def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]
             yield given, None
             continue
         errors: list[OSError] = []
-        found = []
-        for folder, folders, names in os.walk(given, onerror=errors.append):
-            folders.sort()
-            found += [os.path.join(folder, name) for name in names if name.endswith(".json")]
+        found, waiting = [], [given]
+        while waiting:  # os.walk is recursive in some versions; links to folders are not followed
+            folder = waiting.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if entry.is_dir():
+                            waiting += [] if entry.is_symlink() else [entry.path]
+                        elif entry.name.endswith(".json"):
+                            found.append(entry.path)
+            except OSError as error:
+                errors.append(error)
         yield from ((name, None) for name in sorted(found))
         for error in errors:
             yield os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}"

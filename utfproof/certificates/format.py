@@ -17,7 +17,7 @@ FORMAT = "utfproof-certificate"
 VERSION = 1
 INLINE_LIMIT = 4096
 """Integer arrays up to this length stand in the JSON itself."""
-SAFE_INTEGER = 2**53
+SAFE_INTEGER = 2**53 - 1
 """Integers beyond this (in size) are written as decimal strings."""
 
 

@@ -27,6 +27,8 @@ from utfproof.weights import host_shape, read_tensors
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
+PERMUTATIONS = ("sparse", "sparse-front", "tied")
+"""Constructions that the kind rank-permutation is specified for."""
 KERNEL_ENTRIES = 40_000
 """Largest R_all (entries) whose kernel is computed over the rationals."""
 
@@ -121,6 +123,11 @@ def _certify_index_map(
     matrix = r_all(build_host(entry.name, shape, m, max_memory=max_memory))
     assert isinstance(matrix, SelectionMatrix)
     rows = matrix.unit_rows()
+    if rows is not None and entry.name not in PERMUTATIONS:
+        raise Undecided(
+            f"{entry.name} at {shape}, m = {m}: R_all is a permutation, so it is universal by matching here, but the "
+            f"certificate kind that says so is specified for {', '.join(PERMUTATIONS)} only"
+        )
     if rows is not None:
         array, sidecars = integer_array(rows)
         return certificate("rank-permutation", shape, m, host, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars)

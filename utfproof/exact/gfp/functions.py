@@ -2,7 +2,7 @@
 
 Matrices are float64 arrays or tensors of integers of size at most 2^52 - 2^31, taken modulo p; results are of the same kind, on
 the same device, with centred residues. engine="blas" is the elimination here, engine="flint" the second opinion.
-All raise MalformedInput for a modulus that is no odd prime below 2^27, for other dtypes, for entries out of range or not finite.
+All raise MalformedInput for a modulus that is no odd prime below 2^27, for other dtypes and for entries out of range.
 """
 
 from __future__ import annotations

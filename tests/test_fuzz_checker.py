@@ -1,0 +1,194 @@
+"""The checker on random input, with a fixed seed: well-formed statements that may be false, mutated certificates, and
+bytes. Each verdict is compared with `make_corpus.judge`; nothing is accepted that the judge does not confirm."""
+
+import random
+import re
+import time
+
+import make_corpus as corpus
+import pytest
+from make_corpus import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
+from test_certificates import BASES, LIMITS, Pairs, copy_sidecars, paired, replacements, text_of
+
+from utfproof.certificates import checker
+
+TOKENS = [b"null", b"true", b"-0", b"1E3", b"1e400", b"0.0", b"NaN", b"-Infinity", b'"', b"\\", b"\\u0000", b"\\ud800",
+          b"\\u006d", b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r\n", b" ", b"[", b"]", b"{", b"}", b",", b":", b"[" * 2000,
+          b'{"":' * 2000, b"9" * 400, b"-", b"+1", b"00", b'"__class__":1,', b'"\\u0660"', b"\xd9\xa0",
+          b"9007199254740993", b'"9007199254740993"', b'"-9007199254740993"', b"18446744073709551616"]  # fmt: skip
+NUMBERS = (0, 1, 2, 3, 5, 7, -1, 2**31 - 1, 2**32, 2**53, 2**53 + 1, 2**61 - 1, 2**64 - 1, 2**64, 10**30)
+
+
+def statement(source):
+    """A well-formed certificate of a small host; true or not."""
+    name = source.choice([*INDEX, *RANDOM])
+    H = 1 if name == "printed-single-head" else source.choice([1, 2, 2, 3])
+    L, d_in, d_out = source.randint(1, 2 if H > 1 else 3), source.randint(1, 3), source.randint(1, 3)
+    d = source.randint(1, 3)
+    d = max(d, d_in if name == "shared-key" else d_out if name == "shared-query" else 1)
+    dims = (H, L, d, d_in, d_out)
+    M = corpus.dimension(*dims)
+    if name in RANDOM and M > 16:
+        return statement(source)
+    least = corpus.least_m(name, *dims) if name in INDEX else 1
+    m = max(least, source.choice([least, M, M, M + 1, M - 1, least + 3]))
+    drawn = {}
+    if name in RANDOM:
+        drawn = {"seed": source.choice([source.getrandbits(3), source.getrandbits(64)]), "law": source.choice(LAWS),
+                 "dtype": source.choice(DTYPES)}  # fmt: skip
+    kind = source.choice(["dimension", "kernel", "kernel", "main", "main", "main"])
+    if kind == "dimension" or m > 40:
+        return corpus.document("rank-deficient", name, dims, m, {"method": "dimension"}, **drawn)
+    if kind == "main" and name in RANDOM:
+        p = source.choice([3, 3, 5, 7, 101, 8388593, 2**31 - 1, 9, 15, 2047, 2])
+        host = (name == "random-tied", *(drawn.get(field) for field in ("dtype", "law", "seed")), *dims, m)
+        if p not in (2, 9, 15, 2047) and source.random() < 0.4 and corpus.rank_modulo(p, *host) == M:
+            found, _ = corpus.witness(name, dims, m, p, **drawn)
+            if source.random() < 0.6:
+                inverse = found["evidence"]["inverse"]
+                inverse[source.randrange(len(inverse))] = source.randrange(p)
+            return found
+        return corpus.document("rank-modular", name, dims, m, {"method": "recompute", "prime": p}, rank=M, **drawn)
+    if kind == "main" and name in PERMUTATIONS:
+        rows = [next(iter(column)) for column in corpus.index_columns(name, *dims)[1]]
+        for _ in range(source.choice([0, 0, 1, 1, 2])):
+            a, b = source.randrange(M), source.randrange(M)
+            rows[a], rows[b] = rows[b], source.choice([rows[a], rows[a], source.randrange(m)])
+        return corpus.document("rank-permutation", name, dims, m, {"rows": rows}, rank=M)
+    z = {source.randrange(M): source.choice([1, -1, 2, 2**64, -(10**20)]) for _ in range(source.randint(1, 3))}
+    if source.random() < 0.7:
+        basis = corpus.kernel_basis(corpus.matrix_of(name, dims, m, **drawn))
+        z = {}
+        for vector in source.choices(basis, k=source.randint(1, 3)) if basis else []:
+            scale = source.choice([1, 1, -3, 2**40])
+            for i, v in vector.items():
+                z[i] = z.get(i, 0) + scale * v
+        if source.random() < 0.4 or not basis:
+            i = source.randrange(M)
+            z[i] = z.get(i, 0) + source.choice([1, -1, 2**61 - 1, 2**64])
+        z = {i: v for i, v in z.items() if v} or {0: 1}
+    return corpus.document("rank-deficient", name, dims, m, corpus.kernel_evidence(z), **drawn)
+
+
+def places(value, path=()):
+    yield path
+    if isinstance(value, Pairs):
+        for i, (_, inner) in enumerate(value):
+            yield from places(inner, (*path, i))
+    elif type(value) is list:
+        for i, inner in enumerate(value):
+            yield from places(inner, (*path, i))
+
+
+def put(value, path, change):
+    """The value with change(part) in place of the part at the path; `...` removes it."""
+    if not path:
+        return change(value)
+    i, *rest = path
+    if isinstance(value, Pairs):
+        key, inner = value[i]
+        new = put(inner, rest, change)
+        return Pairs([*value[:i], *([] if new is ... else [(key, new)]), *value[i + 1 :]])
+    new = put(value[i], rest, change)
+    return [*value[:i], *([] if new is ... else [new]), *value[i + 1 :]]
+
+
+def part(value, path):
+    for i in path:
+        value = value[i][1] if isinstance(value, Pairs) else value[i]
+    return value
+
+
+def structured(source, tree, other):
+    for _ in range(source.choice([1, 1, 2, 3])):
+        path = source.choice(list(places(tree)))
+        how = source.random()
+        if how < 0.5:
+            tree = put(tree, path, lambda inner: source.choice(list(replacements(inner)))[1])
+        elif how < 0.6 and path:
+            tree = put(tree, path, lambda inner: ...)
+        elif how < 0.8:
+            tree = put(tree, path, lambda inner: source.choice(NUMBERS) if type(inner) is int else inner)
+        else:  # a part of another certificate
+            donor = part(other, source.choice(list(places(other))))
+            tree = put(tree, path, lambda inner, donor=donor: donor)
+        if not isinstance(tree, Pairs):
+            break
+    return text_of(tree).encode()
+
+
+def damaged(source, raw, other):
+    raw = bytearray(raw)
+    for _ in range(source.choice([1, 1, 1, 2, 5])):
+        at, to = sorted((source.randrange(len(raw) + 1), source.randrange(len(raw) + 1)))
+        how = source.randrange(8)
+        if how == 0 and at < len(raw):
+            raw[at] ^= 1 << source.randrange(8)
+        elif how == 1:
+            del raw[at : min(to, at + source.choice([1, 2, 30]))]
+        elif how == 2:
+            raw[at:at] = source.choice(TOKENS)
+        elif how == 3:
+            raw[at:at] = raw[at : min(to, at + 40)]
+        elif how == 4:
+            raw[at : at + 1] = source.randbytes(source.choice([1, 1, 8]))
+        elif how == 5:
+            raw[at:] = other[source.randrange(len(other)) :]
+        elif how == 6 and (digits := [i for i, c in enumerate(raw) if 48 <= c < 58]):
+            raw[source.choice(digits)] = source.randrange(48, 58)
+        else:
+            raw[at : min(to, at + 20)] = source.choice(TOKENS)
+    return bytes(raw)
+
+
+def inputs(count, seed):
+    source = random.Random(seed)
+    bases = [corpus.canonical(make()) for make in BASES.values()]
+    trees = [paired(make()) for name, make in BASES.items() if name != "witness-sidecar"]
+    for _ in range(count):
+        how = source.random()
+        if how < 0.45:
+            yield "statement", corpus.canonical(statement(source))
+        elif how < 0.65:
+            yield "structured", structured(source, source.choice(trees), source.choice(trees))
+        elif how < 0.75:
+            yield "structured statement", structured(source, paired(statement(source)), source.choice(trees))
+        elif how < 0.98:
+            yield "bytes", damaged(source, source.choice(bases), source.choice(bases))
+        else:
+            yield "noise", source.randbytes(source.choice([0, 1, 2, 50, 1000]))
+
+
+def fuzz(count, seed, folder):
+    copy_sidecars(folder)
+    path = folder / "fuzz.json"
+    seen = {}
+    for how, raw in inputs(count, seed):
+        path.write_bytes(raw)
+        start = time.process_time()
+        verdict = checker.check_file(path, LIMITS)
+        assert time.process_time() - start < 5, raw[:2000]
+        assert verdict.code in (0, 1, 2, 3)
+        assert "broke off" not in verdict.message, (verdict, raw[:2000])
+        expected = judge(raw, folder)
+        if verdict.code == 3:
+            assert re.search(rb"[0-9]{5}", raw), (verdict, raw[:2000])
+        elif expected is None or verdict.message.startswith("rows has an entry outside"):
+            assert verdict.code in (1, 2), (verdict, raw[:2000])
+        else:
+            assert verdict.code == expected, (verdict, expected, raw[:2000])
+        seen[how, verdict.code] = seen.get((how, verdict.code), 0) + 1
+    return seen
+
+
+def test_random_input(tmp_path):
+    seen = fuzz(1600, 1, tmp_path)
+    assert min(seen["statement", 0], seen["statement", 1]) > 100  # both verdicts, from well-formed statements
+    assert min(seen["structured", 2], seen["bytes", 2]) > 100
+    assert ("noise", 0) not in seen
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2, 10))
+def test_more_random_input(seed, tmp_path):
+    fuzz(4000, seed, tmp_path)
