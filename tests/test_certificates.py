@@ -1048,14 +1048,18 @@ def test_interrupt(options, tmp_path):
 
 
 def test_a_deep_folder_is_walked_without_recursion(tmp_path):
-    folder = tmp_path
-    for _ in range(1500):
-        folder = folder / "a"
-        try:
-            folder.mkdir()
-        except OSError:  # the file system's own limit on paths
-            break
-    assert [verdict.code for _, verdict in checker.check_paths([tmp_path], LIMITS)] == [2]
+    folders = [tmp_path]
+    try:
+        for _ in range(1500):
+            (folders[-1] / "a").mkdir()
+            folders.append(folders[-1] / "a")
+    except OSError:  # the file system's own limit on paths
+        pass
+    verdicts = checker.check_paths([tmp_path], LIMITS)
+    for folder in reversed(folders[1:]):  # removing the tree is recursive elsewhere, too
+        folder.rmdir()
+    assert len(folders) > 1000
+    assert [verdict.code for _, verdict in verdicts] == [2]
 
 
 def test_colliding_word_numbers_are_out_of_reach(tmp_path):
