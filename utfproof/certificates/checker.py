@@ -1461,8 +1461,8 @@ def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]
                             waiting += [] if entry.is_symlink() else [entry.path]
                         elif entry.name.endswith(".json"):
                             found.append(entry.path)
-            except OSError as error:
-                errors.append(error)
+            except OSError as unreadable:
+                errors.append(unreadable)
         yield from ((name, None) for name in sorted(found))
         for error in errors:
             yield os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}"

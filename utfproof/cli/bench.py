@@ -12,14 +12,19 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, Refuted
+from utfproof.files import write_bytes
 
 EPILOG = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json"
+
+
+CERTIFY_EPILOG = "Example: utfproof bench certify --shapes parentheses,1-hop --repetitions 3"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="Measurements side by side with what a user would otherwise use.", no_args_is_help=True)
     group.command("exact", epilog=EPILOG)(exact)
+    group.command("certify", epilog=CERTIFY_EPILOG)(certify)
     app.add_typer(group, name="bench")
 
 
@@ -64,14 +69,46 @@ def exact(
         skip=tuple(word.strip() for word in skip.split(",") if word.strip()),
     )
     document = benchmark.run(setting, options.memory_limit(max_memory))
-    if output is not None:
-        output.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    _write(output, document)
     if plot is not None:
         benchmark.plot(document, str(plot))
     emit(document, f"rank modulo {setting.prime}, {threads} BLAS threads", _rows(document), as_json=as_json)
     wrong = [str(entry["n"]) for entry in document["results"] if not entry["agree"]]
     if wrong:
         raise Refuted(f"contestants disagree about the rank at n = {', '.join(wrong)}")
+
+
+def certify(
+    shapes: Annotated[
+        str, typer.Option("--shapes", help="Table shapes, comma-separated: parentheses, 1-hop, 2-hop, 4-hop.")
+    ] = "1-hop,parentheses",
+    device: Annotated[str, typer.Option("--device", help="cpu (NumPy), or a torch device such as cuda.")] = "cpu",
+    repetitions: Annotated[int, typer.Option("--repetitions", help="Interleaved repetitions.")] = 3,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Also check the certificate without a witness (minutes at 4-hop).")
+    ] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Dense rank certificates end to end: certify and check as whole processes, with and without a witness."""
+    from utfproof.benchmarks import certify as benchmark
+
+    names = tuple(name.strip() for name in shapes.split(","))
+    document = benchmark.run(names, device=device, repetitions=repetitions, recompute=recompute)
+    _write(output, document)
+    rows = {
+        f"{entry['shape']}, m = {entry['m']}": "; ".join(
+            f"{step} {t:.2f} s" for step, t in entry["median_seconds"].items()
+        )
+        for entry in document["results"]
+    }
+    emit(document, "dense rank certificates, median of whole processes", rows, as_json=as_json)
+
+
+def _write(output: Path | None, document: dict[str, Any]) -> None:
+    """The document as a data file, all or nothing."""
+    if output is not None:
+        write_bytes(output, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
 def _numbers(text: str) -> list[int]:

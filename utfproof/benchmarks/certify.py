@@ -1,0 +1,80 @@
+"""End-to-end times of dense rank certificates, as whole processes: `utfproof certify random` with and without a witness,
+and `utfproof check` with the standard library alone and with NumPy, on the paper's table shapes, one run, interleaved."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
+
+STEPS = ("certify", "certify --witness", "check, standard library", "check --numpy")
+
+
+def run(
+    names: tuple[str, ...], *, device: str = "cpu", repetitions: int = 3, recompute: bool = False
+) -> dict[str, Any]:
+    """The document of one run: seconds of every step at each table shape; `recompute` adds the check without a witness."""
+    unknown = sorted(set(names) - set(PAPER_TABLE_SHAPES))
+    if unknown or not names:
+        raise MalformedInput(
+            f"shapes {', '.join(unknown) or 'none'} are unknown; choose {', '.join(PAPER_TABLE_SHAPES)}"
+        )
+    if repetitions < 1:
+        raise MalformedInput(f"repetitions start at 1, got {repetitions}")
+    results = [_measure(name, device, repetitions, recompute) for name in names]
+    return {
+        "benchmark": "certify",
+        "device": device,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "results": results,
+    }
+
+
+def _measure(name: str, device: str, repetitions: int, recompute: bool) -> dict[str, Any]:
+    dimensions = PAPER_TABLE_SHAPES[name]
+    shape = Shape(*dimensions)
+    options = [f"--{field}={n}" for field, n in zip(("heads", "layers", "head-dim", "d-in"), dimensions, strict=True)]
+    seconds: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        plain, witnessed = Path(folder) / "plain.json", Path(folder) / "witness.json"
+        certify = ["certify", "random", *options, "--device", device, "-o"]
+        commands = {
+            STEPS[0]: [*certify, str(plain)],
+            STEPS[1]: [*certify, str(witnessed), "--witness"],
+            STEPS[2]: ["check", str(witnessed)],
+            STEPS[3]: ["check", str(witnessed), "--numpy"],
+        }
+        if recompute:
+            commands["check, standard library, recompute"] = ["check", str(plain)]
+        for _ in range(repetitions):
+            for step, command in commands.items():
+                seconds.setdefault(step, []).append(_timed(command))
+        size = sum(path.stat().st_size for path in Path(folder).iterdir() if path != plain)
+    return {
+        "shape": name,
+        "dimensions": list(dimensions),
+        "m": matching_dimension(shape),
+        "witness_bytes": size,
+        "seconds": seconds,
+        "median_seconds": {step: statistics.median(times) for step, times in seconds.items()},
+    }
+
+
+def _timed(arguments: list[str]) -> float:
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "utfproof", *arguments], capture_output=True, text=True, check=False)
+    elapsed = time.perf_counter() - begin
+    if done.returncode:
+        raise UtfproofError(f"utfproof {' '.join(arguments)} left with {done.returncode}: {done.stderr.strip()}")
+    return elapsed
