@@ -1,0 +1,532 @@
+"""Linear algebra modulo p: two engines, integers as the judge, the ends of the exact range, conversions, planted faults."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from utfproof.errors import MalformedInput
+from utfproof.exact import gfp
+from utfproof.exact.gfp import elimination, field, kernels
+
+LARGEST = 134217689
+"""The largest prime below 2^27."""
+PRIMES = (3, 5, 101, 65521, gfp.DEFAULT_PRIMES[0], LARGEST)
+SMALL = (elimination.THIN, elimination._STEP, elimination.PANEL)
+BORDERS = sorted({edge + offset for edge in SMALL for offset in (-1, 0, 1)})
+
+
+def entries(rng, rows, columns, p):
+    return rng.integers(-(p // 2), p // 2, size=(rows, columns), endpoint=True).astype(float)
+
+
+def low_rank(rng, m, n, p):
+    inner = int(rng.integers(0, min(m, n) + 1))
+    return gfp.multiply(entries(rng, m, inner, p), entries(rng, inner, n, p), p)
+
+
+def permuted_identity(rng, m, n, p):
+    out, k = np.zeros((m, n)), min(m, n)
+    out[rng.permutation(m)[:k], rng.permutation(n)[:k]] = 1
+    return out
+
+
+def zero_blocks(rng, m, n, p):
+    out = entries(rng, m, n, p)
+    out[rng.random(m) < 0.4] = 0
+    out[:, rng.random(n) < 0.4] = 0
+    return out
+
+
+def equal_rows(rng, m, n, p):
+    return np.repeat(entries(rng, 1, n, p), m, axis=0)
+
+
+def late_pivots(rng, m, n, p):
+    """Anti-diagonal block form: no leading minor is invertible without exchanges."""
+    out = entries(rng, m, n, p)
+    out[: m // 2, : n // 2] = 0
+    return out
+
+
+FAMILIES = {
+    "random": entries,
+    "low rank": low_rank,
+    "permuted identity": permuted_identity,
+    "zero blocks": zero_blocks,
+    "equal rows": equal_rows,
+    "late pivots": late_pivots,
+    "sparse": lambda rng, m, n, p: (rng.random((m, n)) < 0.02) * float(p // 2),
+    "all p-1": lambda rng, m, n, p: np.full((m, n), p - 1.0),
+    "extreme signs": lambda rng, m, n, p: rng.choice([-float(p // 2), float(p // 2)], size=(m, n)),
+    "zero": lambda rng, m, n, p: np.zeros((m, n)),
+}
+SHAPES = ((0, 0), (0, 5), (5, 0), (1, 1), (1, 40), (40, 1), (3, 150), (150, 3), (20, 20), (70, 40), (40, 70), (140, 140))
+
+
+@st.composite
+def matrices(draw, square=False, largest=24):
+    p = draw(st.sampled_from(PRIMES))
+    m = draw(st.integers(0, largest))
+    n = m if square else draw(st.integers(0, largest))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))](rng, m, n, p), p
+
+
+def ints(array):
+    return [[int(x) for x in row] for row in np.asarray(array)]
+
+
+def integer_product(a, b, p):
+    """a b modulo p in Python integers."""
+    left = np.array(ints(a), dtype=object).reshape(np.shape(a))
+    right = np.array(ints(b), dtype=object).reshape(np.shape(b))
+    return left @ right % p if left.shape[1] else np.zeros((left.shape[0], right.shape[1]), dtype=object)
+
+
+def modulo(a, p):
+    return np.array(ints(a), dtype=object).reshape(np.shape(a)) % p
+
+
+def same(a, b, p):
+    return np.shape(a) == np.shape(b) and bool((modulo(a, p) == modulo(b, p)).all())
+
+
+def is_centred(a, p):
+    a = np.asarray(a)
+    return a.dtype == np.float64 and bool((np.abs(a) <= p // 2).all()) and bool((a == np.rint(a)).all())
+
+
+def check_everything(matrix, p, seed=0):
+    """Both engines agree, and the identities hold in integers."""
+    m, n = matrix.shape
+    rng = np.random.default_rng(seed)
+    before = matrix.copy()
+    rank = gfp.rank(matrix, p)
+    assert rank == gfp.rank(matrix, p, engine="flint") == gfp.rank(matrix.copy(), p, overwrite=True)
+    profile = gfp.rank_profile(matrix, p)
+    assert profile == gfp.rank_profile(matrix, p, engine="flint")
+    assert len(profile.rows) == len(profile.columns) == rank
+
+    kernel = gfp.nullspace(matrix, p)
+    assert kernel.shape == (n, n - rank)
+    assert is_centred(kernel, p)
+    assert same(kernel, gfp.nullspace(matrix, p, engine="flint"), p)
+    assert not integer_product(matrix, kernel, p).any()
+
+    known = entries(rng, n, 2, p)
+    right = gfp.multiply(gfp.centred(matrix, p), known, p)
+    solution = gfp.solve(matrix, right, p)
+    assert same(integer_product(matrix, solution, p), right, p)
+    assert same(solution, gfp.solve(matrix, right, p, engine="flint"), p)
+    if rank < m:
+        other = entries(rng, m, 1, p)
+        ours, theirs = gfp.solve(matrix, other, p), gfp.solve(matrix, other, p, engine="flint")
+        assert (ours is None) == (theirs is None)
+
+    found = gfp.pluq(matrix, p)
+    assert found.rank == rank
+    assert same(integer_product(found.L, found.U, p), matrix[found.rows][:, found.columns], p)
+    assert not np.triu(found.L[:rank], 1).any()
+    assert (np.diag(found.L[:rank]) == 1).all()
+    assert not np.tril(found.U[:, :rank], -1).any()
+    assert np.diag(found.U[:, :rank]).all()
+    assert found.columns[:rank].tolist() == profile.columns
+    assert sorted(found.rows[:rank].tolist()) == profile.rows
+
+    k = min(m, n)
+    square = np.ascontiguousarray(matrix[:k, :k])
+    determinant = gfp.determinant(square, p)
+    assert determinant == gfp.determinant(square, p, engine="flint")
+    inverse = gfp.inverse(square, p)
+    assert (inverse is None) == (determinant == 0)
+    if inverse is not None:
+        assert is_centred(inverse, p)
+        assert same(integer_product(square, inverse, p), np.eye(k), p)
+        assert same(inverse, gfp.inverse(square, p, engine="flint"), p)
+    assert (matrix == before).all()
+
+
+# --- the two engines ---------------------------------------------------------------------------------------
+
+
+@given(matrices())
+def test_small_matrices_of_every_family(case):
+    check_everything(*case)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_families_at_all_shapes(family, shape):
+    index = SHAPES.index(shape) + sorted(FAMILIES).index(family)
+    p = PRIMES[index % len(PRIMES)]
+    check_everything(FAMILIES[family](np.random.default_rng(index), *shape, p), p)
+
+
+@pytest.mark.parametrize("p", [3, gfp.DEFAULT_PRIMES[0], LARGEST])
+@pytest.mark.parametrize("size", BORDERS)
+def test_panel_borders(size, p):
+    rng = np.random.default_rng(size)
+    check_everything(entries(rng, size, size, p), p)
+    check_everything(late_pivots(rng, size, size + 1, p), p)
+
+
+def test_large_enough_for_every_level_of_the_recursion():
+    rng = np.random.default_rng(5)
+    p = gfp.DEFAULT_PRIMES[0]
+    wide = entries(rng, 300, 700, p)
+    wide[37] = 0
+    wide[:, 100:180] = wide[:, 20:100]
+    assert gfp.rank(wide, p) == gfp.rank(wide.T, p) == gfp.rank(wide, p, engine="flint") == 299
+    assert gfp.rank_profile(wide, p) == gfp.rank_profile(wide, p, engine="flint")
+
+
+def test_small_determinants_by_leibniz():
+    from itertools import permutations
+
+    rng = np.random.default_rng(1)
+    for size in range(5):
+        for p in PRIMES:
+            matrix = entries(rng, size, size, p)
+            total = 0
+            for order in permutations(range(size)):
+                sign = (-1) ** sum(order[i] > order[j] for i in range(size) for j in range(i + 1, size))
+                product = 1
+                for i, j in enumerate(order):
+                    product *= int(matrix[i, j])
+                total += sign * product
+            assert gfp.determinant(matrix, p) == total % p
+
+
+@pytest.mark.exhaustive
+def test_thousands_of_matrices():
+    rng = np.random.default_rng(2026)
+    for seed in range(4000):
+        p = int(rng.choice(PRIMES))
+        m, n = (int(x) for x in rng.integers(0, 40 if seed % 8 else 300, size=2))
+        family = sorted(FAMILIES)[seed % len(FAMILIES)]
+        check_everything(FAMILIES[family](np.random.default_rng(seed), m, n, p), p, seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("p", [3, 5])
+def test_all_three_by_three_matrices_modulo_three_and_two_by_three_modulo_five(p):
+    from itertools import product
+
+    shape = (3, 3) if p == 3 else (2, 3)
+    for values in product(range(p), repeat=shape[0] * shape[1]):
+        check_everything(np.array(values, dtype=float).reshape(shape), p)
+
+
+# --- the ends of the exact range ---------------------------------------------------------------------------
+
+
+def test_block_length_is_the_largest_that_is_exact():
+    for p in PRIMES:
+        h = (p + 1) // 2
+        length = gfp.block_length(p)
+        assert length >= 1
+        assert length * h * h + h <= field.LIMIT < (length + 1) * h * h + h
+    assert gfp.block_length(LARGEST) == 1
+    assert gfp.block_length(134217757) == 0  # the next prime
+    for p in gfp.DEFAULT_PRIMES:
+        assert gfp.block_length(p) == 4096
+
+
+@pytest.mark.parametrize("p", PRIMES)
+def test_reduction_at_the_limit(p):
+    h = (p + 1) // 2
+    values = [field.LIMIT - i for i in range(2000)] + [k * p + (p // 2) + i for k in (0, 1, 10**6) for i in range(3)]
+    values = [v for v in values if v <= field.LIMIT]
+    array = np.array([values, [-v for v in values]], dtype=float)
+    numbers = [values, [-v for v in values]]
+    reduced = kernels.NumpyKernels(p).residues(array)
+    assert np.abs(reduced).max() <= h
+    assert (modulo(reduced, p) == np.array(numbers, dtype=object) % p).all()
+    exact = gfp.centred(array, p)
+    assert is_centred(exact, p)
+    assert (modulo(exact, p) == np.array(numbers, dtype=object) % p).all()
+
+
+@pytest.mark.parametrize("p", [PRIMES[3], gfp.DEFAULT_PRIMES[0], LARGEST])
+@pytest.mark.parametrize("offset", [-1, 0, 1])
+@pytest.mark.parametrize("value", ["p-1", "half", "minus half", "mixed"])
+def test_longest_products(p, offset, value):
+    """Inner dimension at the block length, all entries of the largest size, uncentred ones included."""
+    inner = min(gfp.block_length(p), 5000) + offset
+    x = {"p-1": p - 1.0, "half": p // 2, "minus half": -(p // 2), "mixed": p // 2}[value]
+    a, b = np.full((2, inner), float(x)), np.full((inner, 2), float(x))
+    if value == "mixed":
+        a[:, ::2] *= -1
+        b[1::3] *= -1
+    a, b = gfp.centred(a, p), gfp.centred(b, p)
+    # the engine's own residues may reach (p+1)/2
+    if value == "half":
+        a, b = a + 1, b + 1
+    assert same(gfp.multiply(a, b, p), integer_product(a, b, p), p)
+
+
+def test_delayed_sums_reach_their_limit(monkeypatch):
+    """Elimination with the shortest sums allowed, and with long ones, gives the same rank profile."""
+    rng = np.random.default_rng(3)
+    p = gfp.DEFAULT_PRIMES[0]
+    matrix = low_rank(rng, 200, 190, p)
+    expected = gfp.rank_profile(matrix, p)
+    for length in (1, 2, 7, 16, 64, 100):
+        monkeypatch.setattr(field, "block_length", lambda p, length=length: length)
+        assert gfp.rank_profile(matrix, p) == expected
+
+
+@pytest.mark.parametrize("factor", [3, 16])
+def test_planted_fault_a_block_too_long_is_caught_by_integers(monkeypatch, factor):
+    p = LARGEST
+    a, b = np.full((1, 48), p // 2 * 1.0), np.full((48, 1), p // 2 * 1.0)
+    b[::5] -= np.arange(10)[:, None]
+    expected = integer_product(a, b, p)
+    assert same(gfp.multiply(a, b, p), expected, p)
+    monkeypatch.setattr(field, "block_length", lambda p: factor)
+    assert not same(gfp.multiply(a, b, p), expected, p)
+
+
+def test_planted_fault_debt_forgotten(monkeypatch):
+    """If products already summed are not counted, elimination leaves the exact range and FLINT notices."""
+    p = 94906249
+    matrix = entries(np.random.default_rng(4), 300, 300, p)
+    expected = gfp.determinant(matrix, p, engine="flint")
+    assert gfp.determinant(matrix, p) == expected
+    honest = kernels.Kernels.accumulate
+    monkeypatch.setattr(kernels.Kernels, "accumulate", lambda self, c, a, b, debt: honest(self, c, a, b, 0) * 0 + 1)
+    monkeypatch.setattr(field, "block_length", lambda p: 300)
+    assert gfp.determinant(matrix, p) != expected
+
+
+# --- refusals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2, 1, 0, -3, 4, 9, 91, 2**27 + 29, True, 3.0, "3"])
+def test_moduli_refused(p):
+    with pytest.raises(MalformedInput, match="modulus"):
+        gfp.rank(np.eye(2), p)
+    with pytest.raises(MalformedInput, match="modulus"):
+        gfp.residues(np.eye(2), p)
+
+
+def test_matrices_refused():
+    for bad in (np.nan, np.inf, 2.0**53):
+        with pytest.raises(MalformedInput, match="not finite or beyond"):
+            gfp.rank(np.array([[1.0, bad]]), 3)
+    for wrong in (np.eye(2, dtype=np.float32), np.eye(2, dtype=int), np.zeros(3)):
+        with pytest.raises(MalformedInput, match="float64 matrix"):
+            gfp.rank(wrong, 3)
+    for call in (gfp.determinant, gfp.inverse):
+        with pytest.raises(MalformedInput, match="square"):
+            call(np.zeros((2, 3)), 3)
+    with pytest.raises(MalformedInput, match="right-hand side"):
+        gfp.solve(np.eye(2), np.zeros((3, 1)), 3)
+    with pytest.raises(MalformedInput, match="do not multiply"):
+        gfp.multiply(np.eye(2), np.zeros((3, 1)), 3)
+    with pytest.raises(MalformedInput, match="engine 'magma' is unknown"):
+        gfp.rank(np.eye(2), 3, engine="magma")
+
+
+# --- conversion --------------------------------------------------------------------------------------------
+
+HARD_FLOATS = (0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308, 1e-320, 0.1, -1 / 3, 1.0, 2.0**52 + 1)
+
+
+def expected_residue(value, p):
+    exact = Fraction(value)
+    return exact.numerator * pow(exact.denominator, -1, p) % p
+
+
+@pytest.mark.parametrize("p", PRIMES)
+def test_hard_floats(p):
+    array = np.array([HARD_FLOATS])
+    found = gfp.residues(array, p)
+    assert is_centred(found, p)
+    assert [int(x) % p for x in found[0]] == [expected_residue(v, p) for v in HARD_FLOATS]
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1), st.sampled_from(PRIMES))
+def test_floats(values, p):
+    found = gfp.residues(np.array(values), p)
+    assert [int(x) % p for x in found] == [expected_residue(v, p) for v in values]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_short_floats(dtype):
+    values = np.concatenate([np.array([1, 3, 1025, 31743], dtype=np.int16).view(np.float16), [0.1, -6e4]]).astype(dtype)
+    for p in PRIMES:
+        assert [int(x) % p for x in gfp.residues(values, p)] == [expected_residue(float(v), p) for v in values]
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16"])
+def test_torch_floats(name):
+    torch = pytest.importorskip("torch")
+    dtype = getattr(torch, name)
+    info = torch.finfo(dtype)
+    values = torch.tensor([0.0, info.tiny, info.max, -0.1, 3.0, info.smallest_normal * 2**-3], dtype=dtype)
+    for p in PRIMES:
+        found = gfp.residues(values, p)
+        assert found.dtype == torch.float64
+        assert [int(x) % p for x in found] == [expected_residue(float(v), p) for v in values.double()]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["float64", "float16", "torch", "bfloat16"])
+def test_not_finite_is_refused_by_name_and_index(bad, kind):
+    array = np.zeros((2, 3, 4))
+    array[1, 2, 0] = bad
+    if kind == "float16":
+        array = array.astype(np.float16)
+    elif kind in ("torch", "bfloat16"):
+        torch = pytest.importorskip("torch")
+        array = torch.from_numpy(array).to(torch.bfloat16 if kind == "bfloat16" else torch.float64)
+    with pytest.raises(MalformedInput, match=r"^R_V entry \(1, 2, 0\) is (nan|-?inf); only finite"):
+        gfp.residues(array, 101, name="R_V")
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.sampled_from(PRIMES))
+@settings(max_examples=30)
+def test_integers(values, p):
+    for array in (np.array(values, dtype=np.int64), np.array(values, dtype=object)):
+        found = gfp.residues(array, p)
+        assert is_centred(found, p)
+        assert [int(x) % p for x in found] == [v % p for v in values]
+
+
+def test_other_integers():
+    for dtype in (np.int8, np.uint8, np.int32, np.uint64, bool):
+        info = (0, 1) if dtype is bool else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        for p in PRIMES:
+            assert [int(x) % p for x in gfp.residues(np.array(info, dtype=dtype), p)] == [int(v) % p for v in info]
+    huge = [3**400, -(7**300), Fraction(5, 2**900)]
+    for p in PRIMES:
+        found = gfp.residues(np.array(huge, dtype=object), p)
+        assert [int(x) % p for x in found] == [expected_residue(v, p) for v in huge]
+    assert gfp.residues(np.zeros((0, 3)), 3).shape == gfp.residues(np.zeros((0, 3), dtype=int), 3).shape == (0, 3)
+
+
+def test_values_without_residues_are_refused():
+    with pytest.raises(MalformedInput, match=r"U entry \(1,\) is 2/15: its denominator is zero modulo 5"):
+        gfp.residues(np.array([1, Fraction(2, 15)], dtype=object), 5, name="U")
+    with pytest.raises(MalformedInput, match="expected an int or a Fraction"):
+        gfp.residues(np.array([0.5], dtype=object), 5)
+    for dtype in (complex, "U3", np.longdouble):
+        with pytest.raises(MalformedInput, match="have no residues"):
+            gfp.residues(np.zeros(2).astype(dtype), 5)
+
+
+# --- torch and drawn matrices ------------------------------------------------------------------------------
+
+
+def check_tensor(matrix, p, device):
+    """Every function gives on a tensor what it gives on the array."""
+    import torch
+
+    def tensor(array):
+        return torch.from_numpy(array.copy()).to(device)
+
+    def agree(found, expected):
+        if expected is None:
+            assert found is None
+            return
+        assert found.device.type == device
+        assert np.array_equal(found.cpu().numpy(), expected)
+
+    there = tensor(matrix)
+    assert gfp.rank(there, p) == gfp.rank(matrix, p) == gfp.rank(there, p, engine="flint")
+    assert gfp.rank_profile(there, p) == gfp.rank_profile(matrix, p)
+    agree(gfp.nullspace(there, p), gfp.nullspace(matrix, p))
+    agree(gfp.nullspace(there, p, engine="flint"), gfp.nullspace(matrix, p))
+    right = gfp.multiply(gfp.centred(matrix, p), np.ones((matrix.shape[1], 2)), p)
+    agree(gfp.solve(there, tensor(right), p), gfp.solve(matrix, right, p))
+    agree(gfp.centred(there, p), gfp.centred(matrix, p))
+    ours, theirs = gfp.pluq(matrix, p), gfp.pluq(there, p)
+    agree(theirs.L, ours.L)
+    agree(theirs.U, ours.U)
+    assert (ours.rows == theirs.rows).all()
+    assert (ours.columns == theirs.columns).all()
+    k = min(matrix.shape)
+    assert gfp.determinant(there[:k, :k], p) == gfp.determinant(matrix[:k, :k], p)
+    agree(gfp.inverse(there[:k, :k], p), gfp.inverse(matrix[:k, :k], p))
+    assert (there.cpu().numpy() == matrix).all()
+
+
+@pytest.fixture
+def one_torch_thread():
+    """Two pools of spinning threads in one process slow each other down on small matrices."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_torch_gives_the_same(family):
+    for index, shape in enumerate(((0, 3), (3, 0), (1, 1), (30, 20), (20, 90), (150, 140))):
+        p = PRIMES[index]
+        check_tensor(FAMILIES[family](np.random.default_rng(index), *shape, p), p, "cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_cuda_gives_the_same(family):
+    for index, shape in enumerate(((0, 3), (3, 0), (1, 1), (30, 20), (20, 90), (500, 640))):
+        p = PRIMES[index]
+        check_tensor(FAMILIES[family](np.random.default_rng(index), *shape, p), p, "cuda")
+
+
+@pytest.mark.gpu
+def test_cuda_at_size_and_conversion():
+    import torch
+
+    rng = np.random.default_rng(0)
+    for p in (gfp.DEFAULT_PRIMES[0], LARGEST):
+        matrix = entries(rng, 1500, 1500, p)
+        matrix[700] = matrix[20]
+        there = torch.from_numpy(matrix).to("cuda")
+        assert gfp.rank(there, p) == gfp.rank(matrix, p) == 1499
+        values = torch.tensor(HARD_FLOATS, dtype=torch.float64)
+        assert torch.equal(gfp.residues(values.to("cuda"), p).cpu(), gfp.residues(values, p))
+
+
+@pytest.mark.parametrize("device", [None, "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_drawn_matrices(device):
+    if device is not None:
+        pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    p = gfp.DEFAULT_PRIMES[0]
+    a, b = entries(rng, 6, 5, p), entries(rng, 5, 4, p)
+    draws = []
+
+    def draw():
+        draws.append(1)
+        return a
+
+    first = gfp.ResidueMatrix((6, 5), p, draw).on(device)
+    second = gfp.ResidueMatrix.of(b, p).on(device)
+    product = first @ second
+    joined = product.hstack_with([first.materialise()])
+    assert joined.shape == (6, 9)
+    array = joined.array if device is None else joined.array.cpu().numpy()
+    assert same(array[:, :4], integer_product(a, b, p), p)
+    assert same(array[:, 4:], a, p)
+    assert gfp.rank(joined.array, p) == 5
+    assert len(draws) == 2
+    with pytest.raises(TypeError):
+        _ = first @ 3
+
+
+def test_factored_values_are_multiplied_modulo_p():
+    """A product of weights that float64 would round."""
+    p = gfp.DEFAULT_PRIMES[0]
+    left, right = np.array([[1 + 2.0**-50, 1e300]]), np.array([[1 + 2.0**-50], [1e-300]])
+    product = gfp.multiply(gfp.residues(left, p), gfp.residues(right, p), p)
+    exact = sum(Fraction(x) * Fraction(y) for x, y in zip(left[0].tolist(), right[:, 0].tolist(), strict=True))
+    assert int(product[0, 0]) % p == expected_residue(exact, p)
+    assert int(gfp.residues(left @ right, p)[0, 0]) % p != expected_residue(exact, p)
