@@ -73,6 +73,21 @@ def hstack(parts: list[Array]) -> Array:
     return namespace(first).concatenate(parts, axis=-1)
 
 
+def block_coordinates(widths: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Coordinates of consecutive blocks of these widths, the blocks taken in this order."""
+    starts = np.cumsum(widths) - widths
+    taken = widths[order]
+    ends = np.cumsum(taken)
+    return np.repeat(starts[order] - ends + taken, taken) + np.arange(int(ends[-1]))
+
+
+def take_column_blocks(matrix: Array, widths: np.ndarray, order: np.ndarray) -> Array:
+    """The same columns, cut into consecutive blocks of these widths, with the blocks in this order."""
+    if hasattr(matrix, "take_column_blocks"):
+        return matrix.take_column_blocks(widths, order)
+    return matrix[:, block_coordinates(widths, order)]
+
+
 def transpose(array: Array) -> Array:
     """Swap the last two axes."""
     return array.swapaxes(-1, -2)

@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, exact, hstack, is_exact, is_torch, namespace, to_numpy, zeros
+from utfproof.arrays import (
+    Array,
+    exact,
+    hstack,
+    is_exact,
+    is_torch,
+    namespace,
+    take_column_blocks,
+    to_numpy,
+    zeros,
+)
 from utfproof.constructions.shared_key import embed_shared_key
 from utfproof.constructions.shared_query import embed_shared_query
 from utfproof.errors import CannotCarry, MalformedInput
@@ -60,31 +70,28 @@ def _held(matrix: Any) -> Any:
 def r_all(host: Universal) -> Any:
     """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
 
-    Built from the last layer backwards, S_l = [R_Q^l, R_K^l, R_V^{l,1} S_{l+1}, R_V^{l,2} S_{l+1}, ...]: the columns of
-    all words that start with head h at layer l come from one product, never word by word.
+    Built from the last layer backwards, S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1}, ...]: one product per
+    layer and head, never word by word; the blocks of columns are put in canonical order once, at the end.
     """
-    shape = host.shape
-    queries: list[Any] = []
-    keys: list[Any] = []
-    outputs: list[Any] = [_held(host.U)]
-    for layer in reversed(range(shape.layers)):
-        maps = [host.maps(layer, head) for head in range(shape.heads)]
-        groups = [*queries, *keys, *outputs]
-        parts: list[list[Any]] = [[] for _ in groups]
+    H = host.shape.heads
+    # one entry per block of columns: kind (0 Q, 1 K, 2 OV), letters of its word so far, the word's number
+    kind, length, word = np.array([2]), np.array([0]), np.array([0])
+    columns = _held(host.U)
+    for layer in reversed(range(host.shape.layers)):
+        maps = [host.maps(layer, head) for head in range(H)]
+        parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
         for entry in maps:
-            # one head's matrices are held at a time; groups = columns of one kind and word length
-            products = groups
+            product = columns
             for matrix in reversed(entry.value):
-                held = _held(matrix)
-                products = [held @ group for group in products]
-            for part, product in zip(parts, products, strict=True):
-                part.append(product)
-        routed = [hstack(part) for part in parts]
-        deeper = len(queries)
-        queries = [hstack([_held(entry.query) for entry in maps]), *routed[:deeper]]
-        keys = [hstack([_held(entry.key) for entry in maps]), *routed[deeper : 2 * deeper]]
-        outputs = routed[2 * deeper :]
-    return hstack([*queries, *keys, *outputs])
+                product = _held(matrix) @ product
+            parts.append(product)
+        columns = hstack(parts)
+        heads = np.arange(H)
+        kind = np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, H)])
+        word = np.concatenate([heads, heads, (heads[:, None] * H**length + word).reshape(-1)])
+        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, H)])
+    widths = np.where(kind == 2, host.shape.d_out, host.shape.head_dim)
+    return take_column_blocks(columns, widths, np.lexsort((word, length, kind)))
 
 
 def w_all(target: Target) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, is_torch, zeros
+from utfproof.arrays import Array, block_coordinates, is_torch, zeros
 from utfproof.errors import MalformedInput
 
 
@@ -142,6 +142,16 @@ class SelectionMatrix:
             Partition.of_widths(np.concatenate([part.columns.widths for part in parts])),
             np.concatenate([part.row_cells for part in parts]),
             np.concatenate([part.column_cells + start for part, start in zip(parts, starts, strict=True)]),
+        )
+
+    def take_column_blocks(self, widths: np.ndarray, order: np.ndarray) -> SelectionMatrix:
+        """The same columns, cut into consecutive blocks of whole cells, with the blocks in this order."""
+        cuts = np.searchsorted(self.columns.offsets, np.concatenate([[0], np.cumsum(widths)]))
+        taken = block_coordinates(np.diff(cuts), order)  # of cells
+        place = np.empty_like(taken)
+        place[taken] = np.arange(len(taken))
+        return SelectionMatrix(
+            self.rows, Partition.of_widths(self.columns.widths[taken]), self.row_cells, place[self.column_cells]
         )
 
     def unit_rows(self) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from utfproof.arrays import namespace
+from utfproof.arrays import namespace, take_column_blocks
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.field import centred
 from utfproof.exact.gfp.kernels import kernels_for
@@ -60,6 +60,10 @@ class ResidueMatrix:
         if not isinstance(other, ResidueMatrix):
             return NotImplemented
         return ResidueMatrix.of(multiply(self.array, other.array, self.p), self.p)
+
+    def take_column_blocks(self, widths: Any, order: Any) -> ResidueMatrix:
+        """The same columns, cut into consecutive blocks of these widths, with the blocks in this order."""
+        return ResidueMatrix.of(take_column_blocks(self.array, widths, order), self.p)
 
     def hstack_with(self, others: list[ResidueMatrix]) -> ResidueMatrix:
         """This matrix and others side by side."""
