@@ -33,5 +33,8 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) -e '.[dev,torch]'
 	touch $@
 
+corpus: $(VENV)/.dev
+	$(BIN)/python tests/make_corpus.py
+
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -179,7 +179,7 @@ def test_weights_that_are_not_finite(tmp_path, bad, dtype):
     tensors = random_tensors(np.random.default_rng(1), Shape(1, 1, 1, 1), 3)
     tensors["R_V"][0, 0, 1, 2] = bad
     path = save(tmp_path / "h.safetensors", tensors, dtype)
-    with pytest.raises(MalformedInput, match=r"R_V of layer 0, head 0, entry \(1, 2\) is -?(nan|inf)"):
+    with pytest.raises(MalformedInput, match=r"R_V\[0, 0, 1, 2\] is -?(nan|inf)"):
         certify_weights(path)
     good = random_tensors(np.random.default_rng(1), Shape(1, 1, 1, 1), 3)
     certificate = certify_weights(save(tmp_path / "good.safetensors", good, dtype))

@@ -1,4 +1,4 @@
-"""Errors that a user can act on. Each carries the exit code of the command line (design: 0 holds,
+"""Errors that a user can act on. Each carries the exit code of the command line (0 holds,
 1 refuted, 2 malformed, 3 resource limit, 4 undecided)."""
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from utfproof.arrays import (
     to_numpy,
     zeros,
 )
+from utfproof.constructions import build_host
 from utfproof.constructions.shared_key import embed_shared_key
 from utfproof.constructions.shared_query import embed_shared_query
 from utfproof.errors import CannotCarry, MalformedInput
@@ -42,8 +43,9 @@ class Embedding:
     """An embedding E [d_in, m] for one target, and how good it is.
 
     notion: what E achieves. method: "closed form", "formula", "least squares" or "rational solve". rank and columns:
-    of R_all (None where a formula did not need them). condition: 2-norm condition number of R_all with columns scaled to
-    length one (1 for a permutation; None where not computed). residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
+    of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
+    condition number of R_all with columns scaled to length one (1 for a permutation; for shared-query of the matrices
+    that it inverts; None where not computed). residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
     """
 
     E: Array
@@ -55,16 +57,20 @@ class Embedding:
     residual: float | None = None
 
 
-def _integers_widened(array: Any) -> Any:
-    """Fixed-width integers become Python integers, so that products cannot overflow."""
+def _widened_array(array: Any) -> Any:
+    """Fixed-width integers become Python integers, so that products cannot overflow; floats become float64."""
+    if is_torch(array):
+        return array.double()
     if isinstance(array, np.ndarray) and array.dtype.kind in "iub":
         return exact(array)
+    if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
     return array
 
 
 def _held(matrix: Any) -> Any:
-    """A parameter ready for products: drawn if it is drawn on demand, its integers widened."""
-    return matrix.materialise() if hasattr(matrix, "materialise") else _integers_widened(matrix)
+    """A parameter ready for products: drawn if it is drawn on demand, its numbers widened."""
+    return matrix.materialise() if hasattr(matrix, "materialise") else _widened_array(matrix)
 
 
 def r_all(host: Universal) -> Any:
@@ -118,7 +124,7 @@ def w_all(target: Target) -> Array:
 
 def _widened(target: Target) -> Target:
     names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
-    arrays = {name: _integers_widened(getattr(target, name)) for name in names}
+    arrays = {name: _widened_array(getattr(target, name)) for name in names}
     return replace(target, **arrays)
 
 
@@ -171,9 +177,9 @@ def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> 
     M = matching_dimension(shape)
     require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", max_memory)
     if host.construction in _ATTENTION_MATCHING:
-        target = _widened(target)
-        E = _ATTENTION_MATCHING[host.construction](shape, m, target)
-        return Embedding(E, Notion.ATTENTION_MATCHING, "formula")
+        _require_genuine(host)
+        E, condition = _ATTENTION_MATCHING[host.construction](shape, m, _widened(target))
+        return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
     right = w_all(target)
     matrix = r_all(host) if isinstance(host.U, SelectionMatrix) else None
     if matrix is not None:
@@ -197,6 +203,43 @@ def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> 
     return solved
 
 
+def _require_genuine(host: Universal) -> None:
+    """MalformedInput unless the host's matrices are those of the construction whose name it carries."""
+    genuine = build_host(host.construction, host.shape, host.m)
+
+    def entries(matrix: Any) -> Any:
+        rows, columns = matrix.coordinates()
+        return np.sort(rows * matrix.shape[1] + columns)
+
+    for head in range(host.shape.heads):
+        ours, theirs = host.maps(0, head), genuine.maps(0, head)
+        pairs = [
+            (ours.query, theirs.query),
+            (ours.key, theirs.key),
+            (ours.value[0], theirs.value[0]),
+            (host.U, genuine.U),
+        ]
+        for a, b in pairs:
+            if not isinstance(a, SelectionMatrix) or not np.array_equal(entries(a), entries(b)):
+                raise MalformedInput(
+                    f"this host carries the name {host.construction} but its matrices differ; "
+                    'drop the name (construction="") to solve the matching equations for it'
+                )
+
+
+def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[int, float]:
+    """(numerical rank of R_all in float64, condition number), columns scaled to length one: the margin that an exact
+    rank does not show. Infinite condition where the numerical rank is below M. ResourceLimit before allocating."""
+    M = matching_dimension(host.shape)
+    require_memory(8 * (4 * host.m * M + host.m * host.shape.heads * M), f"R_all at {host.shape}", max_memory)
+    matrix = r_all(host)
+    dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
+    norms = np.linalg.norm(dense, axis=0)
+    values = np.linalg.svd(dense / np.where(norms > 0, norms, 1), compute_uv=False)
+    rank = int((values > max(dense.shape) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
+    return rank, float(values[0] / values[-1]) if rank == M else float("inf")
+
+
 def _index(rows: np.ndarray, like: Array) -> Any:
     if is_torch(like):
         import torch
@@ -209,9 +252,9 @@ def _float64(array: Array) -> np.ndarray:
     return to_numpy(array).astype(np.float64)
 
 
-def _deficient(shape: Shape, rank: int, columns: int, residual: float) -> CannotCarry:
+def _deficient(shape: Shape, rank: int, columns: int, residual: float, kind: str = "numerical rank") -> CannotCarry:
     return CannotCarry(
-        f"this host cannot carry this target by matching: rank R_all = {rank} of M = {columns} at {shape}, "
+        f"this host cannot carry this target by matching: {kind} R_all = {rank} of M = {columns} at {shape}, "
         f"relative residual of E R_all = W_all {residual:.3g} (this does not decide functional universality)",
         rank=rank,
         columns=columns,
@@ -225,7 +268,7 @@ def _solve_exact(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embeddi
     E = rational.solve_left(matrix, right)
     if E is None:
         _, residual = _least_squares(_float64(matrix), _float64(right))
-        raise _deficient(shape, rank, M, residual)
+        raise _deficient(shape, rank, M, residual, "rank")
     return Embedding(E, Notion.MATCHING, "rational solve", rank, M, None, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Weights as safetensors: hosts, targets and embeddings (design: tensor names and shapes are a contract).
+"""Weights as safetensors: hosts, targets and embeddings (docs/weights.md has the names and shapes).
 
 Reading goes through the safetensors library and never unpickles anything. Writing streams one matrix at a time, with the
 header's keys sorted, so that the same weights give the same bytes.
@@ -38,7 +38,6 @@ _NUMPY_TYPES = {
     "U8": "u1",
 }
 _SAFETENSORS_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "I8"}
-SYSTEMS = ("universal", "looped-universal", "target", "looped-target", "embedding")
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,19 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFi
     return TensorFile(str(path), tensors, header.get("__metadata__", {}), types)
 
 
+def require_finite(file: TensorFile, name: str) -> None:
+    """MalformedInput for NaN and infinities, with the first index."""
+    array = file.tensors[name]
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise file.refuse(f"{name}{list(index)} is {array[index]}; weights must be finite")
+
+
 def as_float64(file: TensorFile, name: str) -> np.ndarray:
     """A tensor as float64, exactly. MalformedInput for NaN, infinities (first index said) and integers beyond 2^53."""
     array = file.tensors[name]
-    if array.dtype.kind == "f":
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
-            index = tuple(int(i) for i in bad[0])
-            raise file.refuse(f"{name}{list(index)} is {array[index]}; weights must be finite")
-    elif array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
+    require_finite(file, name)
+    if array.dtype.kind != "f" and array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
         raise file.refuse(f"{name} holds integers beyond 2^53, which float64 cannot hold")
     return array.astype(np.float64)
 
@@ -204,7 +207,7 @@ def host_shape(file: TensorFile, *, layers: int | None = None, d_in: int | None 
     d_out = file.tensors["U"].shape[1]
     stored = _stored_integer(file, "d_in")
     try:
-        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, d_in or stored or d_out, d_out)
+        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, d_in if d_in is not None else stored or d_out, d_out)
         _host(file.tensors, shape, m, tied)
     except MalformedInput as error:
         raise error if file.path in str(error) else file.refuse(str(error)) from error

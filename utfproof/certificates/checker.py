@@ -169,11 +169,6 @@ def parse_canonical(raw: bytes) -> Any:
     def reject(text: str) -> Any:
         raise Malformed(f"{quote(text)} is not an integer")
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(result := dict(items)) != len(items):
-            raise Malformed("a duplicate key")
-        return result
-
     try:
         # Canonical bytes of ASCII strings are ASCII: only control characters may be escaped.
         value = json.loads(
@@ -181,7 +176,7 @@ def parse_canonical(raw: bytes) -> Any:
             parse_int=number,
             parse_float=reject,
             parse_constant=reject,
-            object_pairs_hook=pairs,
+            object_pairs_hook=unique,
         )
         again = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         same = again.encode("utf-8") == raw
@@ -706,6 +701,7 @@ INTEGERS = {
     **{"U8": "B", "U16": "H", "U32": U32, "U64": "Q"},
 }
 TENSORS = {R_Q: "R_Q", R_K: "R_K", R_V: "R_V", CODE_U: "U"}
+HOST_TENSORS = {*TENSORS.values(), "R_Vv", "R_Vo"}
 
 
 @dataclass(frozen=True)
@@ -728,26 +724,51 @@ def read_tensors(path: str, limits: Limits) -> dict[str, Tensor]:
     if len(raw) < 8 or not 2 <= length <= len(raw) - 8:
         raise Malformed("not a safetensors file")
     try:
-        header = json.loads(bytes(raw[8 : 8 + length]).decode("utf-8"))
+        header = json.loads(bytes(raw[8 : 8 + length]).decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError):
         raise Malformed("not a safetensors file (its header is no JSON)") from None
     if not isinstance(header, dict):
         raise Malformed("not a safetensors file (its header is no object)")
     header.pop("__metadata__", None)
-    data, found = raw[8 + length :], {}
-    for name, entry in header.items():
-        dtype, sizes, offsets = record(entry, f"tensor {quote(name)}", "dtype", "shape", "data_offsets")
-        choice(dtype, f"type of {quote(name)}", *FLOATS, *INTEGERS)
+    if not header.keys() <= HOST_TENSORS:
+        raise Malformed("the file holds other tensors than a host's")
+    data, found, end = raw[8 + length :], {}, 0
+    entries = {
+        name: record(entry, f"tensor {quote(name)}", "dtype", "shape", "data_offsets") for name, entry in header.items()
+    }
+    for _, sizes, offsets in entries.values():
         for numbers in (sizes, offsets):
             if not isinstance(numbers, list) or any(type(n) is not int or n < 0 for n in numbers):
-                raise Malformed(f"tensor {quote(name)} has no proper shape or offsets")
-        if len(sizes) > 8 or len(offsets) != 2 or offsets[1] > len(data):
-            raise Malformed(f"tensor {quote(name)} has no proper shape or offsets")
-        tensor = Tensor(dtype, tuple(sizes), data[offsets[0] : offsets[1]])
-        if len(tensor.data) != math.prod(sizes) * array(tensor.code).itemsize:
-            raise Malformed(f"tensor {quote(name)} has not the length of its shape")
-        found[name] = tensor
+                raise Malformed("a tensor has no proper shape or offsets")
+        if len(sizes) > 8 or len(offsets) != 2:
+            raise Malformed("a tensor has no proper shape or offsets")
+    for name, (dtype, sizes, (begin, stop)) in sorted(entries.items(), key=lambda entry: entry[1][2]):
+        choice(dtype, f"type of {quote(name)}", *FLOATS, *INTEGERS)
+        tensor = Tensor(dtype, tuple(sizes), data[begin:stop])
+        if begin != end or stop > len(data) or stop - begin != math.prod(sizes) * array(tensor.code).itemsize:
+            raise Malformed(f"tensor {quote(name)} does not take the place of its shape")
+        found[name], end = tensor, stop
+    if end != len(data):
+        raise Malformed("the file holds more than its tensors")
     return found
+
+
+def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object without duplicate keys."""
+    if len(result := dict(items)) != len(items):
+        raise Malformed("a duplicate key")
+    return result
+
+
+def require_finite(tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.dtype in FLOATS:
+            code, bits, _ = FLOATS[tensor.dtype]
+            exponent = (2 ** (8 * array(code).itemsize - 1 - bits) - 1) << bits  # all ones: an infinity or NaN
+            step = 2**16 * array(code).itemsize
+            for at in range(0, len(tensor.data), step):
+                if any(x & exponent == exponent for x in swapped(array(code, tensor.data[at : at + step].tobytes()))):
+                    raise Stop(f"{name} has an entry that is not finite")
 
 
 def canonical_digest(tensors: dict[str, Tensor]) -> str:
@@ -761,17 +782,27 @@ def canonical_digest(tensors: dict[str, Tensor]) -> str:
 
 def find_weights(digest: str, folder: str, limits: Limits) -> dict[str, Tensor]:
     """The tensors with this digest among the certificate's neighbours and the files and folders of --weights."""
+    over: OverLimit | None = None
     for place in (folder or ".", *limits.weights):
-        paths = [place]
-        if os.path.isdir(place):
-            paths = sorted(entry.path for entry in os.scandir(place) if entry.name.endswith(".safetensors"))
+        try:
+            paths = [place]
+            if os.path.isdir(place):
+                with os.scandir(place) as entries:
+                    paths = sorted(entry.path for entry in entries if entry.name.endswith(".safetensors"))
+        except OSError:
+            continue
         for path in paths:
             try:
                 tensors = read_tensors(path, limits)
+            except OverLimit as limit:
+                over = limit  # the wanted file may be a smaller one
             except (Malformed, OSError):
-                continue  # some other file; the wanted one may still come
-            if canonical_digest(tensors) == digest:
-                return tensors
+                pass  # some other file
+            else:
+                if canonical_digest(tensors) == digest:
+                    return tensors
+    if over is not None:
+        raise over
     raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
 
 
@@ -784,8 +815,9 @@ class WeightsHost:
         self.s, self.tensors, self.tied = claim.shape, claim.weights, claim.tied
         s, lead = self.s, (claim.shape.heads,) if claim.tied else (claim.shape.layers, claim.shape.heads)
         self.inner = 0
+        self.factored = "R_Vv" in self.tensors
         expected = {"R_Q": (*lead, s.m, s.head_dim), "R_K": (*lead, s.m, s.head_dim), "U": (s.m, s.d_out)}
-        if "R_Vv" in self.tensors:
+        if self.factored:
             self.inner = (self.tensors["R_Vv"].sizes or (0,))[-1]
             expected |= {"R_Vv": (*lead, s.m, self.inner), "R_Vo": (*lead, self.inner, s.m)}
         else:
@@ -797,13 +829,13 @@ class WeightsHost:
                 raise Stop(f"{name} has the shape {list(self.tensors[name].sizes)}, the certificate's is {list(sizes)}")
 
     def units(self, code: int) -> Fraction:
-        names = ["R_Vv", "R_Vo"] if code == R_V and self.inner else [TENSORS[code]]
+        names = ["R_Vv", "R_Vo"] if code == R_V and self.factored else [TENSORS[code]]
         types = [self.tensors[name].dtype for name in names]
         return math.prod((Fraction(2) ** FLOATS[t][2] for t in types if t in FLOATS), start=Fraction(1))
 
     def rows(self, code: int, layer: int, head: int, columns: int, p: int = 0) -> Iterator[list[int]]:
         """The integers of one matrix, row by row (modulo p in any representation, if p is given); layers from 1."""
-        if code != R_V or not self.inner:
+        if code != R_V or not self.factored:
             yield from self.stored(TENSORS[code], layer, head, self.s.m, columns, p)
             return
         second = list(zip(*self.stored("R_Vo", layer, head, self.inner, columns, p), strict=True))
@@ -816,13 +848,13 @@ class WeightsHost:
         size = array(tensor.code).itemsize * width
         start = number * height * size
         if tensor.dtype not in FLOATS:
-            for at in range(start, start + height * size, size):
+            for at in (start + row * size for row in range(height)):
                 yield swapped(array(tensor.code, tensor.data[at : at + size].tobytes())).tolist()
             return
         _, bits, _ = FLOATS[tensor.dtype]
         slope, offset = significands(tensor.dtype, p)
         low = 2**bits - 1
-        for at in range(start, start + height * size, size):
+        for at in (start + row * size for row in range(height)):
             row = swapped(array(tensor.code, tensor.data[at : at + size].tobytes()))
             try:
                 yield [slope[x >> bits] * (x & low) + offset[x >> bits] for x in row]
@@ -1079,7 +1111,7 @@ def check_witness(claim: Claim, p: int, chosen: array[int], inverse: array[int],
     products = (s.words(s.layers) * s.m * (s.m + 2 * s.head_dim) + words * s.m * s.d_out + columns**2) * k
     numbers = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + columns**2
     work = drawing_work(claim) + numbers * 250 + products * slot * 2 // 3
-    limits.require(memory + (24 * s.m * s.m if numpy else 0), work // 20 if numpy else work)
+    limits.require(memory + (64 * s.m * s.m if numpy else 0), work // 20 if numpy else work)
     x = [array(U32, (secrets.randbelow(p) for _ in range(columns))) for _ in range(k)]
     if numpy:
         fast = numpy_module()
@@ -1292,6 +1324,8 @@ def read_claim(kind: str, shape: Shape, host: object, folder: str, limits: Limit
         tensors = find_weights(digest, folder, limits)
         claim = Claim(kind, shape, f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
         WeightsHost(claim)  # complains about other tensors or shapes
+        limits.require(0, 60 * sum(len(tensor.data) // array(tensor.code).itemsize for tensor in tensors.values()))
+        require_finite(tensors)
         return claim
     name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
     if name in RANDOM:

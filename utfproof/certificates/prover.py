@@ -23,7 +23,7 @@ from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.weights import host_shape, read_tensors
+from utfproof.weights import host_shape, read_tensors, require_finite
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
@@ -96,6 +96,8 @@ def certify_weights(
     """
     file = read_tensors(path, max_memory=max_memory)
     shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    for name in file.tensors:
+        require_finite(file, name)
     host = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
     if m < matching_dimension(shape):
         return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,8 +80,13 @@ def require_json(output: Path) -> None:
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
 
 
-def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> None:
-    """Write a certificate, say what it decides, and leave with the code of its verdict."""
+def report(
+    found: Certificate, output: Path, subject: str, *, as_json: bool, margin: tuple[int, float] | None = None
+) -> None:
+    """Write a certificate, say what it decides, and leave with the code of its verdict.
+
+    margin: numerical rank and condition number, said beside the exact verdict where known.
+    """
     written = found.write(output)
     shape = found.document["shape"]
     dimensions = Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")))
@@ -103,6 +109,12 @@ def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> 
         if found.universal
         else "no E solves the matching equations for every target; this does not decide functional universality",
     }
+    if margin is not None:
+        rank, condition = margin
+        document["numerical_rank"], document["condition"] = rank, condition if isfinite(condition) else None
+        rows["in float64"] = f"numerical rank {rank} of {document['M']}, condition {condition:.3g}"
+        if found.universal and rank < document["M"]:
+            rows["in float64"] += ": full rank only through rounding noise, useless in practice"
     emit(document, subject, rows, as_json=as_json)
     raise typer.Exit(0 if found.universal else 1)
 

@@ -10,6 +10,8 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.certify import report, require_json
 
+MARGIN_ENTRIES = 2_000_000
+"""Largest R_all (entries) whose numerical rank is said beside the exact one."""
 EPILOG = "Example: utfproof decide host.safetensors -o host.json"
 
 
@@ -38,12 +40,25 @@ def command(
     from utfproof.certificates.prover import certify_weights
 
     require_json(output)
+    limit = options.memory_limit(max_memory)
     found = certify_weights(
         host,
         layers=layers,
         d_in=d_in,
         witness=witness,
         device=device,
-        max_memory=options.memory_limit(max_memory),
+        max_memory=limit,
     )
-    report(found, output, f"decide {host}", as_json=as_json)
+    report(found, output, f"decide {host}", as_json=as_json, margin=_margin(host, layers, d_in, limit))
+
+
+def _margin(host: Path, layers: int | None, d_in: int | None, limit: int | None) -> tuple[int, float] | None:
+    """Numerical rank and condition of R_all; None where a singular value decomposition would take minutes."""
+    from utfproof.matching import numerical_rank
+    from utfproof.shapes import matching_dimension
+    from utfproof.weights import read_host
+
+    machine = read_host(host, layers=layers, d_in=d_in, max_memory=limit)
+    if machine.m * matching_dimension(machine.shape) > MARGIN_ENTRIES:
+        return None
+    return numerical_rank(machine, max_memory=limit)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log2
 
 from utfproof.constructions import as_printed, shared_key, shared_query, sparse, tied
 from utfproof.constructions.random import random_host, random_target
@@ -188,9 +189,11 @@ def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
     """The embedding dimension: `m`, or the construction's own. Raises NotDefined outside the construction's shapes and
     for an m below its least one."""
     entry.defined(shape)
-    if shape.layers * (shape.heads - 1).bit_length() > 60 or shape.layers > 2**20:
-        # refused before H^L is computed: the number of words alone is beyond any machine
-        raise ResourceLimit(f"{entry.name} at {shape} has at least 2^60 head words; choose a smaller shape")
+    # refused before H^L is computed: the number of words alone is beyond any machine
+    if shape.layers * log2(shape.heads) > 60:
+        raise ResourceLimit(f"{entry.name} at {shape} has more than 2^60 head words; choose a smaller shape")
+    if shape.layers > 2**20:
+        raise ResourceLimit(f"{entry.name} at {shape} has more than 2^20 layers; choose a smaller shape")
     least = entry.least_m(shape)
     if m is None:
         return (entry.default_m or entry.least_m)(shape)

@@ -1,7 +1,7 @@
 """Shared-key tries for d >= d_in: universal by attention-matching for all targets at m = d_in (1 + 2S), tied.
 
-Queries hold X A and keys hold X itself, so all heads share one key block. Not universal by matching (m < M), and
-only for attention that depends on q k^T alone. Coordinates: docs/certificate-format.md section 4.4.
+Queries hold X A and keys hold X itself, so all heads share one key block. Not universal by matching (m < M, unless H = 1
+and d = d_in), and only for attention that depends on q k^T alone. Coordinates: docs/certificate-format.md section 4.4.
 """
 
 from __future__ import annotations
@@ -86,9 +86,11 @@ def shared_key_host(shape: Shape, m: int) -> LoopedUniversal:
     )
 
 
-def embed_shared_key(shape: Shape, m: int, target: Target) -> Array:
-    """E [d_in, m] for any target of width D <= d_in: query block (w,h) = W_E M_w A^{l,h}, key block w = W_E M_w,
-    leaf w = W_E M_w W_U. Raises OutsideClass when D > d_in."""
+def embed_shared_key(shape: Shape, m: int, target: Target) -> tuple[Array, None]:
+    """E [d_in, m] for any target of width D <= d_in (nothing is inverted on the way, so no condition number).
+
+    Query block (w,h) = W_E M_w A^{l,h}, key block w = W_E M_w, leaf w = W_E M_w W_U. Raises OutsideClass when D > d_in.
+    """
     D = target.width
     if shape.d_in < D:
         raise OutsideClass(
@@ -110,4 +112,4 @@ def embed_shared_key(shape: Shape, m: int, target: Target) -> Array:
     for w in range(shape.leaves):
         E[:, key : key + shape.d_out] = outputs[w]
         key += shape.d_out
-    return E
+    return E, None

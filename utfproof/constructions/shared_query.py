@@ -11,10 +11,10 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.arrays import Array, is_exact, namespace, transpose, zeros
+from utfproof.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
 from utfproof.constructions.sparse import pieces, uniform
 from utfproof.constructions.tied import register_pairs, trie_pairs
-from utfproof.errors import NotDefined, OutsideClass, SingularTarget
+from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
@@ -59,12 +59,12 @@ def shared_query_host(shape: Shape, m: int) -> LoopedUniversal:
     )
 
 
-def embed_shared_query(shape: Shape, m: int, target: Target) -> Array:
-    """E [d_in, m]: leaf v = W_E M_v W_U, key block (w,h) = W_E M_w (A^{l,h})^T Z_l with (Y_l W_U) Z_l^T = I and
-    Y_l = M^{l,0} M^{l+1,0} ... M^{L,0}.
+def embed_shared_query(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
+    """E [d_in, m], and the largest condition number of the Y_l W_U inverted on the way (None for exact weights).
 
-    Raises SingularTarget naming the layer (from 1) of a singular M^{l,0}, and OutsideClass when the width D exceeds
-    d_out or W_U has rank below D.
+    Leaf v = W_E M_v W_U, key block (w,h) = W_E M_w (A^{l,h})^T Z_l with (Y_l W_U) Z_l^T = I and
+    Y_l = M^{l,0} M^{l+1,0} ... M^{L,0}. Raises SingularTarget naming the layer (from 1) of a singular M^{l,0}, OutsideClass
+    when the width D exceeds d_out or W_U has rank below D, Undecided when floats cannot tell.
     """
     D = target.width
     if shape.d_out < D:
@@ -72,7 +72,7 @@ def embed_shared_query(shape: Shape, m: int, target: Target) -> Array:
             f"shared-query at {shape} serves targets of width at most d_out = {shape.d_out} by attention-matching, "
             f"this one has width {D}; use a host that is universal by matching (sparse, tied, random)"
         )
-    duals = _query_duals(shape, target)
+    duals, condition = _query_duals(shape, target)
     E = zeros(target.W_Q, shape.d_in, m)
     start = 0
     for length in range(shape.layers):
@@ -86,29 +86,33 @@ def embed_shared_query(shape: Shape, m: int, target: Target) -> Array:
     for v in range(shape.leaves):
         E[:, start : start + shape.d_out] = outputs[v]
         start += shape.d_out
-    return E
+    return E, condition
 
 
-def _query_duals(shape: Shape, target: Target) -> list[Array]:
-    """Z_l [D, d_out] for l = 1 ... L: (Y_l W_U) Z_l^T = I."""
+def _query_duals(shape: Shape, target: Target) -> tuple[list[Array], float | None]:
+    """Z_l [D, d_out] for l = 1 ... L with (Y_l W_U) Z_l^T = I, and the largest condition number of the Y_l W_U."""
     for layer in range(shape.layers):
-        if _singular(target.value_form(layer, 0)):
+        # floats are dyadic rationals: whether M^(l,0) is singular is decided exactly
+        _, _, w_v, w_o = (exact(part) for part in target.parameters(layer, 0))
+        if rational.rank(w_v @ w_o) < target.width:
             raise SingularTarget(
                 f"shared-query serves targets with invertible M^(l,0) = W_V W_O of head 0 in every layer, by "
-                f"attention-matching; M^({layer + 1},0) of this target is singular"
-                + ("" if is_exact(target.W_Q) else " to working precision")
-                + "; use shared-key"
+                f"attention-matching; M^({layer + 1},0) of this target is singular; use shared-key"
             )
     query = target.unembedding()
-    if _singular(query):
+    if rational.rank(exact(query)) < target.width:
         raise OutsideClass(
             "shared-query needs an unembedding W_U of rank D: its queries are outputs, and this W_U loses part of them"
         )
     duals: list[Array] = []
+    conditions: list[float] = []
     for layer in reversed(range(shape.layers)):
         query = target.value_form(layer, 0) @ query  # Y_l W_U [D, d_out]
+        if not is_exact(query):
+            values = to_numpy(namespace(query).linalg.svd(query)[1])
+            conditions.append(float(values[0] / values[-1]) if values[-1] > 0 else float("inf"))
         duals.append(_dual(query))
-    return duals[::-1]
+    return duals[::-1], max(conditions) if conditions else None
 
 
 def _dual(query: Array) -> Array:
@@ -117,21 +121,12 @@ def _dual(query: Array) -> Array:
         inverted = rational.inverse(query @ transpose(query))
         assert inverted is not None  # a product of invertible forms and a W_U of rank D
         return inverted @ query
-    if _singular(query):
-        raise SingularTarget(
-            "shared-query, by attention-matching: M^(l,0)...M^(L,0) W_U of this target is singular to working precision; "
-            "use shared-key"
-        )
     linalg = namespace(query).linalg
     # the pseudoinverse; for square matrices the inverse is the better conditioned way to it
-    return transpose(linalg.inv(query) if query.shape[0] == query.shape[1] else linalg.pinv(query))
-
-
-def _singular(matrix: Array) -> bool:
-    """Row-rank deficient: exactly for exact matrices, to working precision for floats."""
-    rows = matrix.shape[0]
-    if is_exact(matrix):
-        return rational.rank(matrix) < rows
-    values = namespace(matrix).linalg.svd(matrix)[1]
-    epsilon = float(namespace(matrix).finfo(matrix.dtype).eps)
-    return bool(values[-1] <= 8 * max(matrix.shape) * epsilon * values[0])
+    try:
+        return transpose(linalg.inv(query) if query.shape[0] == query.shape[1] else linalg.pinv(query))
+    except (np.linalg.LinAlgError, RuntimeError) as error:
+        raise Undecided(
+            "shared-query: M^(l,0)...M^(L,0) W_U of this target is invertible but singular to working precision; "
+            "use shared-key, or exact weights"
+        ) from error

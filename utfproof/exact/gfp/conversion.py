@@ -40,6 +40,9 @@ def residues_of_integers(array: Any, p: int, *, name: str = "") -> Any:
     """Centred residues (float64) of an integer array or tensor, or of an object array of ints and Fractions."""
     p = check_prime(p)
     if is_torch(array):
+        if array.dtype == sys.modules["torch"].uint64:  # torch has no remainder for it, and int64 would wrap
+            reduced = residues_of_integers(array.cpu().numpy(), p, name=name)
+            return sys.modules["torch"].from_numpy(reduced).to(array.device)
         return _centred_integers(array.long() % p, p)
     array = np.asarray(array)
     if array.dtype.kind == "O":
@@ -90,9 +93,7 @@ def residues_of_floats(array: Any, p: int, *, name: str = "") -> Any:
     finite = xp.isfinite(values)
     if not bool(finite.all()):
         index = tuple(int(i) for i in xp.argwhere(~finite)[0])
-        raise MalformedInput(
-            f"{_entry(name, index)} is {float(values[index])}; only finite weights have residues"
-        )
+        raise MalformedInput(f"{_entry(name, index)} is {float(values[index])}; only finite weights have residues")
     significand, exponent = xp.frexp(values)
     # the scaled significand is an integer below 2^53
     integer = _as_int64(significand * 2.0**_SIGNIFICAND) % p

@@ -1,0 +1,303 @@
+"""The checker's arithmetic at its extremes, and what it does with randomness: each line here kills a mutant."""
+
+import json
+import math
+from array import array
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from utfproof import weights
+from utfproof.certificates import checker, checker_numpy
+from utfproof.certificates.prover import certify, certify_weights
+from utfproof.generator import LAWS
+from utfproof.shapes import Shape
+from utfproof.weights import TensorSource
+
+PRIMES = (3, 101, 65521, 65537, 2097143, 2**31 - 1)
+
+
+@pytest.mark.parametrize("p", PRIMES)
+def test_enough_probes(p):
+    k = checker.probes(p)
+    assert p**k >= 2**100 > p ** (k - 1)
+
+
+@pytest.mark.parametrize("p", PRIMES)
+@pytest.mark.parametrize("terms", [1, 2, 65, 2280])
+def test_slots_hold_the_longest_sums(p, terms):
+    """All entries p-1, all coefficients the largest: the packed combination is the plain one."""
+    packing = checker.Packing(p, terms)
+    row = array(checker.U32, [p - 1] * 5)
+    for coefficient in (packing.half, -packing.half):
+        total = packing.biases(5) + sum(coefficient * packing.pack(row) for _ in range(terms))
+        assert packing.unpack(total, 5).tolist() == [terms * coefficient * (p - 1) % p] * 5
+
+
+@pytest.mark.parametrize(("dims", "m"), [((2, 2, 1, 2, 2), 20), ((1, 1, 3, 2, 5), 11), ((3, 1, 2, 1, 1), 13)])
+def test_callers_ask_for_enough_terms(monkeypatch, dims, m):
+    """Every combination that the checker forms has at most the terms its packing was made for."""
+
+    class Counting(checker.Packing):
+        def __init__(self, p, terms):
+            super().__init__(p, terms)
+            made.append((self, terms))
+
+        def balanced(self, numbers):
+            found = super().balanced(numbers)
+            longest[id(self)] = max(longest.get(id(self), 0), len(found))
+            return found
+
+    made, longest = [], {}
+    monkeypatch.setattr(checker, "Packing", Counting)
+    claim = checker.Claim("rank-modular", checker.Shape(*dims, m), "random", "float64", "uniform", 1)
+    host = checker.RandomHost(claim)
+    M = claim.shape.columns
+    checker.full_column_rank(checker.dense_matrix(host, 101), 101)
+    checker.times_probes(host, 101, [array(checker.U32, range(M))])
+    assert longest
+    for packing, terms in made:
+        assert longest.get(id(packing), 0) <= terms
+
+
+def test_probes_are_uniform_fresh_and_drawn_last(tmp_path, monkeypatch):
+    """Exactly k M draws, each below p, after every file has been read."""
+    certify("random", Shape(2, 2, 2, 3), witness=True).write(tmp_path / "c.json")
+    p = json.loads((tmp_path / "c.json").read_bytes())["evidence"]["prime"]
+    events = []
+    draw, read = checker.secrets.randbelow, checker.read_regular
+    monkeypatch.setattr(checker.secrets, "randbelow", lambda bound: events.append(bound) or draw(bound))
+    monkeypatch.setattr(checker, "read_regular", lambda *a, **k: events.append("read") or read(*a, **k))
+    assert checker.check_file(tmp_path / "c.json").code == 0
+    first = events.index(p)
+    assert "read" in events[:first]
+    assert events[first:] == [p] * (36 * checker.probes(p))
+
+
+def test_witnesses_cost_memory_that_is_estimated(tmp_path):
+    certify("random", Shape(2, 2, 4, 3), witness=True).write(tmp_path / "c.json")
+    for numpy in (False, True):
+        limits = checker.Limits(memory_bytes=40_000, numpy=numpy)
+        assert checker.check_file(tmp_path / "c.json", limits).code == 3
+
+
+@pytest.mark.parametrize("p", [65521, 65537, 2**31 - 1])
+def test_numpy_products_are_exact(p, monkeypatch):
+    rng = np.random.default_rng(p)
+    a = np.concatenate([rng.integers(0, p, (2, 50)), np.full((1, 50), p - 1)])
+    b = np.concatenate([rng.integers(0, p, (50, 2)), np.full((50, 1), p - 1)], axis=1)
+    expected = (a.astype(object) @ b.astype(object)) % p
+    for terms in (2**21, 7, 1):
+        monkeypatch.setattr(checker_numpy, "EXACT_TERMS", terms)
+        assert np.array_equal(checker_numpy.product(a, b, p), expected)
+
+
+def test_numpy_products_reduce_in_time():
+    """2^21 + 3 terms of the largest size: past 2^53 without the cut."""
+    n, p = 2**21 + 3, 65521
+    a, b = np.full((1, n), p - 1), np.full((n, 1), p - 1)
+    assert checker_numpy.product(a, b, p)[0, 0] == n % p  # (-1)(-1) summed n times
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("law", LAWS)
+@given(m=st.sampled_from([1, 3, 4, 16, 64, 1000]), tops=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
+def test_both_roundings_agree(dtype, law, m, tops):
+    """Ties included: at m = 4, 16, 64 the unit is a power of two and numerators of 25 bits tie."""
+    claim = checker.Claim("rank-modular", checker.Shape(1, 1, 1, 1, 1, m), "random", dtype, law, 0)
+    host = checker.RandomHost(claim)
+    ties = [(2**31 + 2**k + j) << 32 for k in (0, 7, 8, 9, 20, 24) for j in (-1, 0, 1)]
+    x = [*tops, *ties]
+    if law == "uniform":
+        plain = [host.rounded(2 * (t >> 32) + 1 - 2**32) for t in x]
+    elif law == "signs":
+        plain = [host.rounded(1 - 2 * (t >> 63)) for t in x]
+    else:
+        plain = [host.rounded(t.bit_count() - 32) for t in x]
+    fast = checker_numpy.integers(SimpleNamespace(s=claim.shape, law=law, dtype=dtype), np.array(x, dtype=np.uint64))
+    assert fast.tolist() == plain
+
+
+# --- kernel vectors: units of their own for each matrix --------------------------------------------------------------
+
+
+def mixed(path, tensors, types):
+    """A safetensors file whose tensors have types of their own."""
+    import struct
+
+    codes = {"float64": "F64", "float32": "F32", "float16": "F16", "int8": "I8"}
+    header, data = {}, b""
+    for name in sorted(tensors):
+        raw = np.ascontiguousarray(tensors[name]).astype(types[name]).tobytes()
+        offsets = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": codes[types[name]], "shape": list(tensors[name].shape), "data_offsets": offsets}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+@given(
+    types=st.fixed_dictionaries(
+        dict.fromkeys(("R_Q", "R_K", "R_V", "U"), st.sampled_from(["float64", "float32", "float16", "int8"]))
+    ),
+    layers=st.integers(1, 2),
+    seed=st.integers(0, 2**32),
+)
+def test_kernel_vectors_with_mixed_types(tmp_path_factory, types, layers, seed):
+    """K repeats Q, up to a factor: z spans columns of matrices with different units, at every depth."""
+    rng, m = np.random.default_rng(seed), 2 * layers + 1
+    tensors = {"R_Q": rng.integers(1, 3, (layers, 1, m, 1)), "R_V": rng.integers(-2, 3, (layers, 1, m, m))}
+    tensors |= {"R_K": tensors["R_Q"] * 2, "U": rng.integers(-2, 3, (m, 1))}
+    folder = tmp_path_factory.mktemp("mixed")
+    found = certify_weights(mixed(folder / "h.safetensors", tensors, types))
+    found.write(folder / "c.json")
+    assert not found.universal
+    assert checker.check_file(folder / "c.json").code == 0
+    document = json.loads(found.to_bytes())
+    if document["evidence"]["method"] == "kernel-vector":
+        z = document["evidence"]["z"]
+        z[0][1] += 1 if z[0][1] != -1 else 2
+        column = dict(z)[document["evidence"]["column"]]
+        distance = Fraction(column**2, sum(v * v for _, v in z))
+        document["evidence"]["distance_squared"] = [distance.numerator, distance.denominator]
+        (folder / "c.json").write_bytes(rfc8785.dumps(document))
+        assert checker.check_file(folder / "c.json").code == 1
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("law", ["signs", "binomial"])
+@pytest.mark.parametrize("name", ["random", "random-tied"])
+def test_kernel_vectors_of_singular_random_hosts(tmp_path, dtype, law, name):
+    """Deep words have their own powers of the unit; tiny hosts under coarse laws are singular often enough."""
+    refuted = 0
+    for seed in range(60):
+        found = certify(name, Shape(1, 2, 1, 1), seed=seed, law=law, dtype=dtype)
+        found.write(tmp_path / "c.json")
+        assert checker.check_file(tmp_path / "c.json").code == 0
+        refuted += not found.universal
+    assert law == "binomial" or refuted > 3
+
+
+# --- weights files ---------------------------------------------------------------------------------------------------
+
+
+def small_host(rng, m=5, d_v=None, dtype=np.float64):
+    tensors = {
+        "R_Q": rng.integers(1, 9, (1, 2, m, 1)),
+        "R_K": rng.integers(1, 9, (1, 2, m, 1)),
+        "U": rng.integers(1, 9, (m, 1)),
+    }
+    if d_v is None:
+        tensors["R_V"] = rng.integers(1, 9, (1, 2, m, m))
+    else:
+        tensors |= {"R_Vv": rng.integers(1, 9, (1, 2, m, d_v)), "R_Vo": rng.integers(1, 9, (1, 2, d_v, m))}
+    return {name: a.astype(dtype) for name, a in tensors.items()}
+
+
+def save(path, tensors, dtype="float64"):
+    sources = {name: TensorSource(a.shape, lambda a=a: iter([a])) for name, a in tensors.items()}
+    weights.write_tensors(path, sources, {}, dtype)
+    return path
+
+
+def repointed(folder, certificate, digest):
+    """A certificate that speaks of other weights."""
+    document = json.loads(certificate.to_bytes())
+    document["claim"]["host"]["weights"] = digest
+    (folder / "c.json").write_bytes(rfc8785.dumps(document))
+    return checker.check_file(folder / "c.json")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_not_a_number_anywhere_is_invalid(tmp_path, dtype, bad):
+    """Also where the method reads no entry (m < M), or not that one."""
+    rng = np.random.default_rng(0)
+    for m in (5, 6):  # M = 6: below, and a kernel vector of two equal columns of head 0
+        good = small_host(rng, m)
+        good["R_K"][0, 0] = good["R_Q"][0, 0]
+        certificate = certify_weights(save(tmp_path / "good.safetensors", good, dtype))
+        assert not certificate.universal
+        poisoned = {name: a.copy() for name, a in good.items()}
+        poisoned["R_V"][0, 1, 2, 3] = bad
+        path = save(tmp_path / "bad.safetensors", poisoned, dtype)
+        verdict = repointed(tmp_path, certificate, weights.read_tensors(path).digest())
+        assert (verdict.code, verdict.message) == (1, "R_V has an entry that is not finite")
+
+
+def test_factors_of_width_zero(tmp_path):
+    path = save(tmp_path / "h.safetensors", small_host(np.random.default_rng(0), 6, d_v=0))
+    found = certify_weights(path)
+    found.write(tmp_path / "c.json")
+    assert not found.universal
+    assert checker.check_file(tmp_path / "c.json").code == 0
+
+
+def test_neighbours_do_not_disturb(tmp_path):
+    certificate = certify_weights(save(tmp_path / "m-host.safetensors", small_host(np.random.default_rng(0), 6)))
+    certificate.write(tmp_path / "c.json")
+    (tmp_path / "a-large.safetensors").write_bytes(bytes(3_000_000))
+    (tmp_path / "b-broken.safetensors").write_bytes(b"x")
+    (tmp_path / "c-odd.safetensors").write_bytes(b'\x10\0\0\0\0\0\0\0{"\\ud800": null}')
+    (tmp_path / "d-folder.safetensors").mkdir()
+    (tmp_path / "e-dangling.safetensors").symlink_to("nowhere")
+    limits = checker.Limits(memory_bytes=2_000_000, weights=(str(tmp_path / "missing"),))
+    assert checker.check_file(tmp_path / "c.json", limits).code == 0
+    (tmp_path / "m-host.safetensors").unlink()
+    assert checker.check_file(tmp_path / "c.json", limits).code == 3  # the large one might have been it
+    (tmp_path / "a-large.safetensors").unlink()
+    assert checker.check_file(tmp_path / "c.json", limits).code == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header.update(extra=header["U"]),
+        lambda header: header["U"].update(shape=[6.0, 1]),
+        lambda header: header["U"].update(shape=[True, 6]),
+        lambda header: header["U"].update(data_offsets=[0, 48]),
+        lambda header: header["U"].update(data_offsets=[-8, 40]),
+        lambda header: header["U"].update(dtype="BOOL"),
+        lambda header: header["U"].update(dtype="F32"),
+        lambda header: header.pop("U"),
+    ],
+)
+def test_improper_headers_are_no_weights(tmp_path, change):
+    path = save(tmp_path / "h.safetensors", small_host(np.random.default_rng(0), 6))
+    certify_weights(path).write(tmp_path / "c.json")
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + length :])
+    assert checker.check_file(tmp_path / "c.json").code == 2
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "int64"])
+def test_integers_of_64_bits_everywhere(tmp_path, dtype):
+    """Extremes, on NumPy and on a torch device."""
+    import struct
+
+    pytest.importorskip("torch")
+    info = np.iinfo(dtype)
+    rng = np.random.default_rng(0)
+    header, data = {}, b""
+    for name, sizes in {"R_K": (1, 1, 3, 1), "R_Q": (1, 1, 3, 1), "R_V": (1, 1, 3, 3), "U": (3, 1)}.items():
+        raw = rng.integers(info.min, info.max, sizes, dtype=dtype, endpoint=True).tobytes()
+        kind = "U64" if dtype == "uint64" else "I64"
+        header[name] = {"dtype": kind, "shape": list(sizes), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    (tmp_path / "h.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    here = certify_weights(tmp_path / "h.safetensors", witness=True)
+    there = certify_weights(tmp_path / "h.safetensors", witness=True, device="cpu:0")
+    assert here.to_bytes() == there.to_bytes()
+    here.write(tmp_path / "c.json")
+    assert checker.check_file(tmp_path / "c.json").code == 0
