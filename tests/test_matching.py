@@ -342,6 +342,67 @@ def test_shapes_must_agree(host, target, error, message):
         embed(build_host("sparse", host), random_target(target, 0))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["random", "random-tied"])
+def test_weights_in_any_format_are_solved_in_float64(dtype, name):
+    """A host stored in few bits is that host exactly: E is found, and its residual measured, in float64."""
+    shape = Shape(2, 2, 2, 3)
+    host = build_host(name, shape, 45, dtype=dtype)
+    target = random_target(shape, 1, dtype=dtype)
+    found = embed(host, target)
+    assert found.E.dtype == np.float64
+    kernels = [("scaled", parse_kernel("scaled", 2, 2))]
+    assert compare(host, [target], kernels, [1, 9]).max_relative_error < 1e-9
+    tied = embed(build_host("tied", shape), target)
+    assert np.array_equal(tied.E @ r_all(build_host("tied", shape)).to_dense(float), w_all(target))
+    assert w_all(target).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint8])
+def test_integer_weights_do_not_wrap(dtype):
+    shape, big = Shape(1, 3, 1, 1), np.iinfo(dtype).max
+    ones = np.full((3, 1, 1, 1), big, dtype=dtype)
+    W = w_all(Target(shape, ones, ones, ones, ones))
+    assert int(W[0, -1]) == int(big) ** 6
+    host = Universal(shape, 1, ones, ones, ones, np.full((1, 1), big, dtype=dtype))
+    assert int(r_all(host)[0, -1]) == int(big) ** 4
+
+
+def test_an_ill_conditioned_host_says_so():
+    """The residual is as small as rounding E allows, |E| |R_all| 2^-53, and the condition number tells."""
+    shape = Shape(2, 2, 2, 2)
+    host = build_host("random", shape)
+    host.R_K[1, 1] = host.R_Q[1, 1] + 1e-8 * host.R_K[1, 1]
+    target = random_target(shape, 0)
+    found = embed(host, target)
+    assert found.condition > 1e9
+    R, W = r_all(host), w_all(target)
+    rounding = np.abs(found.E) @ np.abs(R) * 2.0**-53
+    assert (np.abs(found.E @ R - W) <= 64 * rounding).all()
+
+
+def test_a_host_that_only_carries_the_name_is_refused():
+    import dataclasses
+
+    shape = Shape(2, 2, 3, 2)
+    for name in SHARED:
+        host = build_host(name, shape)
+        swapped = dataclasses.replace(host, R_V=host.R_V[::-1])
+        with pytest.raises(MalformedInput, match=f"carries the name {name} but its matrices differ"):
+            embed(swapped, random_target(shape, 0))
+
+
+def test_badly_conditioned_targets_are_carried_and_said():
+    """shared-query: invertible is decided exactly, and the condition number of what is inverted is reported."""
+    shape = Shape(2, 1, 3, 2)
+    target = random_target(shape, 0)
+    target.W_V[0, 0, 1] = target.W_V[0, 0, 0] * (1 + 2.0**-40)
+    found = embed(build_host("shared-query", shape), target)
+    assert found.condition > 1e9
+    well = embed(build_host("shared-query", shape), random_target(shape, 0))
+    assert well.condition < 1e4
+
+
 def test_memory_is_guarded_before_solving():
     shape = Shape(2, 3, 4, 4)
     with pytest.raises(ResourceLimit, match="R_all at"):

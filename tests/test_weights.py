@@ -123,6 +123,11 @@ def test_files_without_metadata_are_read_where_unambiguous(tmp_path):
     assert type(read_target(save(path, looped), layers=2)) is LoopedTarget
 
 
+def test_d_in_of_zero_is_refused(tmp_path):
+    with pytest.raises(MalformedInput, match="d_in must be a positive integer, got 0"):
+        read_host(save(tmp_path / "h.safetensors", host_tensors()), d_in=0)
+
+
 def test_factored_values_are_read(tmp_path):
     tensors = host_tensors()
     del tensors["R_V"]

@@ -168,3 +168,37 @@ class SelectionMatrix:
         return np.repeat(self.rows.offsets[row_cells] - self.columns.offsets[:-1], widths) + np.arange(
             self.columns.size
         )
+
+
+# --- equal cells: for maps whose blocks do not line up -----------------------------------------------------
+
+
+def uniform(size: int, unit: int) -> Partition:
+    """Coordinates cut into cells of width `unit` (which divides the size)."""
+    return Partition(np.arange(0, size + 1, unit, dtype=np.int64))
+
+
+def pieces(
+    rows: Partition,
+    columns: Partition,
+    row_starts: np.ndarray,
+    column_starts: np.ndarray,
+    width: int,
+    unit: int,
+) -> SelectionMatrix:
+    """Identities of one width between coordinates row_starts[k]... and column_starts[k]..., over equal cells."""
+    steps = np.arange(width // unit)
+    return SelectionMatrix(
+        rows,
+        columns,
+        (np.asarray(row_starts)[:, None] // unit + steps).reshape(-1),
+        (np.asarray(column_starts)[:, None] // unit + steps).reshape(-1),
+    )
+
+
+def over_equal_cells(matrix: SelectionMatrix, rows: Partition, unit: int) -> SelectionMatrix:
+    """The same matrix over equal cells."""
+    columns = uniform(matrix.columns.size, unit)
+    r, c = matrix.coordinates()
+    keep = r % unit == 0
+    return SelectionMatrix(rows, columns, r[keep] // unit, c[keep] // unit)

@@ -49,7 +49,9 @@ class Setting:
 
         gfp.check_prime(self.prime)
         if not self.sizes or any(not 1 <= n <= LARGEST for n in self.sizes):
-            raise MalformedInput(f"sizes must be between 1 and {LARGEST}, got {','.join(map(str, self.sizes)) or 'none'}")
+            raise MalformedInput(
+                f"sizes must be between 1 and {LARGEST}, got {','.join(map(str, self.sizes)) or 'none'}"
+            )
         if self.threads < 1 or self.repetitions < 1:
             raise MalformedInput(f"threads and repetitions start at 1, got {self.threads} and {self.repetitions}")
         unknown = sorted(set(self.skip) - set(CONTESTANTS[1:]))
@@ -173,9 +175,7 @@ def _one_size(matrix: Any, setting: Setting, fflas: Any, absent: dict[str, str])
     return summary(n, times, ranks, conversion)
 
 
-def summary(
-    n: int, times: dict[str, list[float]], ranks: dict[str, int], conversion: float | None
-) -> dict[str, Any]:
+def summary(n: int, times: dict[str, list[float]], ranks: dict[str, int], conversion: float | None) -> dict[str, Any]:
     """Medians, speeds (2/3 n^3 operations for a rank, 2 n^3 for a product) and ratios of medians."""
     median = {name: statistics.median(values) for name, values in times.items()}
     speed = {name: (2 if name == "product" else 2 / 3) * n**3 / t / 1e9 for name, t in median.items()}
@@ -269,7 +269,9 @@ def _numpy_blas() -> str:
 
     config: dict[str, Any] = np.show_config(mode="dicts") or {}  # type: ignore[assignment]
     found = config.get("Build Dependencies", {}).get("blas", {})
-    return f"NumPy's {found.get('name', 'BLAS')}: {found.get('openblas configuration', found.get('version', 'unknown'))}"
+    return (
+        f"NumPy's {found.get('name', 'BLAS')}: {found.get('openblas configuration', found.get('version', 'unknown'))}"
+    )
 
 
 def _cuda_name() -> str:

@@ -117,6 +117,4 @@ class Fflas:
         words: Sequence[str] = self._tell("run").split()
         if len(words) != 4:
             raise RuntimeError("the FFLAS-FFPACK driver stopped")
-        return {
-            name: (int(words[2 * i]), float(words[2 * i + 1])) for i, name in enumerate(FIELDS)
-        }
+        return {name: (int(words[2 * i]), float(words[2 * i + 1])) for i, name in enumerate(FIELDS)}

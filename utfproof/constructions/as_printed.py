@@ -10,10 +10,9 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.constructions.sparse import pieces, uniform
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined
-from utfproof.selection import SelectionMatrix
+from utfproof.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal, Universal
 

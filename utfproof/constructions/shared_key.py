@@ -11,10 +11,9 @@ from math import gcd
 import numpy as np
 
 from utfproof.arrays import Array, zeros
-from utfproof.constructions.sparse import pieces, uniform
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.selection import SelectionMatrix
+from utfproof.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 

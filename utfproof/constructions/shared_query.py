@@ -12,11 +12,10 @@ from math import gcd
 import numpy as np
 
 from utfproof.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
-from utfproof.constructions.sparse import pieces, uniform
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
-from utfproof.selection import SelectionMatrix
+from utfproof.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 

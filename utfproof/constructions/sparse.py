@@ -12,7 +12,7 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 
@@ -107,9 +107,9 @@ def printed_tree_host(shape: Shape, m: int, *, transposed: bool) -> Universal:
     name = "printed-tree-column" if transposed else "printed-tree-row"
 
     def refined(grid: list[tuple[SelectionMatrix, ...]]) -> list[tuple[SelectionMatrix, ...]]:
-        return [tuple(refined_rows(matrix, fine, unit) for matrix in row) for row in grid]
+        return [tuple(over_equal_cells(matrix, fine, unit) for matrix in row) for row in grid]
 
-    return Universal(shape, m, refined(queries), refined(keys), values, refined_rows(unembed, fine, unit), name)
+    return Universal(shape, m, refined(queries), refined(keys), values, over_equal_cells(unembed, fine, unit), name)
 
 
 def front_host(shape: Shape, m: int) -> Universal:
@@ -137,37 +137,3 @@ def front_host(shape: Shape, m: int) -> Universal:
     values = [tuple(to_front(depth)) for depth in range(1, shape.layers + 1)]
     unembed = pieces(cells, output, np.array([0]), np.array([0]), shape.d_out, unit)
     return Universal(shape, m, [queries] * shape.layers, [keys] * shape.layers, values, unembed, "sparse-front")
-
-
-# --- equal cells: for maps whose blocks do not line up -----------------------------------------------------
-
-
-def uniform(size: int, unit: int) -> Partition:
-    """Coordinates cut into cells of width `unit` (which divides the size)."""
-    return Partition(np.arange(0, size + 1, unit, dtype=np.int64))
-
-
-def pieces(
-    rows: Partition,
-    columns: Partition,
-    row_starts: np.ndarray,
-    column_starts: np.ndarray,
-    width: int,
-    unit: int,
-) -> SelectionMatrix:
-    """Identities of one width between coordinates row_starts[k]... and column_starts[k]..., over equal cells."""
-    steps = np.arange(width // unit)
-    return SelectionMatrix(
-        rows,
-        columns,
-        (np.asarray(row_starts)[:, None] // unit + steps).reshape(-1),
-        (np.asarray(column_starts)[:, None] // unit + steps).reshape(-1),
-    )
-
-
-def refined_rows(matrix: SelectionMatrix, rows: Partition, unit: int) -> SelectionMatrix:
-    """The same matrix over equal cells."""
-    columns = uniform(matrix.columns.size, unit)
-    r, c = matrix.coordinates()
-    keep = r % unit == 0
-    return SelectionMatrix(rows, columns, r[keep] // unit, c[keep] // unit)
