@@ -30,7 +30,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) -e '.[dev,torch]'
+	$(PIP) -e '.[dev,torch,plots]'
 	touch $@
 
 corpus: $(VENV)/.dev

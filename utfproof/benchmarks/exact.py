@@ -24,6 +24,7 @@ from utfproof.resources import require_memory
 
 CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
 LARGEST = 8192
+"""On a CPU."""
 SYMPY_LARGEST = 128
 """SymPy's DomainMatrix takes seconds at this size."""
 _PAUSE = 0.1
@@ -48,9 +49,9 @@ class Setting:
         from utfproof.exact import gfp
 
         gfp.check_prime(self.prime)
-        if not self.sizes or any(not 1 <= n <= LARGEST for n in self.sizes):
+        if not self.sizes or any(n < 1 or (n > LARGEST and self.device == "cpu") for n in self.sizes):
             raise MalformedInput(
-                f"sizes must be between 1 and {LARGEST}, got {','.join(map(str, self.sizes)) or 'none'}"
+                f"sizes must be between 1 and {LARGEST} (more on a GPU, as far as its memory goes), got {','.join(map(str, self.sizes)) or 'none'}"
             )
         if self.threads < 1 or self.repetitions < 1:
             raise MalformedInput(f"threads and repetitions start at 1, got {self.threads} and {self.repetitions}")
