@@ -3,6 +3,8 @@
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from utfproof.cli.app import run
@@ -54,3 +56,10 @@ def test_the_two_commands_are_make_targets():
     for target in ("verify", "test"):
         assert f"make {target} " in (ROOT / "README.md").read_text()
         assert f"\n{target}:" in makefile
+
+
+def test_performance_page_is_what_the_data_say():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "write_performance.py"), "--check"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, "run python scripts/write_performance.py"

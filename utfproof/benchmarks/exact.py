@@ -51,7 +51,8 @@ class Setting:
         gfp.check_prime(self.prime)
         if not self.sizes or any(n < 1 or (n > LARGEST and self.device == "cpu") for n in self.sizes):
             raise MalformedInput(
-                f"sizes must be between 1 and {LARGEST} (more on a GPU, as far as its memory goes), got {','.join(map(str, self.sizes)) or 'none'}"
+                f"sizes must be between 1 and {LARGEST} (more on a GPU, as far as its memory goes), "
+                f"got {','.join(map(str, self.sizes)) or 'none'}"
             )
         if self.threads < 1 or self.repetitions < 1:
             raise MalformedInput(f"threads and repetitions start at 1, got {self.threads} and {self.repetitions}")
