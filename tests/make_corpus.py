@@ -75,11 +75,15 @@ def index_host(name, H, L, d, d_in, d_out):
         start, m = layout(by_length(H, 0, L), width)
 
         def reader(place):
-            return lambda layer, h: identities(*((start[w] + (place * H + h) * d, 0, d) for w in naive.words(H, layer - 1)))
+            return lambda layer, h: identities(
+                *((start[w] + (place * H + h) * d, 0, d) for w in naive.words(H, layer - 1))
+            )
 
         def value(layer, h):
             if name == "sparse":
-                return identities(*((a, a, width(w)) for w, a in start.items() if len(w) >= layer and w[layer - 1] == h))
+                return identities(
+                    *((a, a, width(w)) for w, a in start.items() if len(w) >= layer and w[layer - 1] == h)
+                )
             pairs = [(w, (*w, h)) for w in naive.words(H, layer - 1)]
             if name == "printed-tree-column":
                 pairs = [(b, a) for a, b in pairs]
@@ -130,10 +134,14 @@ def index_host(name, H, L, d, d_in, d_out):
         k = {w: total + a for w, a in k.items()}
 
         def value(layer, h):
-            return identities(*(
-                (trie[h, *w], a, min(widths[which](w), widths[which]((h, *w))))
-                for which, trie in (("q", q), ("k", k)) for w, a in trie.items() if len(w) < L
-            ))
+            return identities(
+                *(
+                    (trie[h, *w], a, min(widths[which](w), widths[which]((h, *w))))
+                    for which, trie in (("q", q), ("k", k))
+                    for w, a in trie.items()
+                    if len(w) < L
+                )
+            )
 
         return (
             total + size,
@@ -414,13 +422,15 @@ def judge(raw: bytes, folder: Path) -> int | None:
 
 def _holds(document, folder):
     form, version, kind, shape, claim, evidence = fields(
-        document, "format", "version", "kind", "shape", "claim", "evidence")
+        document, "format", "version", "kind", "shape", "claim", "evidence"
+    )
     demand(form == "utfproof-certificate" and type(version) is int and version == 1)
     demand(kind in ("rank-permutation", "rank-modular", "rank-deficient"))
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
     universal = claim["verdict"] == "universal"
     host, notion, targets, *rank = fields(
-        claim, "host", "notion", "targets", *(["rank"] if universal else []), "verdict")[:-1]
+        claim, "host", "notion", "targets", *(["rank"] if universal else []), "verdict"
+    )[:-1]
     demand(notion == "matching" and targets == "all untied")
     rank = [number(r) for r in rank]
     *dims, m = [number(x) for x in fields(shape, *FIELDS)]
@@ -562,22 +572,35 @@ def document(kind, name, dims, m, evidence, *, rank=None, **drawn):
     if name in RANDOM:
         host |= {"dtype": "float64", "law": "uniform", "seed": 0} | drawn
         host["seed"] = written(host["seed"])
-    claim = {"host": host, "notion": "matching", "targets": "all untied",
-             "verdict": "not universal" if rank is None else "universal"}
+    claim = {
+        "host": host,
+        "notion": "matching",
+        "targets": "all untied",
+        "verdict": "not universal" if rank is None else "universal",
+    }
     if rank is not None:
         claim["rank"] = written(rank)
     shape = {field: written(value) for field, value in zip(FIELDS, (*dims, m), strict=True)}
-    return {"format": "utfproof-certificate", "version": 1, "kind": kind, "shape": shape, "claim": claim,
-            "evidence": evidence}
+    return {
+        "format": "utfproof-certificate",
+        "version": 1,
+        "kind": kind,
+        "shape": shape,
+        "claim": claim,
+        "evidence": evidence,
+    }
 
 
 def kernel_evidence(z, column=None):
     """z as {position: value}; the isolated column defaults to the largest entry's."""
     column = max(z, key=lambda i: (abs(z[i]), -i)) if column is None else column
     distance = Fraction(z[column] ** 2, sum(v * v for v in z.values()))
-    return {"method": "kernel-vector", "column": written(column),
-            "distance_squared": [written(distance.numerator), written(distance.denominator)],
-            "z": [[written(i), written(z[i])] for i in sorted(z)]}
+    return {
+        "method": "kernel-vector",
+        "column": written(column),
+        "distance_squared": [written(distance.numerator), written(distance.denominator)],
+        "z": [[written(i), written(z[i])] for i in sorted(z)],
+    }
 
 
 def proved(name, dims, m=None, **drawn):
@@ -590,7 +613,9 @@ def proved(name, dims, m=None, **drawn):
         if rank_modulo(8388593, *host) == M:
             evidence = {"method": "recompute", "prime": 8388593}
             return document("rank-modular", name, dims, m, evidence, rank=M, **drawn), {}
-        return document("rank-deficient", name, dims, m, kernel_evidence(kernel_basis(random_r_all(*host))[0]), **drawn), {}
+        return document(
+            "rank-deficient", name, dims, m, kernel_evidence(kernel_basis(random_r_all(*host))[0]), **drawn
+        ), {}
     least, columns = index_columns(name, *dims)
     m = least if m is None else m
     rows = [row for column in columns for row, x in column.items() if x == 1 and len(column) == 1]
@@ -713,15 +738,28 @@ def valid():
     def label(dims):
         return "h{}-l{}-d{}-in{}-out{}".format(*dims)
 
-    shapes = [(1, 1, 1, 1, 1), (2, 2, 1, 2, 2), (2, 2, 2, 3, 1), (1, 3, 2, 2, 3), (3, 2, 1, 1, 2), (2, 3, 2, 2, 2),
-              (5, 1, 1, 2, 2), (1, 1, 3, 2, 5)]
+    shapes = [
+        (1, 1, 1, 1, 1),
+        (2, 2, 1, 2, 2),
+        (2, 2, 2, 3, 1),
+        (1, 3, 2, 2, 3),
+        (3, 2, 1, 1, 2),
+        (2, 3, 2, 2, 2),
+        (5, 1, 1, 2, 2),
+        (1, 1, 3, 2, 5),
+    ]
     for name in PERMUTATIONS:
         for dims in shapes:
             add(f"permutation-{name}-{label(dims)}", proved(name, dims))
         add(f"permutation-{name}-padded-m-above-M", proved(name, (2, 2, 1, 2, 2), 27))
-        add(f"permutation-{name}-m-beyond-2-to-the-64", changed(proved(name, (2, 1, 1, 1, 1))[0], "shape", "m", str(2**64)))
-    add("permutation-sparse-d_in-beyond-2-to-the-53",
-        changed(proved("sparse", (2, 1, 1, 1, 1))[0], "shape", "d_in", str(2**53 + 1)))
+        add(
+            f"permutation-{name}-m-beyond-2-to-the-64",
+            changed(proved(name, (2, 1, 1, 1, 1))[0], "shape", "m", str(2**64)),
+        )
+    add(
+        "permutation-sparse-d_in-beyond-2-to-the-53",
+        changed(proved("sparse", (2, 1, 1, 1, 1))[0], "shape", "d_in", str(2**53 + 1)),
+    )
     add("permutation-sparse-4096-rows-inline", proved("sparse", (64, 1, 31, 2, 2)))
     add("permutation-sparse-4097-rows-in-sidecar", proved("sparse", BIG))
     add("permutation-tied-4320-rows-in-sidecar", proved("tied", WIDE))
@@ -742,54 +780,91 @@ def valid():
             add(f"modular-{tied}-seed-{seed}", proved(tied, (1, 2, 1, 2, 2), seed=seed))
         for prime in (3, 5, 7, 2**31 - 1):
             dims = (2, 1, 1, 1, 1)
-            seed = next(s for s in range(500) if rank_modulo(
-                prime, tied == "random-tied", "float64", "uniform", s, *dims, 6) == 6)
-            add(f"modular-{tied}-prime-{prime}", document(
-                "rank-modular", tied, dims, 6, {"method": "recompute", "prime": prime}, rank=6, seed=seed))
-    add("modular-random-seed-2-to-the-53", document(  # the least integer that is written as a string
-        "rank-modular", "random", (1, 1, 1, 1, 1), 3, {"method": "recompute", "prime": 8388593}, rank=3, seed=2**53))
+            seed = next(
+                s
+                for s in range(500)
+                if rank_modulo(prime, tied == "random-tied", "float64", "uniform", s, *dims, 6) == 6
+            )
+            add(
+                f"modular-{tied}-prime-{prime}",
+                document("rank-modular", tied, dims, 6, {"method": "recompute", "prime": prime}, rank=6, seed=seed),
+            )
+    add(
+        "modular-random-seed-2-to-the-53",
+        document(  # the least integer that is written as a string
+            "rank-modular", "random", (1, 1, 1, 1, 1), 3, {"method": "recompute", "prime": 8388593}, rank=3, seed=2**53
+        ),
+    )
 
     for name in RANDOM:
-        for dims, m, p in [((2, 1, 1, 1, 1), 6, 8388593), ((2, 1, 1, 1, 1), 9, 2**31 - 1), ((2, 2, 1, 2, 1), 20, 65521),
-                           ((1, 3, 2, 2, 3), 18, 65537), ((1, 2, 1, 1, 2), 20, 3)]:
+        for dims, m, p in [
+            ((2, 1, 1, 1, 1), 6, 8388593),
+            ((2, 1, 1, 1, 1), 9, 2**31 - 1),
+            ((2, 2, 1, 2, 1), 20, 65521),
+            ((1, 3, 2, 2, 3), 18, 65537),
+            ((1, 2, 1, 1, 2), 20, 3),
+        ]:
             add(f"witness-{name}-{label(dims)}-m{m}-prime-{p}", witness(name, dims, m, p, seed=5))
         for law, dtype in [("signs", "float64"), ("binomial", "float16"), ("uniform", "bfloat16")]:
             add(f"witness-{name}-{law}-{dtype}", witness(name, (2, 1, 1, 2, 2), 12, 10007, law=law, dtype=dtype))
         for p in (65521, 65537):
             add(f"witness-{name}-sidecar-prime-{p}", witness(name, TALL, 66, p, seed=6))
 
-    for name, dims, m in [("printed-looped", (2, 2, 1, 2, 2), None), ("shared-key", (2, 2, 3, 2, 2), None),
-                          ("shared-query", (2, 2, 3, 2, 2), None), ("shared-key", (2, 2, 3, 2, 3), None),
-                          ("shared-query", (2, 2, 3, 3, 1), None), ("random", (2, 2, 1, 2, 2), 19),
-                          ("random-tied", (2, 2, 2, 3, 1), 1), ("random", (2, 60, 3, 5, 7), 2**62)]:
+    for name, dims, m in [
+        ("printed-looped", (2, 2, 1, 2, 2), None),
+        ("shared-key", (2, 2, 3, 2, 2), None),
+        ("shared-query", (2, 2, 3, 2, 2), None),
+        ("shared-key", (2, 2, 3, 2, 3), None),
+        ("shared-query", (2, 2, 3, 3, 1), None),
+        ("random", (2, 2, 1, 2, 2), 19),
+        ("random-tied", (2, 2, 2, 3, 1), 1),
+        ("random", (2, 60, 3, 5, 7), 2**62),
+    ]:
         text = label(dims) if m != 2**62 else "M-beyond-2-to-the-64"
         host = {"seed": 4} if name in RANDOM else {}
         least = least_m(name, *dims) if name in INDEX else None
-        add(f"deficient-dimension-{name}-{text}", document(
-            "rank-deficient", name, dims, m or least, {"method": "dimension"}, **host))
+        add(
+            f"deficient-dimension-{name}-{text}",
+            document("rank-deficient", name, dims, m or least, {"method": "dimension"}, **host),
+        )
     for name, dims, m in [
-        ("printed-single-head", (1, 2, 2, 2, 2), None), ("printed-single-head", (1, 3, 1, 2, 3), None),
-        ("printed-tree-row", (2, 2, 1, 2, 2), None), ("printed-tree-row", (2, 2, 2, 3, 5), None),
-        ("printed-tree-column", (2, 2, 1, 2, 2), None), ("printed-tree-column", (3, 2, 1, 1, 4), None),
-        ("printed-looped", (2, 2, 1, 2, 2), 20), ("printed-looped", (2, 3, 1, 2, 4), 80),
-        ("shared-key", (2, 2, 3, 2, 2), 44), ("shared-query", (2, 2, 3, 2, 2), 50),
-        ("shared-key", (2, 2, 3, 2, 4), 60), ("shared-query", (2, 2, 3, 4, 1), 44),
+        ("printed-single-head", (1, 2, 2, 2, 2), None),
+        ("printed-single-head", (1, 3, 1, 2, 3), None),
+        ("printed-tree-row", (2, 2, 1, 2, 2), None),
+        ("printed-tree-row", (2, 2, 2, 3, 5), None),
+        ("printed-tree-column", (2, 2, 1, 2, 2), None),
+        ("printed-tree-column", (3, 2, 1, 1, 4), None),
+        ("printed-looped", (2, 2, 1, 2, 2), 20),
+        ("printed-looped", (2, 3, 1, 2, 4), 80),
+        ("shared-key", (2, 2, 3, 2, 2), 44),
+        ("shared-query", (2, 2, 3, 2, 2), 50),
+        ("shared-key", (2, 2, 3, 2, 4), 60),
+        ("shared-query", (2, 2, 3, 4, 1), 44),
     ]:
         add(f"deficient-kernel-{name}-{label(dims)}", proved(name, dims, m))
-    for name, dims in [("printed-looped", (2, 2, 1, 2, 2)), ("shared-key", (2, 2, 3, 2, 2)),
-                       ("shared-query", (2, 2, 2, 2, 1)), ("printed-tree-row", (2, 1, 2, 2, 1))]:
+    for name, dims in [
+        ("printed-looped", (2, 2, 1, 2, 2)),
+        ("shared-key", (2, 2, 3, 2, 2)),
+        ("shared-query", (2, 2, 2, 2, 1)),
+        ("printed-tree-row", (2, 1, 2, 2, 1)),
+    ]:
         least, _ = index_columns(name, *dims)
         basis = kernel_basis(index_matrix(name, dims))
         z = {}
         for weight, vector in zip([3, -5, 2**60, 7, 1, 10**40], basis, strict=False):
             for i, v in vector.items():
                 z[i] = z.get(i, 0) + weight * v
-        add(f"deficient-kernel-{name}-many-entries-some-huge", document(
-            "rank-deficient", name, dims, least, kernel_evidence({i: v for i, v in z.items() if v})))
+        add(
+            f"deficient-kernel-{name}-many-entries-some-huge",
+            document("rank-deficient", name, dims, least, kernel_evidence({i: v for i, v in z.items() if v})),
+        )
     for tied in RANDOM:
-        for law, dtype, dims, m in [("signs", "float64", (1, 1, 1, 1, 1), 3), ("signs", "bfloat16", (2, 1, 1, 1, 1), 6),
-                                    ("binomial", "float64", (1, 1, 1, 1, 1), 3),
-                                    ("binomial", "float16", (1, 1, 1, 1, 1), 3)]:
+        for law, dtype, dims, m in [
+            ("signs", "float64", (1, 1, 1, 1, 1), 3),
+            ("signs", "bfloat16", (2, 1, 1, 1, 1), 6),
+            ("binomial", "float64", (1, 1, 1, 1, 1), 3),
+            ("binomial", "float16", (1, 1, 1, 1, 1), 3),
+        ]:
             for seed in range(2000):
                 found = proved(tied, dims, m, seed=seed, law=law, dtype=dtype)
                 if found[0]["kind"] == "rank-deficient":
@@ -798,12 +873,16 @@ def valid():
         for dtype in DTYPES:
             dims, m = (1, 2, 1, 1, 1), 4
             z = kernel_basis(matrix_of(tied, dims, m, dtype=dtype, seed=11))[0]
-            add(f"deficient-kernel-{tied}-uniform-{dtype}-m-below-M", document(
-                "rank-deficient", tied, dims, m, kernel_evidence(z), dtype=dtype, seed=11))
+            add(
+                f"deficient-kernel-{tied}-uniform-{dtype}-m-below-M",
+                document("rank-deficient", tied, dims, m, kernel_evidence(z), dtype=dtype, seed=11),
+            )
         dims, m = (2, 2, 1, 1, 1), 9
         z = kernel_basis(matrix_of(tied, dims, m, law="binomial", seed=2))[0]
-        add(f"deficient-kernel-{tied}-binomial-two-layers", document(
-            "rank-deficient", tied, dims, m, kernel_evidence(z), law="binomial", seed=2))
+        add(
+            f"deficient-kernel-{tied}-binomial-two-layers",
+            document("rank-deficient", tied, dims, m, kernel_evidence(z), law="binomial", seed=2),
+        )
     return out
 
 
@@ -825,46 +904,80 @@ def invalid():
         with_rows("two-rows-swapped", [rows[1], rows[0], *rows[2:]])
         with_rows("last-two-rows-swapped", [*rows[:-2], rows[-1], rows[-2]])
         with_rows("q-and-k-swapped", [*rows[6:12], *rows[:6], *rows[12:]])
-        with_rows("letters-of-words-reversed", [*rows[:3], rows[4], rows[3], *rows[5:9], rows[10], rows[9],
-                                               *rows[11:14], *rows[16:18], *rows[14:16], *rows[18:]])
+        with_rows(
+            "letters-of-words-reversed",
+            [
+                *rows[:3],
+                rows[4],
+                rows[3],
+                *rows[5:9],
+                rows[10],
+                rows[9],
+                *rows[11:14],
+                *rows[16:18],
+                *rows[14:16],
+                *rows[18:],
+            ],
+        )
         with_rows("reversed", rows[::-1])
-        with_rows("identity" if rows != list(range(M)) else "rotated", [*range(M)] if rows != [*range(M)] else
-                  [*rows[1:], rows[0]])
+        with_rows(
+            "identity" if rows != list(range(M)) else "rotated",
+            [*range(M)] if rows != [*range(M)] else [*rows[1:], rows[0]],
+        )
     base, _ = proved("sparse", dims)
     rows = base["evidence"]["rows"]
     for attack, new in {
-        "row-repeated": [rows[0], rows[0], *rows[2:]], "row-off-by-one": [*rows[:7], rows[7] + 1, *rows[8:]],
-        "row-negative": [rows[0] - M, *rows[1:]], "row-minus-one": [*rows[:-1], -1],
-        "row-beyond-m": [*rows[:-1], M], "row-2-to-the-32-too-large": [rows[0] + 2**32, *rows[1:]],
-        "row-2-to-the-64-too-large": [str(rows[0] + 2**64), *rows[1:]], "all-rows-zero": [0] * M,
+        "row-repeated": [rows[0], rows[0], *rows[2:]],
+        "row-off-by-one": [*rows[:7], rows[7] + 1, *rows[8:]],
+        "row-negative": [rows[0] - M, *rows[1:]],
+        "row-minus-one": [*rows[:-1], -1],
+        "row-beyond-m": [*rows[:-1], M],
+        "row-2-to-the-32-too-large": [rows[0] + 2**32, *rows[1:]],
+        "row-2-to-the-64-too-large": [str(rows[0] + 2**64), *rows[1:]],
+        "all-rows-zero": [0] * M,
     }.items():
         add(f"permutation-{attack}", changed(base, "evidence", "rows", new))
     padded, _ = proved("sparse", dims, 27)
     add("permutation-row-in-the-padding", changed(padded, "evidence", "rows", [*rows[:-1], 26]))
     tied, _ = proved("tied", dims)
-    add("permutation-rows-of-another-construction",
-        changed(base, "evidence", "rows", tied["evidence"]["rows"]))
+    add("permutation-rows-of-another-construction", changed(base, "evidence", "rows", tied["evidence"]["rows"]))
     add("permutation-host-renamed", changed(base, "claim", "host", "construction", "sparse-front"))
     other, _ = proved("sparse", (2, 1, 2, 2, 6))  # M is 20, too
     add("permutation-shape-with-the-same-M", changed(base, "shape", other["shape"]))
-    for attack, rank in {"below-M": M - 1, "above-M": M + 1, "zero": 0, "negative": -M, "half": M // 2,
-                         "huge": str(2**80), "plus-2-to-the-64": str(M + 2**64)}.items():
+    for attack, rank in {
+        "below-M": M - 1,
+        "above-M": M + 1,
+        "zero": 0,
+        "negative": -M,
+        "half": M // 2,
+        "huge": str(2**80),
+        "plus-2-to-the-64": str(M + 2**64),
+    }.items():
         add(f"claim-rank-{attack}", changed(base, "claim", "rank", rank))
     add("claim-rank-is-m", changed(padded, "claim", "rank", 27))
     flipped = changed(changed(base, "claim", "verdict", "not universal"), "claim", "rank", ...)
     add("verdict-flipped-permutation", flipped)
     big, contents = proved("sparse", BIG)
     numbers = list(struct.unpack("<4097I", next(iter(contents.values()))))
-    for attack, new in {"rows-swapped": [*numbers[:-2], numbers[-1], numbers[-2]],
-                        "byte-order": list(struct.unpack(">4097I", next(iter(contents.values()))))}.items():
+    for attack, new in {
+        "rows-swapped": [*numbers[:-2], numbers[-1], numbers[-2]],
+        "byte-order": list(struct.unpack(">4097I", next(iter(contents.values())))),
+    }.items():
         reference, files = sidecar(new)
         add(f"sidecar-{attack}", changed(big, "evidence", "rows", reference), files)
 
     modular, _ = proved("random", dims, seed=7)
     for attack, p in {
-        "composite-prime": 8388593 + 2, "prime-two": 2, "prime-even": 2**23, "prime-carmichael": 561,
-        "prime-square": 4093**2, "prime-pseudoprime-2": 2047, "prime-pseudoprime-2-3": 1373653,
-        "prime-pseudoprime-2-3-5": 25326001, "prime-product-of-large": 46337 * 46327, "prime-nine": 9,
+        "composite-prime": 8388593 + 2,
+        "prime-two": 2,
+        "prime-even": 2**23,
+        "prime-carmichael": 561,
+        "prime-square": 4093**2,
+        "prime-pseudoprime-2": 2047,
+        "prime-pseudoprime-2-3": 1373653,
+        "prime-pseudoprime-2-3-5": 25326001,
+        "prime-product-of-large": 46337 * 46327,
+        "prime-nine": 9,
     }.items():
         add(f"modular-{attack}", changed(modular, "evidence", "prime", p))
     add("verdict-flipped-modular", changed(changed(modular, "claim", "verdict", "not universal"), "claim", "rank", ...))
@@ -878,16 +991,21 @@ def invalid():
         for seed in range(2000):
             arguments = (name == "random-tied", "float64", law, seed, *tiny, 3)
             zero = rank_modulo(2**31 - 1, *arguments) < 3
-            if (zero if p is None else not zero and rank_modulo(p, *arguments) < 3):
+            if zero if p is None else not zero and rank_modulo(p, *arguments) < 3:
                 return seed
         raise AssertionError
 
     for name in RANDOM:
-        for attack, law, p in [("singular-host", "signs", None), ("singular-host-binomial", "binomial", None),
-                               ("singular-modulo-this-prime", "uniform", 3)]:
+        for attack, law, p in [
+            ("singular-host", "signs", None),
+            ("singular-host-binomial", "binomial", None),
+            ("singular-modulo-this-prime", "uniform", 3),
+        ]:
             evidence = {"method": "recompute", "prime": p or 8388593}
-            add(f"modular-{name}-{attack}", document("rank-modular", name, tiny, 3, evidence, rank=3, law=law,
-                                                     seed=singular(name, law, p)))
+            add(
+                f"modular-{name}-{attack}",
+                document("rank-modular", name, tiny, 3, evidence, rank=3, law=law, seed=singular(name, law, p)),
+            )
 
     base, _ = witness("random", tiny, 5, 101, seed=5)
     rows, inverse = base["evidence"]["rows"], base["evidence"]["inverse"]
@@ -896,17 +1014,25 @@ def invalid():
         "entry-plus-p": ("inverse", [inverse[0] + 101, *inverse[1:]]),
         "entry-minus-p": ("inverse", [inverse[0] - 101, *inverse[1:]]),
         "transposed": ("inverse", [inverse[3 * b + a] for a in range(3) for b in range(3)]),
-        "zero": ("inverse", [0] * 9), "identity": ("inverse", [1, 0, 0, 0, 1, 0, 0, 0, 1]),
+        "zero": ("inverse", [0] * 9),
+        "identity": ("inverse", [1, 0, 0, 0, 1, 0, 0, 0, 1]),
         "rows-of-the-inverse-swapped": ("inverse", [*inverse[3:6], *inverse[:3], *inverse[6:]]),
-        "other-rows": ("rows", [0, 1, 4] if rows != [0, 1, 4] else [0, 2, 4]), "row-m": ("rows", [*rows[:2], 5]),
-        "row-2-to-the-32": ("rows", [*rows[:2], 2**32]), "first-row-negative": ("rows", [-1, *rows[1:]]),
-        "another-prime": ("prime", 103), "composite-prime": ("prime", 105), "prime-two": ("prime", 2),
+        "other-rows": ("rows", [0, 1, 4] if rows != [0, 1, 4] else [0, 2, 4]),
+        "row-m": ("rows", [*rows[:2], 5]),
+        "row-2-to-the-32": ("rows", [*rows[:2], 2**32]),
+        "first-row-negative": ("rows", [-1, *rows[1:]]),
+        "another-prime": ("prime", 103),
+        "composite-prime": ("prime", 105),
+        "prime-two": ("prime", 2),
     }.items():
         add(f"witness-{attack}", changed(base, "evidence", *path_and_value))
     add("witness-of-another-seed", changed(base, "claim", "host", "seed", 6))
     add("witness-m-below-M", changed(base, "shape", "m", 2))
     seed = singular("random", "signs")
-    add("witness-of-a-singular-host", changed(changed(base, "claim", "host", "law", "signs"), "claim", "host", "seed", seed))
+    add(
+        "witness-of-a-singular-host",
+        changed(changed(base, "claim", "host", "law", "signs"), "claim", "host", "seed", seed),
+    )
     for p, size in ((65521, 2), (65537, 4)):
         big, files = witness("random", TALL, 66, p, seed=6)
         numbers = list(struct.unpack(f"<4225{'H' if size == 2 else 'I'}", next(iter(files.values()))))
@@ -935,52 +1061,101 @@ def invalid():
     add("deficient-z-sign-flipped", sign)
     shift = changed(base, "evidence", kernel_evidence({(i + 1) % 3: v for i, v in z.items()}))
     add("deficient-z-shifted", shift)
-    for attack, changes in {"of-another-seed": {"seed": seed + 1}, "of-another-law": {"law": "uniform"},
-                            "of-another-law-binomial": {"law": "binomial"}}.items():
+    for attack, changes in {
+        "of-another-seed": {"seed": seed + 1},
+        "of-another-law": {"law": "uniform"},
+        "of-another-law-binomial": {"law": "binomial"},
+    }.items():
         found = copy.deepcopy(base)
         found["claim"]["host"] |= changes
         add(f"deficient-z-{attack}", found)
-    add("deficient-full-rank-called-refuted", document(
-        "rank-deficient", "sparse", dims, M, kernel_evidence({0: 1, 1: -1})))
+    add(
+        "deficient-full-rank-called-refuted",
+        document("rank-deficient", "sparse", dims, M, kernel_evidence({0: 1, 1: -1})),
+    )
     add("deficient-full-rank-one-entry", document("rank-deficient", "tied", dims, M, kernel_evidence({5: 1})))
-    add("deficient-z-not-in-kernel", document(
-        "rank-deficient", "printed-looped", dims, 20, kernel_evidence({0: 1, 1: -1})))
+    add(
+        "deficient-z-not-in-kernel",
+        document("rank-deficient", "printed-looped", dims, 20, kernel_evidence({0: 1, 1: -1})),
+    )
     looped, _ = proved("printed-looped", dims, 20)
-    add("deficient-z-misses-one-entry", changed(looped, "evidence", kernel_evidence(
-        {looped["evidence"]["z"][0][0]: 1})))
-    row = next(z for z in kernel_basis(index_matrix("printed-tree-row", dims))
-               if (index_matrix("printed-tree-column", dims) @ [z.get(i, 0) for i in range(M)]).any())
-    add("deficient-z-of-the-transposed-tree", document(
-        "rank-deficient", "printed-tree-column", dims, M, kernel_evidence(row)))
+    add(
+        "deficient-z-misses-one-entry", changed(looped, "evidence", kernel_evidence({looped["evidence"]["z"][0][0]: 1}))
+    )
+    row = next(
+        z
+        for z in kernel_basis(index_matrix("printed-tree-row", dims))
+        if (index_matrix("printed-tree-column", dims) @ [z.get(i, 0) for i in range(M)]).any()
+    )
+    add(
+        "deficient-z-of-the-transposed-tree",
+        document("rank-deficient", "printed-tree-column", dims, M, kernel_evidence(row)),
+    )
     for attack, m in {"equals-M": M, "above-M": M + 1, "huge": 2**80}.items():
-        add(f"deficient-dimension-m-{attack}", document(
-            "rank-deficient", "random", dims, m, {"method": "dimension"}, seed=3))
+        add(
+            f"deficient-dimension-m-{attack}",
+            document("rank-deficient", "random", dims, m, {"method": "dimension"}, seed=3),
+        )
     add("deficient-dimension-of-sparse", document("rank-deficient", "sparse", dims, M, {"method": "dimension"}))
-    add("deficient-dimension-printed-count-without-the-2", document(
-        "rank-deficient", "random", dims, 20, {"method": "dimension"}))
+    add(
+        "deficient-dimension-printed-count-without-the-2",
+        document("rank-deficient", "random", dims, 20, {"method": "dimension"}),
+    )
     arguments = (False, "float64", "uniform", singular("random", "uniform", 3), *tiny, 3)
-    add("deficient-kernel-modulo-three-only", document(
-        "rank-deficient", "random", tiny, 3, kernel_evidence(kernel_modulo(random_integers(*arguments)[0], 3)),
-        seed=arguments[3]))
+    add(
+        "deficient-kernel-modulo-three-only",
+        document(
+            "rank-deficient",
+            "random",
+            tiny,
+            3,
+            kernel_evidence(kernel_modulo(random_integers(*arguments)[0], 3)),
+            seed=arguments[3],
+        ),
+    )
     for power in (32, 53, 64):
-        add(f"deficient-kernel-modulo-2-to-the-{power}-only", document(
-            "rank-deficient", "random", tiny, 3, kernel_evidence({0: 2**power}), law="signs", seed=1))
+        add(
+            f"deficient-kernel-modulo-2-to-the-{power}-only",
+            document("rank-deficient", "random", tiny, 3, kernel_evidence({0: 2**power}), law="signs", seed=1),
+        )
     z = kernel_basis(matrix_of("random", (1, 2, 1, 1, 1), 4, seed=11))[0]
     wide = document("rank-deficient", "random", (1, 2, 1, 1, 1), 4, kernel_evidence(z), seed=11)
-    add("deficient-distance-of-another-column", changed(wide, "evidence", "column", next(
-        i for i in z if abs(z[i]) != abs(z[wide["evidence"]["column"]]))))
+    add(
+        "deficient-distance-of-another-column",
+        changed(wide, "evidence", "column", next(i for i in z if abs(z[i]) != abs(z[wide["evidence"]["column"]]))),
+    )
     add("deficient-z-of-the-tied-host", changed(wide, "claim", "host", "construction", "random-tied"))
     root = Fraction(abs(z[wide["evidence"]["column"]]), sum(map(abs, z.values())))
-    add("deficient-distance-not-squared", changed(
-        wide, "evidence", "distance_squared", [written(root.numerator), written(root.denominator)]))
-    add("deficient-kernel-of-the-numerators-only", document(  # forgets that deeper columns have more units
-        "rank-deficient", "random", (1, 2, 1, 1, 1), 4, kernel_evidence(kernel_basis(
-            random_integers(False, "float64", "uniform", 11, 1, 2, 1, 1, 1, 4)[0])[0]), seed=11))
-    add("deficient-kernel-off-by-one-in-the-last-digit", document(
-        "rank-deficient", "random", (1, 2, 1, 1, 1), 4, kernel_evidence(
-            {i: v + (i == max(z)) for i, v in z.items()}), seed=11))
-    add("deficient-kernel-of-float64-claimed-for-float32", document(
-        "rank-deficient", "random", (1, 2, 1, 1, 1), 4, kernel_evidence(z), seed=11, dtype="float32"))
+    add(
+        "deficient-distance-not-squared",
+        changed(wide, "evidence", "distance_squared", [written(root.numerator), written(root.denominator)]),
+    )
+    add(
+        "deficient-kernel-of-the-numerators-only",
+        document(  # forgets that deeper columns have more units
+            "rank-deficient",
+            "random",
+            (1, 2, 1, 1, 1),
+            4,
+            kernel_evidence(kernel_basis(random_integers(False, "float64", "uniform", 11, 1, 2, 1, 1, 1, 4)[0])[0]),
+            seed=11,
+        ),
+    )
+    add(
+        "deficient-kernel-off-by-one-in-the-last-digit",
+        document(
+            "rank-deficient",
+            "random",
+            (1, 2, 1, 1, 1),
+            4,
+            kernel_evidence({i: v + (i == max(z)) for i, v in z.items()}),
+            seed=11,
+        ),
+    )
+    add(
+        "deficient-kernel-of-float64-claimed-for-float32",
+        document("rank-deficient", "random", (1, 2, 1, 1, 1), 4, kernel_evidence(z), seed=11, dtype="float32"),
+    )
     return out
 
 
@@ -1048,25 +1223,50 @@ def malformed():
 
     # numbers
     for name, number in {
-        "float-instead-of-integer": "6.0", "float-with-exponent": "6e0", "exponent": "1E1", "minus-zero": "-0",
-        "leading-zero": "06", "plus-sign": "+6", "nan": "NaN", "infinity": "Infinity", "minus-infinity": "-Infinity",
-        "huge-exponent": "1e999999999", "hexadecimal": "0x6", "true-as-one": "true", "null-as-number": "null",
-        "huge-integer-as-number": str(2**53), "enormous-integer-as-number": "9" * 5000,
-        "small-integer-as-string": '"6"', "integer-below-2-to-the-53-as-string": f'"{2**53 - 1}"',
-        "string-with-leading-zero": f'"0{2**60}"', "string-with-plus": f'"+{2**60}"',
-        "string-with-space": f'" {2**60}"', "string-with-newline": f'"{2**60}\\n"',
-        "string-with-underscore": '"1_000_000_000_000_000_000_000"', "string-with-point": f'"{2**60}.0"',
-        "string-with-exponent": '"1e30"', "string-minus-zero": '"-0"', "string-two-minus": f'"--{2**60}"',
-        "string-arabic-digits": quoted("\u0666" * 20), "string-fullwidth-digits": quoted("\uff16" * 20),
-        "string-superscript-digits": quoted("\u2076" * 20), "string-empty": '""', "string-with-nul": f'"{2**60}\\u0000"',
-        "number-in-array": "[6]", "number-in-object": '{"6":6}',
+        "float-instead-of-integer": "6.0",
+        "float-with-exponent": "6e0",
+        "exponent": "1E1",
+        "minus-zero": "-0",
+        "leading-zero": "06",
+        "plus-sign": "+6",
+        "nan": "NaN",
+        "infinity": "Infinity",
+        "minus-infinity": "-Infinity",
+        "huge-exponent": "1e999999999",
+        "hexadecimal": "0x6",
+        "true-as-one": "true",
+        "null-as-number": "null",
+        "huge-integer-as-number": str(2**53),
+        "enormous-integer-as-number": "9" * 5000,
+        "small-integer-as-string": '"6"',
+        "integer-below-2-to-the-53-as-string": f'"{2**53 - 1}"',
+        "string-with-leading-zero": f'"0{2**60}"',
+        "string-with-plus": f'"+{2**60}"',
+        "string-with-space": f'" {2**60}"',
+        "string-with-newline": f'"{2**60}\\n"',
+        "string-with-underscore": '"1_000_000_000_000_000_000_000"',
+        "string-with-point": f'"{2**60}.0"',
+        "string-with-exponent": '"1e30"',
+        "string-minus-zero": '"-0"',
+        "string-two-minus": f'"--{2**60}"',
+        "string-arabic-digits": quoted("\u0666" * 20),
+        "string-fullwidth-digits": quoted("\uff16" * 20),
+        "string-superscript-digits": quoted("\u2076" * 20),
+        "string-empty": '""',
+        "string-with-nul": f'"{2**60}\\u0000"',
+        "number-in-array": "[6]",
+        "number-in-object": '{"6":6}',
     }.items():
         text(f"rank-{name}", '"rank":6', f'"rank":{number}')
     for field in FIELDS:
         for name, value in {"zero": 0, "negative": -1, "null": None, "true": True, "string": "2", "list": [2]}.items():
             add(f"shape-{field}-{name}", changed(sparse, "shape", field, value))
-        add(f"shape-{field}-float", raw.replace(
-            f'"{field}":{sparse["shape"][field]}'.encode(), f'"{field}":{sparse["shape"][field]}.0'.encode()))
+        add(
+            f"shape-{field}-float",
+            raw.replace(
+                f'"{field}":{sparse["shape"][field]}'.encode(), f'"{field}":{sparse["shape"][field]}.0'.encode()
+            ),
+        )
         add(f"shape-{field}-missing", changed(sparse, "shape", field, ...))
     add("shape-negative-huge", changed(sparse, "shape", "d_in", str(-(2**60))))
     add("shape-is-a-list", changed(sparse, "shape", [2, 1, 1, 1, 1, 6]))
@@ -1115,7 +1315,8 @@ def malformed():
         add(f"unknown-construction-{i}", changed(sparse, "claim", "host", "construction", value))
     for field, values in {
         "seed": [str(2**64), -1, str(-(2**63) - 1), "7", True, None, str(2**200), [7]],
-        "law": ["normal", "Uniform", "", None, 0], "dtype": ["float128", "f64", "Float64", "int64", "", None, 64],
+        "law": ["normal", "Uniform", "", None, 0],
+        "dtype": ["float128", "f64", "Float64", "int64", "", None, 64],
     }.items():
         for i, value in enumerate(values):
             add(f"wrong-{field}-{i}", changed(modular, "claim", "host", field, value))
@@ -1126,13 +1327,21 @@ def malformed():
     add("kind-deficient-with-rows", changed(sparse, "kind", "rank-deficient"))
     add("kind-permutation-for-printed-tree-row", changed(sparse, "claim", "host", "construction", "printed-tree-row"))
     add("kind-permutation-for-shared-key", changed(sparse, "claim", "host", "construction", "shared-key"))
-    add("kind-modular-for-shared-query", document(
-        "rank-modular", "shared-query", (2, 1, 2, 1, 1), 20, {"method": "recompute", "prime": 3}, rank=10))
-    for name, at, m in [("shared-key", (2, 2, 2, 3, 3), 99), ("shared-query", (2, 2, 2, 3, 3), 99),
-                        ("shared-key", (2, 2, 2, 3, 1), 99), ("shared-query", (2, 2, 2, 1, 3), 99),
-                        ("printed-single-head", (2, 2, 1, 1, 1), 99)]:
-        add(f"{name}-not-defined-at-d{at[2]}-in{at[3]}-out{at[4]}", document(
-            "rank-deficient", name, at, m, {"method": "dimension"}))
+    add(
+        "kind-modular-for-shared-query",
+        document("rank-modular", "shared-query", (2, 1, 2, 1, 1), 20, {"method": "recompute", "prime": 3}, rank=10),
+    )
+    for name, at, m in [
+        ("shared-key", (2, 2, 2, 3, 3), 99),
+        ("shared-query", (2, 2, 2, 3, 3), 99),
+        ("shared-key", (2, 2, 2, 3, 1), 99),
+        ("shared-query", (2, 2, 2, 1, 3), 99),
+        ("printed-single-head", (2, 2, 1, 1, 1), 99),
+    ]:
+        add(
+            f"{name}-not-defined-at-d{at[2]}-in{at[3]}-out{at[4]}",
+            document("rank-deficient", name, at, m, {"method": "dimension"}),
+        )
     for name in INDEX:
         at = (1, 2, 2, 2, 2)
         m = least_m(name, *at) - 1
@@ -1145,9 +1354,17 @@ def malformed():
     # evidence
     rows = sparse["evidence"]["rows"]
     for attack, new in {
-        "too-long": [*rows, 6], "too-short": rows[:-1], "empty": [], "null": None, "string": "012345",
-        "with-null": [*rows[:-1], None], "with-true": [0, True, *rows[2:]], "with-string": ["0", *rows[1:]],
-        "nested": [rows], "as-object": {str(i): r for i, r in enumerate(rows)}, "number": 0,
+        "too-long": [*rows, 6],
+        "too-short": rows[:-1],
+        "empty": [],
+        "null": None,
+        "string": "012345",
+        "with-null": [*rows[:-1], None],
+        "with-true": [0, True, *rows[2:]],
+        "with-string": ["0", *rows[1:]],
+        "nested": [rows],
+        "as-object": {str(i): r for i, r in enumerate(rows)},
+        "number": 0,
         "of-pairs": [[i, r] for i, r in enumerate(rows)],
     }.items():
         add(f"inline-array-{attack}", changed(sparse, "evidence", "rows", new))
@@ -1160,13 +1377,22 @@ def malformed():
     base, _ = witness("random", (1, 1, 1, 1, 1), 5, 101, seed=5)
     rows, inverse = base["evidence"]["rows"], base["evidence"]["inverse"]
     for attack, path_and_value in {
-        "rows-decrease": ("rows", rows[::-1]), "rows-repeat": ("rows", [rows[0], rows[0], rows[2]]),
-        "rows-too-long": ("rows", [0, 1, 2, 3]), "rows-too-short": ("rows", rows[:2]), "rows-null": ("rows", None),
-        "inverse-too-short": ("inverse", inverse[:-1]), "inverse-too-long": ("inverse", [*inverse, 0]),
-        "inverse-of-rows": ("inverse", [inverse[:3], inverse[3:6], inverse[6:]]), "inverse-null": ("inverse", None),
-        "inverse-missing": ("inverse", ...), "rows-missing": ("rows", ...), "prime-missing": ("prime", ...),
-        "method-recompute": ("method", "recompute"), "prime-out-of-range": ("prime", 2**31 + 11),
-        "inverse-with-true": ("inverse", [True, *inverse[1:]]), "inverse-as-string": ("inverse", "1"),
+        "rows-decrease": ("rows", rows[::-1]),
+        "rows-repeat": ("rows", [rows[0], rows[0], rows[2]]),
+        "rows-too-long": ("rows", [0, 1, 2, 3]),
+        "rows-too-short": ("rows", rows[:2]),
+        "rows-null": ("rows", None),
+        "inverse-too-short": ("inverse", inverse[:-1]),
+        "inverse-too-long": ("inverse", [*inverse, 0]),
+        "inverse-of-rows": ("inverse", [inverse[:3], inverse[3:6], inverse[6:]]),
+        "inverse-null": ("inverse", None),
+        "inverse-missing": ("inverse", ...),
+        "rows-missing": ("rows", ...),
+        "prime-missing": ("prime", ...),
+        "method-recompute": ("method", "recompute"),
+        "prime-out-of-range": ("prime", 2**31 + 11),
+        "inverse-with-true": ("inverse", [True, *inverse[1:]]),
+        "inverse-as-string": ("inverse", "1"),
     }.items():
         add(f"witness-{attack}", changed(base, "evidence", *path_and_value))
     add("witness-unknown-field", added(base, "evidence", "k", 1))
@@ -1186,21 +1412,40 @@ def malformed():
     assert len(z) == 2
     distance = kernel["evidence"]["distance_squared"]
     for attack, path_and_value in {
-        "z-empty": ("z", []), "z-null": ("z", None), "z-object": ("z", {"0": 1}), "z-not-pairs": ("z", [0, 1]),
-        "z-triples": ("z", [[*pair, 0] for pair in z]), "z-singles": ("z", [[0], [1]]), "z-unsorted": ("z", z[::-1]),
-        "z-position-twice": ("z", [z[0], z[0], z[1]]), "z-zero-value": ("z", [z[0], [z[1][0], 0]]),
-        "z-position-M": ("z", [z[0], [6, -1]]), "z-position-negative": ("z", [[-1, 1], *z]),
-        "z-value-string": ("z", [[z[0][0], "1"], z[1]]), "z-value-true": ("z", [[z[0][0], True], z[1]]),
-        "z-value-null": ("z", [[z[0][0], None], z[1]]), "z-position-string": ("z", [["0", 1], z[1]]),
-        "z-dense": ("z", [1, -1, 0, 0, 0, 0]), "z-position-beyond-2-to-the-64": ("z", [z[0], [str(2**64), 1]]),
-        "column-M": ("column", 6), "column-negative": ("column", -1), "column-string": ("column", "0"),
-        "column-null": ("column", None), "column-huge": ("column", str(2**64)), "column-true": ("column", True),
+        "z-empty": ("z", []),
+        "z-null": ("z", None),
+        "z-object": ("z", {"0": 1}),
+        "z-not-pairs": ("z", [0, 1]),
+        "z-triples": ("z", [[*pair, 0] for pair in z]),
+        "z-singles": ("z", [[0], [1]]),
+        "z-unsorted": ("z", z[::-1]),
+        "z-position-twice": ("z", [z[0], z[0], z[1]]),
+        "z-zero-value": ("z", [z[0], [z[1][0], 0]]),
+        "z-position-M": ("z", [z[0], [6, -1]]),
+        "z-position-negative": ("z", [[-1, 1], *z]),
+        "z-value-string": ("z", [[z[0][0], "1"], z[1]]),
+        "z-value-true": ("z", [[z[0][0], True], z[1]]),
+        "z-value-null": ("z", [[z[0][0], None], z[1]]),
+        "z-position-string": ("z", [["0", 1], z[1]]),
+        "z-dense": ("z", [1, -1, 0, 0, 0, 0]),
+        "z-position-beyond-2-to-the-64": ("z", [z[0], [str(2**64), 1]]),
+        "column-M": ("column", 6),
+        "column-negative": ("column", -1),
+        "column-string": ("column", "0"),
+        "column-null": ("column", None),
+        "column-huge": ("column", str(2**64)),
+        "column-true": ("column", True),
         "distance-not-lowest": ("distance_squared", [2 * x for x in distance]),
-        "distance-q-zero": ("distance_squared", [1, 0]), "distance-q-negative": ("distance_squared", [-1, -2]),
-        "distance-one-number": ("distance_squared", [1]), "distance-three": ("distance_squared", [*distance, 1]),
-        "distance-string": ("distance_squared", "1/2"), "distance-null": ("distance_squared", None),
-        "distance-number": ("distance_squared", 1), "distance-of-strings": ("distance_squared", ["1", "2"]),
-        "distance-zero-over-two": ("distance_squared", [0, 2]), "method-list": ("method", ["kernel-vector"]),
+        "distance-q-zero": ("distance_squared", [1, 0]),
+        "distance-q-negative": ("distance_squared", [-1, -2]),
+        "distance-one-number": ("distance_squared", [1]),
+        "distance-three": ("distance_squared", [*distance, 1]),
+        "distance-string": ("distance_squared", "1/2"),
+        "distance-null": ("distance_squared", None),
+        "distance-number": ("distance_squared", 1),
+        "distance-of-strings": ("distance_squared", ["1", "2"]),
+        "distance-zero-over-two": ("distance_squared", [0, 2]),
+        "method-list": ("method", ["kernel-vector"]),
         "method-unknown": ("method", "kernel"),
     }.items():
         add(f"kernel-{attack}", changed(kernel, "evidence", *path_and_value))
@@ -1237,9 +1482,14 @@ def malformed():
     with_sidecar("empty", lambda c: b"")
     with_sidecar("zeroed", lambda c: bytes(len(c)))
     for case, changes in {
-        "dtype-int32": {"dtype": "int32"}, "dtype-null": {"dtype": None}, "length-too-short": {"length": 4096},
-        "length-too-long": {"length": 4098}, "length-string": {"length": "4097"}, "length-negative": {"length": -4097},
-        "length-huge": {"length": str(2**64 + 4097)}, "unknown-field": {"path": "rows.bin"},
+        "dtype-int32": {"dtype": "int32"},
+        "dtype-null": {"dtype": None},
+        "length-too-short": {"length": 4096},
+        "length-too-long": {"length": 4098},
+        "length-string": {"length": "4097"},
+        "length-negative": {"length": -4097},
+        "length-huge": {"length": str(2**64 + 4097)},
+        "unknown-field": {"path": "rows.bin"},
     }.items():
         with_sidecar(case, lambda c: c, changes)
     with_sidecar("length-missing", lambda c: c)
@@ -1247,14 +1497,26 @@ def malformed():
     with_sidecar("dtype-missing", lambda c: c)
     del out["sidecar-dtype-missing"][0]["evidence"]["rows"]["dtype"]
     digest = reference("uppercase-digest")["sidecar"].upper()
-    add("sidecar-uppercase-digest", changed(big, "evidence", "rows", {
-        "dtype": "uint32", "length": 4097, "sidecar": digest}), {digest: contents["uppercase-digest"]})
+    add(
+        "sidecar-uppercase-digest",
+        changed(big, "evidence", "rows", {"dtype": "uint32", "length": 4097, "sidecar": digest}),
+        {digest: contents["uppercase-digest"]},
+    )
     inside = proved("sparse", BIG)[0]["evidence"]["rows"]["sidecar"]
     for case, path in {
-        "path-traversal": "../x", "path-to-the-valid-folder": f"../valid/{inside}", "path-absolute": "/dev/zero",
-        "path-of-64-characters": "../valid/../".ljust(64, "0"), "path-with-suffix": f"{inside}.bin", "path-empty": "",
-        "path-null": None, "path-number": 0, "path-newline": f"{inside}\n", "path-63-digits": inside[:-1],
-        "path-65-digits": inside + "0", "path-with-nul": inside[:63] + "\0", "path-list": [inside],
+        "path-traversal": "../x",
+        "path-to-the-valid-folder": f"../valid/{inside}",
+        "path-absolute": "/dev/zero",
+        "path-of-64-characters": "../valid/../".ljust(64, "0"),
+        "path-with-suffix": f"{inside}.bin",
+        "path-empty": "",
+        "path-null": None,
+        "path-number": 0,
+        "path-newline": f"{inside}\n",
+        "path-63-digits": inside[:-1],
+        "path-65-digits": inside + "0",
+        "path-with-nul": inside[:63] + "\0",
+        "path-list": [inside],
         "path-unicode-digits": inside[:63] + "\u0660",
     }.items():
         add(f"sidecar-{case}", changed(big, "evidence", "rows", {"dtype": "uint32", "length": 4097, "sidecar": path}))
