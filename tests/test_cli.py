@@ -214,6 +214,15 @@ def test_shape_options_are_checked_against_the_file(cli, files):
     assert "--m 37 contradicts" in err
 
 
+def test_an_input_is_never_overwritten(cli, files):
+    before = (files / "target.safetensors").read_bytes()
+    for host, output in (("sparse", "target.safetensors"), ("tied.safetensors", "./tied.safetensors")):
+        code, _, err = cli("embed", host, "target.safetensors", "-o", output)
+        assert code == 2
+        assert "would overwrite an input" in err
+    assert (files / "target.safetensors").read_bytes() == before
+
+
 def test_padding_and_seeds(cli, files):
     code, _, _ = cli("embed", "random", "target.safetensors", "--m", 45, "--seed", 9, "-o", "E.safetensors", "--json")
     assert code == 0

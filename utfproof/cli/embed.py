@@ -73,6 +73,7 @@ def command(
     from utfproof.weights import read_target, write_embedding
 
     limit = options.memory_limit(max_memory)
+    options.require_distinct(output, target, Path(host))
     model = read_target(target, layers=layers, max_memory=limit)
     options.agree_with(model.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
     machine = load_host(host, model, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=limit)

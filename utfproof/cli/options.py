@@ -59,6 +59,13 @@ def memory_limit(text: str | None) -> int | None:
     return None if text is None else parse_bytes(text)
 
 
+def require_distinct(output: Path, *inputs: Path) -> None:
+    """MalformedInput when a result would overwrite one of its own inputs."""
+    for given in inputs:
+        if output.exists() and given.exists() and output.samefile(given):
+            raise MalformedInput(f"writing {output} would overwrite an input of this command; choose another name")
+
+
 def is_host_file(name: str) -> bool:
     """Whether a HOST argument is a file rather than a construction's name."""
     if name in CONSTRUCTIONS:
