@@ -2,6 +2,7 @@
 
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -241,6 +242,16 @@ def test_reading_is_guarded(tmp_path):
     path = save(tmp_path / "t.safetensors", target_tensors(D=30))
     with pytest.raises(ResourceLimit, match="reading"):
         read_target(path, max_memory=1000)
+
+
+def test_links_and_devices(tmp_path):
+    (tmp_path / "link").symlink_to("E.safetensors")
+    weights.write_embedding(tmp_path / "link", np.ones((1, 1)))
+    assert (tmp_path / "link").is_symlink()
+    assert read_embedding(tmp_path / "E.safetensors").tolist() == [[1.0]]
+    with pytest.raises(MalformedInput, match="it is a device or a pipe"):
+        weights.write_embedding("/dev/null", np.ones((1, 1)))
+    assert not Path("/dev/null").is_file()
 
 
 def test_nothing_is_left_of_a_failed_write(tmp_path):

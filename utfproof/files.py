@@ -15,9 +15,11 @@ from utfproof.errors import MalformedInput
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
     """A binary file that appears under `path` only when the block ends well. MalformedInput if it cannot be written."""
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # a link stays one: its target is replaced
     if path.is_dir():
         raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
     if not path.parent.is_dir():
         raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
     temporary = None
