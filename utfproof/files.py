@@ -15,7 +15,9 @@ from utfproof.errors import MalformedInput
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
     """A binary file that appears under `path` only when the block ends well. MalformedInput if it cannot be written."""
-    path = Path(os.path.realpath(path))  # a link stays one: its target is replaced
+    path = Path(path)
+    if path.is_symlink():  # it stays one: its target is replaced
+        path = Path(os.path.realpath(path))
     if path.is_dir():
         raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
     if path.exists() and not path.is_file():
