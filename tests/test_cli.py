@@ -316,3 +316,80 @@ def test_table_shapes_emulate(cli, name, construction):
     )
     assert code == 0
     assert json.loads(out)["max_relative_error"] < 1e-12
+
+
+HUGE = "1" + "0" * 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["emulate", "sparse", "-H", HUGE, "-L", "2", "-d", "3", "--d-in", "4"], 3),
+        (["emulate", "sparse", "-H", "2", "-L", HUGE, "-d", "3", "--d-in", "4"], 3),
+        (["emulate", "sparse", *SMALL, "--width", HUGE], 3),
+        (["build", "target", "-H", "2", "-L", "300000000", "-d", "3", "--d-in", "4", "-o", "t.safetensors"], 3),
+        (["build", "target", *SMALL, "--width", "3000000", "--max-memory", "50M", "-o", "t.safetensors"], 3),
+        (["certify", "sparse", "-H", "2", "-L", "2", "-d", "1" + "0" * 400, "--d-in", "4", "-o", "c.json"], 3),
+        (["certify", "tied", *SMALL, "--max-memory", "1" + "0" * 400, "-o", "c.json"], 2),
+        (["certify", "random", *SMALL, "--device", "meta", "-o", "c.json"], 2),
+        (["certify", "tied", *SMALL, "-o", "x" * 300 + ".json"], 2),
+    ],
+)
+def test_absurd_sizes_are_refused_at_once(cli, tmp_path, arguments, code):
+    found, _, err = cli(*arguments)
+    assert found == code
+    assert "internal error" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_overflowing_weights_do_not_embed(cli, files):
+    target = random_target(Shape(2, 2, 2, 3), 1)
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        getattr(target, name)[...] *= 1e200
+    weights.write_target("huge.safetensors", target)
+    for host in ("sparse", "random"):
+        code, _, err = cli("embed", host, "huge.safetensors", "-o", "E.safetensors")
+        assert code == 2
+        assert "not finite" in err
+    assert not (files / "E.safetensors").exists()
+
+
+def test_a_bug_is_no_verdict(cli, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("utfproof.certificates.prover.certify", broken)
+    code, out, err = cli("certify", "sparse", *SMALL, "-o", "c.json")
+    assert (code, out) == (70, "")
+    assert "internal error, nothing was decided: ZeroDivisionError: planted" in err
+
+
+def test_file_names_are_not_markup(cli, tmp_path):
+    for name in ("[link=x]y.json", "é[bold].json", "[/b].json"):
+        code, out, _ = cli("certify", "tied", *SMALL, "-o", name if "/" not in name else "b].json")
+        assert code == 0
+        assert name.rsplit("/", maxsplit=1)[-1] in out
+
+
+def test_json_has_no_bare_nan(cli, files):
+    E = weights.read_embedding("E.safetensors") if (files / "E.safetensors").exists() else np.zeros((3, 36))
+    E[0, 0] = 1e308
+    weights.write_embedding("wild.safetensors", E)
+    _, out, _ = cli("emulate", "sparse", "--target", "target.safetensors", "--embedding", "wild.safetensors", "--json")
+    json.loads(out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+
+
+def test_said_layers_must_agree_with_the_file(cli, files):
+    weights.write_target("looped.safetensors", random_target(Shape(2, 2, 2, 3), 1, tied=True))
+    code, _, err = cli("embed", "tied", "looped.safetensors", "--layers", 3, "-o", "E.safetensors")
+    assert code == 2
+    assert "metadata says 2 layers, 3 were said" in err
+
+
+def test_a_pipe_is_no_weights_file(cli, tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    code, _, err = cli("embed", "sparse", "pipe.safetensors", "-o", "E.safetensors")
+    assert code == 2
+    assert "no regular file" in err

@@ -117,8 +117,8 @@ def require_device(device: str) -> Any:
             f"device {device!r} needs PyTorch, which is not installed: pip install 'utfproof[torch]', or use --device cpu"
         ) from error
     try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, dtype=torch.float64, device=device).cpu().numpy()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise MalformedInput(f"device {device!r} is not available here ({reason}); use --device cpu") from error
     return torch

@@ -16,14 +16,17 @@ from utfproof.errors import MalformedInput
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
     """A binary file that appears under `path` only when the block ends well. MalformedInput if it cannot be written."""
     path = Path(path)
-    if path.is_symlink():  # it stays one: its target is replaced
-        path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
-    if path.exists() and not path.is_file():
-        raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
-    if not path.parent.is_dir():
-        raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+    try:
+        if path.is_symlink():  # it stays one: its target is replaced
+            path = Path(os.path.realpath(path))
+        if path.is_dir():
+            raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
+        if path.exists() and not path.is_file():
+            raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
+        if not path.parent.is_dir():
+            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+    except OSError as error:
+        raise MalformedInput(f"cannot write {path}: {error.strerror or error}") from error
     temporary = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:

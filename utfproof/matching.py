@@ -179,8 +179,10 @@ def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> 
     if host.construction in _ATTENTION_MATCHING:
         _require_genuine(host)
         E, condition = _ATTENTION_MATCHING[host.construction](shape, m, _widened(target))
+        _require_finite("E", E)
         return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
     right = w_all(target)
+    _require_finite("W_all", right)
     matrix = r_all(host) if isinstance(host.U, SelectionMatrix) else None
     if matrix is not None:
         rows = matrix.unit_rows()
@@ -201,6 +203,12 @@ def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> 
 
         return replace(solved, E=torch.from_numpy(solved.E).to(right.device))
     return solved
+
+
+def _require_finite(name: str, array: Array) -> None:
+    """MalformedInput for floats that are not finite: weights hold NaN or infinity, or their products overflow."""
+    if not is_exact(array) and not bool(namespace(array).isfinite(array).all()):
+        raise MalformedInput(f"{name} is not finite: the target's weights hold NaN or infinity, or products overflow")
 
 
 def _require_genuine(host: Universal) -> None:

@@ -32,11 +32,15 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, flags=re.IGNORECASE)
     if match is None:
         raise MalformedInput(f"memory limit {text!r} is not a size; write for example 512M or 4G")
+    if len(match.group(1)) > 20:
+        raise MalformedInput(f"memory limit {text[:20]}... is not a size of this world; write for example 512M or 4G")
     return int(float(match.group(1)) * _UNITS[match.group(2).upper()])
 
 
 def show_bytes(count: int) -> str:
     """A byte count for people, in binary units."""
+    if count.bit_length() > 100:
+        return f"2^{count.bit_length() - 1} B"
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024 or unit == "TiB":

@@ -72,6 +72,8 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFi
     path = Path(path)
     try:
         size = path.stat().st_size
+        if not path.is_file():
+            raise MalformedInput(f"cannot read {path}: it is no regular file")
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
     require_memory(4 * size, f"reading {path}", max_memory)
@@ -150,8 +152,8 @@ def _stored_integer(file: TensorFile, field: str) -> int | None:
     text = file.metadata.get(field)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise file.refuse(f"metadata field {field} is {text!r}, expected a positive integer")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18 and int(text) > 0):
+        raise file.refuse(f"metadata field {field} is {text[:40]!r}, expected a positive integer")
     return int(text)
 
 
@@ -163,6 +165,8 @@ def _layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
             if claimed is not None and claimed != found:
                 raise file.refuse(f"{name} has {found} layers, {claimed} were said")
         return found
+    if layers is not None and stored is not None and layers != stored:
+        raise file.refuse(f"metadata says {stored} layers, {layers} were said")
     said = stored if layers is None else layers
     if said is None:
         raise file.refuse("tied parameters do not say how many layers they are used for; pass --layers")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -14,6 +15,9 @@ from utfproof.cli import bench, build, certify, check, decide, embed, emulate
 from utfproof.errors import UtfproofError
 
 INTERRUPTED = 130
+OUTPUT_FAILED = 74
+INTERNAL_ERROR = 70
+"""Outside 0 ... 4, so that a script never takes a failure for a verdict."""
 
 app = typer.Typer(
     name="utfproof",
@@ -52,6 +56,12 @@ def _note(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"note: {_one_line(str(message))}", file=sys.stderr)
 
 
+def _drop_output() -> None:
+    """Nothing more can be said, and the interpreter must not try to flush at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # there may be no output at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run(arguments: list[str]) -> int:
     """Run the command line on these arguments and return the exit code; prints at most one line of error."""
     with warnings.catch_warnings():
@@ -65,8 +75,11 @@ def run(arguments: list[str]) -> int:
 
         warnings.showwarning = note_once
         try:
+            if hasattr(sys.stdout, "reconfigure"):
+                sys.stdout.reconfigure(errors="backslashreplace")  # file names need not fit the terminal's encoding
             result = app(arguments, standalone_mode=False)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
             if result == INTERRUPTED:  # how the argument parser hands on Ctrl-C
                 raise KeyboardInterrupt
             return result if isinstance(result, int) else 0
@@ -77,8 +90,7 @@ def run(arguments: list[str]) -> int:
             print("utfproof: out of memory; choose a smaller shape or lower --max-memory", file=sys.stderr)
             return 3
         except BrokenPipeError:
-            # the reader left; nothing more can be said, and the interpreter must not try at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()  # the reader left
             return 141
         except (KeyboardInterrupt, typer.Abort):
             print("utfproof: interrupted; nothing half-written is left", file=sys.stderr)
@@ -87,9 +99,20 @@ def run(arguments: list[str]) -> int:
             return int(stop.exit_code)
         except SystemExit as stop:  # the checker's own argument parser
             return stop.code if isinstance(stop.code, int) else 2
+        except OSError as error:  # files are handled where they are opened: this is the output
+            print(f"utfproof: cannot write the output: {error.strerror or error}", file=sys.stderr)
+            _drop_output()
+            return OUTPUT_FAILED
         except Exception as error:
-            # usage errors of the argument parser carry their own message; anything else is a bug and must show
+            # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict
             if hasattr(error, "format_message"):
                 print(f"utfproof: {_one_line(error.format_message())} (see --help)", file=sys.stderr)
                 return 2
-            raise
+            if os.environ.get("UTFPROOF_DEBUG"):
+                raise
+            what = _one_line(f"{type(error).__name__}: {error}")[:300]
+            print(
+                f"utfproof: internal error, nothing was decided: {what}; please report it (UTFPROOF_DEBUG=1 shows where)",
+                file=sys.stderr,
+            )
+            return INTERNAL_ERROR

@@ -50,7 +50,7 @@ def command(
     if what == "target":
         if m is not None:
             raise MalformedInput("--m is a host's embedding dimension; a target has --width")
-        facts = _target(output, shape, width, seed, law, dtype or "float64", tied)
+        facts = _target(output, shape, width, seed, law, dtype or "float64", tied, limit)
     else:
         if width is not None or tied:
             raise MalformedInput(
@@ -68,12 +68,19 @@ def command(
 
 
 def _target(
-    output: Path, shape: Shape, width: int | None, seed: int, law: str, dtype: str, tied: bool
+    output: Path,
+    shape: Shape,
+    width: int | None,
+    seed: int,
+    law: str,
+    dtype: str,
+    tied: bool,
+    limit: int | None,
 ) -> dict[str, Any]:
     from utfproof.constructions import random_target
     from utfproof.weights import write_target
 
-    target = random_target(shape, seed, width=width, law=law, dtype=dtype, tied=tied)
+    target = random_target(shape, seed, width=width, law=law, dtype=dtype, tied=tied, max_memory=limit)
     write_target(output, target, dtype=dtype, metadata={"seed": str(seed), "law": law})
     return {"system": "looped-target" if tied else "target", "width": target.width, "dtype": dtype}
 

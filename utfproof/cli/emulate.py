@@ -81,14 +81,18 @@ def command(
         if embedding is not None:
             raise MalformedInput("--embedding belongs to one target: pass --target as well")
         shape = options.required_shape(heads, layers, head_dim, d_in, d_out)
-        model = random_target(shape, seed, width=width, tied=tied_targets)
+        model = random_target(shape, seed, width=width, tied=tied_targets, max_memory=limit)
     shape = model.shape
     machine = load_host(host, model, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=limit)
     kernels = [(name, parse_kernel(name, shape.heads, shape.head_dim)) for name in _items("--attention", attention)]
     contexts = [_length(text) for text in _items("--context", context)]
 
     def nth(trial: int) -> Any:
-        return model if trial == 0 else random_target(shape, seed + trial, width=width, tied=tied_targets)
+        return (
+            model
+            if trial == 0
+            else random_target(shape, seed + trial, width=width, tied=tied_targets, max_memory=limit)
+        )
 
     total = trials * len(kernels) * len(contexts)
     with progress(f"emulate {host}", total, enabled=not as_json) as advance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,18 +12,29 @@ from typing import Any
 def emit(document: dict[str, Any], title: str, rows: dict[str, Any], *, as_json: bool) -> None:
     """The result of a command: `document` as JSON, or `rows` as a two-column table."""
     if as_json:
-        print(json.dumps(document, sort_keys=True, allow_nan=True))
+        print(json.dumps(_finite(document), sort_keys=True, allow_nan=False))
         return
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False, title_style="bold")
+    # Text: file names are never read as markup
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE, show_header=False, title_style="bold")
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(name, str(value))
+        table.add_row(Text(name), Text(str(value)))
     Console(highlight=False).print(table)
+
+
+def _finite(value: Any) -> Any:
+    """The same document with null for NaN and infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

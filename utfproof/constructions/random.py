@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.generator import check_dtype, check_law, check_seed, weight_matrix
+from utfproof.resources import require_memory
 from utfproof.shapes import Shape, positive_integer
 from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
 
@@ -48,6 +49,7 @@ def random_target(
     law: str = "uniform",
     dtype: str = "float64",
     tied: bool = False,
+    max_memory: int | None = None,
 ) -> Target:
     """Target with i.i.d. entries of variance about 1/fan-in (times 1/3 for the uniform law), NumPy arrays.
 
@@ -55,6 +57,9 @@ def random_target(
     """
     D = shape.d_in if width is None else positive_integer("width", width)
     lead = (1 if tied else shape.layers, shape.heads)
+    # 16 bytes an entry while drawn, and some hundreds a head
+    heads = lead[0] * lead[1] * (64 * D * shape.head_dim + 500)
+    require_memory(heads + 16 * D * (shape.d_in + shape.d_out), f"a random target at {shape}, width {D},", max_memory)
 
     def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
         matrices = [
