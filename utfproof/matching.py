@@ -6,6 +6,7 @@ for one target. For the two hosts below M it fills in E by formula instead, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -122,10 +123,16 @@ def w_all(target: Target) -> Array:
     return hstack([*queries, *keys, outputs])
 
 
-def _widened(target: Target) -> Target:
+def _converted(target: Target, convert: Callable[[Array], Array]) -> Target:
+    """The same target with each of its tensors converted."""
     names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
-    arrays = {name: _widened_array(getattr(target, name)) for name in names}
-    return replace(target, **arrays)
+    arrays = {name: getattr(target, name) for name in names}
+    changes: dict[str, Any] = {name: None if a is None else convert(a) for name, a in arrays.items()}
+    return replace(target, **changes)
+
+
+def _widened(target: Target) -> Target:
+    return _converted(target, _widened_array)
 
 
 def isolating_target(shape: Shape, column: int) -> Target:
@@ -235,6 +242,18 @@ def _require_genuine(host: Universal) -> None:
                 )
 
 
+def _column_scale(matrix: np.ndarray) -> np.ndarray:
+    """Factors that give each nonzero column length one."""
+    norms = np.linalg.norm(matrix, axis=0)
+    scale: np.ndarray = 1 / np.where(norms > 0, norms, 1)
+    return scale
+
+
+def _count_significant(values: np.ndarray, size: tuple[int, ...]) -> int:
+    """Numerical rank: singular values (descending) above rounding, for a matrix of this size."""
+    return int((values > max(size) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
+
+
 def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[int, float]:
     """(numerical rank of R_all in float64, condition number), columns scaled to length one: the margin that an exact
     rank does not show. Infinite condition where the numerical rank is below M. ResourceLimit before allocating."""
@@ -242,9 +261,8 @@ def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[i
     require_memory(8 * (4 * host.m * M + host.m * host.shape.heads * M), f"R_all at {host.shape}", max_memory)
     matrix = r_all(host)
     dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
-    norms = np.linalg.norm(dense, axis=0)
-    values = np.linalg.svd(dense / np.where(norms > 0, norms, 1), compute_uv=False)
-    rank = int((values > max(dense.shape) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
+    values = np.linalg.svd(dense * _column_scale(dense), compute_uv=False)
+    rank = _count_significant(values, dense.shape)
     return rank, float(values[0] / values[-1]) if rank == M else float("inf")
 
 
@@ -297,15 +315,14 @@ def _solve_float(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embeddi
     m, M = matrix.shape
     if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
         raise MalformedInput("R_all or W_all is not finite: weights hold NaN or infinity, or products overflow")
-    norms = np.linalg.norm(matrix, axis=0)
-    scale = 1 / np.where(norms > 0, norms, 1)
+    scale = _column_scale(matrix)
     scaled, goal = matrix * scale, right * scale
     if m < M:
         values = np.linalg.svd(scaled, compute_uv=False)
     else:
         orthogonal, triangle = scipy.linalg.qr(scaled, mode="economic")
         values = np.linalg.svd(triangle, compute_uv=False)
-    rank = int((values > max(m, M) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
+    rank = _count_significant(values, matrix.shape)
     if rank < M:
         E, residual = _least_squares(scaled, goal)
         if residual > 8 * max(m, M) * _ROUNDING:
@@ -323,10 +340,7 @@ def _solve_float(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embeddi
 
 def exact_target(target: Target) -> Target:
     """The same target with exact rational weights (floats are dyadic rationals)."""
-    names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
-    arrays = {name: getattr(target, name) for name in names}
-    changes: dict[str, Any] = {name: None if a is None else exact(a) for name, a in arrays.items()}
-    return replace(target, **changes)
+    return _converted(target, exact)
 
 
 def distance_bound(z: list[int], column: int) -> Fraction:

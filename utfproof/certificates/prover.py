@@ -72,7 +72,6 @@ def certify(
         return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
     if entry.is_random:
         draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
-        primes = primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
         return _certify_dense(draw, host, primes, witness, max_memory)
     if witness:
         raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
@@ -102,9 +101,7 @@ def certify_weights(
     if m < matching_dimension(shape):
         return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
     source = StoredWeights(shape, m, file, tied, device)
-    return _certify_dense(
-        source, host, primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES), witness, max_memory
-    )
+    return _certify_dense(source, host, primes, witness, max_memory)
 
 
 def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:
@@ -188,8 +185,9 @@ def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int]) ->
 
 
 def _certify_dense(
-    source: DenseSource, host: dict[str, Any], primes: tuple[int, ...], witness: bool, max_memory: int | None
+    source: DenseSource, host: dict[str, Any], primes: tuple[int, ...] | None, witness: bool, max_memory: int | None
 ) -> Certificate:
+    primes = primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
     shape, m, M = source.shape, source.m, matching_dimension(source.shape)
     if source.device != "cpu":
         require_device(source.device)
