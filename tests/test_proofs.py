@@ -1,6 +1,6 @@
 """The finite and arithmetic steps of docs/proofs/, by exact computation: one section per page.
 
-Everything is written out from the pages' own definitions; integers, Fractions, FLINT and SymPy only. Two tests enclose
+Everything is written out from the pages' own definitions; integers, Fractions, FLINT and SymPy only. One test encloses
 reals by FLINT balls and says so.
 """
 

@@ -1,0 +1,857 @@
+"""Reports: JUnit XML, the terminal's table, pictures against the matrices, and the page in a real browser."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+
+import numpy as np
+import pytest
+import rfc8785
+from browser import BrowserMissing, open_browser
+from cases import MATCHING, PRINTED, SHARED
+from rich.console import Console
+
+from utfproof.certificates import checker
+from utfproof.certificates.prover import certify
+from utfproof.constructions import build_host
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
+from utfproof.matching import r_all
+from utfproof.reporting import content, document, page, pictures, svg
+from utfproof.reporting.junit import junit_xml
+from utfproof.reporting.page import html_page
+from utfproof.reporting.table import claims_table, print_claims
+from utfproof.shapes import Shape, column_at
+
+SHAPE = Shape(2, 2, 1, 2)
+
+
+# --- a made-up run ------------------------------------------------------------------------------------------
+
+
+def claim(id, verdict="holds", notion="matching", **fields):
+    return {
+        "id": id,
+        "section": "A Universal transformer",
+        "place": "Appendix A",
+        "statement": "At m = 2dS + d_in·H^L the prefix-tree host carries every untied target.",
+        "category": "theorem",
+        "notion": notion,
+        "targets": "all untied",
+        "scope": "H ≥ 1, every L, d, d_in",
+        "recorded": verdict,
+        "verdict": verdict,
+        "agrees": True,
+        "problems": [],
+        "evidence": ["exact certificate"],
+        "proof": None,
+        "sentence": "R_all is a permutation matrix, so every right-hand side is reached.",
+        "figures": {"rank of R_all at (2,2,1,2)": 20, "M at (2,2,1,2)": 20},
+        "smallest": "(2,1,1,2), m = 8",
+        "counterexample": None,
+        "instances": [],
+        "seconds": 0.125,
+    } | fields
+
+
+def certified(name, values):
+    made = certify(name, Shape(*values))
+    data = made.to_bytes()
+    return hashlib.sha256(data).hexdigest()[:16], data, made.universal
+
+
+def instance(at, outcome, detail, certificate=None, part="", routes=()):
+    keys = ("at", "outcome", "detail", "certificate", "part", "routes")
+    return dict(zip(keys, (at, outcome, detail, certificate, part, list(routes)), strict=True))
+
+
+def sample():
+    """A dozen claims, five certificates, one claim that is not as recorded."""
+    certificates = {}
+
+    def decided(name, values, part=""):
+        digest, data, universal = certified(name, values)
+        certificates[digest] = json.loads(data)
+        return instance(str(values), "holds" if universal else "fails", f"{name}, rank computed", digest, part)
+
+    small, middle = (2, 1, 1, 2), (2, 2, 1, 2)
+    first = decided("sparse", small)
+    claims = [
+        claim("def:utf", category="definition", notion="functional", section="2 Preliminaries", evidence=["written proof"],
+              proof="docs/proofs/definition.md", statement="A universal transformer is fixed up to its embedding E.",
+              figures={}, targets=None, smallest=None),
+        claim("lem:unroll", category="lemma", notion=None, section="2 Preliminaries", evidence=["symbolic identity"],
+              statement="The output is Σ over head words w of P_w X M_w.",
+              instances=[instance("(2,2,1,2)", "holds", "identity of 14 terms", routes=("SymPy", "plain integers"))]),
+        claim("count:informal/H=1", verdict="fails as printed", category="count", section="2 Preliminaries",
+              evidence=["exact arithmetic"], smallest=None, counterexample="(1,2,1,1)",
+              statement="The informal bound m = O(H^L d) suffices for one head.", sentence="Depth enters: M = 2dL + d_in."),
+        claim("thm:sparse_universal_transformer", instances=[first, decided("sparse", middle), decided("tied", small)]),
+        claim("thm:designed-R/formal-row", verdict="holds after repair", counterexample="(2,1,1,2), m = 8",
+              evidence=["exact certificate", "exhaustive on a grid"],
+              statement="The formal recursion for R_V, read as acting on rows, gives a universal transformer.",
+              instances=[decided("printed-tree-row", small), {**first, "part": "repair"}]),
+        claim("thm:designed-R-looped", verdict="fails as printed", section="C, D Looped universal transformers",
+              smallest=None, counterexample="(2,1,1,2), m = 6", instances=[decided("printed-looped", small)],
+              figures={"m̄_loop at (2,1,1,2)": 6, "M at (2,1,1,2)": 8, "share": 0.75, "below": True}),
+        claim("thm:looped_random-R", verdict="fails as printed", section="C, D Looped universal transformers",
+              evidence=["exact arithmetic", "exhaustive on a grid"], smallest=None, counterexample="(2,2,1,1)"),
+        claim("tab:summary/2-hop", category="table", notion=None, section="5 Experimental studies",
+              evidence=["figures recorded from the paper"], smallest=None, targets=None),
+        claim("thm:lower_bound_utf", notion="shared attention", section="E Lower bound", category="theorem",
+              evidence=["written proof", "exact certificate"], proof="docs/proofs/null-vector.md"),
+        claim("new:decision", category="new", section="New: matching", evidence=["written proof", "exhaustive on a grid"],
+              proof="docs/proofs/decision.md"),
+        claim("new:shared-key", category="new", notion="attention-matching", section="New: below M and lower bounds",
+              evidence=["symbolic identity", "sampled float64"], scope="d ≥ d_in"),
+        claim("new:least-m/functional", verdict="open", category="new", notion="functional", smallest=None,
+              section="New: below M and lower bounds", evidence=["exhaustive on a grid"],
+              instances=[instance("(2,2,1,2)", "open", "neither shown nor refuted")]),
+        claim("new:tied-targets", verdict="holds", recorded="open", category="new", section="New: matching", agrees=False,
+              problems=["the verdict is 'holds', recorded is 'open'", "figure 'rank' is 28, recorded is 32"]),
+    ]  # fmt: skip
+    claims.sort(key=lambda entry: entry["section"].startswith("New"))
+    return {
+        "grid": "H=1..3,L=1..3,d=1..2,d_in=1..3",
+        "holds": False,
+        "seconds": 31.25,
+        "claims": claims,
+        "certificates": dict(sorted(certificates.items())),
+    }
+
+
+HOSTILE = "</script><img src=x onerror=\"window.hit=1\"><svg onload='window.hit=1'>&amp;'\"`{{7*7}}\u202e\x00\x1b[31m\ud800𝓜 ∀ü"
+
+
+def hostile():
+    """Every text of every claim is an attack."""
+    attacked = sample()
+    for number, entry in enumerate(attacked["claims"]):
+        for field in ("section", "place", "statement", "scope", "targets", "sentence", "category"):
+            entry[field] = HOSTILE
+        entry["id"] = f"{HOSTILE} {number}" if number else "x" * 3000
+        entry["proof"] = "javascript:window.hit=1" if number % 2 else HOSTILE
+        entry["evidence"], entry["problems"], entry["agrees"] = [HOSTILE], [HOSTILE], False
+        entry["figures"] = {HOSTILE: HOSTILE}
+        entry["smallest"] = entry["counterexample"] = HOSTILE
+        entry["instances"] = [
+            instance(HOSTILE, HOSTILE, HOSTILE * 20, certificate=HOSTILE, part=HOSTILE, routes=[HOSTILE]),
+            *entry["instances"],
+        ]
+    attacked["claims"][0]["notion"] = attacked["claims"][1]["verdict"] = attacked["grid"] = HOSTILE
+    certificate = {"kind": HOSTILE.replace("\ud800", ""), "claim": {"verdict": "</pre><b>"}, "evidence": {}}
+    data = rfc8785.dumps(certificate)
+    attacked["certificates"][hashlib.sha256(data).hexdigest()[:16]] = certificate
+    return attacked
+
+
+@pytest.fixture(scope="module")
+def run():
+    return sample()
+
+
+# --- the document -------------------------------------------------------------------------------------------
+
+
+def test_a_document_that_contradicts_itself_is_broken(run):
+    fine = claim("a")
+    assert document.problems_of(fine) == []
+    for change in ({"verdict": "open"}, {"agrees": False}, {"problems": ["x"]}, {"agrees": None}):
+        assert document.problems_of({**fine, **change})
+    assert document.as_recorded({"holds": True, "claims": [fine]})
+    assert not document.as_recorded({"holds": False, "claims": [fine]})
+    assert not document.as_recorded({"holds": True, "claims": [{**fine, "verdict": "open"}]})
+    assert not document.as_recorded(run)
+    assert "1 NOT as recorded" in document.summary(run)
+    assert "as a whole is NOT" in document.summary({"holds": False, "claims": [fine]})
+
+
+@pytest.mark.parametrize("report", [junit_xml, claims_table, html_page])
+def test_missing_fields_are_named(report):
+    with pytest.raises(MalformedInput, match=r"claim a of .* lacks verdict"):
+        report({"holds": True, "claims": [{k: v for k, v in claim("a").items() if k != "verdict"}]})
+    with pytest.raises(MalformedInput, match="no list of claims"):
+        report({"holds": True})
+
+
+def test_plain_text():
+    assert document.plain("a\x1b[31m\u202eb\r\nc\td\ud800é𝓜") == "a\ufffd[31m\ufffdb\nc\td\ufffdé𝓜"
+
+
+# --- JUnit --------------------------------------------------------------------------------------------------
+
+
+def test_junit(run):
+    root = ET.fromstring(junit_xml(run))
+    cases = root.findall("testsuite/testcase")
+    assert [(c.get("classname"), c.get("name")) for c in cases] == [
+        (entry["section"], entry["id"]) for members in document.sections_of(run).values() for entry in members
+    ]
+    assert (root.get("tests"), root.get("failures")) == ("13", "1")
+    failed = [c for c in cases if c.find("failure") is not None]
+    assert [c.get("name") for c in failed] == ["new:tied-targets"]
+    assert failed[0].findtext("failure").splitlines() == run["claims"][-1]["problems"] or "28" in failed[0].findtext(
+        "failure"
+    )
+    assert all(c.get("time") == "0.125" for c in cases)
+    looped = next(c for c in cases if c.get("name") == "thm:designed-R-looped")
+    properties = {p.get("name"): p.get("value") for p in looped.findall("properties/property")}
+    assert properties["verdict"] == "fails as printed"
+    assert properties["notion"] == "matching"
+    assert properties["figure: m̄_loop at (2,1,1,2)"] == "6"
+    assert properties["figure: below"] == "true"
+    assert "share: 0.75" in looped.findtext("system-out")
+    sums = [sum(int(s.get(name)) for s in root.findall("testsuite")) for name in ("tests", "failures")]
+    assert sums == [13, 1]
+
+
+def test_junit_is_well_formed_for_any_text():
+    attacked = hostile()
+    text = junit_xml(attacked)
+    root = ET.fromstring(text.encode())
+    assert len(root.findall("testsuite/testcase")) == len(attacked["claims"])
+    assert document.plain(HOSTILE) in root.find("testsuite/testcase/system-out").text
+
+
+def test_junit_fails_when_only_the_run_does():
+    root = ET.fromstring(junit_xml({"holds": False, "claims": [claim("a")], "seconds": 1}))
+    assert (root.get("tests"), root.get("failures"), len(root.findall(".//failure"))) == ("2", "1", 1)
+    assert ET.fromstring(junit_xml({"holds": True, "claims": [claim("a")]})).get("failures") == "0"
+
+
+# --- the terminal -------------------------------------------------------------------------------------------
+
+
+def printed(run, width, color=None):
+    console = Console(file=io.StringIO(), width=width, highlight=False, force_terminal=bool(color), color_system=color)
+    print_claims(run, console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 160, 200])
+def test_table_is_readable(run, width):
+    text = printed(run, width)
+    assert max(map(len, text.splitlines())) <= width
+    squeezed = re.sub(r"\s+", "", text)
+    for entry in run["claims"]:
+        if width >= 80:
+            assert entry["id"] in squeezed
+    for problem in run["claims"][-1]["problems"]:
+        assert re.sub(r"\s+", "", problem) in squeezed
+    assert "BROKEN" in text
+    below = text[text.index("new:tied-targets: not as recorded") :]
+    assert "1 NOT as recorded" in re.sub(r"\s+", " ", below)
+
+
+def test_table_at_80_columns_keeps_words_whole(run):
+    text = printed(run, 80)
+    for word in ("fails as printed", "holds after repair", "attention-matching", "shared attention"):
+        assert word in text
+
+
+def test_table_colours(run):
+    text = printed(run, 160, color="standard")
+    for style, word in (
+        ("32", "holds"),
+        ("36", "holds after repair"),
+        ("33", "fails as"),
+        ("35", "open"),
+        ("1;31", "BROKEN"),
+    ):
+        assert f"\x1b[{style}m{word}" in text
+    assert "BROKEN" not in printed({**run, "holds": True, "claims": run["claims"][:1]}, 160)
+
+
+def test_table_never_reads_markup_or_control_characters():
+    attacked = sample()
+    attacked["claims"][0].update(id="[bold red]x[/]", statement="[link=http://a]b[/link]\x1b]0;title\x07")
+    text = printed(attacked, 160, color="standard")
+    assert "[bold red]x[/]" in text
+    assert "[link=http://a]b[/link]" in text
+    assert "\x1b]" not in text
+
+
+# --- pictures -----------------------------------------------------------------------------------------------
+
+
+def ones_of(drawing):
+    """(row, column) of every one that a picture shows, read back from its paths."""
+    root = ET.fromstring(drawing)
+    found = []
+    for path in root.iter("{http://www.w3.org/2000/svg}path"):
+        d = path.get("d")
+        if (
+            "scale" not in path.get("transform", "")
+            or ("z" in d and path.get("fill") == "none")
+            or path.get("fill") == svg.ZERO
+        ):
+            continue
+        if path.get("stroke-opacity"):
+            continue
+        for column, row, rest in re.findall(r"M(\d+) (\d+)([^M]*)", d):
+            length = int(re.search(r"l(\d+)", rest).group(1)) if "l" in rest else rest.count("z")
+            if "l" not in rest:
+                assert rest == "h1v1h-1zm1 1" * (length - 1) + "h1v1h-1z"
+            found += [(int(row) + k, int(column) + k) for k in range(length)]
+    return sorted(found)
+
+
+def where(matrix):
+    rows, columns = matrix.coordinates()
+    return sorted(set(zip(rows.tolist(), columns.tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("values", [(2, 2, 1, 2), (3, 2, 2, 3), (2, 2, 3, 2), (1, 3, 2, 3)])
+@pytest.mark.parametrize("name", [*MATCHING, *SHARED, *PRINTED])
+def test_pictures_show_exactly_the_ones(name, values):
+    try:
+        host = build_host(name, Shape(*values))
+    except NotDefined:
+        pytest.skip("not defined here")
+    for label, matrix in pictures.parameters(host):
+        assert ones_of(pictures.matrix_svg(host, label, matrix)) == where(matrix)
+    whole = r_all(host)
+    assert ones_of(pictures.r_all_svg(host)) == where(whole)
+    if name in MATCHING:
+        permuted = ones_of(pictures.r_all_svg(host, permuted=True))
+        assert permuted == [(j, j) for j in range(whole.shape[1])]
+    else:
+        with pytest.raises(MalformedInput, match="no permutation"):
+            pictures.r_all_svg(host, permuted=True)
+
+
+def test_a_planted_fault_shows_in_the_picture(monkeypatch):
+    host = build_host("tied", SHAPE)
+    right = where(r_all(host))
+    original = pictures.diagonal_runs
+    monkeypatch.setattr(pictures, "diagonal_runs", lambda r, c: [(a, b, max(1, n - 1)) for a, b, n in original(r, c)])
+    assert ones_of(pictures.r_all_svg(host)) != right
+    monkeypatch.setattr(pictures, "diagonal_runs", lambda r, c: original(c, r))
+    assert ones_of(pictures.r_all_svg(host)) != right
+
+
+def test_strokes_and_squares_say_the_same():
+    host = build_host("sparse", Shape(3, 3, 2, 3))  # cells below svg.SQUARES
+    drawing = pictures.r_all_svg(host)
+    assert "h1v1" not in drawing
+    assert ones_of(drawing) == where(r_all(host))
+    assert len(drawing) < 6000
+
+
+@pytest.mark.parametrize("name", MATCHING)
+@pytest.mark.parametrize("extra", [0, 3])
+def test_blocks_of_e(name, extra):
+    shape = Shape(2, 2, 2, 3)
+    host = build_host(name, shape, build_host(name, shape).m + extra)
+    blocks = content.embedding_blocks(host)
+    assert [b.start for b in blocks] == [0, *np.cumsum([b.width for b in blocks])[:-1]]
+    assert sum(b.width for b in blocks) == host.m
+    held = {row: column_at(shape, index) for index, row in enumerate(r_all(host).unit_rows().tolist())}
+    for block in blocks:
+        for coordinate in range(block.start, block.start + block.width):
+            column = held.get(coordinate)
+            assert (block.kind, block.word) == (("", ()) if column is None else (column.kind, column.word))
+    counts = Counter(block.kind for block in blocks)
+    assert (counts["Q"], counts["K"], counts["OV"], counts[""]) == (6, 6, 4, bool(extra))
+    labels = {svg.label_text(block.label) for block in blocks}
+    assert {"W_Q^{1,0}", "M_0 W_Q^{2,1}", "M_1 W_K^{2,0}", "M_01"} <= labels
+    drawing = pictures.embedding_svg(host)
+    tooltips = [t.text for t in ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}title")]
+    assert any("M_0 W_Q^{2,1}" in text for text in tooltips)
+
+
+def test_front_and_breadth_first_trees_differ_in_order():
+    orders = {
+        name: [b.word for b in content.embedding_blocks(build_host(name, SHAPE)) if b.kind == "OV"] for name in MATCHING
+    }
+    starts = {
+        name: [b.start for b in content.embedding_blocks(build_host(name, SHAPE)) if b.kind == "OV"]
+        for name in MATCHING
+    }
+    assert orders["sparse"] == orders["sparse-front"]
+    assert starts["sparse"] != starts["sparse-front"]
+
+
+def test_blocks_follow_the_matrices_not_the_name():
+    host = build_host("sparse", SHAPE)
+    blocks = content.embedding_blocks(host)
+    swapped = type(host)(host.shape, host.m, host.R_K, host.R_Q, host.R_V, host.U, host.construction)
+    kinds = {"Q": "K", "K": "Q", "OV": "OV"}
+    assert [(kinds[b.kind], b.word) for b in blocks] == [(b.kind, b.word) for b in content.embedding_blocks(swapped)]
+
+
+def test_captions_never_claim_too_much():
+    for name in (*MATCHING, *PRINTED[1:]):
+        host = build_host(name, SHAPE)
+        rank = np.linalg.matrix_rank(r_all(host).to_dense())
+        caption = pictures.r_all_caption(host)
+        assert ("not universal by matching for all untied targets" in caption) == (rank < 20)
+        if name not in MATCHING:
+            assert rank <= int(re.search(r"at most (\d+) of 20", caption).group(1)) < 20
+
+
+def test_every_picture_is_well_formed_and_titled():
+    drawn = pictures.draw(Shape(2, 2, 3, 2)) + pictures.draw(Shape(1, 2, 1, 2), ["printed-single-head"])
+    assert {p.construction for p in drawn} == {*MATCHING, *SHARED, *PRINTED}
+    for picture in drawn:
+        root = ET.fromstring(picture.svg)
+        assert root[0].tag.endswith("title")
+        assert picture.construction in root[0].text
+        assert len(picture.svg) < 20_000
+    named = {(p.shape, p.construction, p.name) for p in drawn}
+    assert len(named) == len(drawn)
+    parts = Counter(p.part for p in drawn if p.construction == "sparse")
+    assert parts == {"overview": 1, "E": 1, "R_all": 2, "parameters": 13}
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ((4, 2, 24, 4), ResourceLimit, "up to 600 coordinates and columns"),
+        ((1, 10**9, 1, 1), ResourceLimit, "at most 32 heads"),
+        ((10**18, 1, 1, 1), ResourceLimit, "at most 32 heads"),
+        ((2, 16, 10**9, 10**9), ResourceLimit, "up to 600"),
+    ],
+)
+def test_limits_are_said_at_once(values, error, message):
+    start = time.perf_counter()
+    with pytest.raises(error, match=message):
+        pictures.draw(Shape(*values))
+    assert time.perf_counter() - start < 1
+
+
+def test_pictures_of_what_cannot_be_drawn():
+    with pytest.raises(MalformedInput, match="index maps"):
+        pictures.draw(SHAPE, ["random"])
+    with pytest.raises(MalformedInput, match="unknown"):
+        pictures.draw(SHAPE, ["nonsense"])
+    with pytest.raises(NotDefined):
+        pictures.draw(SHAPE, ["shared-key"])
+    with pytest.raises(MalformedInput, match="does not say"):
+        pictures.embedding_svg(build_host("printed-tree-row", SHAPE))
+    pictures.draw(Shape(2, 3, 3, 30), ["tied"])
+
+
+# --- the page, as text --------------------------------------------------------------------------------------
+
+
+def test_page_needs_nothing_from_outside(run):
+    text = html_page(run, pictures.draw(SHAPE, ["tied"]), proofs="https://example.org/")
+    assert not re.search(r"<(link|img|iframe|object|embed)\b", text)
+    assert not re.search(r"\bsrc=|@import|url\(", text)
+    outside = set(re.findall(r"https?://[^\"'<> ]+", text))
+    assert outside == {"http://www.w3.org/2000/svg"} | {
+        f"https://example.org/docs/proofs/{name}.md" for name in ("definition", "null-vector", "decision")
+    }
+    assert document.CAUTION in text
+    assert all(name in text for name in document.NOTIONS)
+
+
+def test_page_holds_each_certificate_to_the_byte(run):
+    import html
+
+    texts = re.findall(r'<pre class="canonical" data-digest="(\w+)">(.*?)</pre>', html_page(run), re.DOTALL)
+    assert {digest for digest, _ in texts} == set(run["certificates"])
+    for digest, text in texts:
+        assert hashlib.sha256(html.unescape(text).encode()).hexdigest().startswith(digest)
+
+
+def test_page_refuses_a_certificate_under_another_name(run):
+    changed = copy.deepcopy(run)
+    first = next(iter(changed["certificates"]))
+    changed["certificates"][first]["shape"]["m"] += 1
+    with pytest.raises(MalformedInput, match="has the digest"):
+        html_page(changed)
+    with pytest.raises(MalformedInput, match="no canonical form"):
+        html_page({**run, "certificates": {"0" * 16: {"a": float("nan")}}})
+    with pytest.raises(MalformedInput, match="no JSON object"):
+        html_page({**run, "certificates": {"0" * 16: 3}})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("E R_w R_Q^{l,h} = M_w W_Q", "E R<sub>w</sub> R<sub>Q</sub><sup>l,h</sup> = M<sub>w</sub> W<sub>Q</sub>"),
+        ("m ≥ H^{L/2}, 2^53, H^L d", "m ≥ H<sup>L/2</sup>, 2<sup>53</sup>, H<sup>L</sup> d"),
+        ("m̄_loop < d_in·H^L", "m̄<sub>loop</sub> &lt; d<sub>in</sub>·H<sup>L</sup>"),
+        ("2d_in, R_all z", "2d<sub>in</sub>, R<sub>all</sub> z"),
+        (
+            "null_vector_certificate a_b_c x_longer 2^ab ^{<b>} _",
+            "null_vector_certificate a_b_c x_longer 2^ab ^{&lt;b&gt;} _",
+        ),
+    ],
+)
+def test_indices_are_set(text, expected):
+    assert page.prose(text) == expected
+
+
+def test_page_of_nothing():
+    text = html_page({"grid": "", "holds": True, "seconds": 0, "claims": []})
+    assert "0 claims" in text
+
+
+def test_import_of_reports_is_light():
+    code = (
+        "import sys, utfproof.reporting.junit, utfproof.reporting.table; "
+        "print('numpy' in sys.modules, 'rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+# --- the page, in a browser ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    try:
+        with open_browser() as opened:
+            yield opened
+    except BrowserMissing as missing:
+        if os.environ.get("UTFPROOF_REQUIRE_BROWSER"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return pictures.draw(SHAPE) + pictures.draw(Shape(2, 1, 2, 2), ["tied", "shared-key"])
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Write a page and open it; returns its address."""
+
+    def opened(text, fragment=""):
+        path = tmp_path / "page.html"
+        path.write_bytes(text.encode())
+        browser.window(1280)
+        browser.console()
+        browser.open(path.as_uri() + fragment)
+        return path.as_uri()
+
+    return opened
+
+
+VISIBLE = "return [...document.querySelectorAll('tbody.claim')].filter(b => b.getClientRects().length).map(b => b.id)"
+OPEN = """
+return [...document.querySelectorAll('tr.evidence')].filter(r => r.getClientRects().length).map(r => r.parentElement.id)
+"""
+SET = """
+const [id, value] = arguments, e = document.getElementById(id);
+if (e.type === 'checkbox') { if (e.checked !== value) e.click(); }
+else { e.value = value; e.dispatchEvent(new Event('input', {bubbles: true})); }
+"""
+RESET = "document.querySelector('form.filters button[type=reset]').click()"
+COUNT = "return document.getElementById('_count').textContent"
+
+
+def cleared(browser):
+    browser.run(RESET)
+    for _ in range(50):
+        if browser.run("return location.hash") == "":
+            return
+        time.sleep(0.02)
+    raise AssertionError("the filters were not cleared")
+
+
+def appended(monkeypatch, part, text):
+    original = page._part
+    monkeypatch.setattr(page, "_part", lambda name: original(name) + (text if name == part else ""))
+
+
+def filter_faults(browser, run):
+    """Every filter and value whose visible claims or count are not what the document says."""
+    cases = [
+        (name, value) for name in page.FILTERS for value in {v for c in run["claims"] for v in page._values(c, name)}
+    ]
+    for name, value in sorted(cases):
+        cleared(browser)
+        browser.run(SET, f"_{name}", value)
+        expected = [c["id"] for c in run["claims"] if value in page._values(c, name)]
+        if sorted(browser.run(VISIBLE)) != sorted(expected):
+            yield (name, value)
+        if browser.run(COUNT) != f"{len(expected)} of {len(run['claims'])} claims shown":
+            yield (name, value, "count")
+    cleared(browser)
+    browser.run(SET, "_broken", True)
+    if browser.run(VISIBLE) != [c["id"] for c in run["claims"] if document.problems_of(c)]:
+        yield "broken"
+    cleared(browser)
+    for words in ("prefix-tree HOST", "docs/proofs", "m̄_loop", "d_in·H^L", "nothing-like-this"):
+        browser.run(SET, "_search", words)
+        texts = {c["id"]: json.dumps(c, ensure_ascii=False).lower() for c in run["claims"]}
+        found = [name for name, text in texts.items() if all(word in text for word in words.lower().split())]
+        if sorted(browser.run(VISIBLE)) != sorted(found):
+            yield ("search", words)
+    cleared(browser)
+
+
+def test_filters(browser, show, run, drawn):
+    show(html_page(run, drawn))
+    assert len(browser.run(VISIBLE)) == len(run["claims"])
+    assert browser.run(OPEN) == []
+    assert list(filter_faults(browser, run)) == []
+    browser.run(SET, "_category", "new")
+    browser.run(SET, "_notion", "matching")
+    assert browser.run(VISIBLE) == [
+        c["id"] for c in run["claims"] if (c["category"], c["notion"]) == ("new", "matching")
+    ]
+    headings = browser.run("""
+        return [...document.querySelectorAll('tbody.section')].filter(b => b.getClientRects().length)
+          .map(b => b.textContent.trim())""")
+    assert headings == ["New: matching 2"]
+    assert browser.console() == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("claim.hidden = !fits", "claim.hidden = fits"),
+        ('.split("\\n").includes(select.value)', ".startsWith(select.value)"),
+        ("(!broken.checked ||", "(true ||"),
+        ("wanted.every(", "wanted.some("),
+        ("shown += fits", "shown += 1"),
+    ],
+)
+def test_planted_faults_in_the_filters_are_caught(browser, show, run, monkeypatch, right, wrong):
+    original = page._part
+    assert right in original("page.js")
+    monkeypatch.setattr(page, "_part", lambda name: original(name).replace(right, wrong))
+    show(html_page(run))
+    assert next(filter_faults(browser, run), None)
+
+
+def test_permalinks_open_a_claim_even_behind_a_filter(browser, show, run):
+    address = show(html_page(run), "#thm:designed-R/formal-row")
+    assert browser.run(OPEN) == ["thm:designed-R/formal-row"]
+    top = browser.run("return document.getElementById('thm:designed-R/formal-row').getBoundingClientRect().top")
+    assert -1 <= top < 400
+    browser.run(SET, "_verdict", "open")
+    assert "thm:designed-R-looped" not in browser.run(VISIBLE)
+    browser.run("location.hash = '#thm:designed-R-looped'")
+    time.sleep(0.2)
+    assert "thm:designed-R-looped" in browser.run(OPEN)
+    assert len(browser.run(VISIBLE)) == len(run["claims"])
+    browser.open(address + "#nothing")
+    assert browser.run(OPEN) == []
+    browser.open(address + "#%E0%A4%A")
+    assert browser.run(OPEN) == []
+    assert browser.console() == []
+
+
+def test_filters_stand_in_the_address(browser, show, run):
+    address = show(html_page(run))
+    browser.run(SET, "_verdict", "fails as printed")
+    browser.run(SET, "_sort", "place-")
+    shown, fragment = browser.run(VISIBLE), browser.run("return location.hash")
+    browser.open(address + fragment)
+    assert browser.run(VISIBLE) == shown
+    assert shown == sorted((c["id"] for c in run["claims"] if c["verdict"] == "fails as printed"), reverse=True)
+
+
+def test_sorting(browser, show, run):
+    show(html_page(run))
+    paper = browser.run(VISIBLE)
+    assert paper == [c["id"] for members in document.sections_of(run).values() for c in members]
+    click = "document.querySelector(`th[data-sort=${arguments[0]}] button`).click(); " + VISIBLE
+    state = "return document.querySelector(`th[data-sort=${arguments[0]}]`).getAttribute('aria-sort')"
+    verdicts = {c["id"]: document.VERDICTS.index(c["verdict"]) for c in run["claims"]}
+    up = [verdicts[name] for name in browser.run(click, "verdict")]
+    assert (up, browser.run(state, "verdict")) == (sorted(up), "ascending")
+    down = [verdicts[name] for name in browser.run(click, "verdict")]
+    assert (down, browser.run(state, "verdict")) == (sorted(down, reverse=True), "descending")
+    assert browser.run(click, "verdict") == paper
+    assert browser.run(state, "verdict") is None
+
+
+def test_keyboard(browser, show, run):
+    show(html_page(run))
+    browser.run("document.querySelector('button.toggle').focus()")
+    browser.press("\ue007")
+    assert browser.run(OPEN) == [run["claims"][0]["id"]]
+    assert browser.run("return document.activeElement.getAttribute('aria-expanded')") == "true"
+    browser.press(" ")
+    assert browser.run(OPEN) == []
+    unnamed = browser.run("""
+        return [...document.querySelectorAll('input, select, button, [role=region], svg[role=img]')].filter(e =>
+          !e.labels?.length && !e.textContent.trim() && !e.getAttribute('aria-label')).length""")
+    assert unnamed == 0
+    assert browser.run("return document.getElementById('_count').getAttribute('aria-live')") == "polite"
+
+
+def test_downloads_are_certificates(browser, show, run, tmp_path):
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    browser.devtools("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    show(html_page(run), "#thm:sparse_universal_transformer")
+    digest = browser.run("""
+        const button = document.querySelector('tbody.open button.certificate');
+        button.click();
+        document.querySelector('tbody.open .panel a.download').click();
+        return button.dataset.certificate""")
+    path = folder / f"{digest}.json"
+    for _ in range(100):
+        if path.exists() and path.stat().st_size:
+            break
+        time.sleep(0.05)
+    assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(digest)
+    assert checker.check_file(path, checker.Limits()).code == checker.VALID
+    shown = browser.run("return document.querySelector('tbody.open .panel pre').textContent")
+    assert json.loads(shown) == run["certificates"][digest]
+    assert "\n  " in shown
+    said = browser.run("document.querySelector('tbody.open button.certificate').click(); "
+                       "return document.querySelectorAll('tbody.open .panel').length")  # fmt: skip
+    assert said == 0
+    assert browser.console() == []
+
+
+def test_pictures_are_chosen(browser, show, run, drawn):
+    show(html_page(run, drawn))
+    shown = """
+        const pick = (id, value) => { const e = document.getElementById(id); e.value = value;
+          e.dispatchEvent(new Event('change', {bubbles: true})); };
+        if (arguments[0]) pick('_shape', arguments[0]);
+        if (arguments[1]) pick('_construction', arguments[1]);
+        const hosts = [...document.querySelectorAll('.host')].filter(e => e.getClientRects().length);
+        return [hosts.map(e => [e.dataset.shape, e.dataset.construction]), !document.getElementById('_no-picture').hidden]"""
+    first, second = str(SHAPE), str(Shape(2, 1, 2, 2))
+    assert browser.run(shown, "", "") == [[[first, "sparse"]], False]
+    assert browser.run(shown, second, "tied") == [[[second, "tied"]], False]
+    assert browser.run(shown, first, "shared-key") == [[], True]
+
+
+def test_everything_is_there_without_scripts(browser, show, run, drawn):
+    text = html_page(run, drawn)
+    browser.devtools("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        show(text)
+        browser.devtools("Emulation.setScriptExecutionDisabled", value=False)
+        assert len(browser.run(OPEN)) == len(run["claims"])
+        assert browser.run("return document.querySelectorAll('.host svg').length") == len(drawn)
+        assert browser.run("return getComputedStyle(document.querySelector('form.filters')).display") == "none"
+    finally:
+        browser.devtools("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_print_shows_everything(browser, show, run):
+    show(html_page(run))
+    browser.devtools("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert len(browser.run(OPEN)) == len(run["claims"])
+        assert browser.run("return getComputedStyle(document.querySelector('form.filters')).display") == "none"
+    finally:
+        browser.devtools("Emulation.setEmulatedMedia", media="")
+
+
+def test_a_missing_browser_is_said(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BrowserMissing, match="chromedriver"), open_browser():
+        pass
+
+
+WIDER = """
+    const wide = document.documentElement.scrollWidth > innerWidth ? ['page'] : [];
+    for (const e of document.querySelectorAll('body *')) {
+      if (e.closest('.scroll, svg, .hidden, .skip, pre')) continue;
+      const box = e.getBoundingClientRect();
+      if (box.width && box.right > innerWidth + 1) wide.push(e.tagName + '.' + e.className);
+    }
+    return wide"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_no_sideways_scrolling(browser, show, run, drawn, width):
+    for text in (html_page(run, drawn), html_page(hostile())):
+        show(text)
+        browser.run(
+            "document.getElementById('_open-all').click(); document.querySelector('button.certificate')?.click()"
+        )
+        browser.window(width)
+        assert browser.run("return innerWidth") == width
+        assert browser.run(WIDER) == []
+
+
+def test_a_planted_wide_element_is_caught(browser, show, run, monkeypatch):
+    appended(monkeypatch, "page.css", ".lead { min-width: 900px; }")
+    show(html_page(run))
+    browser.window(390)
+    assert browser.run(WIDER)
+
+
+def inertness_faults(browser):
+    """Signs that data became markup or ran."""
+    counts = browser.run("""
+        return {hit: window.hit ?? 0, images: document.querySelectorAll('img').length,
+          scripts: document.querySelectorAll('script').length - 1,
+          handlers: [...document.querySelectorAll('*')].filter(
+            e => [...e.attributes].some(a => a.name.startsWith('on'))).length,
+          links: [...document.querySelectorAll('a')].filter(a => a.protocol === 'javascript:').length,
+          bold: document.querySelectorAll('b').length}""")
+    return {name: count for name, count in counts.items() if count} | ({"console": 1} if browser.console() else {})
+
+
+def test_hostile_text_is_inert(browser, show):
+    attacked = hostile()
+    show(html_page(attacked))
+    browser.run("document.getElementById('_open-all').click();"
+                "document.querySelectorAll('details').forEach(d => { d.open = true; })")  # fmt: skip
+    time.sleep(0.1)
+    assert inertness_faults(browser) == {}
+    assert len(browser.run(VISIBLE)) == len(attacked["claims"])
+    statement = browser.run("return document.querySelector('.statement').textContent")
+    assert statement == document.plain(HOSTILE)
+    browser.run("location.hash = document.querySelectorAll('a.permalink')[3].getAttribute('href')")
+    time.sleep(0.1)
+    assert inertness_faults(browser) == {}
+
+
+@pytest.mark.parametrize("fault", ["escape", "certificates"])
+def test_dropped_escaping_is_caught(browser, show, monkeypatch, fault):
+    if fault == "escape":
+        monkeypatch.setattr(page, "escape", document.plain)
+    else:
+        from types import SimpleNamespace
+
+        from utfproof.reporting import certificates
+
+        monkeypatch.setattr(certificates, "html", SimpleNamespace(escape=str))
+    show(html_page(hostile()))
+    assert inertness_faults(browser)
+
+
+def test_the_policy_blocks_what_escaping_would_miss(browser, show, monkeypatch):
+    """The second line: even unescaped, nothing runs."""
+    monkeypatch.setattr(page, "escape", document.plain)
+    show(html_page(hostile()))
+    assert browser.run("return window.hit ?? 0") == 0
+
+
+def test_errors_of_the_script_are_caught(browser, show, run, monkeypatch):
+    appended(monkeypatch, "page.js", "nothing();")
+    show(html_page(run))
+    assert browser.console()
+
+
+def test_colours_have_contrast(browser, show, run):
+    """WCAG's 4.5 to 1 for every text of the page, light and dark."""
+    show(html_page(run))
+    for dark in (False, True):
+        browser.window(1280, dark=dark)
+        worst = browser.run("""
+            const light = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => v / 255).map(
+              v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+            const paper = light(getComputedStyle(document.body).backgroundColor);
+            return Math.min(...[...document.querySelectorAll('body *')].map(e => {
+              const ink = light(getComputedStyle(e).color);
+              return (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05); }))""")
+        assert worst >= 4.5

@@ -1,0 +1,79 @@
+"""JUnit XML of a verify document, for continuous integration: a test case for each claim."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+from utfproof.reporting.document import claims_of, counted, figure_text, plain, problems_of, sections_of
+
+
+def junit_xml(document: dict[str, Any]) -> str:
+    """The document as JUnit XML: a suite for each section, a test case for each claim, a failure where it is not as
+    recorded. Characters that XML cannot carry are replaced. Raises MalformedInput for a document without its fields."""
+    claims = claims_of(document)
+    failures = sum(1 for claim in claims if problems_of(claim))
+    root = ET.Element("testsuites", {"name": "utfproof verify", **_counts(claims, failures)})
+    root.set("time", _seconds(document.get("seconds", 0)))
+    for section, members in sections_of(document).items():
+        failed = sum(1 for claim in members if problems_of(claim))
+        suite = ET.SubElement(root, "testsuite", {"name": plain(section), **_counts(members, failed)})
+        suite.set("time", _seconds(sum(float(claim["seconds"]) for claim in members)))
+        for claim in members:
+            suite.append(_case(claim))
+    if document.get("holds") is not True and not failures:
+        _add_failed_run(root)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(claims: list[dict[str, Any]], failures: int) -> dict[str, str]:
+    return {"tests": str(len(claims)), "failures": str(failures), "errors": "0", "skipped": "0"}
+
+
+def _seconds(value: object) -> str:
+    return f"{float(str(value)):.3f}"
+
+
+def _add_failed_run(root: ET.Element) -> None:
+    """A run that does not hold, with every claim as recorded, must not pass either."""
+    reason = "the run as a whole does not hold, though every claim is as recorded"
+    suite = ET.SubElement(root, "testsuite", name="run", tests="1", failures="1", errors="0", skipped="0")
+    case = ET.SubElement(suite, "testcase", classname="run", name="run", time="0.000")
+    ET.SubElement(case, "failure", type="not as recorded", message=reason)
+    root.set("tests", str(int(root.get("tests", "0")) + 1))
+    root.set("failures", "1")
+
+
+def _case(claim: dict[str, Any]) -> ET.Element:
+    case = ET.Element(
+        "testcase", classname=plain(claim["section"]), name=plain(claim["id"]), time=_seconds(claim["seconds"])
+    )
+    described = [
+        (name, claim[name])
+        for name in ("verdict", "recorded", "notion", "targets", "category", "smallest", "counterexample")
+        if claim[name] is not None
+    ]
+    properties = ET.SubElement(case, "properties")
+    for name, value in [*described, *((f"figure: {key}", value) for key, value in claim["figures"].items())]:
+        ET.SubElement(properties, "property", name=plain(name), value=figure_text(value))
+    problems = [plain(problem) for problem in problems_of(claim)]
+    if problems:
+        failure = ET.SubElement(case, "failure", type="not as recorded", message=problems[0])
+        failure.text = "\n".join(problems)
+    ET.SubElement(case, "system-out").text = plain(_account(claim))
+    return case
+
+
+def _account(claim: dict[str, Any]) -> str:
+    lines = [
+        str(claim["statement"]),
+        f"scope: {claim['scope']}",
+        f"verdict: {claim['verdict']} (recorded: {claim['recorded']})",
+        f"notion: {claim['notion'] or 'none'}",
+        f"evidence: {', '.join(map(str, claim['evidence']))}",
+        str(claim["sentence"]),
+        *(f"{name}: {figure_text(value)}" for name, value in claim["figures"].items()),
+        f"{counted(len(claim['instances']), 'instance')} examined",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,117 @@
+"""The claims as a table for terminals, wide or narrow. Data is never read as markup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from utfproof.reporting.document import as_recorded, claims_of, plain, problems_of, summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+NARROW = 130
+"""Below this many columns of the terminal the table stacks its fields."""
+
+STYLES = {"holds": "green", "holds after repair": "cyan", "fails as printed": "yellow", "open": "magenta"}
+BROKEN = "bold red"
+
+
+def claims_table(document: dict[str, Any], *, narrow: bool = False) -> Table:
+    """A rich table of the claims: id, statement, notion, verdict, instances and evidence, or (narrow) the same in three
+    columns, for 80 characters. Raises MalformedInput for a document without its fields."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_lines=False, pad_edge=False, leading=1 if narrow else 0, expand=True)
+    if narrow:
+        table.add_column("claim", ratio=6, overflow="fold")
+        table.add_column("verdict, notion", min_width=18, overflow="fold")
+        table.add_column("instances, evidence", ratio=4, overflow="fold")
+    else:
+        longest = max((len(str(claim["id"])) for claim in claims_of(document)), default=0)
+        table.add_column("claim", min_width=min(longest, 36), overflow="fold")
+        table.add_column("statement", ratio=2, overflow="fold")
+        table.add_column("notion", min_width=18, overflow="fold")
+        table.add_column("verdict", min_width=18, overflow="fold")
+        table.add_column("instances", ratio=1, overflow="fold")
+        table.add_column("evidence", ratio=1, overflow="fold")
+    for claim in claims_of(document):
+        cells = [
+            _name(claim),
+            _text(claim["statement"]),
+            _notion(claim),
+            _verdict(claim),
+            _instances(claim),
+            _evidence(claim),
+        ]
+        if narrow:
+            cells = [_stack(cells[0], cells[1]), _stack(cells[3], cells[2]), _stack(cells[4], cells[5])]
+        table.add_row(*cells)
+    return table
+
+
+def summary_line(document: dict[str, Any]) -> Text:
+    """How many claims, their verdicts and whether all are as recorded; red where they are not."""
+    return _text(summary(document), "bold" if as_recorded(document) else BROKEN)
+
+
+def problem_lines(document: dict[str, Any]) -> list[Text]:
+    """A heading for each claim that is not as recorded, then its problems, a line each."""
+    lines = []
+    for claim in claims_of(document):
+        problems = problems_of(claim)
+        if problems:
+            lines.append(_text(f"{claim['id']}: not as recorded", BROKEN))
+            lines += [_text(f"  - {problem}") for problem in problems]
+    return lines
+
+
+def print_claims(document: dict[str, Any], console: Console) -> None:
+    """The table in the console's width, the problems of broken claims below it, then the summary line."""
+    console.print(claims_table(document, narrow=console.width < NARROW))
+    lines = problem_lines(document)
+    for line in lines:
+        console.print(line, overflow="fold")
+    if lines:
+        console.print()
+    console.print(summary_line(document), overflow="fold")
+
+
+def _text(value: object, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text(plain(value).replace("\t", " "), style=style)
+
+
+def _stack(*parts: Text) -> Text:
+    from rich.text import Text
+
+    return Text("\n").join(part for part in parts if part.plain)
+
+
+def _name(claim: dict[str, Any]) -> Text:
+    return _text(claim["id"], "bold")
+
+
+def _notion(claim: dict[str, Any]) -> Text:
+    return _text(claim["notion"] or "–", "" if claim["notion"] else "dim")
+
+
+def _verdict(claim: dict[str, Any]) -> Text:
+    verdict = _text(claim["verdict"], STYLES.get(str(claim["verdict"]), "bold"))
+    return _stack(_text("BROKEN", BROKEN), verdict) if problems_of(claim) else verdict
+
+
+def _instances(claim: dict[str, Any]) -> Text:
+    parts = []
+    if claim["smallest"] is not None:
+        parts.append(_text(f"holds at {claim['smallest']}"))
+    if claim["counterexample"] is not None:
+        parts.append(_text(f"fails at {claim['counterexample']}"))
+    return _stack(*parts)
+
+
+def _evidence(claim: dict[str, Any]) -> Text:
+    return _text(", ".join(map(str, claim["evidence"])), "dim")
