@@ -1,0 +1,317 @@
+"""Residual streams: dimension, unimodular R_all, Moebius embedding, tied tries, and what tied hosts cannot do."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from naive import dense, words
+
+from utfproof.arrays import exact
+from utfproof.attention import GivenAttention, RationalAttention
+from utfproof.constructions.residual import (
+    embed_residual_tied,
+    embed_residual_tree,
+    moebius,
+    residual_columns,
+    residual_host_forward,
+    residual_matching_dimension,
+    residual_r_all,
+    residual_target_forward,
+    residual_tied_dimension,
+    residual_tied_host,
+    residual_tree_host,
+    residual_w_all,
+    tied_obstruction,
+)
+from utfproof.constructions.sparse import prefix_tree_host
+from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
+from utfproof.exact import gfp, rational
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
+
+SHAPES = [(2, 1, 1, 2), (2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 3), (1, 1, 2, 2), (2, 3, 1, 1)]
+SMALL = [s for s in SHAPES if residual_matching_dimension(Shape(*s)) <= 70]
+UNEQUAL = [(2, 2, 1, 2, 3), (1, 2, 2, 3, 1)]
+
+
+def integers(rng, *shape):
+    return exact(rng.integers(1, 5, size=shape) * rng.choice([-1, 1], size=shape))
+
+
+def random_target(shape, rng, *, tied=False, width=None):
+    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
+    D, d = width or shape.d_in, shape.head_dim
+    arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
+    ends = (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out)) if width or shape.d_in != shape.d_out else ()
+    return (LoopedTarget if tied else Target)(shape, *arrays, *ends)
+
+
+def integer_host(shape, m, seed, *, tied=False):
+    """Random integer weights, untied or tied."""
+    rng = np.random.default_rng(seed)
+    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
+    arrays = [integers(rng, *lead, m, width) for width in (shape.head_dim, shape.head_dim, m)]
+    return (LoopedUniversal if tied else Universal)(shape, m, *arrays, integers(rng, m, shape.d_out))
+
+
+def naive_words_matrix(shape, start, step, read, output):
+    """R_all or W_all with a residual stream, word by word; letter 0 is the identity."""
+    H, L = shape.heads, shape.layers
+
+    def routed(word):
+        out = start
+        for layer, a in enumerate(word, 1):
+            out = out if a == 0 else out @ step(layer, a - 1)
+        return out
+
+    blocks = []
+    for which in (0, 1):
+        for layer in range(1, L + 1):
+            for word in words(H + 1, layer - 1):
+                blocks += [routed(word) @ read(which, layer, head) for head in range(H)]
+    blocks += [routed(word) @ output for word in words(H + 1, L)]
+    return np.concatenate(blocks, axis=1)
+
+
+def naive_r_all(host):
+    identity = np.zeros((host.m, host.m), dtype=object)
+    for i in range(host.m):
+        identity[i, i] = 1
+    return naive_words_matrix(
+        host.shape,
+        identity,
+        lambda layer, h: dense(host.maps(layer - 1, h).value[0]),
+        lambda which, layer, h: dense(host.maps(layer - 1, h)[which]),
+        dense(host.U),
+    )
+
+
+def naive_w_all(target):
+    def step(layer, h):
+        _, _, w_v, w_o = target.parameters(layer - 1, h)
+        return w_v @ w_o
+
+    return naive_words_matrix(
+        target.shape,
+        target.embedding(),
+        step,
+        lambda which, layer, h: target.parameters(layer - 1, h)[which],
+        target.unembedding(),
+    )
+
+
+def naive_forward(target, x, attention):
+    """X^l = X^{l-1} + sum_h A X M, attention given."""
+    x = x @ target.embedding()
+    for layer in range(target.shape.layers):
+        x = x + sum(
+            attention[layer][h] @ x @ target.parameters(layer, h)[2] @ target.parameters(layer, h)[3]
+            for h in range(target.shape.heads)
+        )
+    return x @ target.unembedding()
+
+
+def stochastic(rng, L, H, n):
+    raw = rng.integers(1, 6, size=(L, H, n, n))
+    out = np.empty(raw.shape, dtype=object)
+    for index in np.ndindex(raw.shape):
+        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
+    return out
+
+
+def determinant(matrix):
+    from flint import fmpz_mat
+
+    return int(fmpz_mat([[int(x) for x in row] for row in matrix]).det())
+
+
+@pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
+def test_columns_and_dimension(dims):
+    shape = Shape(*dims)
+    H, L, d = shape.heads, shape.layers, shape.head_dim
+    expected = 2 * d * H * sum((H + 1) ** t for t in range(L)) + shape.d_out * (H + 1) ** L
+    assert residual_matching_dimension(shape) == expected
+    blocks = list(residual_columns(shape))
+    assert len({block[:3] for block in blocks}) == len(blocks)
+    ends = [block.start + (shape.d_out if block.kind == "OV" else d) for block in blocks]
+    assert [block.start for block in blocks] == [0, *ends[:-1]]
+    assert ends[-1] == expected
+    assert expected > matching_dimension(shape)
+
+
+@pytest.mark.parametrize("dims", [*SMALL, *UNEQUAL])
+def test_r_all_is_the_definition_and_unimodular(dims):
+    shape = Shape(*dims)
+    M = residual_matching_dimension(shape)
+    host = residual_tree_host(shape, M)
+    matrix = residual_r_all(host)
+    assert matrix.shape == (M, M)
+    assert np.array_equal(matrix, naive_r_all(host))
+    assert set(np.unique(matrix)) == {0, 1}
+    assert determinant(matrix) in (1, -1)
+    padded = residual_r_all(residual_tree_host(shape, M + 2))
+    assert np.array_equal(padded[:M], matrix)
+    assert not padded[M:].any()
+
+
+@pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
+def test_moebius_embedding_matches_exactly(dims):
+    shape = Shape(*dims)
+    m = residual_matching_dimension(shape) + 1
+    host = residual_tree_host(shape, m)
+    rng = np.random.default_rng(sum(dims))
+    matrix = residual_r_all(host)
+    for width, tied in ((None, False), (None, True), (4, False)):
+        target = random_target(shape, rng, width=width, tied=tied)
+        E = embed_residual_tree(shape, m, target)
+        right = residual_w_all(target)
+        assert np.array_equal(right, naive_w_all(target))
+        assert np.array_equal(E @ matrix, right)
+        x = integers(rng, 3, shape.d_in)
+        for kernel in (RationalAttention(), RationalAttention(causal=True)):
+            ours = residual_host_forward(host, x, E, kernel)
+            assert np.array_equal(ours, residual_target_forward(target, x, kernel))
+        attention = stochastic(rng, shape.layers, shape.heads, 3)
+        theirs = residual_target_forward(target, x, GivenAttention(attention))
+        assert np.array_equal(theirs, naive_forward(target, x, attention))
+
+
+@pytest.mark.parametrize("letters", [2, 3, 4])
+@pytest.mark.parametrize("length", [0, 1, 2, 3])
+def test_moebius_inverts_the_sum_over_completions(letters, length):
+    rng = np.random.default_rng(letters + length)
+    table = [int(v) for v in rng.integers(-9, 10, size=letters**length)]
+    found = dict(zip(words(letters, length), moebius(table, letters), strict=True))
+    for word, value in zip(words(letters, length), table, strict=True):
+        choices = [range(letters) if a == 0 else (a,) for a in word]
+        assert sum(found[v] for v in itertools.product(*choices)) == value
+
+
+@pytest.mark.parametrize("dims", [s for s in SMALL if s[0] * s[1] < 6])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_hosts_have_full_rank(dims, seed):
+    shape = Shape(*dims)
+    M = residual_matching_dimension(shape)
+    host = integer_host(shape, M, seed)
+    p = gfp.DEFAULT_PRIMES[0]
+    assert gfp.rank(gfp.residues(residual_r_all(host), p), p) == M
+
+
+@pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
+@pytest.mark.parametrize("padding", [0, 2])
+def test_tied_tries_serve_tied_targets(dims, padding):
+    shape = Shape(*dims)
+    S, d = shape.word_count, shape.head_dim
+    m = residual_tied_dimension(shape) + padding
+    assert m - padding == 2 * d * S + shape.d_out * (1 + S)
+    host = residual_tied_host(shape, m)
+    rng = np.random.default_rng(sum(dims))
+    matrix = residual_r_all(host)
+    # every word without zeros has columns of its own, and the others repeat them
+    assert rational.rank(matrix) == m - padding
+    for width in (None, 4):
+        target = random_target(shape, rng, tied=True, width=width)
+        E = embed_residual_tied(shape, m, target)
+        assert np.array_equal(E @ matrix, naive_w_all(target))
+        x = integers(rng, 3, shape.d_in)
+        kernel = RationalAttention(causal=True)
+        assert np.array_equal(residual_host_forward(host, x, E, kernel), residual_target_forward(target, x, kernel))
+
+
+@pytest.mark.parametrize("dims", [(2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1)])
+def test_tied_hosts_cannot_match_untied_targets(dims):
+    """(0,h) and (h,0) give the same R_w in every tied host, and different M_w in an untied target: z = e_a - e_b
+    annihilates R_all and not W_all."""
+    shape = Shape(*dims)
+    rng = np.random.default_rng(7)
+    M = residual_matching_dimension(shape)
+    target = random_target(shape, rng)
+    right = residual_w_all(target)
+    found = tied_obstruction(target)
+    assert found is not None
+    width = shape.d_out
+    gap = right[:, found.left : found.left + width] - right[:, found.right : found.right + width]
+    assert np.array_equal(gap, -found.gap) or np.array_equal(gap, found.gap)
+    assert gap.any()
+    for m in (residual_tied_dimension(shape), M, M + 5):
+        hosts = [
+            integer_host(shape, m, m, tied=True),
+            residual_tied_host(shape, max(m, residual_tied_dimension(shape))),
+        ]
+        for host in hosts:
+            matrix = residual_r_all(host)
+            left, other = (matrix[:, k : k + width] for k in (found.left, found.right))
+            assert np.array_equal(left, other)
+            p = gfp.DEFAULT_PRIMES[0]
+            assert gfp.rank(gfp.residues(matrix, p), p) < M
+            assert gfp.rank(gfp.residues(np.concatenate([matrix, right]), p), p) > gfp.rank(gfp.residues(matrix, p), p)
+
+
+def test_tied_obstruction_has_its_limits():
+    rng = np.random.default_rng(0)
+    assert tied_obstruction(random_target(Shape(2, 2, 1, 2), rng, tied=True)) is None
+    with pytest.raises(NotDefined, match="at L = 1"):
+        tied_obstruction(random_target(Shape(2, 1, 1, 2), rng))
+
+
+def replaced(host, **changes):
+    fields = {"R_Q": host.R_Q, "R_K": host.R_K, "R_V": host.R_V, "U": host.U, **changes}
+    kind = LoopedUniversal if host.tied else Universal
+    return kind(host.shape, host.m, fields["R_Q"], fields["R_K"], fields["R_V"], fields["U"])
+
+
+def test_planted_faults_are_caught():
+    rng = np.random.default_rng(3)
+    shape = Shape(2, 2, 1, 2)
+    M = residual_matching_dimension(shape)
+    host, target = residual_tree_host(shape, M), random_target(shape, rng)
+    E, right = embed_residual_tree(shape, M, target), residual_w_all(target)
+    assert np.array_equal(E @ residual_r_all(host), right)
+    # layers or heads exchanged, Q for K, no Moebius transform, Moebius in one place only
+    for fault in (
+        replaced(host, R_V=host.R_V[::-1]),
+        replaced(host, R_V=[row[::-1] for row in host.R_V]),
+        replaced(host, R_Q=host.R_K, R_K=host.R_Q),
+    ):
+        assert not np.array_equal(E @ residual_r_all(fault), right)
+    raw = E.copy()
+    leaves = 2 * shape.heads * shape.head_dim * (1 + 3)
+    level = words(3, 2)
+    for i, word in enumerate(level):
+        product = np.array([[1, 0], [0, 1]], dtype=object)
+        for layer, a in enumerate(word):
+            product = product if a == 0 else product @ target.value_form(layer, a - 1)
+        raw[:, leaves + 2 * i : leaves + 2 * i + 2] = product
+    assert not np.array_equal(raw @ residual_r_all(host), right)
+    # the host without zero letters is not enough: its tree knows H letters only
+    plain = prefix_tree_host(shape, matching_dimension(shape))
+    assert rational.rank(residual_r_all(plain)) < M
+    # the tied tries with words in the wrong order
+    m = residual_tied_dimension(shape)
+    tied, looped = residual_tied_host(shape, m), random_target(shape, rng, tied=True)
+    E, right = embed_residual_tied(shape, m, looped), residual_w_all(looped)
+    assert np.array_equal(E @ residual_r_all(tied), right)
+    assert not np.array_equal(E @ residual_r_all(replaced(tied, R_V=tied.R_V[::-1])), right)
+    backwards = tuple(v.transposed() for v in tied.R_V)
+    assert not np.array_equal(E @ residual_r_all(replaced(tied, R_V=backwards)), right)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: residual_tree_host(Shape(2, 2, 1, 2), 33), NotDefined),
+        (lambda: residual_tied_host(Shape(2, 2, 1, 2), 5), NotDefined),
+        (lambda: residual_tree_host(Shape(2, 200, 1, 2), 5), ResourceLimit),
+        (lambda: residual_tied_host(Shape(2, 200, 1, 2), 5), ResourceLimit),
+        (
+            lambda: embed_residual_tied(
+                Shape(2, 2, 1, 2), 26, random_target(Shape(2, 2, 1, 2), np.random.default_rng(0))
+            ),
+            OutsideClass,
+        ),
+    ],
+)
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

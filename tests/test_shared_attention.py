@@ -1,0 +1,453 @@
+"""Shared attention: register, two-sided, counting, the middle layer for odd L, and the commuting trie.
+
+Hosts are held against definitions written out here from docs/certificate-format.md; emulation is an equality of rationals.
+"""
+
+import itertools
+from fractions import Fraction
+from math import ceil, comb
+
+import numpy as np
+import pytest
+from naive import dense, words
+from naive import r_all as naive_r_all
+from naive import w_all as naive_w_all
+
+from utfproof.arrays import exact
+from utfproof.attention import GivenAttention, RationalAttention
+from utfproof.certificates.lower_bounds import span_dimension
+from utfproof.constructions.commuting import commuting_dimension, commuting_trie_host, embed_commuting_trie
+from utfproof.constructions.middle import (
+    BILINEAR,
+    embed_middle,
+    middle_dimension,
+    middle_host,
+    path_bilinear,
+    polynomial_bilinear,
+    two_stars_bilinear,
+)
+from utfproof.constructions.shared_attention import (
+    SHARED_ATTENTION,
+    count_tuples,
+    counting_dimension,
+    counting_host,
+    register_unembedding,
+    two_sided_host,
+)
+from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
+from utfproof.exact import rational
+from utfproof.matching import r_all, w_all
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
+from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target
+
+SERVED = [
+    ("register", (2, 3, 1, 1)),
+    ("register", (3, 2, 2, 2)),
+    ("register", (1, 3, 1, 2)),
+    ("register", (2, 1, 3, 2)),
+    ("two-sided", (2, 4, 1, 1)),
+    ("two-sided", (3, 2, 1, 2)),
+    ("two-sided", (2, 2, 2, 3)),
+    ("two-sided", (1, 4, 2, 2)),
+    ("two-sided", (2, 6, 1, 1)),
+    ("counting", (2, 6, 1, 1)),
+    ("counting", (3, 3, 2, 1)),
+    ("counting", (1, 4, 1, 1)),
+    ("counting", (4, 2, 1, 1)),
+]
+COMMUTING = [(2, 3, 1, 1), (3, 2, 2, 1), (1, 4, 1, 1), (2, 1, 3, 1), (2, 4, 1, 1)]
+ODD = [(2, 1, 1, 1), (3, 1, 1, 1), (5, 1, 1, 1), (2, 3, 1, 1), (3, 3, 2, 1), (4, 3, 1, 1), (2, 5, 1, 1), (1, 3, 1, 1)]
+
+
+def integers(rng, *shape):
+    """Nonzero integers: a target with vanishing weights would be served by anything."""
+    return exact(rng.integers(1, 6, size=shape) * rng.choice([-1, 1], size=shape))
+
+
+def random_target(shape, rng, *, tied=False, width=None):
+    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
+    D, d = width or shape.d_in, shape.head_dim
+    arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
+    ends = () if width is None else (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out))
+    return (LoopedTarget if tied else Target)(shape, *arrays, *ends)
+
+
+def stochastic(rng, L, H, n):
+    raw = rng.integers(1, 6, size=(L, H, n, n))
+    out = np.empty(raw.shape, dtype=object)
+    for index in np.ndindex(raw.shape):
+        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
+    return out
+
+
+def same_function(host, E, U, target, rng, n=3):
+    """Exact equality of outputs on random rational attention and integer inputs."""
+    shape = host.shape
+    attention = stochastic(rng, shape.layers, shape.heads, n)
+    x = integers(rng, n, shape.d_in)
+    return np.array_equal(host.forward(x, E, U, attention), target.forward(x, GivenAttention(attention)))
+
+
+def dense_host(host, U=None):
+    """R_V as dense object matrices {(layer from 1, head)}, and U."""
+    heads, layers = range(host.shape.heads), range(1, host.shape.layers + 1)
+    return {
+        (layer, h): dense(host.value(layer - 1, h)) for layer in layers for h in heads
+    }, None if U is None else dense(U)
+
+
+def naive_shared_attention(name, shape, m):
+    """Section 9 of the format, word by word: R_V {(layer, head)} and the fixed U (None where it is free)."""
+    H, L, b = shape.heads, shape.layers, shape.d_in
+    values = {(layer, h): np.zeros((m, m), dtype=object) for layer in range(1, L + 1) for h in range(H)}
+    U = np.zeros((m, b), dtype=object)
+
+    def block(value, row, column):
+        for i in range(b):
+            value[row * b + i, column * b + i] += 1
+
+    if name == "counting":
+        tuples = [c for c in itertools.product(range(L + 1), repeat=H - 1) if sum(c) <= L]
+        assert tuples == count_tuples(H - 1, L)
+        number = {c: i for i, c in enumerate(tuples)}
+        for (_, h), value in values.items():
+            for c in tuples:
+                if h == 0:
+                    value[number[c], number[c]] = 1
+                elif sum(c) < L:
+                    up = tuple(k + (i == h - 1) for i, k in enumerate(c))
+                    value[number[up], number[c]] = 1
+        U[number[(0,) * (H - 1)], 0] = 1
+        return values, U
+    length = L if name == "register" else L // 2
+    number = {w: i for i, w in enumerate(words(H, length))}
+    for (layer, h), value in values.items():
+        if name == "register":
+            for w in number:
+                block(value, number[(h, *w[:-1])], number[w])
+            continue
+        for s in words(H, length - 1):
+            if layer <= length:
+                block(value, number[(h, *s)], number[(*s, 0)])
+            else:
+                block(value, number[(0, *s)], number[(*s, h)])
+    if name == "two-sided":
+        return values, None
+    for i in range(b):
+        U[i, i] = 1
+    return values, U
+
+
+@pytest.mark.parametrize(("name", "dims"), SERVED)
+@pytest.mark.parametrize("padding", [0, 2])
+def test_hosts_are_as_described_and_serve_their_targets(name, dims, padding):
+    shape, entry = Shape(*dims), SHARED_ATTENTION[name]
+    m = entry.least_m(shape) + padding
+    host = entry.host(shape, m)
+    assert host.m == m
+    assert host.tied == entry.tied
+    rng = np.random.default_rng(sum(dims) + padding)
+    target = random_target(shape, rng, tied=entry.tied_targets)
+    E, U = entry.embed(shape, m, target)
+    assert (U.shape, E.shape) == ((m, shape.d_out), (shape.d_in, m))
+    found, found_U = dense_host(host, U)
+    expected, expected_U = naive_shared_attention(name, shape, m)
+    for place, value in expected.items():
+        assert np.array_equal(found[place], value), place
+    if expected_U is None:
+        assert entry.free == "E and U"
+    else:
+        assert isinstance(U, SelectionMatrix)
+        assert np.array_equal(found_U, expected_U)
+    assert same_function(host, E, U, target, rng)
+    assert not E[:, m - padding :].any() if padding else True
+
+
+def test_least_dimensions():
+    for H, L, d_in in itertools.product((1, 2, 3), (1, 2, 3, 4), (1, 2, 3)):
+        shape = Shape(H, L, 1, d_in)
+        assert SHARED_ATTENTION["register"].least_m(shape) == d_in * H**L
+        if L % 2 == 0:
+            assert SHARED_ATTENTION["two-sided"].least_m(shape) == d_in * H ** (L // 2)
+        if d_in == 1:
+            by_hand = len({tuple(sorted(word)) for word in words(H, L)})
+            assert counting_dimension(shape) == by_hand == comb(L + H - 1, H - 1)
+
+
+def test_counting_undercuts_the_printed_bound_for_looped_targets():
+    """thm:lower_bound_utf for looped hosts and targets: 7 < 8 at H = 2, L = 6, and not before."""
+    for L in range(1, 9):
+        shape = Shape(2, L, 1, 1)
+        host = counting_host(shape, counting_dimension(shape))
+        assert host.m == L + 1
+        assert (host.m**2 < 2**L) == (L >= 6)
+    shape = Shape(2, 6, 1, 1)
+    assert (counting_dimension(shape), 2 ** (6 // 2)) == (7, 8)
+
+
+def test_wider_and_embedded_targets():
+    rng = np.random.default_rng(5)
+    shape = Shape(2, 2, 2, 2)
+    for name, width in (("register", 3), ("register", 1), ("two-sided", 1), ("two-sided", 2)):
+        entry = SHARED_ATTENTION[name]
+        m = entry.least_m(shape) + 1
+        target = random_target(shape, rng, width=width)
+        E, U = entry.embed(shape, m, target)
+        assert same_function(entry.host(shape, m), E, U, target, rng)
+    entry = SHARED_ATTENTION["two-sided"]
+    with pytest.raises(OutsideClass, match="width at most d_in = 2, this one has width 3"):
+        entry.embed(shape, 4, random_target(shape, rng, width=3))
+    scalar = Shape(3, 2, 2, 1)
+    target = random_target(scalar, rng, tied=True, width=1)  # with W_E and W_U
+    E, U = SHARED_ATTENTION["counting"].embed(scalar, 6, target)
+    assert same_function(counting_host(scalar, 6), E, U, target, rng)
+
+
+def swapped_halves(shape, m):
+    """two-sided with the two halves of the layers exchanged."""
+    host = two_sided_host(shape, m)
+    half = shape.layers // 2
+    return SharedAttentionUniversal(shape, m, host.R_V[half:] + host.R_V[:half])
+
+
+def transposed(host):
+    grid = tuple(v.transposed() for v in host.R_V) if host.tied else None
+    if grid is None:
+        grid = tuple(tuple(v.transposed() for v in row) for row in host.R_V)
+    return SharedAttentionUniversal(host.shape, host.m, grid, tied=host.tied)
+
+
+def reversed_heads(host):
+    grid = host.R_V[::-1] if host.tied else tuple(row[::-1] for row in host.R_V)
+    return SharedAttentionUniversal(host.shape, host.m, grid, tied=host.tied)
+
+
+@pytest.mark.parametrize("name", SHARED_ATTENTION)
+@pytest.mark.parametrize("plant", [transposed, reversed_heads])
+def test_planted_faults_in_hosts_are_caught(name, plant):
+    shape, entry = Shape(2, 4, 1, 1), SHARED_ATTENTION[name]
+    m = entry.least_m(shape)
+    rng = np.random.default_rng(3)
+    target = random_target(shape, rng, tied=entry.tied_targets)
+    E, U = entry.embed(shape, m, target)
+    host = entry.host(shape, m)
+    assert same_function(host, E, U, target, rng)
+    assert not same_function(plant(host), E, U, target, rng)
+
+
+def test_swapped_halves_wrong_order_and_tied_flag_are_caught():
+    rng = np.random.default_rng(8)
+    shape = Shape(2, 4, 1, 1)
+    target = random_target(shape, rng)
+    E, U = SHARED_ATTENTION["two-sided"].embed(shape, 4, target)
+    host = two_sided_host(shape, 4)
+    assert same_function(host, E, U, target, rng)
+    assert not same_function(swapped_halves(shape, 4), E, U, target, rng)
+    assert not same_function(host, np.roll(E, 1, axis=1), U, target, rng)
+    assert not same_function(host, U.T, E.T, target, rng)
+    # one set of matrices for both halves is no two-sided host
+    assert not same_function(SharedAttentionUniversal(shape, 4, host.R_V[0], tied=True), E, U, target, rng)
+    # words in reversed letter order in the register's embedding
+    entry = SHARED_ATTENTION["register"]
+    E, U = entry.embed(shape, 16, target)
+    backwards = [int("".join(map(str, w[::-1])), 2) for w in words(2, 4)]
+    assert same_function(entry.host(shape, 16), E, U, target, rng)
+    assert not same_function(entry.host(shape, 16), E[:, backwards], U, target, rng)
+    # counting serves tied targets only
+    untied = random_target(Shape(2, 4, 1, 1), rng)
+    with pytest.raises(OutsideClass, match="serves tied targets"):
+        SHARED_ATTENTION["counting"].embed(shape, 5, untied)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: two_sided_host(Shape(2, 3, 1, 1), 4), NotDefined, "even number of layers, got 3"),
+        (lambda: two_sided_host(Shape(2, 2, 1, 1), 1), NotDefined, "needs m >= 2, got 1"),
+        (lambda: two_sided_host(Shape(2, 2, 1, 2, 3), 9), NotDefined, "d_in = d_out"),
+        (lambda: counting_host(Shape(2, 2, 1, 2), 9), NotDefined, "d_in = d_out = 1"),
+        (lambda: counting_host(Shape(2, 2, 1, 1), 2), NotDefined, "needs m >= 3, got 2"),
+        (lambda: counting_host(Shape(2, 2, 1, 1), True), MalformedInput, "positive integer"),
+        (lambda: counting_host(Shape(2, 10**9, 1, 1), 3), ResourceLimit, "choose a smaller shape"),
+        (lambda: register_unembedding(Shape(2, 3, 1, 1, 2), 20), NotDefined, "d_in = d_out"),
+        (lambda: SHARED_ATTENTION["register"].host(Shape(9, 99, 1, 1), 3), ResourceLimit, "2\\^60"),
+        (lambda: SHARED_ATTENTION["register"].host(Shape(2, 40, 1, 1), 2**40), ResourceLimit, "needs about"),
+        (lambda: commuting_trie_host(Shape(2, 2, 1, 2), 99), NotDefined, "d_in = d_out = 1"),
+        (lambda: commuting_trie_host(Shape(2, 3, 1, 1), 27), NotDefined, "needs m >= 28, got 27"),
+        (lambda: middle_host(Shape(2, 2, 1, 1), path_bilinear(2), 9), NotDefined, "odd number of layers"),
+        (lambda: middle_host(Shape(3, 3, 1, 1), path_bilinear(2), 9), MalformedInput, "2 components"),
+        (lambda: middle_host(Shape(3, 3, 1, 1), path_bilinear(3), 5), NotDefined, "needs m >= 6, got 5"),
+        (lambda: polynomial_bilinear(7), NotDefined, "H = 1 mod 4"),
+    ],
+)
+def test_refusals(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+# --- odd L -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("H", range(1, 10))
+@pytest.mark.parametrize("name", BILINEAR)
+def test_bilinear_maps(name, H):
+    if name == "polynomial" and H % 4 == 3:
+        return
+    B = BILINEAR[name](H)
+    least = ceil((H + 1) / 2)
+    assert B.size == (ceil(H / 2) + 1 if name == "two-stars" else least)
+    assert B.matrices.shape[0] == H
+    assert set(np.unique(B.matrices)) <= {0, 1}
+    rng = np.random.default_rng(H)
+    for trial in range(30):
+        c = [Fraction(int(v), 3) for v in rng.integers(-4, 5, size=H)]
+        if trial == 0:
+            c = [Fraction(0)] * H
+        try:
+            p, u = B.solve(c)
+        except OutsideClass:
+            assert not B.onto
+            # a lone zero between nonzero weights: the path cannot
+            assert any(c[h] == 0 and c[h - 1] != 0 and c[h + 1] != 0 for h in range(1, H - 1))
+            continue
+        assert (len(p), len(u)) == B.matrices.shape[1:]
+        if B.exact_solver:
+            assert B(p, u) == c
+            assert [sum(p[i] * int(b[i, j]) * u[j] for i, j in np.ndindex(b.shape)) for b in B.matrices] == c
+        else:
+            assert np.allclose([float(v) for v in B(p, u)], [float(v) for v in c], atol=1e-9)
+
+
+def test_path_zero_patterns_exhaustively():
+    """The path reaches exactly the patterns without a lone interior zero."""
+    for H in range(1, 8):
+        for pattern in itertools.product((0, 1), repeat=H):
+            lone = any(pattern[h - 1 : h + 2] == (1, 0, 1) for h in range(1, H - 1))
+            c = [Fraction(3 * bit * (h + 2)) for h, bit in enumerate(pattern)]
+            if lone:
+                with pytest.raises(OutsideClass, match="zero between nonzero"):
+                    path_bilinear(H).solve(c)
+            else:
+                assert path_bilinear(H)(*path_bilinear(H).solve(c)) == c
+
+
+@pytest.mark.parametrize("dims", ODD)
+@pytest.mark.parametrize("make", [path_bilinear, two_stars_bilinear])
+def test_middle_layer_serves_exactly(dims, make):
+    shape = Shape(*dims)
+    B = make(shape.heads)
+    m = middle_dimension(shape, B)
+    rng = np.random.default_rng(sum(dims))
+    served = 0
+    while served < 3:
+        target = random_target(shape, rng)
+        try:
+            E, U = embed_middle(shape, B, m + served, target)
+        except OutsideClass:
+            continue
+        served += 1
+        assert same_function(middle_host(shape, B, m + served - 1), E, U, target, rng)
+
+
+def test_middle_dimensions_against_the_printed_bound():
+    """(3,3): 6 = ceil(27^(1/2)), met; (5,3): 15; (3,5): 18 against 16."""
+    expected = {(3, 3): (6, 6), (5, 3): (15, 12), (3, 5): (18, 16)}
+    for (H, L), (m, bound) in expected.items():
+        assert middle_dimension(Shape(H, L, 1, 1), path_bilinear(H)) == m
+        assert bound == next(k for k in range(1, 100) if k * k >= H**L)
+
+
+@pytest.mark.parametrize("dims", [(2, 3, 1, 1), (4, 3, 1, 1), (5, 1, 1, 1)])
+def test_polynomial_middle_layer_in_floats(dims):
+    shape = Shape(*dims)
+    B = polynomial_bilinear(shape.heads)
+    m = middle_dimension(shape, B)
+    rng = np.random.default_rng(2)
+    target = random_target(shape, rng)
+    E, U = embed_middle(shape, B, m, target)
+    attention = np.full((shape.layers, shape.heads, 3, 3), 1 / 3)
+    attention[:, :, 0] = [1, 0, 0]
+    x = rng.standard_normal((3, 1))
+    ours = middle_host(shape, B, m).forward(x, E, U, attention)
+    floats = Target(shape, *(np.array(w, dtype=float) for w in (target.W_Q, target.W_K, target.W_V, target.W_O)))
+    theirs = floats.forward(x, GivenAttention(attention))
+    assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_planted_fault_in_the_middle_layer_is_caught():
+    rng = np.random.default_rng(4)
+    shape, B = Shape(3, 3, 1, 1), two_stars_bilinear(3)
+    m = middle_dimension(shape, B)
+    target = random_target(shape, rng)
+    E, U = embed_middle(shape, B, m, target)
+    host = middle_host(shape, B, m)
+    assert same_function(host, E, U, target, rng)
+    first, middle, last = host.R_V
+    for rows in (
+        (first, middle[1:] + middle[:1], last),
+        (last, middle, first),
+        (first, tuple(v.T for v in middle), last),
+    ):
+        assert not same_function(SharedAttentionUniversal(shape, m, rows), E, U, target, rng)
+    with pytest.raises(OutsideClass, match="width 1"):
+        embed_middle(shape, B, m, random_target(shape, rng, width=2))
+
+
+# --- the commuting trie ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dims", COMMUTING)
+@pytest.mark.parametrize("padding", [0, 3])
+def test_commuting_trie_matches_tied_targets_exactly(dims, padding):
+    shape = Shape(*dims)
+    m = commuting_dimension(shape) + padding
+    host = commuting_trie_host(shape, m)
+    matrix = r_all(host).to_dense(object)
+    assert np.array_equal(matrix, naive_r_all(host))
+    assert rational.rank(matrix) == commuting_dimension(shape)
+    rng = np.random.default_rng(padding)
+    for _ in range(3):
+        target = random_target(shape, rng, tied=True)
+        E = embed_commuting_trie(shape, m, target)
+        assert np.array_equal(E @ matrix, naive_w_all(target))
+    x = integers(rng, 3, 1)
+    kernel = RationalAttention(causal=True)
+    assert np.array_equal(host.forward(x, E, kernel), target.forward(x, kernel))
+
+
+@pytest.mark.parametrize("dims", COMMUTING)
+def test_commuting_trie_is_the_least_for_tied_scalar_targets(dims):
+    """Its m is the dimension that the rows W_all of all tied targets span, found by exact rank."""
+    shape = Shape(*dims)
+    rng = np.random.default_rng(1)
+    targets = [random_target(shape, rng, tied=True) for _ in range(commuting_dimension(shape) + 12)]
+    rows = np.concatenate([w_all(target) for target in targets])
+    assert rational.rank(rows) == commuting_dimension(shape)
+    assert span_dimension(shape, tied=True) == commuting_dimension(shape)
+
+
+def test_the_shape_of_mathematics_section_3():
+    """(2,3,1,1): 28 dimensions suffice for tied targets, below the paper's 30 and M = 36."""
+    shape = Shape(2, 3, 1, 1)
+    assert (commuting_dimension(shape), paper_looped_dimension(shape), matching_dimension(shape)) == (28, 30, 36)
+    assert span_dimension(shape, tied=True) == 28
+    assert span_dimension(shape, tied=False) == 36
+
+
+def test_commuting_trie_refuses_and_faults_are_caught():
+    rng = np.random.default_rng(6)
+    shape = Shape(2, 3, 1, 1)
+    untied = random_target(shape, rng)
+    with pytest.raises(OutsideClass, match="serves tied targets"):
+        embed_commuting_trie(shape, 28, untied)
+    with pytest.raises(OutsideClass, match="width 1, this one has width 2"):
+        embed_commuting_trie(shape, 28, random_target(shape, rng, tied=True, width=2))
+    target = random_target(shape, rng, tied=True)
+    E = embed_commuting_trie(shape, 28, target)
+    matrix = r_all(commuting_trie_host(shape, 28)).to_dense(object)
+    wanted = naive_w_all(target)
+    assert np.array_equal(E @ matrix, wanted)
+    assert not np.array_equal(np.roll(E, 1, axis=1) @ matrix, wanted)
+    # the untied target's own W_all is out of reach
+    assert rational.solve_left(matrix, naive_w_all(untied)) is None

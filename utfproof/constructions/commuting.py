@@ -1,0 +1,107 @@
+"""The commuting trie: tied scalar targets (d_in = 1) by matching, below M.
+
+Scalars commute, so M_w depends on how often each head occurs in w, not on the order: one block for each such count and each
+reading head. The tied targets' rows W_all span exactly as many dimensions as the host has (their columns are
+distinct monomials in independent unknowns), so no host does with less. Coordinates: docs/certificate-format.md section 9.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+
+from utfproof.arrays import Array, zeros
+from utfproof.constructions.shared_attention import (
+    count_tuples,
+    counting_dimension,
+    counting_pairs,
+    monomial,
+    padded,
+    raised,
+    require_dimension,
+    require_scalar,
+    require_tied_scalar_target,
+)
+from utfproof.selection import Partition, SelectionMatrix
+from utfproof.shapes import Shape
+from utfproof.systems import LoopedUniversal, Target
+
+
+def require_commuting(shape: Shape) -> None:
+    """NotDefined unless d_in = d_out = 1."""
+    require_scalar("commuting-trie", shape)
+
+
+def commuting_dimension(shape: Shape) -> int:
+    """2dH C(L-1+H, H) + C(L+H-1, H-1): least m of `commuting-trie`, and the dimension of the span of all rows W_all of
+    tied targets with d_in = 1."""
+    H, L = shape.heads, shape.layers
+    return 2 * shape.head_dim * H * comb(L - 1 + H, H) + counting_dimension(shape)
+
+
+def commuting_trie_host(shape: Shape, m: int) -> LoopedUniversal:
+    """`commuting-trie`: blocks (c, g) of width 2d for counts c of all H letters with sum below L and heads g, then the
+    coordinates of `counting`."""
+    require_commuting(shape)
+    m = require_dimension("commuting-trie", shape, m, commuting_dimension(shape))
+    H, d = shape.heads, shape.head_dim
+    tuples = count_tuples(H, shape.layers - 1)
+    number = {counts: i for i, counts in enumerate(tuples)}
+    halves = 2 * H * len(tuples)  # cells of the trie: the Q and the K half of each block
+    cells = padded([d] * halves + [1] * counting_dimension(shape), m)
+    reader, output = Partition.of_widths([d]), Partition.of_widths([1])
+    within = np.arange(2 * H)
+
+    def read(cell: int, columns: Partition) -> SelectionMatrix:
+        return SelectionMatrix(cells, columns, np.array([cell]), np.array([0]))
+
+    def route(head: int) -> SelectionMatrix:
+        moved = [counts for counts in tuples if sum(counts) < shape.layers - 1]
+        rows = np.array([number[raised(counts, head)] for counts in moved], dtype=np.int64)
+        columns = np.array([number[counts] for counts in moved], dtype=np.int64)
+        last_rows, last_columns = counting_pairs(shape, head)
+        return SelectionMatrix(
+            cells,
+            cells,
+            np.concatenate([(2 * H * rows[:, None] + within).reshape(-1), halves + last_rows]),
+            np.concatenate([(2 * H * columns[:, None] + within).reshape(-1), halves + last_columns]),
+        )
+
+    heads = range(H)
+    return LoopedUniversal(
+        shape,
+        m,
+        tuple(read(2 * h, reader) for h in heads),
+        tuple(read(2 * h + 1, reader) for h in heads),
+        tuple(route(h) for h in heads),
+        read(halves, output),
+        "commuting-trie",
+    )
+
+
+def embed_commuting_trie(shape: Shape, m: int, target: Target) -> Array:
+    """E [1, m] with E R_all = W_all for a tied target of width 1, in its arithmetic.
+
+    Block (c, g) = W_E (product over heads of M_h^(c_h)) [W_Q^g, W_K^g]; the last coordinates as in `counting`.
+    Raises OutsideClass for targets that are not tied, or wider than 1.
+    """
+    require_commuting(shape)
+    m = require_dimension("commuting-trie", shape, m, commuting_dimension(shape))
+    require_tied_scalar_target("commuting-trie", shape, target)
+    d = shape.head_dim
+    E = zeros(target.W_Q, 1, m)
+    outer = target.embedding()[0, 0]
+    start = 0
+    for counts in count_tuples(shape.heads, shape.layers - 1):
+        scale = outer * monomial(target, counts)
+        for head in range(shape.heads):
+            w_q, w_k, _, _ = target.parameters(0, head)
+            E[:, start : start + d] = scale * w_q
+            E[:, start + d : start + 2 * d] = scale * w_k
+            start += 2 * d
+    outer = outer * target.unembedding()[0, 0]
+    for counts in count_tuples(shape.heads - 1, shape.layers):
+        E[0, start] = outer * monomial(target, (shape.layers - sum(counts), *counts))
+        start += 1
+    return E

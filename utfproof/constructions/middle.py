@@ -1,0 +1,267 @@
+"""Odd L = 2k+1 in the shared-attention model with E and U both free, d_in = 1: a bilinear map in the middle layer.
+
+k letters go into E's register, k into U's, and the middle layer holds a bilinear map B: R^s x R^t -> R^H, one matrix B_h per
+head. Then m = H^k max(s, t), and a target is served as soon as its middle layer's weights (c_0, ..., c_{H-1}) are B(p, u).
+
+| map | s, t | reaches |
+|---|---|---|
+| path | ceil((H+1)/2), floor((H+1)/2) | almost all c: those without a lone zero inside |
+| two-stars | ceil(H/2)+1, floor(H/2)+1 | all c, exactly |
+| polynomial | as path, H even or H = 1 mod 4 | all c, over the reals |
+
+thm:lower_bound_utf asks for m >= H^(L/2); path meets its ceiling at (H, L) = (3, 3) with m = 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array, is_exact
+from utfproof.constructions.shared_attention import (
+    require_dimension,
+    require_scalar,
+    require_words,
+    suffix_products,
+    two_sided_pairs,
+)
+from utfproof.errors import MalformedInput, NotDefined, OutsideClass
+from utfproof.resources import require_memory
+from utfproof.shapes import Shape, positive_integer
+from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
+
+Factors = tuple[list[Any], list[Any]]
+"""p [s] and u [t]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    """A bilinear map B: R^s x R^t -> R^H, component h being p^T B_h u.
+
+    matrices: B_h as integers [H, s, t]. solve: (p, u) with B(p, u) = c, in c's arithmetic if `exact_solver`, else in floats; it
+    raises OutsideClass where there is none. onto: every real c is reached.
+    """
+
+    name: str
+    matrices: np.ndarray
+    solve: Callable[[Sequence[Any]], Factors]
+    onto: bool
+    exact_solver: bool = True
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return int(self.matrices.shape[0])
+
+    @property
+    def size(self) -> int:
+        """max(s, t): coordinates of one block."""
+        return int(max(self.matrices.shape[1:]))
+
+    def __call__(self, p: Sequence[Any], u: Sequence[Any]) -> list[Any]:
+        """B(p, u) [H]."""
+        return [
+            sum((p[i] * u[j] for i, j in zip(*np.nonzero(matrix), strict=True)), start=0 * p[0])
+            for matrix in self.matrices
+        ]
+
+
+def _units(places: Sequence[tuple[int, int]], size: tuple[int, int]) -> np.ndarray:
+    """Matrix units [H, s, t], one place each."""
+    out = np.zeros((len(places), *size), dtype=np.int64)
+    for head, place in enumerate(places):
+        out[head][place] = 1
+    return out
+
+
+# --- a path ------------------------------------------------------------------------------------------------
+
+
+def path_bilinear(heads: int) -> Bilinear:
+    """B_h = p_i u_j along the H edges of a path p_0 u_0 p_1 u_1 ...: i = ceil(h/2), j = floor(h/2).
+
+    It reaches c unless some entry other than the first and last is zero between two nonzero ones.
+    """
+    H = positive_integer("heads", heads)
+    places = [((h + 1) // 2, h // 2) for h in range(H)]
+    return Bilinear("path", _units(places, (H // 2 + 1, (H + 1) // 2)), _solve_path, onto=H <= 2)
+
+
+def _solve_path(c: Sequence[Any]) -> Factors:
+    H = len(c)
+    vertices: list[Any] = []  # p_0, u_0, p_1, ...; edge h joins vertices h and h+1
+    one = _one(c)
+    for h in range(H):
+        if h == 0:
+            vertices.append(one if c[0] else 0 * one)
+        if c[h]:
+            # a zero vertex is left behind only by a zero edge; the checks below exclude that here
+            vertices.append(c[h] / vertices[h])
+            continue
+        starts_with_zero = h == 0 or not c[h - 1]
+        ends_with_zero = h == H - 1 or not c[h + 1]
+        if not starts_with_zero and not ends_with_zero:
+            raise OutsideClass(
+                f"path: weight {h} of the middle layer is zero between nonzero ones, which no p_i u_j along a path gives; "
+                "use two-stars"
+            )
+        # the last zero edge of a run hands on a free vertex, the others a zero one
+        last_of_run = h < H - 1 and bool(c[h + 1])
+        vertices.append(one if last_of_run else 0 * one)
+    return vertices[0::2], vertices[1::2]
+
+
+def _one(c: Sequence[Any]) -> Any:
+    """1 in the arithmetic of c; integers count as rational numbers."""
+    return Fraction(1) if isinstance(c[0], int | Fraction | np.integer) else 1.0
+
+
+# --- two stars ---------------------------------------------------------------------------------------------
+
+
+def two_stars_bilinear(heads: int) -> Bilinear:
+    """Star p_0 with leaves u_1 ... u_floor(H/2), star u_0 with leaves p_1 ... p_ceil(H/2): with p_0 = u_0 = 1 the leaves are
+    c itself."""
+    H = positive_integer("heads", heads)
+    half = H // 2
+    places = [(0, h + 1) if h < half else (h - half + 1, 0) for h in range(H)]
+
+    def solve(c: Sequence[Any]) -> Factors:
+        one = _one(c)
+        return [one, *c[half:]], [one, *c[:half]]
+
+    return Bilinear("two-stars", _units(places, (H - half + 1, half + 1)), solve, onto=True)
+
+
+# --- multiplication of polynomials --------------------------------------------------------------------------
+
+
+def polynomial_bilinear(heads: int) -> Bilinear:
+    """Multiplication of polynomials with s + t - 1 = H coefficients in the product; onto over the reals because one
+    factor has even degree. NotDefined for H = 3 mod 4, where both degrees would be odd."""
+    H = positive_integer("heads", heads)
+    if H % 4 == 3:
+        raise NotDefined(f"polynomial needs H even or H = 1 mod 4 (a factor of even degree), got {H}")
+    s, t = H // 2 + 1, (H + 1) // 2
+    matrices = np.zeros((H, s, t), dtype=np.int64)
+    for i in range(s):
+        for j in range(t):
+            matrices[i + j, i, j] = 1
+
+    def solve(c: Sequence[Any]) -> Factors:
+        return _factor_real(np.array([float(x) for x in c]), s, t)
+
+    return Bilinear("polynomial", matrices, solve, onto=True, exact_solver=False)
+
+
+def _factor_real(c: np.ndarray, s: int, t: int) -> Factors:
+    """Real p of degree < s and u of degree < t with product c, coefficients ascending; one of s-1, t-1 is even.
+
+    Roots at infinity (leading zeros of c) count as linear factors. Floats.
+    """
+    zero = np.zeros(1)
+    if not c.any():
+        return list(np.resize(zero, s)), list(np.resize(zero, t))
+    degree = int(np.flatnonzero(c)[-1])
+    infinite = len(c) - 1 - degree
+    roots = np.roots(c[: degree + 1][::-1])  # of a real matrix: exact conjugate pairs, exactly real otherwise
+    pairs = [np.array([abs(z) ** 2, -2 * z.real, 1.0]) for z in roots if z.imag > 0]
+    linear = [np.array([1.0, 0.0])] * infinite + [np.array([-z.real, 1.0]) for z in roots if z.imag == 0]
+    swap = (s - 1) % 2 == 1
+    even = (t if swap else s) - 1
+    chosen = [pairs.pop() for _ in range(min(len(pairs), even // 2))]
+    chosen += [linear.pop() for _ in range(even - 2 * len(chosen))]
+
+    def product(factors: list[np.ndarray], length: int) -> np.ndarray:
+        out = np.ones(1)
+        for factor in factors:
+            out = np.convolve(out, factor)
+        # each factor was padded to its full degree, so the length is exact
+        assert len(out) == length
+        return out
+
+    first = product(chosen, even + 1)
+    second = product([*pairs, *linear], len(c) - even)
+    scale = float(c[degree])
+    p, u = (second, first) if swap else (first, second)
+    return list(scale * p), list(u)
+
+
+BILINEAR: dict[str, Callable[[int], Bilinear]] = {
+    "path": path_bilinear,
+    "two-stars": two_stars_bilinear,
+    "polynomial": polynomial_bilinear,
+}
+"""The bilinear maps by name, for a number of heads."""
+
+
+# --- hosts -------------------------------------------------------------------------------------------------
+
+
+def require_middle(shape: Shape, bilinear: Bilinear) -> None:
+    """NotDefined unless L is odd and d_in = d_out = 1; MalformedInput for a bilinear map of another number of heads."""
+    require_scalar(bilinear.name, shape)
+    if shape.layers % 2 == 0:
+        raise NotDefined(f"{bilinear.name} is defined for an odd number of layers, got {shape.layers}")
+    if bilinear.heads != shape.heads:
+        raise MalformedInput(f"bilinear map {bilinear.name} has {bilinear.heads} components, the shape {shape}")
+    require_words(bilinear.name, shape, shape.layers // 2)
+
+
+def middle_dimension(shape: Shape, bilinear: Bilinear) -> int:
+    """H^k max(s, t), L = 2k+1."""
+    return int(shape.heads ** (shape.layers // 2)) * bilinear.size
+
+
+def middle_host(shape: Shape, bilinear: Bilinear, m: int) -> SharedAttentionUniversal:
+    """R_V [L][H] as integer arrays [m, m] (untied). Blocks of max(s, t) coordinates for the words of length k in
+    lexicographic order; layers below the middle as in `two-sided`'s first half, above it as in its second, and
+    R_V^{k+1,h} = B_h from block 0 to block 0 (the only block that lives there)."""
+    require_middle(shape, bilinear)
+    m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
+    k, size = shape.layers // 2, bilinear.size
+    require_memory(8 * shape.layers * shape.heads * m * m, f"{bilinear.name} at {shape}, m = {m},")
+    values = []
+    for layer in range(shape.layers):
+        row = []
+        for head in range(shape.heads):
+            value = np.zeros((m, m), dtype=np.int64)
+            if layer == k:
+                s, t = bilinear.matrices.shape[1:]
+                value[:s, :t] = bilinear.matrices[head]
+            else:
+                pairs = two_sided_pairs(shape, k, head, first_half=layer < k)
+                for r, c in zip(*pairs, strict=True):
+                    value[r * size : (r + 1) * size, c * size : (c + 1) * size] = np.eye(size, dtype=np.int64)
+            row.append(value)
+        values.append(tuple(row))
+    return SharedAttentionUniversal(shape, m, tuple(values))
+
+
+def embed_middle(shape: Shape, bilinear: Bilinear, m: int, target: Target) -> tuple[Array, Array]:
+    """(E [1, m], U [m, 1]) for a target of width 1: coordinate (w, i) of E is W_E M_w p_i, coordinate (v, j) of U is
+    u_j M_v W_U, with B(p, u) = the middle layer's weights.
+
+    Fractions for exact weights where the solver is exact, else float64 (always for `polynomial`). Raises OutsideClass where
+    B does not reach this target's middle layer, or the target is wider than 1.
+    """
+    require_middle(shape, bilinear)
+    m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
+    if target.width != 1:
+        raise OutsideClass(f"{bilinear.name} at {shape} serves targets of width 1, this one has width {target.width}")
+    k, size = shape.layers // 2, bilinear.size
+    weights = [target.value_form(k, head)[0, 0] for head in range(shape.heads)]
+    exactly = is_exact(target.W_Q) and bilinear.exact_solver
+    number: Callable[[Any], Any] = Fraction if exactly else float
+    p, u = bilinear.solve([number(c) for c in weights])
+    dtype = object if exactly else np.float64
+    E, U = np.zeros((1, m), dtype=dtype), np.zeros((m, 1), dtype=dtype)
+    for w, product in enumerate(prefix_products(target, k)):
+        E[0, w * size : w * size + len(p)] = [number(product[0, 0]) * value for value in p]
+    for v, product in enumerate(suffix_products(target, k + 1)):
+        U[v * size : v * size + len(u), 0] = [value * number(product[0, 0]) for value in u]
+    return E, U

@@ -1,0 +1,333 @@
+"""Hosts for the shared-attention model: attention matrices come from outside, and E R_w U = M_w for every word of length L.
+
+| host | serves | E, U | least m |
+|---|---|---|---|
+| register | all untied targets | E free, U fixed | d_in H^L, which no host undercuts |
+| two-sided | all untied targets, even L | both free | d_in H^(L/2); thm:lower_bound_utf's bound at d_in = 1 |
+| counting | all tied targets, d_in = 1 | E free, U fixed | C(L+H-1, H-1), which no host undercuts |
+
+Counting refutes thm:lower_bound_utf for looped targets: at H = 2 it has m = L + 1, below 2^(L/2) from L = 6 on.
+Coordinates: docs/certificate-format.md section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb, log2
+
+import numpy as np
+
+from utfproof.arrays import Array, eye, zeros
+from utfproof.constructions.tied import register_pairs
+from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
+from utfproof.resources import require_memory
+from utfproof.selection import Partition, SelectionMatrix
+from utfproof.shapes import Shape, positive_integer
+from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target, prefix_products
+
+Counts = tuple[int, ...]
+"""How often each of some letters occurs in a word."""
+
+
+# --- shapes and dimensions ---------------------------------------------------------------------------------
+
+
+def require_equal_widths(name: str, shape: Shape) -> None:
+    """NotDefined unless d_in = d_out."""
+    if shape.d_in != shape.d_out:
+        raise NotDefined(f"{name} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}")
+
+
+def require_words(name: str, shape: Shape, length: int) -> None:
+    """ResourceLimit, before H^length is computed, where there are more words than any machine can hold."""
+    if length * log2(shape.heads) > 60 or shape.layers > 2**20:
+        raise ResourceLimit(f"{name} at {shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
+
+
+def require_scalar(name: str, shape: Shape) -> None:
+    """NotDefined unless d_in = d_out = 1; ResourceLimit where the counts of letters are beyond any machine."""
+    if (shape.d_in, shape.d_out) != (1, 1):
+        raise NotDefined(f"{name} is defined for d_in = d_out = 1, got d_in {shape.d_in}, d_out {shape.d_out}")
+    if shape.layers + shape.heads > 2**14:
+        raise ResourceLimit(f"{name} at {shape} is made for L + H up to 2^14; choose a smaller shape")
+
+
+def require_register(shape: Shape) -> None:
+    """NotDefined unless d_in = d_out."""
+    require_equal_widths("register", shape)
+    require_words("register", shape, shape.layers)
+
+
+def require_two_sided(shape: Shape) -> None:
+    """NotDefined unless d_in = d_out and L is even."""
+    require_equal_widths("two-sided", shape)
+    if shape.layers % 2:
+        raise NotDefined(f"two-sided is defined for an even number of layers, got {shape.layers}")
+    require_words("two-sided", shape, shape.layers // 2)
+
+
+def require_counting(shape: Shape) -> None:
+    """NotDefined unless d_in = d_out = 1."""
+    require_scalar("counting", shape)
+
+
+def register_dimension(shape: Shape) -> int:
+    """d_in H^L: least m of `register`, and the least of any host with U fixed."""
+    return shape.d_in * shape.leaves
+
+
+def two_sided_dimension(shape: Shape) -> int:
+    """d_in H^(L/2): least m of `two-sided`."""
+    return shape.d_in * shape.heads ** (shape.layers // 2)
+
+
+def counting_dimension(shape: Shape) -> int:
+    """C(L+H-1, H-1), the number of ways to count H letters in a word of length L: least m of `counting`."""
+    return comb(shape.layers + shape.heads - 1, shape.heads - 1)
+
+
+def require_dimension(name: str, shape: Shape, m: int, least: int) -> int:
+    """m as a positive integer that is large enough; NotDefined below the least one, ResourceLimit where index maps of
+    that size, or tables of counts, do not fit in memory."""
+    m = positive_integer("m", m)
+    if m < least:
+        raise NotDefined(f"{name} at {shape} needs m >= {least}, got {m}")
+    require_memory(16 * m + least * (60 * shape.heads + 200), f"{name} at {shape}, m = {m},")
+    return m
+
+
+def padded(widths: list[int], m: int) -> Partition:
+    """Cells of these widths, and one more for the coordinates that are zero in every matrix."""
+    padding = m - sum(widths)
+    return Partition.of_widths([*widths, padding] if padding else widths)
+
+
+def require_tied_scalar_target(name: str, shape: Shape, target: Target) -> None:
+    """OutsideClass unless the target is tied and of width 1: only then do its value forms commute and agree in all layers."""
+    if not isinstance(target, LoopedTarget):
+        raise OutsideClass(f"{name} at {shape} serves tied targets; this one is untied")
+    if target.width != 1:
+        raise OutsideClass(f"{name} at {shape} serves targets of width 1, this one has width {target.width}")
+
+
+# --- register ----------------------------------------------------------------------------------------------
+
+
+def register_host(shape: Shape, m: int) -> SharedAttentionUniversal:
+    """`register` (tied): R_V^h has an identity between block (h, w_1 ... w_{L-1}) and block (w_1 ... w_L)."""
+    require_register(shape)
+    m = require_dimension("register", shape, m, register_dimension(shape))
+    cells = padded([shape.d_in] * shape.leaves, m)
+    values = tuple(SelectionMatrix(cells, cells, *register_pairs(shape, h)) for h in range(shape.heads))
+    return SharedAttentionUniversal(shape, m, values, tied=True)
+
+
+def _first_cell(widths: list[int], shape: Shape, m: int) -> SelectionMatrix:
+    """U [m, d_out] that reads the first cell."""
+    first = np.array([0])
+    return SelectionMatrix(padded(widths, m), Partition.of_widths([shape.d_out]), first, first)
+
+
+def register_unembedding(shape: Shape, m: int) -> SelectionMatrix:
+    """The U [m, d_in] of `register`, fixed with the host: it reads block (0, ..., 0)."""
+    require_register(shape)
+    m = require_dimension("register", shape, m, register_dimension(shape))
+    return _first_cell([shape.d_in] * shape.leaves, shape, m)
+
+
+def embed_register(shape: Shape, m: int, target: Target) -> tuple[Array, SelectionMatrix]:
+    """E [d_in, m] with block w = W_E M_w W_U, and the host's own U, for any target (any width), in its arithmetic."""
+    U = register_unembedding(shape, m)
+    outputs = prefix_products(target, shape.layers) @ target.unembedding()
+    E = zeros(target.W_Q, shape.d_in, m)
+    for w in range(shape.leaves):
+        E[:, w * shape.d_in : (w + 1) * shape.d_in] = outputs[w]
+    return E, U
+
+
+# --- two-sided ---------------------------------------------------------------------------------------------
+
+
+def two_sided_pairs(shape: Shape, length: int, head: int, *, first_half: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks (rows, columns) that R_V joins, numbered as words of this length: (h,s) and (s,0) in the first half of the
+    layers, (0,s) and (s,h) in the second."""
+    suffixes = np.arange(shape.heads ** (length - 1))
+    if first_half:
+        return head * len(suffixes) + suffixes, suffixes * shape.heads
+    return suffixes, suffixes * shape.heads + head
+
+
+def two_sided_host(shape: Shape, m: int) -> SharedAttentionUniversal:
+    """`two-sided` (untied): the first L/2 letters pick a block of E, the last L/2 letters a block of U."""
+    require_two_sided(shape)
+    m = require_dimension("two-sided", shape, m, two_sided_dimension(shape))
+    half = shape.layers // 2
+    cells = padded([shape.d_in] * shape.heads**half, m)
+
+    def value(layer: int, head: int) -> SelectionMatrix:
+        return SelectionMatrix(cells, cells, *two_sided_pairs(shape, half, head, first_half=layer < half))
+
+    values = tuple(tuple(value(layer, head) for head in range(shape.heads)) for layer in range(shape.layers))
+    return SharedAttentionUniversal(shape, m, values)
+
+
+def suffix_products(target: Target, first: int) -> Array:
+    """M_v W_U [H^(L-first), D, d_out] for the words v of the layers first+1 ... L, in lexicographic order."""
+    H, L = target.shape.heads, target.shape.layers
+    products = [target.unembedding()]
+    for layer in reversed(range(first, L)):
+        products = [target.value_form(layer, head) @ product for head in range(H) for product in products]
+    return products
+
+
+def embed_two_sided(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
+    """(E [d_in, m], U [m, d_out]): block w of E is W_E M_w for the first half's words, block v of U is M_v W_U for the
+    second half's. Raises OutsideClass for a target wider than d_in."""
+    require_two_sided(shape)
+    m = require_dimension("two-sided", shape, m, two_sided_dimension(shape))
+    D, b, half = target.width, shape.d_in, shape.layers // 2
+    if b < D:
+        raise OutsideClass(f"two-sided at {shape} serves targets of width at most d_in = {b}, this one has width {D}")
+    E, U = zeros(target.W_Q, b, m), zeros(target.W_Q, m, shape.d_out)
+    for w, product in enumerate(prefix_products(target, half)):
+        E[:, w * b : w * b + D] = product
+    for v, product in enumerate(suffix_products(target, half)):
+        U[v * b : v * b + D] = product
+    return E, U
+
+
+# --- counting ----------------------------------------------------------------------------------------------
+
+
+def count_tuples(letters: int, most: int) -> list[Counts]:
+    """All tuples of this many integers >= 0 with sum at most `most`, in lexicographic order."""
+    # bars among most + letters places; the gaps before the bars are the counts
+    tuples = []
+    for bars in combinations(range(most + letters), letters):
+        previous = -1
+        counts = []
+        for bar in bars:
+            counts.append(bar - previous - 1)
+            previous = bar
+        tuples.append(tuple(counts))
+    return tuples
+
+
+def raised(counts: Counts, place: int) -> Counts:
+    """The same counts with one of them raised by one."""
+    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+
+
+def counting_pairs(shape: Shape, head: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates (rows, columns) of the ones of R_V^h: the identity for head 0, else c with c_h raised by one (rows)
+    and c (columns), for every c with sum below L."""
+    tuples = count_tuples(shape.heads - 1, shape.layers)
+    number = {counts: i for i, counts in enumerate(tuples)}
+    if head == 0:
+        everything = np.arange(len(tuples))
+        return everything, everything
+    columns = [counts for counts in tuples if sum(counts) < shape.layers]
+    rows = [number[raised(counts, head - 1)] for counts in columns]
+    return np.array(rows, dtype=np.int64), np.array([number[counts] for counts in columns], dtype=np.int64)
+
+
+def counting_host(shape: Shape, m: int) -> SharedAttentionUniversal:
+    """`counting` (tied): coordinates are the counts of the letters 1 ... H-1 in a word of length at most L."""
+    require_counting(shape)
+    m = require_dimension("counting", shape, m, counting_dimension(shape))
+    cells = padded([1] * counting_dimension(shape), m)
+    values = tuple(SelectionMatrix(cells, cells, *counting_pairs(shape, h)) for h in range(shape.heads))
+    return SharedAttentionUniversal(shape, m, values, tied=True)
+
+
+def counting_unembedding(shape: Shape, m: int) -> SelectionMatrix:
+    """The U [m, 1] of `counting`, fixed with the host: it reads the coordinate (0, ..., 0)."""
+    require_counting(shape)
+    m = require_dimension("counting", shape, m, counting_dimension(shape))
+    return _first_cell([1] * counting_dimension(shape), shape, m)
+
+
+def embed_counting(shape: Shape, m: int, target: Target) -> tuple[Array, SelectionMatrix]:
+    """E [1, m] with coordinate c = W_E (product over heads of M_h^(c_h)) W_U, c_0 = L - sum c, and the host's own U.
+
+    Raises OutsideClass for targets that are not tied, or wider than 1.
+    """
+    U = counting_unembedding(shape, m)
+    require_tied_scalar_target("counting", shape, target)
+    E = zeros(target.W_Q, 1, m)
+    outer = (target.embedding() @ target.unembedding())[0, 0]
+    for i, counts in enumerate(count_tuples(shape.heads - 1, shape.layers)):
+        E[0, i] = outer * monomial(target, (shape.layers - sum(counts), *counts))
+    return E, U
+
+
+def monomial(target: Target, counts: Counts) -> Array:
+    """The scalar M_0^(c_0) ... M_(H-1)^(c_(H-1)) of a tied target of width 1."""
+    product = eye(1, target.W_Q)
+    for head, count in enumerate(counts):
+        form = target.value_form(0, head)
+        for _ in range(count):
+            product = product @ form
+    return product[0, 0]
+
+
+# --- by name -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SharedAttentionConstruction:
+    """A recipe for hosts of the shared-attention model. `tied_targets`: the class it serves, all tied or all untied
+    targets; `free`: what may depend on the target; `embed` gives (E, U), U the host's own where it is fixed."""
+
+    name: str
+    summary: str
+    tied: bool
+    tied_targets: bool
+    free: str
+    least_m: Callable[[Shape], int]
+    defined: Callable[[Shape], None]
+    host: Callable[[Shape, int], SharedAttentionUniversal]
+    embed: Callable[[Shape, int, Target], tuple[Array, Array | SelectionMatrix]]
+
+
+SHARED_ATTENTION = {
+    entry.name: entry
+    for entry in (
+        SharedAttentionConstruction(
+            "register",
+            "shift register of the whole word",
+            True,
+            False,
+            "E",
+            register_dimension,
+            require_register,
+            register_host,
+            embed_register,
+        ),
+        SharedAttentionConstruction(
+            "two-sided",
+            "half of the word in E, half in U; even L",
+            False,
+            False,
+            "E and U",
+            two_sided_dimension,
+            require_two_sided,
+            two_sided_host,
+            embed_two_sided,
+        ),
+        SharedAttentionConstruction(
+            "counting",
+            "how often each head occurs; d_in = 1, tied targets",
+            True,
+            True,
+            "E",
+            counting_dimension,
+            require_counting,
+            counting_host,
+            embed_counting,
+        ),
+    )
+}
+"""The constructions of this module by name."""
