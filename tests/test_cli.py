@@ -69,12 +69,16 @@ def files(tmp_path):
             "not universal by matching",
         ),
         ("shared-key", [*WIDE, "--notion", "matching"], 1, "not universal by matching"),
+        ("shared-key", WIDE, 0, "universal by attention-matching"),
+        ("shared-query", [*WIDE, "--notion", "attention-matching"], 0, "universal by attention-matching"),
+        ("random", [*WIDE, "--notion", "attention-matching"], 0, "universal by attention-matching"),
+        ("random-tied", [*WIDE, "--notion", "attention-matching", "--m", "38"], 0, "universal by attention-matching"),
     ],
 )
 def test_certify_then_check(cli, construction, shape, code, verdict):
     found, out, _ = cli("certify", construction, *shape, "-o", "c.json", "--json")
     document = json.loads(out)
-    assert (found, document["verdict"], document["notion"]) == (code, verdict, "matching")
+    assert (found, document["verdict"], document["notion"]) == (code, verdict, verdict.rpartition(" by ")[2])
     checked, out, _ = cli("check", "c.json")
     assert checked == 0
     assert verdict in out
@@ -105,7 +109,8 @@ def test_certificates_say_the_same_bytes(cli, tmp_path):
         (["certify", "random", *SMALL, "--law", "gauss", "-o", "c.json"], 2, "law 'gauss' is unknown"),
         (["certify", "random", *SMALL, "--dtype", "int8", "-o", "c.json"], 2, "dtype 'int8' is unknown"),
         (["certify", "shared-key", *SMALL, "-o", "c.json"], 2, "needs head_dim >= d_in"),
-        (["certify", "shared-key", *WIDE, "-o", "c.json"], 4, "no certificate kind decides shared-key by attention-matching"),
+        (["certify", "shared-key", *WIDE, "--d-out", "1", "-o", "c.json"], 4, "no certificate kind decides shared-key by attention-matching"),
+        (["certify", "random", *SMALL, "--notion", "attention-matching", "-o", "c.json"], 4, "whose yes implies this one's"),
         (["certify", "sparse", *SMALL, "--notion", "full", "-o", "c.json"], 2, "notion 'full' is unknown"),
         (["certify", "sparse", *SMALL, "--notion", "functional", "-o", "c.json"], 4, "no certificate kind decides sparse by functional"),
         (["certify", "sparse", "-H", "4", "-L", "12", "-d", "64", "--d-in", "128", "-o", "c.json"], 3, "the limit is"),

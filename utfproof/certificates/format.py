@@ -11,6 +11,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.files import write_bytes
+from utfproof.notions import Notion
 from utfproof.shapes import Shape
 
 FORMAT = "utfproof-certificate"
@@ -30,12 +31,12 @@ class Certificate:
 
     @property
     def kind(self) -> str:
-        """rank-permutation, rank-modular or rank-deficient."""
+        """rank-permutation, rank-modular, rank-deficient, linear-test, identity or lower-bound."""
         return str(self.document["kind"])
 
     @property
     def universal(self) -> bool:
-        """True if it certifies universality by matching, False if it refutes it."""
+        """True if it certifies universality by the claim's notion, False if it refutes it."""
         return self.document["claim"]["verdict"] == "universal"
 
     def to_bytes(self) -> bytes:
@@ -90,18 +91,25 @@ def certificate(
     host: dict[str, Any],
     evidence: dict[str, Any],
     *,
-    rank: int | None,
+    rank: int | None = None,
     sidecars: dict[str, bytes] | None = None,
+    notion: Notion = Notion.MATCHING,
+    targets: str = "all untied",
+    free: str | None = None,
+    universal: bool | None = None,
 ) -> Certificate:
-    """A version 1 certificate about matching, for all untied targets; `rank` is M for "universal", None for a refutation."""
+    """A version 1 certificate. `rank`: the number of columns, for kinds that certify it; it makes the verdict "universal"
+    unless `universal` says otherwise. free: "E" or "E and U", for shared attention."""
     claim: dict[str, Any] = {
         "host": host,
-        "notion": "matching",
-        "targets": "all untied",
-        "verdict": "not universal" if rank is None else "universal",
+        "notion": notion.value,
+        "targets": targets,
+        "verdict": "universal" if (rank is not None if universal is None else universal) else "not universal",
     }
     if rank is not None:
         claim["rank"] = integer(rank)
+    if free is not None:
+        claim["free"] = free
     document = {
         "format": FORMAT,
         "version": VERSION,

@@ -1,4 +1,4 @@
-"""Producing certificates: is this construction universal *by matching* at this shape?
+"""Producing certificates: is this construction universal at this shape? By matching, unless the notion asked for differs.
 
 {0,1} hosts are settled on index maps in time linear in m; random hosts by the rank of R_all modulo a prime, in
 integers drawn straight from the generator; whatever is deficient by m < M or by an exact kernel vector of R_all.
@@ -47,10 +47,11 @@ def certify(
     primes: tuple[int, ...] | None = None,
     max_memory: int | None = None,
 ) -> Certificate:
-    """Decide universality by matching of a named construction; the certificate says which way.
+    """Decide universality of a named construction; the certificate says which way, and by which notion.
 
-    notion: only "matching" has certificates; it is the default except for the constructions that serve by
-    attention-matching, where it has to be asked for. witness: give random hosts' certificates the inverse of a minor, so
+    notion: "matching", the default but for the constructions that serve by attention-matching; or "attention-matching", by
+    an identity of words (shared-key, shared-query) or the linear test (random hosts, d >= d_in), which can only say yes.
+    witness: give random hosts' certificates the inverse of a minor, so
     that checking costs matrix-vector products only. device: where random weights are drawn and eliminated ("cpu", or a
     torch device). primes: tried in turn; the default has short entries for witnesses.
 
@@ -61,10 +62,21 @@ def certify(
     m = resolve_m(entry, shape, m)
     asked = Notion(notion) if notion is not None else entry.notion or Notion.MATCHING
     M = matching_dimension(shape)
+    square = shape.d_in == shape.d_out  # what the kinds about attention-matching are specified for
+    if asked is Notion.ATTENTION_MATCHING and entry.notion is asked and square:
+        from utfproof.certificates.identities import identity_certificate
+
+        return identity_certificate(name, shape, m, max_memory=max_memory)
+    if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
+        from utfproof.certificates.linear_test import linear_test_certificate
+
+        return linear_test_certificate(
+            name, shape, m, seed=seed, law=law, dtype=dtype, device=device, primes=primes, max_memory=max_memory
+        )
     if asked is not Notion.MATCHING:
         raise Undecided(
-            f"no certificate kind decides {name} by {asked.value} yet; by matching it is "
-            + (f"refuted at {shape} (m = {m} < M = {M})" if m < M else "a different question")
+            f"no certificate kind decides {name} by {asked.value} at {shape}; by matching it is "
+            + (f"refuted (m = {m} < M = {M})" if m < M else "a different question, whose yes implies this one's")
             + ": ask with --notion matching"
         )
     host = host_document(entry, seed=seed, law=law, dtype=dtype)

@@ -1,4 +1,4 @@
-"""`utfproof certify`: a certificate that a construction is, or is not, universal by matching."""
+"""`utfproof certify`: a certificate that a construction is, or is not, universal, by the notion it names."""
 
 from __future__ import annotations
 
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 
 EPILOG = "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json"
 
+MEANINGS = {
+    (
+        Notion.MATCHING,
+        True,
+    ): "for every untied target some E makes queries, keys and outputs agree, so the outputs agree for every n and X",
+    (Notion.MATCHING, False): "no E solves the matching equations for every target; this does not decide functional "
+    "universality",
+    (
+        Notion.ATTENTION_MATCHING,
+        True,
+    ): "for every such target some E makes attention logits and outputs agree, so the outputs "
+    "agree for every n and X where attention depends on the logits alone (no RoPE)",
+}
+"""What a verdict says and does not say, by notion and direction."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -38,7 +53,7 @@ def command(
     law: options.LawName = "uniform",
     dtype: options.DtypeName = "float64",
     notion: Annotated[
-        str | None, typer.Option("--notion", help="Notion of universality; certificates exist for matching.")
+        str | None, typer.Option("--notion", help="Notion of universality: matching or attention-matching.")
     ] = None,
     witness: Annotated[
         bool, typer.Option("--witness", help="Random constructions: evidence that is much faster to check (a sidecar).")
@@ -49,9 +64,10 @@ def command(
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Decide whether a construction is universal by matching and write the certificate, whichever way it goes.
+    """Decide whether a construction is universal and write the certificate, whichever way it goes.
 
-    Exit 0: universal by matching. 1: refuted by matching (which does not decide functional universality).
+    By matching, but shared-key and shared-query by attention-matching, unless --notion says otherwise. Exit 0: universal
+    by that notion. 1: refuted (by matching, which does not decide functional universality).
     """
     from utfproof.certificates.prover import certify
 
@@ -90,10 +106,12 @@ def report(
     written = found.write(output)
     shape = found.document["shape"]
     dimensions = Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")))
-    verdict = "universal by matching" if found.universal else "not universal by matching"
+    notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
+    verdict = f"universal by {notion.value}" if found.universal else f"not universal by {notion.value}"
     document: dict[str, Any] = {
         "verdict": verdict,
-        "notion": Notion.MATCHING.value,
+        "notion": notion.value,
+        "targets": targets,
         "kind": found.kind,
         "host": found.document["claim"]["host"],
         "shape": shape,
@@ -101,13 +119,11 @@ def report(
         "files": [str(path) for path in written],
     }
     rows = {
-        "verdict": verdict,
+        "verdict": f"{verdict} (targets: {targets})",
         "shape": f"{dimensions}, m = {shape['m']}, M = {document['M']}",
         "evidence": _evidence(found.document),
         "certificate": ", ".join(document["files"]),
-        "means": "for every untied target some E makes queries, keys and outputs agree, so the outputs agree for every n and X"
-        if found.universal
-        else "no E solves the matching equations for every target; this does not decide functional universality",
+        "means": MEANINGS[notion, found.universal],
     }
     if margin is not None:
         rank, condition = margin
@@ -121,6 +137,11 @@ def report(
 
 def _evidence(document: dict[str, Any]) -> str:
     evidence = document["evidence"]
+    if document["kind"] == "identity":
+        return f"identity: E in {len(evidence['E'])} blocks, each a product of the target's own matrices"
+    if document["kind"] == "linear-test":
+        rank, prime = document["claim"]["rank"], evidence["prime"]
+        return f"linear-test: the test matrix has full rank {rank} modulo the prime {prime}, to be recomputed"
     if document["kind"] == "rank-permutation":
         return "rank-permutation: R_all is a permutation matrix (columns are different unit vectors)"
     if document["kind"] == "rank-modular":
