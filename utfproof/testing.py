@@ -1,0 +1,225 @@
+"""Decide your own construction: a function from a shape to a host, run through the registry's decision on a grid of shapes.
+
+    report = decide_construction(my_host, "H=1..2,L=1..3,d=1..2,d_in=1..3")
+    report.require_universal()          # AssertionError naming the smallest shape that fails, and why
+
+Every shape gets a rank certificate bound to the host's weights, re-checked by the independent checker; by matching,
+exactly (mathematics: the decision theorem). In pytest the fixture `decide_construction` is this function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.claims.grid import DEFAULT_GRID, Grid
+from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, Undecided
+from utfproof.notions import Notion
+from utfproof.shapes import Column, EffectiveHeadDimensionWarning, Shape, column_at, matching_dimension
+
+if TYPE_CHECKING:
+    from utfproof.certificates.format import Certificate
+    from utfproof.systems import Target, Universal
+
+Build = Callable[[Shape], Any]
+"""From a shape to a host: a `Universal` or `LoopedUniversal`, or a mapping with the arrays R_Q, R_K, R_V and U
+([L, H, m, d], [L, H, m, d], [L, H, m, m], [m, d_out]; without the L axis for a weight-tied host). None or NotDefined
+where the construction does not exist."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One shape: is the host universal *by matching* for all untied targets?
+
+    universal: True, False, or None where it was not decided (`reason` says why). certificate: bound to the weights of
+    the host, accepted by the independent checker. column: for a kernel vector, a column of R_all that cannot be served.
+    """
+
+    shape: Shape
+    m: int
+    universal: bool | None
+    reason: str
+    certificate: Certificate | None = None
+    column: Column | None = None
+
+    notion = Notion.MATCHING
+
+    @property
+    def M(self) -> int:
+        """Columns of R_all: the least m of any host that is universal by matching."""
+        return matching_dimension(self.shape)
+
+    def target(self) -> Target | None:
+        """The isolating 0/1 target that the host cannot match, where a kernel vector refutes it."""
+        if self.column is None:
+            return None
+        from utfproof.matching import isolating_target
+        from utfproof.shapes import column_index
+
+        return isolating_target(self.shape, column_index(self.shape, self.column))
+
+    def __str__(self) -> str:
+        answers = {True: "universal", False: "NOT universal", None: "undecided"}
+        return f"{self.shape}, m = {self.m}: {answers[self.universal]} by matching: {self.reason}"
+
+
+@dataclass(frozen=True)
+class ConstructionReport:
+    """Decisions in order of M, and the shapes at which the construction is not defined."""
+
+    decisions: tuple[Decision, ...]
+    undefined: tuple[Shape, ...]
+    grid: str
+
+    @property
+    def holds(self) -> bool:
+        """Universal by matching at every shape of the grid where it is defined, and defined somewhere."""
+        return bool(self.decisions) and all(found.universal is True for found in self.decisions)
+
+    @property
+    def smallest_failure(self) -> Decision | None:
+        """The first decision that is not "universal"."""
+        return next((found for found in self.decisions if found.universal is not True), None)
+
+    def require_universal(self) -> None:
+        """AssertionError naming the smallest shape that fails, or that nothing was examined."""
+        if not self.decisions:
+            raise AssertionError(f"the construction is defined at no shape of the grid {self.grid}")
+        failing = [found for found in self.decisions if found.universal is not True]
+        if failing:
+            raise AssertionError(
+                f"{len(failing)} of {len(self.decisions)} shapes fail; the smallest: {failing[0]} "
+                "(this does not decide functional universality)"
+            )
+
+
+def decide_construction(
+    build: Build, grid: str = DEFAULT_GRID, *, largest: int = 400, keep: Path | str | None = None
+) -> ConstructionReport:
+    """Decide universality by matching of `build(shape)` at every shape of the grid with M <= `largest`, in order of M.
+
+    keep: an existing folder that receives each certificate with its weights, for `utfproof check`. Raises MalformedInput
+    for a grid that is not understood and for a host whose shapes do not fit, naming the shape it was asked for.
+    """
+    from utfproof.claims.record import Instance
+
+    parsed = Grid.parse(grid)
+    if keep is not None and not Path(keep).is_dir():
+        raise MalformedInput(f"{keep} is not a folder; make it first")
+    decisions: list[Decision] = []
+    undefined: list[Shape] = []
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
+        folder = Path(keep or stack.enter_context(tempfile.TemporaryDirectory()))
+        shapes = [shape for shape in parsed.shapes() if matching_dimension(shape) <= largest]
+        for shape in sorted(shapes, key=lambda s: Instance(s, None).order):
+            host = _host(build, shape)
+            if host is None:
+                undefined.append(shape)
+            else:
+                decisions.append(_decide(host, shape, folder))
+    return ConstructionReport(tuple(decisions), tuple(undefined), grid)
+
+
+def _host(build: Build, shape: Shape) -> Universal | None:
+    """The host at this shape, None where it is not defined; MalformedInput naming the shape for one that does not fit."""
+    from utfproof.systems import LoopedUniversal, Universal
+
+    try:
+        found = build(shape)
+    except NotDefined:
+        return None
+    if found is None or isinstance(found, Universal):
+        if found is not None and found.shape != shape:
+            raise MalformedInput(f"asked for a host at {shape}, got one at {found.shape}")
+        return found
+    if not isinstance(found, Mapping):
+        raise MalformedInput(
+            f"a construction returns a Universal, a LoopedUniversal or a mapping of arrays, got {type(found).__name__}"
+        )
+    missing = [name for name in ("R_Q", "R_K", "R_V", "U") if name not in found]
+    if missing:
+        raise MalformedInput(f"the host at {shape} lacks {', '.join(missing)}")
+    kind = {3: LoopedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
+    if kind is None:
+        raise MalformedInput(
+            f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes, expected [L, H, m, d] or [H, m, d] (tied)"
+        )
+    return kind(shape, int(found["U"].shape[0]), found["R_Q"], found["R_K"], found["R_V"], found["U"])
+
+
+def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
+    """Write the weights, certify them, and have the independent checker read the certificate."""
+    from utfproof.certificates import checker
+    from utfproof.certificates.prover import certify_weights
+
+    name = f"H{shape.heads}-L{shape.layers}-d{shape.head_dim}-in{shape.d_in}"
+    weights = folder / f"{name}.safetensors"
+    _write(weights, host)
+    try:
+        found = certify_weights(weights, layers=shape.layers, d_in=shape.d_in)
+    except (Undecided, ResourceLimit) as error:
+        return Decision(shape, host.m, None, str(error))
+    path = found.write(folder / f"{name}.json")[-1]
+    answer = checker.check_file(path, checker.Limits(weights=(str(weights),)))
+    if answer.code != checker.VALID:
+        raise Refuted(f"the checker does not accept the certificate at {shape}: {answer.message}")
+    evidence = found.document["evidence"]
+    column = None
+    if found.universal:
+        reason = f"rank R_all = M = {matching_dimension(shape)}"
+    elif evidence["method"] == "dimension":
+        reason = f"m = {host.m} < M = {matching_dimension(shape)}"
+    else:
+        column = column_at(shape, int(evidence["column"]))
+        reason = (
+            f"R_all z = 0 for an integer z with {len(evidence['z'])} entries; it hits column {column.kind} of head word "
+            f"{column.word}, coordinate {column.coordinate}"
+        )
+    return Decision(shape, host.m, found.universal, reason, found, column)
+
+
+def _write(path: Path, host: Universal) -> None:
+    """The host's own numbers, unrounded: integers as int64, floats in their own format."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    from utfproof.files import write_bytes
+    from utfproof.weights import dense
+
+    def stored(matrix: Any) -> np.ndarray:
+        array = np.ascontiguousarray(dense(matrix))
+        if array.dtype == object or array.dtype.kind in "iub":
+            try:
+                exact = array.astype(np.int64)
+            except (OverflowError, TypeError, ValueError) as error:
+                raise MalformedInput(
+                    f"an entry of the host does not fit int64: {error}; give floats instead"
+                ) from error
+            if not (exact == array).all():
+                raise MalformedInput("the host has fractions among its exact entries; give integers or floats")
+            return exact
+        return array
+
+    heads, layers = range(host.shape.heads), range(1 if host.tied else host.shape.layers)
+
+    def grid(pick: Callable[[Any], Any]) -> np.ndarray:
+        out = np.stack([np.stack([stored(pick(host.maps(layer, head))) for head in heads]) for layer in layers])
+        return out[0] if host.tied else out
+
+    tensors = {"R_Q": grid(lambda maps: maps.query), "R_K": grid(lambda maps: maps.key), "U": stored(host.U)}
+    if host.R_Vo is None:
+        tensors["R_V"] = grid(lambda maps: maps.value[0])
+    else:
+        tensors["R_Vv"], tensors["R_Vo"] = grid(lambda maps: maps.value[0]), grid(lambda maps: maps.value[1])
+    facts = {
+        "system": "looped-universal" if host.tied else "universal",
+        "layers": str(host.shape.layers),
+        "d_in": str(host.shape.d_in),
+    }
+    write_bytes(path, save({key: np.ascontiguousarray(value) for key, value in tensors.items()}, metadata=facts))
