@@ -410,7 +410,7 @@ def parsed(raw):
 
 
 def judge(raw: bytes, folder: Path) -> int | None:
-    """0, 1 or 2 as section 8 has it for a certificate with these bytes in this folder; None where it would take
+    """0, 1 or 2 as section 11 has it for a certificate with these bytes in this folder; None where it would take
     too long to say (never for the shapes of the corpus)."""
     try:
         return 0 if _holds(parsed(raw), folder) else 1
@@ -425,18 +425,21 @@ def _holds(document, folder):
         document, "format", "version", "kind", "shape", "claim", "evidence"
     )
     demand(form == "utfproof-certificate" and type(version) is int and version == 1)
-    demand(kind in ("rank-permutation", "rank-modular", "rank-deficient"))
+    demand(kind in ("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound"))
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
+    if kind in ("identity", "lower-bound"):
+        settle = _identity if kind == "identity" else _lower_bound
+        holds = settle(shape, claim, evidence)
+        return claim["verdict"] == ("universal" if kind == "identity" else "not universal") and holds()
     universal = claim["verdict"] == "universal"
     host, notion, targets, *rank = fields(
         claim, "host", "notion", "targets", *(["rank"] if universal else []), "verdict"
     )[:-1]
-    demand(notion == "matching" and targets == "all untied")
+    linear = kind == "linear-test"
+    demand(notion == ("attention-matching" if linear else "matching") and targets == "all untied")
     rank = [number(r) for r in rank]
-    *dims, m = [number(x) for x in fields(shape, *FIELDS)]
-    demand(min(*dims, m) >= 1)
-    if dims[0] > 1 and dims[1] * (dims[0] - 1).bit_length() > 60:
-        raise TooLarge
+    dims, m = dimensions(shape)
+    demand(not linear or dims[3] == dims[4] <= dims[2])
     name = host.get("construction") if type(host) is dict else None
     demand(name in INDEX or name in RANDOM)
     drawn = ()
@@ -447,14 +450,27 @@ def _holds(document, folder):
     else:
         fields(host, "construction")
         demand(m >= least_m(name, *dims))
-    demand(kind != "rank-modular" or name in RANDOM)
+    demand(kind not in ("rank-modular", "linear-test") or name in RANDOM)
     demand(kind != "rank-permutation" or name in PERMUTATIONS)
     M = dimension(*dims) if dims[0] > 1 else 2 * dims[1] * dims[2] + dims[4]
-    settle = {"rank-permutation": _permutation, "rank-modular": _modular, "rank-deficient": _deficient}[kind]
+    if linear:
+        M -= (dims[2] - dims[3]) * (dims[1] if dims[0] == 1 else sum(dims[0] ** t for t in range(1, dims[1] + 1)))
+    settle = {
+        "rank-permutation": _permutation, "rank-modular": _modular, "rank-deficient": _deficient, "linear-test": _linear,
+    }[kind]  # fmt: skip
     holds = settle(name, dims, m, M, drawn, evidence, folder)
     if universal == (kind == "rank-deficient") or (rank and rank[0] != M):
         return False
     return holds()
+
+
+def dimensions(shape):
+    """(H, L, d, d_in, d_out) and m of a certificate's shape."""
+    *dims, m = [number(x) for x in fields(shape, *FIELDS)]
+    demand(min(*dims, m) >= 1)
+    if dims[0] > 1 and dims[1] * (dims[0] - 1).bit_length() > 60:
+        raise TooLarge
+    return dims, m
 
 
 def least_m(name, H, L, d, d_in, d_out):
@@ -554,6 +570,396 @@ def _deficient(name, dims, m, M, drawn, evidence, folder):
         depths = _depths(*dims)
         weighted = [(i, v * unit ** depths[i]) for i, v in z]
         return not any(sum(row[i] * v for i, v in weighted) for row in integers)
+
+    return holds
+
+
+def prime_of(value):
+    """(p, whether it is an odd prime)."""
+    p = number(value)
+    demand(2 <= p < 2**31)
+    return p, p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
+
+
+def _linear(name, dims, m, M, drawn, evidence, folder):
+    method, p = fields(evidence, "method", "prime")
+    demand(method == "recompute")
+    p, prime = prime_of(p)
+    return lambda: prime and m >= M and test_rank(p, *drawn) == M
+
+
+@lru_cache(maxsize=1000)
+def test_rank(p, *arguments):
+    """The rank modulo p of R_all without the Q columns of coordinate d_in or more."""
+    from flint import nmod_mat
+
+    H, L, d, d_in = arguments[4:8]
+    queries = d * len(by_length(H, 1, L))
+    matrix = random_integers(*arguments)[0]
+    matrix = matrix[:, [c for c in range(matrix.shape[1]) if c >= queries or c % d < d_in]]
+    return int(nmod_mat(*matrix.shape, [int(x) % p for x in matrix.reshape(-1)], p).rank())
+
+
+# An identity is evaluated at a random target modulo a large prime: the words are multiplied out, the host is
+# applied to them, and the demanded matrices must come out.
+
+LARGE = 2**61 - 1
+INVERTIBLE = "untied with invertible M^(l,0)"
+RULES = {
+    "shared-key": ("attention-matching", ("all untied",), None),
+    "shared-query": ("attention-matching", ("all untied", INVERTIBLE), None),
+    "commuting-trie": ("matching", ("all tied",), None),
+    "register": ("shared attention", ("all untied",), "E"),
+    "two-sided": ("shared attention", ("all untied",), "E and U"),
+    "counting": ("shared attention", ("all tied",), "E"),
+}
+
+
+def multisets(L, H):
+    """C(L+H-1, H-1), by a product of min(L, H-1) factors."""
+    small, large = sorted((L, H - 1))
+    out = 1
+    for i in range(1, small + 1):
+        out = out * (large + i) // i
+    return out
+
+
+def tuples(length, total):
+    """Tuples of integers >= 0 with at most this sum, in lexicographic order."""
+    if length == 0:
+        return [()]
+    return [(c, *rest) for c in range(total + 1) for rest in tuples(length - 1, total - c)]
+
+
+def identity_least(name, H, L, d, b):
+    if name in ("shared-key", "shared-query"):
+        return least_m(name, H, L, d, b, b)
+    if name == "register":
+        return b * H**L
+    if name == "two-sided":
+        demand(L % 2 == 0)
+        return b * H ** (L // 2)
+    demand(b == 1)
+    if name == "counting":
+        return multisets(L, H)
+    return 2 * d * H * multisets(L - 1, H + 1) + multisets(L, H)
+
+
+def identity_host(name, H, L, d, b):
+    """(Q, K, V, U) as index_host has them; None for what the construction lacks."""
+    if name in ("shared-key", "shared-query"):
+        return index_host(name, H, L, d, b, b)[1:]
+    if name == "register":
+        start, _ = layout(naive.words(H, L), lambda w: b)
+        return (
+            None,
+            None,
+            lambda layer, h: identities(*((start[h, *w[:-1]], a, b) for w, a in start.items())),
+            identities((0, 0, b)),
+        )
+    if name == "two-sided":
+        k = L // 2
+        start, _ = layout(naive.words(H, k), lambda w: b)
+
+        def value(layer, h):
+            ends = naive.words(H, k - 1)
+            if layer <= k:
+                return identities(*((start[h, *s], start[*s, 0], b) for s in ends))
+            return identities(*((start[0, *s], start[*s, h], b) for s in ends))
+
+        return None, None, value, None
+    counts = tuples(H - 1, L)
+    first = 0
+    trie = {}
+    if name == "commuting-trie":
+        trie, first = layout([(c, g) for c in tuples(H, L - 1) for g in range(H)], lambda block: 2 * d)
+    tail = {c: first + i for i, c in enumerate(counts)}
+
+    def up(c, place):
+        return tuple(x + (i == place) for i, x in enumerate(c))
+
+    def value(layer, h):
+        runs = [(trie[up(c, h), g], a, 2 * d) for (c, g), a in trie.items() if sum(c) < L - 1]
+        for c, a in tail.items():
+            if h == 0:
+                runs.append((a, a, 1))
+            elif sum(c) < L:
+                runs.append((tail[up(c, h - 1)], a, 1))
+        return identities(*runs)
+
+    U = identities((tail[(0,) * (H - 1)], 0, 1))
+    if name == "counting":
+        return None, None, value, U
+    zero = (0,) * H
+    return (
+        lambda layer, h: identities((trie[zero, h], 0, d)),
+        lambda layer, h: identities((trie[zero, h] + d, 0, d)),
+        value,
+        U,
+    )
+
+
+def letter_of(text, name, tied, H, L):
+    """(matrix, layer, head, suffix)."""
+    demand(type(text) is str and text.isascii() and text[:1] in ("M", "A", "Q", "K") and text.count(".") == 1)
+    layer, head = text[1:].split(".")
+    suffix = head.lstrip("0123456789")
+    head = head[: len(head) - len(suffix)]
+    demand(max(len(head), len(layer)) <= 4000)  # as many digits as a layer can have here
+    demand(suffix in ("", "T", "I", "IT") and head.isdigit() and str(int(head)) == head and int(head) < H)
+    if tied:
+        demand(layer == "")
+    else:
+        demand(layer.isdigit() and str(int(layer)) == layer and 1 <= int(layer) <= L)
+    if text[0] in "QK":
+        demand(suffix == "" and name == "commuting-trie")
+    if "I" in suffix:
+        demand(name == "shared-query" and text[0] == "M" and head == "0")
+    return text[0], 0 if tied else int(layer), int(head), suffix
+
+
+def blocks_of(value, name, tied, H, L, d, b, m):
+    """[(start, width, letters)]."""
+    demand(type(value) is list)
+    found, end = [], 0
+    for block in value:
+        demand(type(block) is list and len(block) == 2 and type(block[1]) is list)
+        start = number(block[0])
+        word = [letter_of(text, name, tied, H, L) for text in block[1]]
+        demand(all(letter[0] in "MA" for letter in word[:-1]))
+        width = d if word and word[-1][0] in "QK" else b
+        demand(start >= end)
+        end = start + width
+        found.append((start, width, word))
+    demand(end <= m)
+    return found
+
+
+def random_target(tied, read, H, L, d, b, seed):
+    """{(name, layer, head): matrix modulo LARGE}, with Q and K if they are read; the rank of M is at most d."""
+    from flint import nmod_mat
+
+    source = random.Random(seed)
+    inner = min(d, b)  # M and A are any matrices of at most this rank
+
+    def draw(rows, columns):
+        return nmod_mat(rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE)
+
+    target = {}
+    for layer in [0] if tied else range(1, L + 1):
+        for h in range(H):
+            target["M", layer, h] = draw(b, inner) * draw(inner, b)
+            if read:
+                target["Q", layer, h], target["K", layer, h] = draw(b, d), draw(b, d)
+                target["A", layer, h] = target["Q", layer, h] * target["K", layer, h].transpose()
+            else:
+                target["A", layer, h] = draw(b, inner) * draw(inner, b)
+    return target
+
+
+def _identity(shape, claim, evidence):
+    free = claim.get("free")
+    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
+        :4
+    ]
+    (H, L, d, b, d_out), m = dimensions(shape)
+    (name,) = fields(host, "construction")
+    demand(type(name) is str and name in RULES)
+    demand(type(notion) is str and notion == RULES[name][0] and targets in RULES[name][1] and free == RULES[name][2])
+    demand(b == d_out and m >= identity_least(name, H, L, d, b))
+    tied = targets == "all tied"
+    values = fields(evidence, "E", *(["U"] if free == "E and U" else []))
+    e, *u = [blocks_of(value, name, tied, H, L, d, b, m) for value in values]
+    inverse = any("I" in suffix for blocks in (e, *u) for _, _, word in blocks for *_, suffix in word)
+
+    def holds():
+        if inverse != (targets == INVERTIBLE):
+            return False
+        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b) > 4000:
+            raise TooLarge
+        return evaluated(name, tied, H, L, d, b, e, u[0] if u else None)
+
+    return holds
+
+
+def evaluated(name, tied, H, L, d, b, e, u):
+    from flint import nmod_mat
+
+    target = random_target(tied, name == "commuting-trie", H, L, d, b, 1)
+    one = nmod_mat(b, b, [int(i == j) for i in range(b) for j in range(b)], LARGE)
+
+    def multiplied(letters):
+        out = one
+        for kind, layer, h, suffix in letters:
+            matrix = target[kind, layer, h]
+            if "I" in suffix:
+                matrix = matrix.inv()
+            out = out * (matrix.transpose() if "T" in suffix else matrix)
+        return out
+
+    held = {}  # coordinate -> column of E
+    for start, width, word in e:
+        product = multiplied(word)
+        assert product.ncols() == width
+        for j in range(width):
+            held[start + j] = [int(product[i, j]) for i in range(b)]
+    Q, K, V, U = identity_host(name, H, L, d, b)
+    if u is not None:
+        U = {}
+        for start, _, word in u:
+            product = multiplied(word)
+            for i in range(b):
+                for j in range(b):
+                    U.setdefault(j, {})[start + i] = int(product[i, j])
+    values = {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}
+
+    def read(word, reader, columns):
+        """E R_w times a reader given as {column: rows of its ones} or {column: {row: entry}}."""
+        out = nmod_mat(b, columns, LARGE)
+        for j, rows in reader.items():
+            column = routed(values, word, rows if type(rows) is dict else dict.fromkeys(rows, 1))
+            for i in range(b):
+                out[i, j] = sum(held[c][i] * x for c, x in column.items() if c in held) % LARGE
+        return out
+
+    def product_of(word):
+        return multiplied([("M", 0 if tied else layer, h, "") for layer, h in enumerate(word, 1)])
+
+    for layer in range(1, L + 1):
+        for h in range(H if Q is not None else 0):
+            words = naive.words(H, layer - 1)
+            wide = d if name == "commuting-trie" else b  # the others' further columns are zero in queries and keys
+            queries = [read(w, Q(layer, h), wide) for w in words]
+            keys = [read(w, K(layer, h), wide) for w in words]
+            products = [product_of(w) for w in words]
+            if name == "commuting-trie":
+                for got, kind in ((queries, "Q"), (keys, "K")):
+                    if any(x != product * target[kind, 0, h] for x, product in zip(got, products, strict=True)):
+                        return False
+                continue
+            for x, left in zip(queries, products, strict=True):
+                for y, right in zip(keys, products, strict=True):
+                    if x * y.transpose() != left * target["A", layer, h] * right.transpose():
+                        return False
+    return all(read(w, U, b) == product_of(w) for w in naive.words(H, L))
+
+
+def _lower_bound(shape, claim, evidence):
+    free = claim.get("free")
+    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
+        :4
+    ]
+    dims, m = dimensions(shape)
+    H, L, d, d_in, d_out = dims
+    demand(targets in ("all untied", "all tied"))
+    demand(notion in ("matching", "functional", "shared attention"))
+    demand(free in (("E", "E and U") if notion == "shared attention" else (None,)))
+    demand("free" in claim or free is None)
+    method = evidence.get("method") if type(evidence) is dict else None
+    if type(host) is dict and "every" in host:
+        demand(fields(host, "every")[0] in ("host", "tied host") and method in ("dimension", "span"))
+    else:
+        R, system = fields(host, "R_V", "system")
+        demand(system in ("shared-attention-universal", "looped-shared-attention-universal"))
+        demand(method == "null-vector" and notion == "shared attention" and targets == "all untied")
+        demand(free == "E and U")
+        _, word, y = fields(evidence, "method", "word", "y")
+        return _null(R, system.startswith("looped"), H, L, m, number(word), y)
+    if method == "span":
+        _, p, given = fields(evidence, "method", "prime", "targets")
+        demand(notion == "matching" and d_in == d_out)
+        return _span(*prime_of(p), given, targets == "all tied", H, L, d, d_in, m)
+    fields(evidence, "method")
+    leaves = H**L
+    M = dimension(*dims)
+    untied = targets == "all untied"
+    if notion == "matching":
+        demand(untied or (d_in >= L and d >= L))
+        return lambda: m < M
+    if notion == "functional":
+        demand(untied and L == 1 and d <= d_in == d_out)
+        return lambda: Fraction(m) < H * (d_in + 2 * d - Fraction(d * d, d_in))
+    if free == "E":
+        return lambda: m < (d_out * leaves if untied else multisets(L, H))
+    return lambda: m * m < (leaves if untied else multisets(L, H))
+
+
+def _span(p, prime, given, tied, H, L, d, d_in, m):
+    sizes = {"W_Q": (d_in, d), "W_K": (d_in, d), "W_V": (d_in, d), "W_O": (d, d_in)}
+    demand(type(given) is list and given)
+    tables = []
+    for entries in given:
+        demand(type(entries) is list)
+        places, table = [], {}
+        for entry in entries:
+            demand(type(entry) is list and len(entry) == 6 and type(entry[0]) is str and entry[0] in sizes)
+            tensor, (layer, h, i, j, v) = entry[0], map(number, entry[1:])
+            demand((layer == 0 if tied else 1 <= layer <= L) and 0 <= h < H and v != 0)
+            demand(0 <= i < sizes[tensor][0] and 0 <= j < sizes[tensor][1])
+            places.append((tensor, layer, h, i, j))
+            table[places[-1]] = v
+        demand(all(a < b for a, b in pairwise(places)))
+        tables.append(table)
+
+    def holds():
+        from flint import nmod_mat
+
+        if not prime:
+            return False
+        columns = dimension(H, L, d, d_in, d_in)
+        if columns > 4000 or max(d, d_in) > 50:
+            raise TooLarge
+        rows = []
+        for table in tables:
+
+            def matrix(tensor, layer, h, table=table):
+                height, width = sizes[tensor]
+                place = (tensor, 0 if tied else layer, h)
+                entries = [table.get((*place, i, j), 0) % p for i in range(height) for j in range(width)]
+                return nmod_mat(height, width, entries, p)
+
+            def product(word, matrix=matrix):
+                out = nmod_mat(d_in, d_in, [int(i == j) for i in range(d_in) for j in range(d_in)], p)
+                for layer, h in enumerate(word, 1):
+                    out = out * matrix("W_V", layer, h) * matrix("W_O", layer, h)
+                return out
+
+            found = [
+                product(word[:-1]) * matrix(tensor, len(word), word[-1])
+                for tensor in ("W_Q", "W_K")
+                for word in by_length(H, 1, L)
+            ]
+            found += [product(word) for word in naive.words(H, L)]
+            rows += [[int(x[i, j]) for x in found for j in range(x.ncols())] for i in range(d_in)]
+        return nmod_mat(len(rows), columns, [x for row in rows for x in row], p).rank() > m
+
+    return holds
+
+
+def _null(R, looped, H, L, m, s, y):
+    demand(0 <= s < H**L and type(y) is list and 1 <= len(y) <= 4096)
+    demand(all(type(pair) is list and len(pair) == 2 for pair in y))
+    y = [(number(i), number(v)) for i, v in y]
+    demand(all(v for _, v in y) and all(a[0] < b[0] for a, b in pairwise(y)) and y[0][0] >= 0 and y[-1][0] < H**L)
+    demand(type(R) is list and len(R) == (1 if looped else L))
+    held = []
+    for layer in R:
+        demand(type(layer) is list and len(layer) == H)
+        for matrix in layer:
+            demand(type(matrix) is list and len(matrix) == m)
+            demand(all(type(row) is list and len(row) == m for row in matrix))
+        held.append([np.array([[number(x) for x in row] for row in matrix], dtype=object) for matrix in layer])
+
+    def holds():
+        if L > 60:
+            raise TooLarge
+        total = np.zeros((m, m), dtype=object)
+        for position, v in y:
+            out = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+            for layer in range(L):
+                out = out.dot(held[0 if looped else layer][position // H ** (L - 1 - layer) % H])
+            total = total + v * out
+        return s in dict(y) and not total.any()
 
     return holds
 
@@ -720,6 +1126,156 @@ def witness(name, dims, m, p, **drawn):
     held, files = (numbers, {}) if M * M <= 4096 else sidecar(numbers, 2 if p < 2**16 else 4)
     evidence = {"inverse": held, "method": "witness", "prime": p, "rows": rows}
     return document("rank-modular", name, dims, m, evidence, rank=M, **drawn), files
+
+
+def statement(kind, notion, host, dims, m, evidence, *, targets="all untied", free=None, rank=None):
+    """A certificate of one of the kinds of sections 8 to 10."""
+    out = document(kind, None, dims, m, evidence, rank=rank)
+    universal = kind != "lower-bound"
+    out["claim"] |= {"host": host, "notion": notion, "targets": targets}
+    out["claim"]["verdict"] = "universal" if universal else "not universal"
+    if free is not None:
+        out["claim"]["free"] = free
+    return out
+
+
+def linear(name, dims, m, prime=8388593, **drawn):
+    """A certificate of section 8; dims = (H, L, d, d_in, d_in)."""
+    H, L, d, d_in, _ = dims
+    rank = dimension(*dims) - (d - d_in) * sum(H**t for t in range(1, L + 1))
+    found = document("linear-test", name, dims, m, {"method": "recompute", "prime": prime}, rank=rank, **drawn)
+    found["claim"]["notion"] = "attention-matching"
+    return found
+
+
+def m_word(word, first=1):
+    return [f"M{layer}.{h}" for layer, h in enumerate(word, first)]
+
+
+def identity(name, dims, m=None):
+    """The certificate of section 9 for this construction; dims = (H, L, d, b)."""
+    H, L, d, b = dims
+    notion, targets, free = RULES[name]
+    E, U = {}, {}
+    if name == "shared-key":
+        q, total = layout(by_length(H, 1, L), lambda w: b)
+        k, _ = layout(by_length(H, 0, L), lambda w: b)
+        E = {a: [*m_word(w[:-1]), f"A{len(w)}.{w[-1]}"] for w, a in q.items()}
+        E |= {total + a: m_word(w) for w, a in k.items()}
+    elif name == "shared-query":
+        k, total = layout(by_length(H, 1, L), lambda w: b)
+        register, _ = layout(naive.words(H, L), lambda w: b)
+        for w, a in k.items():
+            later = [f"M{layer}.0IT" for layer in range(len(w), L + 1)]
+            E[a] = [*m_word(w[:-1]), f"A{len(w)}.{w[-1]}T", *later]
+        E |= {total + a: m_word(w) for w, a in register.items()}
+    elif name == "register":
+        E = {i * b: m_word(w) for i, w in enumerate(naive.words(H, L))}
+    elif name == "two-sided":
+        half = naive.words(H, L // 2)
+        E = {i * b: m_word(w) for i, w in enumerate(half)}
+        U = {i * b: m_word(w, L // 2 + 1) for i, w in enumerate(half)}
+    else:
+        at = 0
+        for c in tuples(H, L - 1) if name == "commuting-trie" else []:
+            front = [f"M.{h}" for h in range(H) for _ in range(c[h])]
+            for g in range(H):
+                E[at], E[at + d] = [*front, f"Q.{g}"], [*front, f"K.{g}"]
+                at += 2 * d
+        for i, c in enumerate(tuples(H - 1, L)):
+            E[at + i] = [f"M.{h}" for h in range(H) for _ in range((L - sum(c), *c)[h])]
+    least = identity_least(name, H, L, d, b)
+    evidence = {"E": [[a, E[a]] for a in sorted(E)]} | (
+        {"U": [[a, U[a]] for a in sorted(U)]} if free == "E and U" else {}
+    )
+    return statement(
+        "identity", notion, {"construction": name}, (H, L, d, b, b), least if m is None else m, evidence,
+        targets=targets[-1], free=free,
+    )  # fmt: skip
+
+
+def bound(notion, dims, m, *, targets="all untied", free=None, every="host"):
+    """A certificate of section 10.1."""
+    return statement(
+        "lower-bound", notion, {"every": every}, dims, m, {"method": "dimension"}, targets=targets, free=free
+    )
+
+
+def isolating(H, L, d, d_in, tied):
+    """Targets of 0 and 1 whose first rows of W_all are all the unit vectors (d_in and d at least L if tied)."""
+    found = []
+    for which in ("W_Q", "W_K", "W_O"):
+        for length in range(1, L + 1) if which != "W_O" else [L]:
+            for word in naive.words(H, length):
+                for j in range(d_in if which == "W_O" else d):
+                    entries = {}
+                    steps = list(enumerate(word[: length if which == "W_O" else -1]))
+                    for t, h in steps:
+                        # tied: coordinate t goes to t + 1 through the t-th of the d inner coordinates
+                        layer, here, there, inner = (0, t, t + 1, t) if tied else (t + 1, 0, 0, 0)
+                        if which == "W_O" and t == L - 1:
+                            there = j
+                        entries["W_V", layer, h, here, inner] = 1
+                        entries["W_O", layer, h, inner, there] = 1
+                    if which != "W_O":
+                        layer, here = (0, length - 1) if tied else (length, 0)
+                        entries[which, layer, word[-1], here, j] = 1
+                    found.append([[*place, v] for place, v in sorted(entries.items())])
+    return found
+
+
+def drawn_targets(count, tied, H, L, d, d_in, seed):
+    """Dense targets with small entries."""
+    source = random.Random(seed)
+    sizes = {"W_K": (d_in, d), "W_O": (d, d_in), "W_Q": (d_in, d), "W_V": (d_in, d)}
+    out = []
+    for _ in range(count):
+        entries = []
+        for tensor, (height, width) in sizes.items():
+            for layer in [0] if tied else range(1, L + 1):
+                for h in range(H):
+                    for i in range(height):
+                        for j in range(width):
+                            if v := source.randint(-3, 3):
+                                entries.append([tensor, layer, h, i, j, v])
+        out.append(entries)
+    return out
+
+
+def span(dims, m, given, *, targets="all tied", every="host", prime=2**31 - 1):
+    """A certificate of section 10.2; dims = (H, L, d, d_in)."""
+    evidence = {"method": "span", "prime": prime, "targets": given}
+    return statement("lower-bound", "matching", {"every": every}, (*dims, dims[3]), m, evidence, targets=targets)
+
+
+def null_vector(R, looped, dims, y, s=None):
+    """A certificate of section 10.3: R is a list of layers of heads of matrices, y is {position: value}."""
+    host = {"R_V": R, "system": "looped-shared-attention-universal" if looped else "shared-attention-universal"}
+    evidence = {
+        "method": "null-vector",
+        "word": written(max(y) if s is None else s),
+        "y": [[written(i), written(y[i])] for i in sorted(y)],
+    }
+    return statement("lower-bound", "shared attention", host, dims, len(R[0][0]), evidence, free="E and U")
+
+
+def drawn_values(looped, H, L, m, seed, size=3):
+    source = random.Random(seed)
+    return [
+        [[[source.randint(-size, size) for _ in range(m)] for _ in range(m)] for _ in range(H)]
+        for _ in range(1 if looped else L)
+    ]
+
+
+def word_kernel(R, looped, H, L):
+    """A vector y with sum y_w R_w = 0."""
+    products = []
+    for word in naive.words(H, L):
+        out = np.array(R[0][word[0]], dtype=object)
+        for layer, h in enumerate(word[1:], 1):
+            out = out.dot(np.array(R[0 if looped else layer][h], dtype=object))
+        products.append(out.reshape(-1))
+    return kernel_basis(np.array(products, dtype=object).T)[0]
 
 
 TALL = (1, 1, 30, 1, 5)  # M = 65: the shortest sidecar of a witness
@@ -1527,15 +2083,668 @@ def malformed():
     return out
 
 
+IDENTITY_SHAPES = [
+    (1, 1, 1, 1), (2, 1, 2, 1), (2, 2, 1, 1), (2, 2, 2, 2), (3, 2, 3, 2), (2, 4, 2, 1), (1, 4, 2, 2), (2, 3, 2, 2),
+]  # fmt: skip
+SCALAR = ("counting", "commuting-trie")
+ATTENTION = ("shared-key", "shared-query")
+
+
+def scalar_targets(count, H, L):
+    """Tied targets with d_in = d = 1."""
+    return drawn_targets(count, True, H, L, 1, 1, 7)
+
+
+def table_of_bounds():
+    """{name: (notion, targets, free, dims, the bound on m)} with a row for every line of section 10.1."""
+    dims = (2, 2, 2, 2, 2)
+    return {
+        "matching-untied": ("matching", "all untied", None, dims, 32),
+        "matching-untied-single-head": ("matching", "all untied", None, (1, 3, 2, 2, 3), 15),
+        "matching-tied": ("matching", "all tied", None, dims, 32),
+        "matching-tied-single-layer": ("matching", "all tied", None, (3, 1, 1, 1, 4), 18),
+        "shared-untied-E": ("shared attention", "all untied", "E", (2, 3, 1, 2, 2), 16),
+        "shared-untied-E-d_out": ("shared attention", "all untied", "E", (2, 3, 1, 2, 5), 40),
+        "shared-untied-E-and-U": ("shared attention", "all untied", "E and U", (2, 6, 1, 1, 1), 8),
+        "shared-untied-E-and-U-odd": ("shared attention", "all untied", "E and U", (2, 3, 1, 1, 1), 3),
+        "shared-tied-E": ("shared attention", "all tied", "E", (2, 6, 1, 1, 1), 7),
+        "shared-tied-E-three-heads": ("shared attention", "all tied", "E", (3, 4, 2, 2, 2), 15),
+        "shared-tied-E-and-U": ("shared attention", "all tied", "E and U", (2, 6, 1, 1, 1), 3),
+        "functional-low-rank": ("functional", "all untied", None, (2, 1, 1, 2, 2), 7),
+        "functional-full-rank": ("functional", "all untied", None, (3, 1, 3, 3, 3), 18),
+        "functional-one-head": ("functional", "all untied", None, (1, 1, 1, 1, 1), 2),
+    }
+
+
+def more_valid():
+    """Of the kinds of sections 8 to 10."""
+    out = {}
+
+    def add(name, found):
+        assert name not in out, name
+        out[name] = (found, {})
+
+    for name in RANDOM:
+        for dims, m in [((2, 2, 3, 2, 2), 38), ((2, 2, 3, 2, 2), 41), ((1, 1, 1, 1, 1), 3), ((1, 2, 4, 2, 2), 14)]:
+            add(f"linear-{name}-{'h{}-l{}-d{}-in{}-out{}'.format(*dims)}-m{m}", linear(name, dims, m, seed=3))
+        for law, dtype in [("signs", "float64"), ("binomial", "float16"), ("uniform", "bfloat16")]:
+            for seed in range(50):
+                found = linear(name, (2, 1, 3, 1, 1), 11, 10007, seed=seed, law=law, dtype=dtype)
+                if judge(canonical(found), CORPUS) == 0:
+                    break
+            add(f"linear-{name}-{law}-{dtype}", found)
+
+    for name in RULES:
+        for dims in IDENTITY_SHAPES:
+            H, L, d, b = dims
+            if (name in ATTENTION and d < b) or (name in SCALAR and b > 1) or (name == "two-sided" and L % 2):
+                continue
+            add(f"identity-{name}-h{H}-l{L}-d{d}-in{b}", identity(name, dims))
+        dims = (2, 2, 1, 1) if name in SCALAR else (2, 2, 2, 2)
+        found = identity(name, dims)
+        add(f"identity-{name}-padded", changed(found, "shape", "m", found["shape"]["m"] + 5))
+        found = changed(found, "shape", "m", str(2**64))
+        found["evidence"]["E"].append([2**53 - 1, []])
+        found["evidence"]["E"].append([str(2**60), [found["evidence"]["E"][-2][1][0]] * 3])
+        add(f"identity-{name}-m-beyond-2-to-the-64-and-blocks-in-the-padding", found)
+    for name in ATTENTION:
+        add(f"identity-{name}-two-layers-of-the-paper", identity(name, (4, 2, 24, 4)))
+        add(f"identity-{name}-four-layers-of-the-paper", identity(name, (2, 4, 30, 30)))
+        found = identity(name, (2, 2, 3, 1))
+        for block in found["evidence"]["E"]:
+            block[1].reverse()
+        add(f"identity-{name}-numbers-in-another-order", found)
+        for block in found["evidence"]["E"]:
+            block[1] = [x.removesuffix("T") if x.endswith("T") else f"{x}T" for x in block[1]]
+        add(f"identity-{name}-numbers-transposed", found)
+    found = identity("shared-query", (2, 2, 2, 2))
+    for at, block in enumerate(found["evidence"]["E"]):
+        block[1][at % 2 : at % 2] = [["M2.0", "M2.0I"], ["M1.0IT", "M1.0T"], ["M1.0T", "M1.0", "M1.0I", "M1.0IT"]][
+            at % 3
+        ]
+    add("identity-shared-query-pairs-that-cancel", found)
+    found = identity("shared-query", (2, 2, 2, 1))
+    for block in found["evidence"]["E"]:
+        block[1] = ["M2.0I", *block[1], "M2.0T"]
+    add("identity-shared-query-numbers-that-cancel-from-afar", found)
+    add("identity-counting-below-the-looped-bound", identity("counting", (2, 6, 1, 1)))
+    add("identity-counting-h3-l5", identity("counting", (3, 5, 1, 1)))
+    add("identity-counting-h2-l10", identity("counting", (2, 10, 1, 1)))
+    add("identity-commuting-trie-below-M", identity("commuting-trie", (2, 3, 1, 1)))
+    add("identity-commuting-trie-d3", identity("commuting-trie", (2, 2, 3, 1)))
+    add("identity-register-rank-one-targets", identity("register", (2, 2, 1, 3)))
+    add("identity-two-sided-rank-one-targets", identity("two-sided", (2, 4, 1, 2)))
+    found = identity("two-sided", (1, 4, 1, 1))
+    found["evidence"] = {"E": [[0, ["M3.0", "M1.0T", "M4.0", "M2.0"]]], "U": [[0, []]]}
+    add("identity-two-sided-all-numbers-in-E", found)
+
+    for name, (notion, targets, free, dims, least) in table_of_bounds().items():
+        for every in ("host", "tied host"):
+            found = bound(notion, dims, least - 1, targets=targets, free=free, every=every)
+            add(f"bound-{name}-{every.replace(' ', '-')}", found)
+    add("bound-matching-untied-m-beyond-2-to-the-53", bound("matching", (2, 50, 3, 2, 2), 2**53))
+    add("bound-functional-huge-d", bound("functional", (3, 1, 2**60, 2**61, 2**61), 1))
+    add(
+        "bound-shared-tied-many-heads",
+        bound("shared attention", (2**50, 1, 1, 1, 1), 2**49, targets="all tied", free="E"),
+    )
+
+    for tied in (False, True):
+        label = "tied" if tied else "untied"
+        for H, L, d, d_in in [(2, 2, 2, 2), (2, 2, 2, 3), (1, 3, 3, 3), (2, 1, 1, 1)]:
+            M = dimension(H, L, d, d_in, d_in)
+            given = isolating(H, L, d, d_in, tied)
+            add(
+                f"span-{label}-isolating-h{H}-l{L}-d{d}-in{d_in}",
+                span((H, L, d, d_in), M - 1, given, targets=f"all {label}"),
+            )
+    add("span-tied-d-below-L", span((2, 3, 2, 3), 79, drawn_targets(28, True, 2, 3, 2, 3, 1)))
+    add("span-tied-commuting-targets", span((2, 3, 1, 1), 27, scalar_targets(32, 2, 3), every="tied host"))
+    add("span-untied-drawn", span((2, 2, 1, 1), 15, drawn_targets(30, False, 2, 2, 1, 1, 2), targets="all untied"))
+    add("span-prime-three", span((2, 1, 1, 1), 5, isolating(2, 1, 1, 1, True), prime=3))
+    given = isolating(2, 1, 1, 1, True)
+    add("span-with-an-empty-target", span((2, 1, 1, 1), 5, [*given, []]))
+    given = changed(given, 0, 0, 5, str(-(10**30)))
+    add("span-with-a-huge-entry", span((2, 1, 1, 1), 5, given))
+    add("span-one-target", span((2, 2, 2, 2), 1, drawn_targets(1, True, 2, 2, 2, 2, 3)))
+
+    for looped in (False, True):
+        label = "looped" if looped else "unlooped"
+        for H, L, m in [(2, 3, 2), (3, 2, 2), (2, 4, 3), (2, 1, 1), (1, 2, 1)]:
+            R = drawn_values(looped, H, L, m, 5)
+            if (H, L) == (1, 2):
+                R = [[[[0]]]] if looped else [[[[0]]], [[[7]]]]
+            y = word_kernel(R, looped, H, L)
+            dims = (H, L, 1, 1, 1)
+            add(f"null-vector-{label}-h{H}-l{L}-m{m}", null_vector(R, looped, dims, y))
+        R = drawn_values(looped, 2, 3, 2, 6, 10**20)
+        y = word_kernel(R, looped, 2, 3)
+        R = [[[[written(x) for x in row] for row in a] for a in layer] for layer in R]
+        add(f"null-vector-{label}-huge-entries", null_vector(R, looped, (2, 3, 2, 3, 4), y, min(y)))
+    commuting = [[[[1, 0], [0, 2]], [[3, 0], [0, 5]]]]
+    add("null-vector-looped-commutator", null_vector(commuting, True, (2, 2, 1, 1, 1), {1: 1, 2: -1}))
+    nilpotent = [[[[0, 1], [0, 0]], [[2, 0], [0, 2]]]]
+    add("null-vector-looped-of-60-layers", null_vector(nilpotent, True, (2, 60, 1, 1, 1), {3: 1}))
+    return out
+
+
+def more_invalid():
+    out = {}
+
+    def add(name, found):
+        assert name not in out, name
+        out[name] = (found, {})
+
+    dims = (2, 2, 3, 2, 2)  # 38 columns, M = 44
+    base = linear("random", dims, 40, seed=3)
+    for attack, path_and_value in {
+        "rank-is-M": ("claim", "rank", 44),
+        "rank-is-m": ("claim", "rank", 40),
+        "rank-off-by-one": ("claim", "rank", 37),
+        "prime-two": ("evidence", "prime", 2),
+        "prime-composite": ("evidence", "prime", 8388593 + 2),
+        "m-below-the-columns": ("shape", "m", 37),
+    }.items():
+        add(f"linear-{attack}", changed(base, *path_and_value))
+    add("linear-verdict-flipped", changed(changed(base, "claim", "verdict", "not universal"), "claim", "rank", ...))
+    for name in RANDOM:
+        for seed in range(500):
+            found = linear(name, (1, 1, 2, 1, 1), 4, 3, seed=seed)
+            if judge(canonical(found), CORPUS) == 1:
+                break
+        add(f"linear-{name}-singular-modulo-this-prime", found)
+        for seed in range(500):
+            found = linear(name, (1, 1, 2, 1, 1), 4, seed=seed, law="signs")
+            if judge(canonical(found), CORPUS) == 1:
+                break
+        add(f"linear-{name}-singular-host", found)
+
+    def altered(base, which, at, change):
+        found = copy.deepcopy(base)
+        found["evidence"][which][at][1] = change(found["evidence"][which][at][1])
+        return found
+
+    for name in RULES:
+        dims = (2, 2, 1, 1) if name in SCALAR else (2, 2, 2, 2)
+        base = identity(name, dims)
+        base["shape"]["m"] += 3
+        E = base["evidence"]["E"]
+        last = len(E) - 1
+
+        def with_e(attack, new, base=base, name=name):
+            add(f"identity-{name}-{attack}", changed(base, "evidence", "E", new))
+
+        def words(new, base=base):
+            starts = [start for start, _ in base["evidence"]["E"]]
+            return [list(pair) for pair in zip(starts, new, strict=True)]
+
+        held = [word for _, word in E]
+        with_e("first-two-words-swapped", words([held[1], held[0], *held[2:]]))
+        with_e("last-two-words-swapped", words([*held[:-2], held[-1], held[-2]]))
+        with_e("words-rotated", words([*held[1:], held[0]]))
+        with_e("without-the-first-block", E[1:])
+        with_e("without-the-last-block", E[:-1])
+        with_e("no-blocks", [])
+        with_e("one-word-everywhere", words([held[0]] * len(held)))
+        with_e("last-block-off-by-one", [*E[:-1], [E[-1][0] + 1, E[-1][1]]])
+        with_e("all-blocks-off-by-one", [[a + 1, word] for a, word in E])
+        with_e("last-block-in-the-padding", [*E[:-1], [base["shape"]["m"] - dims[3], E[-1][1]]])
+        with_e("empty-word-last", words([*held[:-1], []]))
+        for at in (0, last):
+            letter = held[at][0].removesuffix("T")  # ends in its head, 0 or 1
+            head = f"{letter[:-1]}{1 - int(letter[-1])}" + "T" * held[at][0].endswith("T")
+            add(f"identity-{name}-head-of-a-letter-{at}", altered(base, "E", at, lambda w, head=head: [head, *w[1:]]))
+            add(f"identity-{name}-a-letter-less-{at}", altered(base, "E", at, lambda word: word[1:]))
+            if held[at] != ["Q.0"]:
+                add(f"identity-{name}-a-letter-twice-{at}", altered(base, "E", at, lambda word: [word[0], *word]))
+        add(f"identity-{name}-verdict-flipped", changed(base, "claim", "verdict", "not universal"))
+        if dims[3] > 1:
+            flipped = held[0][-1].removesuffix("T") + "T" * (not held[0][-1].endswith("T"))
+            with_e("a-letter-transposed", words([[*held[0][:-1], flipped], *held[1:]]))
+            if name != "two-sided":
+                with_e("words-reversed", words([word[::-1] for word in held]))
+                with_e("numbers-only-in-another-order", words([*held[:-1], held[-1][::-1]]))
+            else:
+                with_e("layers-of-the-second-half", words([[x.replace("M1", "M2") for x in word] for word in held]))
+    two = identity("two-sided", (2, 2, 2, 2))
+    E, U = two["evidence"]["E"], two["evidence"]["U"]
+    for attack, new in {
+        "E-and-U-exchanged": {"E": U, "U": E},
+        "U-without-a-block": {"E": E, "U": U[:1]},
+        "U-empty": {"E": E, "U": []},
+        "U-words-swapped": {"E": E, "U": [[0, U[1][1]], [2, U[0][1]]]},
+        "U-off-by-one": {"E": E, "U": [[0, U[0][1]], [3, U[1][1]]]},
+        "U-and-E-off-by-one": {"E": [[1, E[0][1]], [3, E[1][1]]], "U": [[1, U[0][1]], [3, U[1][1]]]},
+        "all-letters-in-E": {"E": [[a, [*x, "M2.0"]] for a, x in E], "U": [[a, []] for a, _ in U]},
+    }.items():
+        add(f"identity-two-sided-{attack}", changed(changed(two, "shape", "m", 6), "evidence", new))
+    query = identity("shared-query", (2, 2, 2, 2))
+    for attack, old, new in [
+        ("inverse-not-transposed", "M2.0IT", "M2.0I"),
+        ("transpose-for-the-inverse", "M2.0IT", "M2.0T"),
+        ("inverse-of-another-layer", "M2.0IT", "M1.0IT"),
+        ("inverses-exchanged", "M1.0IT", "M2.0IT"),
+        ("A-not-transposed", "A1.0T", "A1.0"),
+        ("A-of-another-head", "A2.1T", "A2.0T"),
+        ("A-of-another-layer", "A2.1T", "A1.1T"),
+    ]:
+        found = copy.deepcopy(query)
+        for block in found["evidence"]["E"]:
+            block[1] = [new if x == old else x for x in block[1]]
+        add(f"identity-shared-query-{attack}", found)
+    found = copy.deepcopy(query)
+    for block in found["evidence"]["E"]:
+        if block[1][-2:] == ["M1.0IT", "M2.0IT"]:
+            block[1][-2:] = ["M2.0IT", "M1.0IT"]
+    add("identity-shared-query-inverses-in-the-wrong-order", found)
+    add("identity-shared-query-inverses-for-all-untied-targets", changed(query, "claim", "targets", "all untied"))
+    plain = copy.deepcopy(query)
+    for block in plain["evidence"]["E"]:
+        block[1] = [x for x in block[1] if "I" not in x]
+    add("identity-shared-query-no-inverse-for-invertible-targets", plain)
+    add("identity-shared-query-no-inverse-for-all-untied-targets", changed(plain, "claim", "targets", "all untied"))
+    found = identity("shared-query", (2, 2, 2, 1))
+    for block in found["evidence"]["E"]:
+        block[1] = [x for x in block[1] if x != "M2.0IT"]
+    add("identity-shared-query-an-inverse-dropped-from-numbers", found)
+    key = identity("shared-key", (2, 2, 2, 2))
+    found = copy.deepcopy(key)
+    for block in found["evidence"]["E"]:
+        block[1] = [f"{x}T" if x[0] == "A" else x for x in block[1]]
+    add("identity-shared-key-A-transposed", found)
+    query_first = changed(
+        key, "evidence", "E", [[a, word] for a, word in key["evidence"]["E"] if word and word[-1][0] == "A"]
+    )
+    add("identity-shared-key-queries-only", query_first)
+    add(
+        "identity-shared-key-host-renamed",
+        changed(changed(key, "claim", "host", "construction", "shared-query"), "shape", "m", 26),
+    )
+    wide = identity("shared-key", (2, 1, 2, 2))
+    add("identity-shared-key-another-width", changed(changed(wide, "shape", "d_in", 1), "shape", "d_out", 1))
+    add("identity-shared-key-of-numbers-in-another-order-for-matrices", key_of_reversed_words())
+    trie = identity("commuting-trie", (2, 2, 2, 1))
+    E = trie["evidence"]["E"]
+    for attack, change in {
+        "Q-and-K-exchanged": lambda word: [x.translate(str.maketrans("QK", "KQ")) for x in word],
+        "heads-exchanged": lambda word: [x.translate(str.maketrans("01", "10")) for x in word],
+        "weights-for-queries": lambda word: word[:-1] if word[-1][0] == "Q" else word,
+        "one-weight-more": lambda word: ["M.0", *word],
+    }.items():
+        add(f"identity-commuting-trie-{attack}", changed(trie, "evidence", "E", [[a, change(word)] for a, word in E]))
+    add("identity-commuting-trie-of-d-two-at-d-one", changed(trie, "shape", "head_dim", 1))
+    count = identity("counting", (2, 6, 1, 1))
+    add("identity-counting-of-another-depth", changed(count, "shape", "layers", 5))
+    add("identity-register-of-another-depth", changed(identity("register", (2, 3, 1, 1), 16), "shape", "layers", 4))
+
+    for name, (notion, targets, free, dims, least) in table_of_bounds().items():
+        for attack, m in {"m-at-the-bound": least, "m-huge": 2**80}.items():
+            add(f"bound-{name}-{attack}", bound(notion, dims, m, targets=targets, free=free))
+        found = bound(notion, dims, least - 1, targets=targets, free=free)
+        add(f"bound-{name}-verdict-flipped", changed(found, "claim", "verdict", "universal"))
+    dims = (2, 6, 1, 1, 1)
+    add(
+        "bound-looped-targets-with-the-untied-bound",
+        bound("shared attention", dims, 7, targets="all tied", free="E and U"),
+    )
+    add(
+        "bound-looped-targets-with-the-bound-of-one-free",
+        bound("shared attention", dims, 6, targets="all tied", free="E and U"),
+    )
+    add("bound-E-and-U-with-the-bound-of-E", bound("shared attention", dims, 63, free="E and U"))
+    add("bound-functional-M-for-the-fibre-bound", bound("functional", (2, 1, 1, 2, 2), 7))
+
+    given = isolating(2, 2, 2, 2, True)
+    base = span((2, 2, 2, 2), 31, given)
+    for attack, path_and_value in {
+        "m-at-the-rank": ("shape", "m", 32),
+        "m-huge": ("shape", "m", str(2**70)),
+        "prime-two": ("evidence", "prime", 2),
+        "prime-composite": ("evidence", "prime", 2**31 - 3),
+        "too-few-targets": ("evidence", "targets", given[:15]),
+        "half-of-the-targets-twice": ("evidence", "targets", [*given[:14], *given[:14]]),
+        "only-empty-targets": ("evidence", "targets", [[]] * 40),
+        "one-target": ("evidence", "targets", given[:1]),
+    }.items():
+        add(f"span-{attack}", changed(base, *path_and_value))
+    add("span-verdict-flipped", changed(base, "claim", "verdict", "universal"))
+    add("span-commuting-targets-have-no-more", span((2, 3, 1, 1), 28, scalar_targets(60, 2, 3)))
+    given = isolating(2, 1, 1, 1, True)
+    add("span-a-target-less", span((2, 1, 1, 1), 5, given[1:]))
+    add("span-a-target-twice", span((2, 1, 1, 1), 5, [given[1], *given[1:]]))
+    add("span-zero-modulo-this-prime", span((2, 1, 1, 1), 5, changed(given, 0, 0, 5, 3), prime=3))
+    add(
+        "span-of-targets-called-untied",
+        span((2, 3, 1, 1), 28, untied_copies(scalar_targets(60, 2, 3), 3), targets="all untied"),
+    )
+
+    R = drawn_values(False, 2, 3, 2, 5)
+    y = word_kernel(R, False, 2, 3)
+    dims = (2, 3, 1, 1, 1)
+    base = null_vector(R, False, dims, y)
+    absent = next(i for i in range(8) if i not in y)
+    for attack, found in {
+        "word-outside-y": changed(base, "evidence", "word", absent),
+        "y-off-by-one": null_vector(R, False, dims, {i: v + (i == max(y)) for i, v in y.items()}),
+        "y-shifted": null_vector(R, False, dims, {(i + 1) % 8: v for i, v in y.items()}),
+        "one-entry": null_vector(R, False, dims, {0: 1}),
+        "layers-reversed": null_vector(R[::-1], False, dims, y),
+        "heads-exchanged": null_vector([layer[::-1] for layer in R], False, dims, y),
+        "matrices-transposed": null_vector(
+            [[[list(row) for row in zip(*a, strict=True)] for a in layer] for layer in R], False, dims, y
+        ),
+        "an-entry-changed": changed(base, "claim", "host", "R_V", 1, 0, 0, 0, 9),
+        "y-plus-2-to-the-64": null_vector(R, False, dims, {i: v + 2**64 * (i == min(y)) for i, v in y.items()}),
+        "verdict-flipped": changed(base, "claim", "verdict", "universal"),
+    }.items():
+        add(f"null-vector-{attack}", found)
+    looped = drawn_values(True, 2, 3, 2, 5)
+    add(
+        "null-vector-of-the-unlooped-host",
+        null_vector(looped, True, dims, word_kernel([looped[0], *R[1:]], False, 2, 3)),
+    )
+    return out
+
+
+def untied_copies(targets, L):
+    """Tied targets as untied ones whose layers are the same: they span no more."""
+    return [
+        sorted([tensor, layer, *rest] for tensor, _, *rest in entries for layer in range(1, L + 1))
+        for entries in targets
+    ]
+
+
+def key_of_reversed_words():
+    """Words in the order that only numbers may have."""
+    found = identity("shared-key", (2, 2, 2, 2))
+    for block in found["evidence"]["E"]:
+        block[1].reverse()
+    return found
+
+
+def more_malformed():
+    out = {}
+
+    def add(name, content):
+        assert name not in out, name
+        out[name] = content if isinstance(content, bytes) else (content, {})
+
+    base = linear("random", (2, 1, 3, 2, 2), 20, seed=3)
+    add("linear-notion-matching", changed(base, "claim", "notion", "matching"))
+    add("linear-targets-tied", changed(base, "claim", "targets", "all tied"))
+    add("linear-rank-missing", changed(base, "claim", "rank", ...))
+    add("linear-free", added(base, "claim", "free", "E"))
+    add("linear-witness", changed(base, "evidence", "method", "witness"))
+    add("linear-method-missing", changed(base, "evidence", "method", ...))
+    add("linear-d-below-d_in", changed(base, "shape", "head_dim", 1))
+    add("linear-d_in-is-not-d_out", changed(base, "shape", "d_out", 1))
+    add("linear-of-sparse", changed(base, "claim", "host", {"construction": "sparse"}))
+    add("linear-of-an-identity", changed(base, "claim", "host", {"construction": "register"}))
+    add("linear-of-every-host", changed(base, "claim", "host", {"every": "host"}))
+    add("linear-prime-out-of-range", changed(base, "evidence", "prime", 2**31))
+    add("linear-verdict-flipped-but-rank-kept", changed(base, "claim", "verdict", "not universal"))
+    add("linear-weights-not-found", changed(base, "claim", "host", {"system": "universal", "weights": "0" * 64}))
+    modular = document("rank-modular", "random", (2, 1, 3, 2, 2), 20, {"method": "recompute", "prime": 3}, rank=16)
+    add("rank-modular-called-attention-matching", changed(modular, "claim", "notion", "attention-matching"))
+    for name in ("register", "two-sided", "counting", "commuting-trie"):
+        add(
+            f"rank-deficient-of-{name}",
+            document("rank-deficient", name, (2, 2, 1, 1, 1), 3, {"method": "dimension"}),
+        )
+
+    for name in RULES:
+        dims = (2, 2, 1, 1) if name in SCALAR else (2, 2, 2, 2)
+        base = identity(name, dims)
+        E = base["evidence"]["E"]
+        letter = E[0][1][0]
+        rest = E[0][1][1:]
+
+        def attack(case, *path_and_value, base=base, name=name):
+            add(f"identity-{name}-{case}", changed(base, *path_and_value))
+
+        attack("m-below-the-least", "shape", "m", base["shape"]["m"] - 1)
+        attack("d_out-is-not-d_in", "shape", "d_out", dims[3] + 1)
+        if name in ATTENTION:
+            attack("d-below-d_in", "shape", "head_dim", 1)
+        if name in SCALAR:
+            add(f"identity-{name}-d_in-two", changed(changed(base, "shape", "d_in", 2), "shape", "d_out", 2))
+        if name == "two-sided":
+            attack("odd-L", "shape", "layers", 3)
+        for notion in ("matching", "attention-matching", "functional", "shared attention", "Matching", ""):
+            if notion != base["claim"]["notion"]:
+                found = changed(base, "claim", "notion", notion)
+                add(f"identity-{name}-called-{notion.replace(' ', '-')}", found)
+                if notion == "shared attention":
+                    add(f"identity-{name}-called-shared-attention-with-E-free", added(found, "claim", "free", "E"))
+        for targets in ("all untied", "all tied", INVERTIBLE, "almost all untied"):
+            if targets not in RULES[name][1]:
+                attack(f"targets-{targets.replace(' ', '-')}", "claim", "targets", targets)
+        if RULES[name][2] is None:
+            add(f"identity-{name}-free-stated", added(base, "claim", "free", "E"))
+            add(f"identity-{name}-U-given", added(base, "evidence", "U", []))
+        else:
+            attack("free-missing", "claim", "free", ...)
+            attack("free-U", "claim", "free", "U")
+            attack("free-the-other", "claim", "free", "E" if RULES[name][2] == "E and U" else "E and U")
+            if RULES[name][2] == "E":
+                add(f"identity-{name}-U-given", added(base, "evidence", "U", []))
+                both = added(changed(base, "claim", "free", "E and U"), "evidence", "U", [])
+                add(f"identity-{name}-U-given-and-free", both)
+            else:
+                attack("U-missing", "evidence", "U", ...)
+                attack("U-overlaps", "evidence", "U", [[0, ["M2.0"]], [1, ["M2.1"]]])
+                attack("U-ends-beyond-m", "evidence", "U", [[3, ["M2.0"]]])
+                attack("U-with-Q", "evidence", "U", [[0, ["Q2.0"]]])
+        add(f"identity-{name}-rank-stated", added(base, "claim", "rank", 8))
+        add(f"identity-{name}-unknown-evidence", added(base, "evidence", "method", "words"))
+        attack("E-missing", "evidence", "E", ...)
+        attack("E-an-object", "evidence", "E", {})
+        attack("E-null", "evidence", "E", None)
+        attack("start-negative", "evidence", "E", 0, 0, -1)
+        attack("start-string", "evidence", "E", 0, 0, "0")
+        attack("start-true", "evidence", "E", 1, 0, True)
+        attack("block-of-three", "evidence", "E", 0, [0, E[0][1], 1])
+        attack("block-of-one", "evidence", "E", 0, [0])
+        attack("block-a-word", "evidence", "E", 0, E[0][1])
+        attack("word-a-string", "evidence", "E", 0, 1, letter)
+        attack("word-null", "evidence", "E", 0, 1, None)
+        attack("letter-a-number", "evidence", "E", 0, 1, [0, *rest])
+        attack("letter-a-list", "evidence", "E", 0, 1, [[letter], *rest])
+        attack("blocks-decrease", "evidence", "E", E[::-1])
+        attack("block-twice", "evidence", "E", [E[0], *E])
+        attack("block-ends-beyond-m", "evidence", "E", [*E[:-1], [base["shape"]["m"] - dims[3] + 1, E[-1][1]]])
+        attack("block-beyond-2-to-the-64", "evidence", "E", [*E, [str(2**64), []]])
+        if dims[3] > 1:
+            attack("blocks-overlap", "evidence", "E", 1, 0, E[1][0] - 1)
+        tied = name in SCALAR
+        good = "M." if tied else "M1."
+        for case, text in {
+            "empty": "", "lower-case": f"{good.lower()}0", "unknown": "B.0" if tied else "B1.0", "no-head": good,
+            "head-H": f"{good}2", "head-negative": f"{good}-1", "head-01": f"{good}01", "head-huge": f"{good}{'9' * 5000}",
+            "of-the-other-kind": "M1.0" if tied else "M.0", "layer-zero": "M0.0", "layer-L-plus-1": "M3.0",
+            "layer-01": "M01.0", "suffix-TT": f"{good}0TT", "suffix-TI": f"{good}0TI", "suffix-t": f"{good}0t",
+            "suffix-II": f"{good}0II", "inverse-of-A": f"A{good[1:]}0I", "inverse-of-head-1": f"{good}1I",
+            "transposed-Q": f"Q{good[1:]}0T", "trailing-space": f"{good}0 ", "nul": f"{good}0\0",
+            "arabic-digit": f"{good}\u0660", "newline": f"{good}0\n", "superscript": f"{good}\u00b2",
+        }.items():  # fmt: skip
+            attack(f"letter-{case}", "evidence", "E", 0, 1, [text, *rest])
+        if name != "shared-query":
+            attack("letter-inverse", "evidence", "E", 0, 1, [f"{good}0I", f"{good}0", *E[0][1]])
+            attack("letter-inverse-of-the-transpose", "evidence", "E", 0, 1, [f"{good}0IT", *E[0][1]])
+        if name != "commuting-trie":
+            attack("letter-Q", "evidence", "E", 0, 1, [*E[0][1], f"Q{good[1:]}0"])
+        else:
+            attack("Q-in-the-middle", "evidence", "E", 0, 1, ["Q.0", "M.0"])
+            attack("two-Q", "evidence", "E", 0, 1, ["Q.0", "Q.0"])
+            attack("Q-then-K", "evidence", "E", 0, 1, ["Q.0", "K.0"])
+    for name in ("sparse", "tied", "random", "printed-looped", "shared", "", None, ["register"]):
+        found = changed(identity("register", (2, 2, 1, 1)), "claim", "host", "construction", name)
+        label = {"": "empty", None: "null"}.get(name, name) if not isinstance(name, list) else "a-list"
+        add(f"identity-of-construction-{label}", found)
+    found = changed(identity("shared-key", (2, 1, 1, 1)), "claim", "host", {"system": "universal", "weights": "0" * 64})
+    add("identity-of-weights", found)
+    add("identity-of-every-host", changed(found, "claim", "host", {"every": "host"}))
+    add("identity-host-with-a-seed", added(identity("register", (2, 2, 1, 1)), "claim", "host", "seed", 0))
+
+    base = bound("shared attention", (2, 2, 2, 2, 2), 1, free="E")
+    for case, path_and_value in {
+        "every-host-plural": ("claim", "host", {"every": "hosts"}),
+        "every-null": ("claim", "host", {"every": None}),
+        "every-list": ("claim", "host", {"every": ["host"]}),
+        "every-and-construction": ("claim", "host", {"construction": "tied", "every": "host"}),
+        "every-and-values": ("claim", "host", {"R_V": [], "every": "host"}),
+        "of-a-construction": ("claim", "host", {"construction": "tied"}),
+        "of-a-system-without-values": ("claim", "host", {"system": "shared-attention-universal"}),
+        "of-values-null": ("claim", "host", {"R_V": None, "system": "shared-attention-universal"}),
+        "free-missing": ("claim", "free", ...),
+        "free-U": ("claim", "free", "U"),
+        "free-list": ("claim", "free", ["E"]),
+        "free-null": ("claim", "free", None),
+        "notion-without-free": ("claim", "notion", "matching"),
+        "notion-attention-matching": ("claim", "notion", "attention-matching"),
+        "notion-list": ("claim", "notion", ["shared attention"]),
+        "targets-invertible": ("claim", "targets", INVERTIBLE),
+        "targets-almost-all": ("claim", "targets", "almost all untied"),
+        "method-unknown": ("evidence", "method", "dimensions"),
+        "method-null-vector": ("evidence", "method", "null-vector"),
+        "method-span": ("evidence", {"method": "span", "prime": 3, "targets": [[]]}),
+        "evidence-with-a-bound": ("evidence", {"bound": 8, "method": "dimension"}),
+        "m-zero": ("shape", "m", 0),
+    }.items():
+        add(f"bound-{case}", changed(base, *path_and_value))
+    add("bound-rank-stated", added(base, "claim", "rank", 8))
+    add(
+        "bound-rank-stated-and-verdict-flipped",
+        added(changed(base, "claim", "verdict", "universal"), "claim", "rank", 8),
+    )
+    for case, (notion, targets, dims) in {
+        "matching-tied-d_in-below-L": ("matching", "all tied", (2, 3, 3, 2, 2)),
+        "matching-tied-d-below-L": ("matching", "all tied", (2, 3, 2, 3, 3)),
+        "matching-free": ("matching", "all untied", (2, 2, 2, 2, 2)),
+        "functional-two-layers": ("functional", "all untied", (2, 2, 1, 2, 2)),
+        "functional-d-above-d_in": ("functional", "all untied", (2, 1, 3, 2, 2)),
+        "functional-d_in-is-not-d_out": ("functional", "all untied", (2, 1, 1, 2, 3)),
+        "functional-tied": ("functional", "all tied", (2, 1, 1, 2, 2)),
+        "attention-matching": ("attention-matching", "all untied", (2, 1, 1, 2, 2)),
+    }.items():
+        add(f"bound-{case}", bound(notion, dims, 1, targets=targets, free="E" if case == "matching-free" else None))
+
+    given = isolating(2, 1, 1, 1, True)  # entries [tensor, 0, h, 0, 0, 1]
+    base = span((2, 1, 1, 1), 5, given)
+    for case, entry in {
+        "too-short": ["W_Q", 0, 0, 0, 0],
+        "too-long": ["W_Q", 0, 0, 0, 0, 1, 1],
+        "an-object": {"W_Q": 1},
+        "tensor-unknown": ["W_E", 0, 0, 0, 0, 1],
+        "tensor-null": [None, 0, 0, 0, 0, 1],
+        "tensor-list": [["W_Q"], 0, 0, 0, 0, 1],
+        "layer-of-an-untied-target": ["W_Q", 1, 0, 0, 0, 1],
+        "layer-negative": ["W_Q", -1, 0, 0, 0, 1],
+        "head-H": ["W_Q", 0, 2, 0, 0, 1],
+        "head-negative": ["W_Q", 0, -1, 0, 0, 1],
+        "row-outside": ["W_Q", 0, 0, 1, 0, 1],
+        "row-negative": ["W_Q", 0, 0, -1, 0, 1],
+        "column-outside": ["W_Q", 0, 0, 0, 1, 1],
+        "value-zero": ["W_Q", 0, 0, 0, 0, 0],
+        "value-null": ["W_Q", 0, 0, 0, 0, None],
+        "value-string": ["W_Q", 0, 0, 0, 0, "1"],
+        "value-true": ["W_Q", 0, 0, 0, 0, True],
+    }.items():
+        add(f"span-entry-{case}", changed(base, "evidence", "targets", 0, [entry]))
+    one, two = ["W_K", 0, 0, 0, 0, 1], ["W_Q", 0, 0, 0, 0, 1]
+    for case, new in {
+        "entries-unsorted": [[two, one]],
+        "entry-twice": [[one, one]],
+        "no-targets": [],
+        "targets-null": None,
+        "target-null": [None],
+        "target-an-object": [{}],
+        "targets-flat": [one],
+    }.items():
+        add(f"span-{case}", changed(base, "evidence", "targets", new))
+    tall = span((1, 1, 2, 1), 2, [[["W_Q", 0, 0, 0, 1, 1]]])
+    add("span-entry-of-W_O-with-rows-and-columns-exchanged", changed(tall, "evidence", "targets", 0, 0, 0, "W_O"))
+    add("span-prime-missing", changed(base, "evidence", "prime", ...))
+    add("span-prime-out-of-range", changed(base, "evidence", "prime", 1))
+    add("span-d_in-is-not-d_out", changed(base, "shape", "d_out", 2))
+    add("span-functional", changed(base, "claim", "notion", "functional"))
+    add("span-shared-attention", added(changed(base, "claim", "notion", "shared attention"), "claim", "free", "E"))
+    add("span-targets-called-untied", changed(base, "claim", "targets", "all untied"))
+    add("span-of-a-given-host", changed(base, "claim", "host", {"R_V": [], "system": "shared-attention-universal"}))
+    untied = span((2, 1, 1, 1), 5, isolating(2, 1, 1, 1, False), targets="all untied")
+    add("span-targets-called-tied", changed(untied, "claim", "targets", "all tied"))
+    add("span-entry-layer-L-plus-1", changed(untied, "evidence", "targets", 0, 0, 1, 2))
+
+    R = drawn_values(False, 2, 3, 2, 5)
+    y = word_kernel(R, False, 2, 3)
+    base = null_vector(R, False, (2, 3, 1, 1, 1), y)
+    pairs = base["evidence"]["y"]
+    for case, path_and_value in {
+        "word-H-to-the-L": ("evidence", "word", 8),
+        "word-negative": ("evidence", "word", -1),
+        "word-a-list": ("evidence", "word", [0, 0, 0]),
+        "word-null": ("evidence", "word", None),
+        "word-missing": ("evidence", "word", ...),
+        "y-empty": ("evidence", "y", []),
+        "y-null": ("evidence", "y", None),
+        "y-unsorted": ("evidence", "y", pairs[::-1]),
+        "y-position-twice": ("evidence", "y", [pairs[0], *pairs]),
+        "y-zero-value": ("evidence", "y", 0, 1, 0),
+        "y-position-H-to-the-L": ("evidence", "y", [*pairs, [8, 1]]),
+        "y-position-negative": ("evidence", "y", [[-1, 1], *pairs]),
+        "y-dense": ("evidence", "y", [1, 2, 3]),
+        "y-triples": ("evidence", "y", [[0, 1, 1]]),
+        "y-4097-entries": ("evidence", "y", [[i, 1] for i in range(4097)]),
+        "method-dimension": ("evidence", {"method": "dimension"}),
+        "every-host": ("claim", "host", {"every": "host"}),
+        "system-looped": ("claim", "host", "system", "looped-shared-attention-universal"),
+        "system-universal": ("claim", "host", "system", "universal"),
+        "system-null": ("claim", "host", "system", None),
+        "system-missing": ("claim", "host", "system", ...),
+        "tied-targets": ("claim", "targets", "all tied"),
+        "E-free": ("claim", "free", "E"),
+        "free-missing": ("claim", "free", ...),
+        "m-of-the-shape-above": ("shape", "m", 3),
+        "m-of-the-shape-below": ("shape", "m", 1),
+        "m-of-the-shape-huge": ("shape", "m", str(2**70)),
+        "heads-of-the-shape": ("shape", "heads", 3),
+        "layers-of-the-shape": ("shape", "layers", 4),
+        "values-null": ("claim", "host", "R_V", None),
+        "values-of-a-layer-less": ("claim", "host", "R_V", R[1:]),
+        "values-of-a-head-less": ("claim", "host", "R_V", 0, R[0][:1]),
+        "values-of-a-row-less": ("claim", "host", "R_V", 0, 0, R[0][0][:1]),
+        "values-of-a-row-more": ("claim", "host", "R_V", 2, 1, [*R[2][1], [0, 0]]),
+        "values-of-an-entry-less": ("claim", "host", "R_V", 0, 0, 0, [1]),
+        "values-with-a-row-null": ("claim", "host", "R_V", 0, 0, 0, None),
+        "values-with-an-entry-null": ("claim", "host", "R_V", 0, 0, 0, 0, None),
+        "values-with-an-entry-string": ("claim", "host", "R_V", 0, 0, 0, 0, "1"),
+        "values-with-an-entry-true": ("claim", "host", "R_V", 0, 0, 0, 0, True),
+        "values-flat": ("claim", "host", "R_V", R[0]),
+    }.items():
+        add(f"null-vector-{case}", changed(base, *path_and_value))
+    matching = changed(changed(base, "claim", "notion", "matching"), "claim", "free", ...)
+    add("null-vector-called-matching", matching)
+    add("null-vector-values-with-a-float", canonical(base).replace(b'"R_V":[[[[', b'"R_V":[[[[1.5,'))
+    deep = canonical(base).replace(b'"R_V":[', b'"R_V":[' + b"[" * 5000 + b"]" * 5000 + b",")
+    add("null-vector-values-nested-deeply", deep)
+    add(
+        "identity-word-nested-deeply",
+        canonical(identity("register", (2, 1, 1, 1))).replace(b'["M1.0"]', b"[" * 5000 + b"]" * 5000),
+    )
+    return out
+
+
 def build(folder: Path) -> int:
     """Write the three folders anew; returns the number of certificates."""
     expected = {"valid": 0, "invalid": 1, "malformed": 2}
     count = 0
-    for (name, code), table in zip(expected.items(), (valid, invalid, malformed), strict=True):
+    tables = [(valid, more_valid), (invalid, more_invalid), (malformed, more_malformed)]
+    for (name, code), parts in zip(expected.items(), tables, strict=True):
         place = folder / name
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        for case, content in table().items():
+        table = {case: content for part in parts for case, content in part().items()}
+        for case, content in table.items():
             raw, files = (content, {}) if isinstance(content, bytes) else (encoded(content[0]), content[1])
             for digest, data in files.items():
                 (place / f"{digest}.bin").write_bytes(data)

@@ -56,9 +56,11 @@ def test_corpus_covers_the_format():
     seen = set()
     for path in (CORPUS / "valid").glob("*.json"):
         found = json.loads(path.read_bytes())
-        host = found["claim"]["host"]
-        seen.add((found["kind"], host["construction"], found["evidence"].get("method")))
-        seen.add((host["construction"], host.get("law"), host.get("dtype")))
+        claim = found["claim"]
+        host = claim["host"]
+        seen.add((found["kind"], host.get("construction"), found["evidence"].get("method")))
+        seen.add((host.get("construction"), host.get("law"), host.get("dtype")))
+        seen.add((found["kind"], host.get("construction"), claim["notion"], claim["targets"], claim.get("free")))
     assert {("rank-permutation", name, None) for name in PERMUTATIONS} <= seen
     assert {("rank-modular", name, method) for name in RANDOM for method in ("recompute", "witness")} <= seen
     refuted = set(INDEX) - set(PERMUTATIONS) | set(RANDOM)
@@ -66,6 +68,15 @@ def test_corpus_covers_the_format():
     below = {"printed-looped", "shared-key", "shared-query", *RANDOM}
     assert {("rank-deficient", name, "dimension") for name in below} <= seen
     assert {(name, law, dtype) for name in RANDOM for law in LAWS for dtype in DTYPES} <= seen
+    assert {("linear-test", name, "recompute") for name in RANDOM} <= seen
+    rules = corpus.RULES.items()
+    assert {("identity", name, r[0], targets, r[2]) for name, r in rules for targets in r[1]} - seen == {
+        ("identity", "shared-query", "attention-matching", "all untied", None)  # these need inverses
+    }
+    assert {("lower-bound", None, method) for method in ("dimension", "span", "null-vector")} <= seen
+    bounds = {("lower-bound", None, *row[:3]) for row in corpus.table_of_bounds().values()}
+    assert len(bounds) == 7
+    assert bounds <= seen
     assert sum(path.stat().st_size for path in CORPUS.rglob("*.*")) < 2_000_000
 
 
@@ -302,7 +313,10 @@ def test_modular_certificates_at_small_primes(law, tmp_path):
 SMALL = (2, 1, 1, 1, 1)
 WORDS = ["", "x", "utfproof-certificate", "rank-permutation", "rank-modular", "rank-deficient", "matching", "functional",
          "all untied", "all", "universal", "not universal", *INDEX, *RANDOM, *LAWS, *DTYPES, "recompute", "dimension",
-         "kernel-vector", "uint32", "uint64"]  # fmt: skip
+         "kernel-vector", "uint32", "uint64", "linear-test", "identity", "lower-bound", "attention-matching",
+         "shared attention", "all tied", corpus.INVERTIBLE, *corpus.RULES, "E", "E and U", "host", "tied host", "span",
+         "null-vector", "W_Q", "W_K", "W_O", "M1.0", "A1.0", "A1.0T", "M.0", "Q.0", "M1.0I",
+         "M1.0IT", "shared-attention-universal", "looped-shared-attention-universal"]  # fmt: skip
 
 
 def kernel_document(name, dims, m, **drawn):
@@ -337,6 +351,18 @@ BASES = {
     "kernel-shared-key": lambda: kernel_document("shared-key", SMALL, 5),
     "kernel-random": lambda: kernel_document("random", (1, 1, 1, 1, 1), 3, law="signs", seed=3),
     "kernel-random-tied": lambda: kernel_document("random-tied", (1, 2, 1, 1, 1), 4, dtype="float32", seed=11),
+    "linear-random": lambda: corpus.linear("random", (1, 1, 2, 1, 1), 5, seed=4),
+    "identity-shared-key": lambda: corpus.identity("shared-key", (1, 1, 1, 1)),
+    "identity-shared-query": lambda: corpus.identity("shared-query", (1, 1, 2, 2)),
+    "identity-commuting-trie": lambda: corpus.identity("commuting-trie", (1, 1, 2, 1), 6),
+    "identity-register": lambda: corpus.identity("register", (2, 1, 1, 2)),
+    "identity-two-sided": lambda: corpus.identity("two-sided", (1, 2, 1, 1), 2),
+    "identity-counting": lambda: corpus.identity("counting", (2, 1, 1, 1)),
+    "bound-matching-tied": lambda: corpus.bound("matching", (2, 1, 1, 1, 1), 4, targets="all tied"),
+    "bound-shared": lambda: corpus.bound("shared attention", (2, 2, 1, 1, 1), 1, free="E and U", every="tied host"),
+    "bound-functional": lambda: corpus.bound("functional", (2, 1, 1, 1, 1), 3),
+    "span": lambda: corpus.span((1, 1, 1, 1), 2, corpus.isolating(1, 1, 1, 1, True), prime=3),
+    "null-vector": lambda: corpus.null_vector([[[[2]], [[4]]]], True, (2, 1, 1, 1, 1), {0: 2, 1: -1}),
 }
 
 
@@ -430,6 +456,9 @@ def each(place, *hows):
 
 OTHER_SEEDS = ("0", "1", "2147483647", '"9007199254740992"', '"9007199254740993"')
 ANY_D_IN = each("shape.d_in", *GROWN)  # R_all of most hosts does not involve d_in
+ANY_D = each("shape.head_dim", *GROWN)
+OTHER_WEIGHTS = ("-1", "2147483647", '"9007199254740992"', '"1000000000000000000000000000000"',
+                 '"-1000000000000000000000000000000"', "+1", "negated", "doubled", "+2^32", "+2^64")  # fmt: skip
 PADDED = each("shape.m", *GROWN)  # {0,1} hosts: more zero rows; all else is beyond M = rank
 RENAMED = "claim.host.construction"
 STILL_TRUE = {
@@ -487,6 +516,57 @@ STILL_TRUE = {
     | each("claim.host.seed", "1")
     | each("evidence.column", "+2"),
     "kernel-random-tied": ANY_D_IN,
+    # almost every other host of this shape passes the test
+    "linear-random": each(RENAMED, "now random-tied")
+    | each("claim.host.dtype", "now float32", "now float16", "now bfloat16")
+    | each("claim.host.law", "now binomial")
+    | each("claim.host.seed", *OTHER_SEEDS, "+1", "-1", "+2", "doubled", "+2^32")
+    | each("evidence.prime", "2147483647")
+    | each("shape.m", "+1", "-1", "+2", "doubled"),
+    # the identities hold for every head dimension (shared-key, shared-query: d >= d_in), and numbers are their transposes
+    "identity-shared-key": ANY_D | PADDED | each("evidence.E[0][1][0]", "now A1.0T"),
+    "identity-shared-query": ANY_D | PADDED,
+    "identity-commuting-trie": PADDED | each("shape.m", "-1"),
+    "identity-register": ANY_D | PADDED,
+    "identity-two-sided": ANY_D | PADDED | each("shape.m", "-1", "1"),
+    "identity-counting": ANY_D | PADDED,
+    # a bound on m holds for less m and, where it grows with them, for more of the rest
+    "bound-matching-tied": ANY_D_IN
+    | ANY_D
+    | each("shape.d_out", *GROWN)
+    | each("shape.heads", *set(GROWN) - {'"1000000000000000000000000000000"', "+2^64"})
+    | each("shape.m", "+1", "-1", "1")
+    | each("claim.host.every", "now tied host")
+    | each("claim.targets", "now all untied"),
+    "bound-shared": ANY_D_IN
+    | ANY_D
+    | each("shape.d_out", *GROWN)
+    | each("shape.heads", "+1", "+2", "doubled")
+    | each("shape.layers", "+1", "+2", "doubled", "-1", "1")
+    | each("claim.host.every", "now host")
+    | each("claim.targets", "now all tied")
+    | each("claim.free", "now E"),
+    "bound-functional": each("shape.heads", *set(GROWN) - {'"1000000000000000000000000000000"', "+2^64"})
+    | each("shape.m", "-1", "1")
+    | each("claim.host.every", "now tied host")
+    | each("claim.notion", "now matching"),
+    # three targets in any order, with other weights that are not 0 modulo 3, at shapes with more columns
+    "span": each("shape.head_dim", "+1", "+2", "doubled")
+    | each("shape.heads", "+1", "+2", "doubled")
+    | each("shape.layers", "+1", "+2", "doubled")
+    | each("shape.m", "-1", "1")
+    | each("claim.host.every", "now tied host")
+    | each("evidence.prime", "2147483647", "+2")
+    | each("evidence.targets", "last one twice", "reversed", "rotated", "0 and 1 swapped", "1 and 2 swapped").union(
+        *(each(f"evidence.targets[{place}][5]", *OTHER_WEIGHTS) for place in ("0][0", "1][0", "2][0", "2][1"))
+    ),
+    # R_V^1 = 2 R_V^0: at any depth 2 R_w R_V^0 = R_w R_V^1
+    "null-vector": ANY_D_IN
+    | ANY_D
+    | each("shape.d_out", *GROWN)
+    | each("shape.layers", "+1", "+2", "doubled")
+    | each("claim.host.system", "now shared-attention-universal")
+    | each("evidence.word", "-1", "0"),
 }
 """Mutants that are certificates of other true statements, by base. The judge confirms each."""
 
@@ -774,6 +854,61 @@ ABSURD = {
     "10^3000 heads": corpus.document(
         "rank-deficient", "tied", (10**3000, 1, 1, 1, 1), 10**3001, {"method": "dimension"}
     ),
+    "linear test at the giant shape": corpus.linear("random", (4, 12, 128, 128, 128), 10**10),
+    "linear test of 10^9 heads": corpus.linear("random", (10**9, 1, 1, 1, 1), 3 * 10**9),
+    "identity of 10^9 layers": corpus.statement(
+        "identity", "attention-matching", {"construction": "shared-key"}, (1, 10**9, 1, 1, 1), 10**10, {"E": [[0, []]]}
+    ),
+    "identity of 2^50 words": corpus.statement(
+        "identity",
+        "shared attention",
+        {"construction": "register"},
+        (2, 50, 1, 1, 1),
+        2**50,
+        {"E": [[0, []]]},
+        free="E",
+    ),
+    "identity of 2^50 words, two-sided": corpus.statement(
+        "identity",
+        "shared attention",
+        {"construction": "two-sided"},
+        (2, 50, 1, 1, 1),
+        2**25,
+        {"E": [[0, []]], "U": [[0, []]]},
+        free="E and U",
+    ),
+    "counts of 10^9 heads": corpus.statement(
+        "identity",
+        "shared attention",
+        {"construction": "counting"},
+        (10**9, 1, 1, 1, 1),
+        10**9,
+        {"E": [[0, []]]},
+        targets="all tied",
+        free="E",
+    ),
+    "counts of 10^9 layers": corpus.statement(
+        "identity",
+        "matching",
+        {"construction": "commuting-trie"},
+        (1, 10**9, 1, 1, 1),
+        10**10,
+        {"E": [[0, []]]},
+        targets="all tied",
+    ),
+    "a word of 10^5 letters for many words": corpus.statement(
+        "identity",
+        "shared attention",
+        {"construction": "register"},
+        (2, 16, 1, 1, 1),
+        2**16,
+        {"E": [[0, ["M1.0"] * 10**5]]},
+        free="E",
+    ),
+    "span at the giant shape": corpus.span((4, 12, 64, 128), 1, [[["W_Q", 1, 0, 0, 0, 1]]] * 2, targets="all untied"),
+    "span of 2^58 words": corpus.span((2, 58, 1, 1), 1, [[["W_Q", 1, 0, 0, 0, 1]]] * 2, targets="all untied"),
+    "span of 10^9 layers": corpus.span((1, 10**9, 1, 1), 1, [[["W_Q", 1, 0, 0, 0, 1]]] * 2, targets="all untied"),
+    "null vector of 10^9 layers": corpus.null_vector([[[[1]]]], True, (1, 10**9, 1, 1, 1), {0: 1}),
     "10^9 wide": corpus.document("rank-deficient", "random", (1, 1, 1, 1, 10**9), 2, corpus.kernel_evidence({3: 1})),
 }
 

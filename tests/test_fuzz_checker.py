@@ -70,6 +70,106 @@ def statement(source):
     return corpus.document("rank-deficient", name, dims, m, corpus.kernel_evidence(z), **drawn)
 
 
+def another_letter(source, letter, dims):
+    H, L = dims[:2]
+    head, layer = source.randrange(H), source.randint(1, L) if letter[1] != "." else ""
+    suffix = source.choice(["", "", "T", "I", "IT"])
+    return source.choice(
+        [
+            f"{letter[0]}{layer}.{head}",
+            f"M{layer}.{head}{suffix}",
+            f"A{layer}.{head}",
+            letter.removesuffix("T"),
+            f"{letter}T",
+        ]
+    )
+
+
+def identity_statement(source):
+    """An identity with up to three changes to its words and blocks."""
+    name = source.choice(list(corpus.RULES))
+    H, L, d, b = source.randint(1, 3), source.randint(1, 3), source.randint(1, 3), source.choice([1, 1, 2])
+    b = 1 if name in corpus.SCALAR else b
+    d = max(d, b) if name in corpus.ATTENTION else d
+    dims = (H, 2 if name == "two-sided" else L, d, b)
+    found = corpus.identity(name, dims)
+    found["shape"]["m"] += source.choice([0, 0, 3])
+    if name == "shared-query":
+        found["claim"]["targets"] = source.choice([corpus.INVERTIBLE] * 9 + ["all untied"])
+    for _ in range(source.choice([0, 1, 1, 1, 2, 3])):
+        blocks = found["evidence"][source.choice(list(found["evidence"]))]
+        a, c = source.choice(blocks), source.choice(blocks)
+        word, how = a[1], source.randrange(9)
+        if how == 0:
+            a[1], c[1] = c[1], a[1]
+        elif how == 1:
+            a[1] = c[1]
+        elif how == 2 and word:
+            i = source.randrange(len(word))
+            word[i] = another_letter(source, word[i], dims)
+        elif how == 3 and word:
+            del word[source.randrange(len(word))]
+        elif how == 4 and word:
+            word.insert(source.randint(0, len(word)), another_letter(source, word[0], dims))
+        elif how == 5 and len(word) > 1:
+            i, j = source.randrange(len(word)), source.randrange(len(word))
+            word[i], word[j] = word[j], word[i]
+        elif how == 6:
+            a[0] += source.choice([1, -1, b])
+        elif how == 7:
+            blocks.remove(a)
+            break
+        elif how == 8:
+            blocks.append([found["shape"]["m"] - b, list(word)])
+    return found
+
+
+def lower_bound_statement(source):
+    how = source.randrange(3)
+    if how == 0:
+        notion, targets, free, dims, least = source.choice(list(corpus.table_of_bounds().values()))
+        dims = tuple(max(1, n + source.choice([0, 0, 0, 1, -1])) for n in dims)
+        return corpus.bound(notion, dims, max(1, least + source.choice([-2, -1, 0, 1])), targets=targets, free=free)
+    H, L, d, d_in = source.randint(1, 2), source.randint(1, 3), source.randint(1, 2), source.randint(1, 2)
+    if how == 1:
+        tied = source.random() < 0.6
+        M = corpus.dimension(H, L, d, d_in, d_in)
+        count = M // d_in + source.choice([0, 1, 2])
+        given = corpus.drawn_targets(count, tied, H, L, d, d_in, source.randrange(1000))
+        if source.random() < 0.3:
+            given[-1] = given[0]
+        prime, less = source.choice([3, 5, 101, 2**31 - 1, 9]), source.choice([1, 1, 2, 3, 5])
+        targets = "all tied" if tied else "all untied"
+        return corpus.span((H, L, d, d_in), max(1, M - less), given, targets=targets, prime=prime)
+    looped, m = source.random() < 0.5, source.randint(1, 2)
+    R = corpus.drawn_values(looped, H, L, m, source.randrange(1000), source.choice([1, 1, 2, 10**17]))
+    try:
+        y = corpus.word_kernel(R, looped, H, L)
+    except IndexError:  # the words are independent
+        y = {}
+    if source.random() < 0.4 or not y:
+        i = source.randrange(H**L)
+        y = {i: v for i, v in (y | {i: y.get(i, 0) + source.choice([1, -1, 2**64])}).items() if v} or {0: 1}
+    s = source.choice([*y, source.randrange(H**L)])
+    R = [[[[corpus.written(x) for x in row] for row in matrix] for matrix in layer] for layer in R]
+    return corpus.null_vector(R, looped, (H, L, d, d_in, source.randint(1, 2)), y, s)
+
+
+def linear_statement(source):
+    d_in = source.randint(1, 2)
+    H, L, d = source.randint(1, 2), source.randint(1, 2), source.randint(d_in, 3)
+    name, seed = source.choice(RANDOM), source.getrandbits(8)
+    found = corpus.linear(name, (H, L, d, d_in, d_in), 1, source.choice([3, 3, 5, 8388593, 9]), seed=seed)
+    found["shape"]["m"] = max(1, found["claim"]["rank"] + source.choice([0, 0, 1, -1]))
+    return found
+
+
+def any_statement(source):
+    return source.choice(
+        [statement, statement, identity_statement, identity_statement, lower_bound_statement, linear_statement]
+    )(source)
+
+
 def places(value, path=()):
     yield path
     if isinstance(value, Pairs):
@@ -148,11 +248,11 @@ def inputs(count, seed):
     for _ in range(count):
         how = source.random()
         if how < 0.45:
-            yield "statement", corpus.canonical(statement(source))
+            yield "statement", corpus.canonical(any_statement(source))
         elif how < 0.65:
             yield "structured", structured(source, source.choice(trees), source.choice(trees))
         elif how < 0.75:
-            yield "structured statement", structured(source, paired(statement(source)), source.choice(trees))
+            yield "structured statement", structured(source, paired(any_statement(source)), source.choice(trees))
         elif how < 0.98:
             yield "bytes", damaged(source, source.choice(bases), source.choice(bases))
         else:

@@ -21,6 +21,16 @@ are sound:
   many that a wrong B passes with probability at most 2^-100.
 * rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integers, with z_c != 0. Then
   E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c.
+* linear-test. As rank-modular, for R_all without the Q columns of coordinate d_in or more. If the others are
+  independent, some E gives keys M_w C and queries whose first d_in coordinates are M_w A, for C = (I 0): then
+  all logits are those of the target.
+* identity. E (and U) consist of blocks that are words in the target's matrices. The blocks that the host's
+  readers meet are followed through its definition, and the words read are compared with those demanded after
+  free reduction (d_in = 1: as monomials). Equal reduced words are equal matrices for every target, or for
+  every target with invertible M^(l,0) where inverses of these are used, which the claim then has to say.
+* lower-bound. The arithmetic of a bound proved in docs/proofs; or more than m independent rows of W_all, which
+  E R_all would span with m rows; or sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that
+  is 1 along the word s.
 
 Work and memory are estimated from the claim before anything of that size is allocated.
 """
@@ -39,11 +49,11 @@ import stat
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, compress, pairwise
-from operator import mul
+from operator import add, itemgetter, mul
 from typing import Any, TypeAlias
 
 VALID, INVALID, MALFORMED, LIMIT = 0, 1, 2, 3
@@ -301,10 +311,18 @@ class Shape:
         """M."""
         return 2 * self.head_dim * self.words(self.layers) + self.d_out * self.heads**self.layers
 
-    def __str__(self) -> str:
-        names = ("H", "L", "d", "d_in", "d_out", "m")
-        values = (self.heads, self.layers, self.head_dim, self.d_in, self.d_out, self.m)
+    @property
+    def counts(self) -> int:
+        """How many ways there are to count L letters of H kinds: C(L+H-1, H-1)."""
+        return math.comb(self.layers + self.heads - 1, self.heads - 1)
+
+    def without_m(self) -> str:
+        names = ("H", "L", "d", "d_in", "d_out")
+        values = (self.heads, self.layers, self.head_dim, self.d_in, self.d_out)
         return ", ".join(f"{name}={figure(value)}" for name, value in zip(names, values, strict=True))
+
+    def __str__(self) -> str:
+        return f"{self.without_m()}, m={figure(self.m)}"
 
 
 def read_shape(value: object) -> Shape:
@@ -475,6 +493,13 @@ class SharedKey(IndexHost):
             return None
         width = min(self.width(trie, length), self.width(trie, length + 1))
         return (trie, length + 1, head * self.power[length] + n), 0, width
+
+    def first(self, block: Block) -> int:
+        trie, length, n = block
+        if trie == 0:
+            return self.s.d_in * (self.s.words(length - 1) + n)
+        shorter = 1 + self.s.words(length - 1)  # 0 for the root
+        return self.s.d_in * self.s.words(self.L) + self.width(1, 0) * shorter + n * self.width(1, length)
 
 
 class PrintedSingleHead(IndexHost):
@@ -919,8 +944,9 @@ class Packing:
         return array(U32, [number(raw[j : j + w], "little") % p for j in range(0, columns * w, w)])
 
 
-def dense_matrix(host: DenseHost, p: int) -> list[array[int]]:
-    """The rows of R_all modulo p, with the columns in another order (which does not change the rank).
+def dense_matrix(host: DenseHost, p: int, queries: int | None = None) -> list[array[int]]:
+    """The rows of R_all modulo p, with the columns in another order (which does not change the rank); with
+    `queries`, only the first so many of the d columns of every R_Q are used.
 
     Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so
     that S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer, not kept."""
@@ -930,7 +956,10 @@ def dense_matrix(host: DenseHost, p: int) -> list[array[int]]:
     for layer in range(s.layers, 0, -1):
         columns = len(rows[0])
         packed, biases = [packing.pack(row) for row in rows], packing.biases(columns)
-        reads = [host.rows(code, layer, h, s.head_dim, p) for code in (R_Q, R_K) for h in range(s.heads)]
+        reads: list[Iterator[list[int]]] = []
+        for code, width in ((R_Q, queries), (R_K, None)):
+            kept = itemgetter(slice(width))
+            reads += [map(kept, host.rows(code, layer, h, s.head_dim, p)) for h in range(s.heads)]
         values = [host.rows(R_V, layer, h, s.m, p) for h in range(s.heads)]
         rows = []
         for _ in range(s.m):
@@ -976,23 +1005,29 @@ def echelon(rows: list[array[int]], packing: Packing) -> Pivots:
 
 
 def full_column_rank(rows: list[array[int]], p: int) -> bool:
-    """Whether the columns are independent modulo p. Consumes `rows`.
+    """Whether the columns are independent modulo p. Consumes `rows`."""
+    return rank_reaches(rows, p, len(rows[0]))
+
+
+def rank_reaches(rows: list[array[int]], p: int, wanted: int) -> bool:
+    """Whether the rank modulo p is at least `wanted`. Consumes `rows`.
 
     A panel of rows is brought to echelon form and cleared from all others, all its pivots at once; its pivot
     columns are then zero there and are left out. A panel row that depends on the others is dropped."""
     packing = Packing(p, PANEL + 1)  # a row itself counts as a term with coefficient 1
     columns = len(rows[0])
-    while columns:
-        if len(rows) < columns:
+    while wanted > 0:
+        if min(len(rows), columns) < wanted:
             return False
         pivots = echelon(rows[:PANEL], packing)
         heads = [column for column, _ in pivots]
         taken = set(heads)
         keep = bytes(column not in taken for column in range(columns))
         columns -= len(heads)
+        wanted -= len(heads)
         packed = [packing.pack(array(U32, compress(row, keep))) for _, row in pivots]
         del rows[:PANEL]
-        if len(rows) >= columns > 0:
+        if len(rows) >= wanted > 0:
             for number, row in enumerate(rows):
                 rows[number] = clear(row, heads, packed, packing, keep)
     return True
@@ -1012,13 +1047,18 @@ def is_prime(n: int) -> bool:
     return True
 
 
-def require_modular(claim: Claim, p: int) -> None:
-    """What every method of this kind needs."""
-    s = claim.shape
+def require_prime(p: int) -> None:
     if p == 2 or not is_prime(p):
         raise Stop(f"{p} is not an odd prime")
-    if s.m < s.columns:
-        raise Stop(f"the rank is at most m = {figure(s.m)} and M = {figure(s.columns)}")
+
+
+def require_modular(claim: Claim, p: int) -> None:
+    """What every method of this kind needs."""
+    require_prime(p)
+    if claim.shape.m < claim.columns:
+        raise Stop(
+            f"the rank is at most m = {figure(claim.shape.m)} and {claim.columns_name} = {figure(claim.columns)}"
+        )
 
 
 def drawing_work(claim: Claim) -> int:
@@ -1032,20 +1072,21 @@ def drawing_work(claim: Claim) -> int:
 
 
 def check_modular(claim: Claim, p: int, limits: Limits) -> None:
-    s, columns = claim.shape, claim.shape.columns
+    s, columns = claim.shape, claim.columns
     require_modular(claim, p)
     limits.require(4 * s.m * columns, s.m * columns)  # from here on L <= M <= m are of moderate size
     widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
     for _ in range(s.layers):
-        widths.append(2 * s.heads * s.head_dim + s.heads * widths[-1])
+        widths.append(s.heads * (claim.queries + s.head_dim + widths[-1]))
     slot = Packing(p, s.m).bytes
     memory = s.m * (4 * columns + (4 + slot * 16 // 15) * widths[-2]) + 300 * s.m + 64 * columns * PANEL
     eliminated = columns * columns * (3 * s.m - columns) // 6
     products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
     reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
     limits.require(memory, drawing_work(claim) + products * slot * 2 // 3 + reduced * 200)
-    if not full_column_rank(dense_matrix(dense_host(claim), p), p):
-        raise Stop(f"the rank of R_all modulo {p} is below M = {columns}")
+    if not full_column_rank(dense_matrix(dense_host(claim), p, claim.queries), p):
+        matrix = "R_all" if claim.kind == "rank-modular" else "the test matrix"
+        raise Stop(f"the rank of {matrix} modulo {p} is below {claim.columns_name} = {columns}")
 
 
 # The witness method (section 6.2). Vectors x and T(w) are kept for all words of one length and all probes at
@@ -1246,20 +1287,27 @@ def read_kernel(evidence: list[Any], columns: int) -> tuple[int, list[tuple[int,
     n, q = (integer(x, "distance_squared") for x in distance)
     if q <= 0 or math.gcd(n, q) != 1:
         raise Malformed("distance_squared is not in lowest terms")
+    if not 0 <= column < columns:
+        raise Malformed("the isolated column is not one of the M columns")
+    return column, read_pairs(pairs, "z", columns), n, q
+
+
+def read_pairs(pairs: object, name: str, length: int) -> list[tuple[int, int]]:
+    """A vector of this length by its nonzero entries: (position, value)."""
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= INLINE:
-        raise Malformed(f"z is not an array of 1 to {INLINE} entries")
+        raise Malformed(f"{name} is not an array of 1 to {INLINE} entries")
     entries, last = [], -1
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2:
-            raise Malformed("z has an entry that is not a pair")
-        position, value = integer(pair[0], "a position of z"), integer(pair[1], "a value of z")
+            raise Malformed(f"{name} has an entry that is not a pair")
+        position, value = integer(pair[0], f"a position of {name}"), integer(pair[1], f"a value of {name}")
         if position <= last or value == 0:
-            raise Malformed("the positions of z do not increase strictly, or a value is 0")
+            raise Malformed(f"the positions of {name} do not increase strictly, or a value is 0")
         entries.append((position, value))
         last = position
-    if last >= columns or not 0 <= column < columns:
-        raise Malformed("a column of z or the isolated column is not one of the M columns")
-    return column, entries, n, q
+    if last >= length:
+        raise Malformed(f"a position of {name} is not below {figure(length)}")
+    return entries
 
 
 def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, int], limits: Limits) -> None:
@@ -1290,9 +1338,533 @@ def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, in
 
 
 # ----------------------------------------------------------------------------------------------------
-# One certificate (sections 2-4 and 8)
+# identity (section 9)
 
-KINDS = ("rank-permutation", "rank-modular", "rank-deficient")
+
+class Register(Tied):
+    """Only the register, blocks (1, L, n)."""
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        return s.d_out * s.heads**s.layers
+
+    def trie_width(self) -> int:
+        return 0
+
+
+class TwoSided(IndexHost):
+    """Block (n,) is that of the n-th word of length L/2. There is no U."""
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        return s.d_out * s.heads ** (s.layers // 2) if s.layers % 2 == 0 else None
+
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        (n,), half = block, self.L // 2
+        if layer <= half:  # rows (head, s), columns (s, 0)
+            return ((head * self.power[half - 1] + n // self.H,), 0, self.out) if n % self.H == 0 else None
+        return ((n // self.H,), 0, self.out) if n % self.H == head else None  # rows (0, s), columns (s, head)
+
+    def first(self, block: Block) -> int:
+        return block[0] * self.out
+
+
+def tuple_number(counts: Block, total: int) -> int:
+    """How many tuples of this length with sum at most `total` come before this one, lexicographically."""
+    number = 0
+    for later, count in zip(range(len(counts) - 1, -1, -1), counts, strict=True):
+        number += math.comb(total + later + 1, later + 1) - math.comb(total - count + later + 1, later + 1)
+        total -= count
+    return number
+
+
+def raised(counts: Block, place: int) -> Block:
+    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+
+
+class Counting(IndexHost):
+    """Coordinate (c_1, ..., c_{H-1}) is a block of width 1."""
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        return s.counts if s.d_in == 1 else None
+
+    def outputs(self) -> list[Run]:
+        return [((0,) * (self.H - 1), 0, 1)]
+
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        if head == 0:
+            return block, 0, 1
+        return (raised(block, head - 1), 0, 1) if sum(block) < self.L else None
+
+    def first(self, block: Block) -> int:
+        return tuple_number(block, self.L)
+
+
+class CommutingTrie(Counting):
+    """Blocks (0, g, c_0, ..., c_{H-1}) of the trie, then the coordinates (1, c_1, ..., c_{H-1}) of Counting."""
+
+    @staticmethod
+    def trie_size(s: Shape) -> int:
+        return 2 * s.head_dim * s.heads * math.comb(s.layers - 1 + s.heads, s.heads)
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        return CommutingTrie.trie_size(s) + s.counts if s.d_in == 1 else None
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((0, head, *(0,) * self.H), part * self.d, self.d)]
+
+    def outputs(self) -> list[Run]:
+        return [((1, *(0,) * (self.H - 1)), 0, 1)]
+
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        if block[0] == 0:
+            return (raised(block, 2 + head), 0, 2 * self.d) if sum(block[2:]) < self.L - 1 else None
+        step = super().move(layer, head, block[1:])
+        return None if step is None else ((1, *step[0]), 0, 1)
+
+    def first(self, block: Block) -> int:
+        if block[0] == 0:
+            return 2 * self.d * (tuple_number(block[2:], self.L - 1) * self.H + block[1])
+        return self.trie_size(self.s) + tuple_number(block[1:], self.L)
+
+
+INVERTIBLE = "untied with invertible M^(l,0)"
+TARGETS = ("all untied", "all tied", INVERTIBLE)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a construction's certificates of this kind can say."""
+
+    host: type[IndexHost]
+    notion: str
+    targets: tuple[str, ...]
+    free: str = ""
+
+
+IDENTITIES = {
+    "shared-key": Identity(SharedKey, "attention-matching", ("all untied",)),
+    "shared-query": Identity(SharedQuery, "attention-matching", ("all untied", INVERTIBLE)),
+    "commuting-trie": Identity(CommutingTrie, "matching", ("all tied",)),
+    "register": Identity(Register, "shared attention", ("all untied",), "E"),
+    "two-sided": Identity(TwoSided, "shared attention", ("all untied",), "E and U"),
+    "counting": Identity(Counting, "shared attention", ("all tied",), "E"),
+}
+
+Letter = tuple[str, int, int, bool, bool]  # (M, A, Q or K; layer, 0 for tied targets; head; transposed; inverse)
+Word = tuple[Letter, ...]
+LETTER = re.compile(r"([MAQK])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
+
+
+def read_letter(text: object, claim: Claim) -> Letter:
+    found = LETTER.fullmatch(text) if isinstance(text, str) else None
+    if found is None or (found[2] is None) != (claim.targets == "all tied"):
+        raise Malformed(f"{quote(text)} is not a letter")
+    if len(found[0]) > MAX_DIGITS:
+        raise OverLimit(f"a letter has {len(found[0])} characters, allowed are {MAX_DIGITS}")
+    name, layer, head, suffix = found[1], decimal(found[2] or "0"), decimal(found[3]), found[4] or ""
+    if layer > claim.shape.layers or head >= claim.shape.heads:
+        raise Malformed(f"the letter {quote(text)} names no layer and head of the target")
+    if name in "QK" and (suffix or claim.construction != "commuting-trie"):
+        raise Malformed(f"the letter {quote(text)} is not for {claim.construction}")
+    if "I" in suffix and (name != "M" or head != 0 or claim.construction != "shared-query"):
+        raise Malformed(f"the letter {quote(text)} is an inverse that is not allowed")
+    return name, layer, head, "T" in suffix, "I" in suffix
+
+
+def transpose(word: Word) -> Word:
+    return tuple((name, layer, head, not turned, inverse) for name, layer, head, turned, inverse in reversed(word))
+
+
+def invert(word: Word) -> Word:
+    """The formal inverse, in the free group of the letters; a reduced word is unique there."""
+    return tuple((name, layer, head, turned, not inverse) for name, layer, head, turned, inverse in reversed(word))
+
+
+def reduce(word: Word, commute: bool) -> tuple[Any, ...]:
+    """Equal for two words only if they are equal matrices: the freely reduced word or, for 1 x 1 matrices (up to a
+    last Q or K, which occurs once), the exponents of the letters."""
+    if commute:
+        exponents: dict[Letter, int] = {}
+        for name, layer, head, _, inverse in word:
+            letter = (name, layer, head, False, False)
+            exponents[letter] = exponents.get(letter, 0) + (-1 if inverse else 1)
+        return tuple(sorted((letter, exponent) for letter, exponent in exponents.items() if exponent))
+    kept: list[Letter] = []
+    for letter in word:
+        if kept and kept[-1][:4] == letter[:4] and kept[-1][4] != letter[4]:
+            kept.pop()
+        else:
+            kept.append(letter)
+    return tuple(kept)
+
+
+class Blocks:
+    """The blocks of E (columns of width d_in, or d after Q or K) or of U (rows)."""
+
+    def __init__(self, value: object, what: str, claim: Claim) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.words: list[Word] = []
+        self.inverses = False
+        if not isinstance(value, list):
+            raise Malformed(f"{what} is not an array of blocks")
+        letters: dict[str, Letter] = {}
+        end = 0
+        for block in value:
+            if not isinstance(block, list) or len(block) != 2 or not isinstance(block[1], list):
+                raise Malformed(f"{what} has a block that is not a pair of a start and a word")
+            start = integer(block[0], f"a start in {what}")
+            word: list[Letter] = []
+            for text in block[1]:
+                letter = letters.get(text) if isinstance(text, str) else None
+                if letter is None:
+                    letters[text] = letter = read_letter(text, claim)
+                if word and word[-1][0] in "QK":
+                    raise Malformed(f"{what} has a word that goes on after Q or K")
+                self.inverses |= letter[4]
+                word.append(letter)
+            if start < end:
+                raise Malformed(f"the blocks of {what} overlap or do not increase")
+            end = start + (claim.shape.head_dim if word and word[-1][0] in "QK" else claim.shape.d_in)
+            self.starts.append(start)
+            self.ends.append(end)
+            self.words.append(tuple(word))
+        if end > claim.shape.m:
+            raise Malformed(f"a block of {what} does not end below m")
+
+    def read(self, start: int, width: int) -> Word | None:
+        """The word of the one block among these coordinates; None if they do not hold one block, at their start."""
+        i = bisect.bisect_left(self.starts, start)
+        if i == len(self.starts) or self.starts[i] != start or self.ends[i] > start + width:
+            return None
+        more = i + 1 < len(self.starts) and self.starts[i + 1] < start + width
+        return None if more else self.words[i]
+
+
+Traced = tuple[tuple[int, ...], Any, Run]  # the heads of w, the reader's tag, the coordinates that R_w sends to it
+
+
+def trace(
+    host: IndexHost, depth: int, readers: list[tuple[Any, Run]], merge: bool = False, zeros: bool = False
+) -> list[Traced]:
+    """R_w x for every reader x and every word w of length `depth`. One that is zero stops the check; with `zeros`
+    it is left out. With `merge` (the order of w's letters does not matter for what it is compared with)
+    words are sorted, and whatever is the same run for the same letters is followed once."""
+    found: list[Traced] = [((), tag, run) for tag, run in readers]
+    for layer in range(depth, 0, -1):
+        longer = []
+        for head in range(host.H):
+            for word, tag, (block, offset, width) in found:
+                target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
+                letters = tuple(sorted((head, *word))) if merge else (head, *word)
+                if limit > offset:
+                    longer.append((letters, tag, (target, offset + shift, min(width, limit - offset))))
+                elif not zeros:
+                    raise Stop("some query, key or output reads nothing of E")
+        found = list(dict.fromkeys(longer)) if merge else longer
+    return found
+
+
+def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) -> None:
+    s = claim.shape
+    inverses = e.inverses or (u is not None and u.inverses)
+    if inverses != (claim.targets == INVERTIBLE):
+        raise Stop(f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"')
+    tied, commute = claim.targets == "all tied", s.d_in == 1
+    if tied:  # words are merged into multisets of heads
+        traces = s.heads * math.comb(s.layers - 1 + s.heads, s.heads) + s.counts
+        branches, size = s.layers * s.heads, s.heads + s.layers
+    else:
+        traces, branches, size = 2 * s.words(s.layers), s.layers, s.layers
+    longest = max((len(word) for blocks in (e, u) if blocks for word in blocks.words), default=0)
+    limits.require(
+        (400 + 16 * size) * traces * (s.heads if tied else 1),
+        traces * (branches * (3000 + 100 * size) + 600 * longest),
+    )
+    host = IDENTITIES[claim.construction].host(s)
+
+    def product(heads: tuple[int, ...]) -> Word:
+        return tuple(("M", 0 if tied else layer, head, False, False) for layer, head in enumerate(heads, 1))
+
+    def demand(good: bool, part: str, word: tuple[int, ...], layer: int = 0, head: int = 0) -> None:
+        if not good:
+            at = f" at layer {layer}, head {head}" if layer else ""
+            raise Stop(f"{part} of the word ({spelled(word)}){at} is not what the target demands")
+
+    def found(part: str, run: Run, word: tuple[int, ...], layer: int = 0, head: int = 0) -> Word:
+        block, offset, width = run
+        result = e.read(host.first(block) + offset, width)
+        if result is None:
+            at = f" at layer {layer}, head {head}" if layer else ""
+            raise Stop(f"{part} of the word ({spelled(word)}){at} does not read exactly one block of E")
+        return result
+
+    if u is not None:  # which R_w sends which block of E to which block of U
+        half = range(s.heads ** (s.layers // 2))
+        pairs: dict[tuple[int, ...], list[tuple[Block, Run]]] = {}
+        for word, block, run in trace(host, s.layers, [((n,), ((n,), 0, s.d_in)) for n in half], zeros=True):
+            pairs.setdefault(word, []).append((block, run))
+        if len(pairs) != s.heads**s.layers or any(len(of_word) != 1 for of_word in pairs.values()):
+            raise Stop("some R_w does not move exactly one block")
+        for word, [(block, run)] in pairs.items():
+            left, right = found("the output", run, word), u.read(host.first(block), s.d_in)
+            if right is None:
+                raise Stop(f"the output of the word ({spelled(word)}) does not read exactly one block of U")
+            demand(reduce(left + right, commute) == reduce(product(word), commute), "the output", word)
+        return
+    if claim.notion != "shared attention":
+        for layer in range(1, s.layers + 1):
+            gauges: dict[int, Any] = {}
+            for part, name in enumerate(("the query", "the key")):
+                readers = [(head, host.reads(part, layer, head)[0]) for head in range(s.heads)]
+                for word, head, run in trace(host, layer - 1, readers, tied):
+                    got, m_w = found(name, run, word, layer, head), product(word)
+                    if claim.notion == "matching":
+                        wanted = (*m_w, ("QK"[part], 0, head, False, False))
+                        demand(reduce(got, commute) == reduce(wanted, commute), name, word, layer, head)
+                        continue
+                    # x y^T = M_w A M_v^T for all w and v if and only if M_w^-1 x = g = A M_v^T y^-T (in the free
+                    # group, where reduced words are unique) for some g and all w and v
+                    if part == 0:
+                        gauge = reduce(invert(m_w) + got, commute)
+                    else:
+                        a = ("A", layer, head, False, False)
+                        gauge = reduce((a, *transpose(m_w), *invert(transpose(got))), commute)
+                    demand(gauges.setdefault(head, gauge) == gauge, name, word, layer, head)
+    for word, _, run in trace(host, s.layers, [(0, host.outputs()[0])], tied):
+        got = found("the output", run, word)
+        demand(reduce(got, commute) == reduce(product(word), commute), "the output", word)
+
+
+def spelled(word: tuple[int, ...]) -> str:
+    text = ",".join(map(str, word[:20]))
+    return text if len(word) <= 20 else text + ",..."
+
+
+def read_identity(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
+    values = record(evidence, "evidence", "E", *(["U"] if claim.free == "E and U" else []))
+    e, *u = (Blocks(value, name, claim) for value, name in zip(values, "EU", strict=False))
+    return lambda: check_identity(claim, e, u[0] if u else None, limits)
+
+
+# ----------------------------------------------------------------------------------------------------
+# lower-bound (section 10)
+
+EVERY = ("host", "tied host")
+GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
+
+
+def dimension_bound(claim: Claim) -> tuple[int, int, str]:
+    """(a, b, what they are): no host is universal if a < b. The table of section 10.1."""
+    s, words = claim.shape, claim.shape.heads**claim.shape.layers
+    match claim.notion, claim.targets, claim.free:
+        case "matching", "all untied", _:
+            return s.m, s.columns, "m and M"
+        case "matching", "all tied", _ if min(s.d_in, s.head_dim) >= s.layers:
+            return s.m, s.columns, "m and M"
+        case "shared attention", "all untied", "E":
+            return s.m, s.d_out * words, "m and d_out H^L"
+        case "shared attention", "all untied", "E and U":
+            return s.m**2, words, "m^2 and H^L"
+        case "shared attention", "all tied", "E":
+            return s.m, s.counts, "m and C(L+H-1, H-1)"
+        case "shared attention", "all tied", "E and U":
+            return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)"
+        case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= s.d_in == s.d_out:
+            bound = s.heads * (s.d_in**2 + 2 * s.head_dim * s.d_in - s.head_dim**2)
+            return s.d_in * s.m, bound, "d_in m and H (d_in^2 + 2 d d_in - d^2)"
+    raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
+def read_dimension(claim: Claim) -> Callable[[], None]:
+    have, needed, names = dimension_bound(claim)
+
+    def check() -> None:
+        if have >= needed:
+            raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
+
+    return check
+
+
+Target = dict[tuple[str, int, int], dict[int, dict[int, int]]]  # (tensor, layer, head) -> row -> column -> entry
+
+
+def read_targets(value: object, claim: Claim, p: int) -> list[Target]:
+    """The targets' nonzero entries modulo p."""
+    s, tied = claim.shape, claim.targets == "all tied"
+    widths = {"W_K": s.head_dim, "W_O": s.d_in, "W_Q": s.head_dim, "W_V": s.head_dim}
+    if not isinstance(value, list) or not value:
+        raise Malformed("targets is not an array of targets")
+    result = []
+    for entries in value:
+        if not isinstance(entries, list):
+            raise Malformed("a target is not an array of entries")
+        target: Target = {}
+        last: tuple[Any, ...] = ()
+        for entry in entries:
+            if not isinstance(entry, list) or len(entry) != 6:
+                raise Malformed("an entry of a target is not [tensor, l, h, i, j, v]")
+            tensor = choice(entry[0], "tensor", *widths)
+            layer, head, i, j, v = (integer(number, f"a number of {tensor}") for number in entry[1:])
+            place = (tensor, layer, head, i, j)
+            height = s.head_dim if tensor == "W_O" else s.d_in
+            if not (0 <= head < s.heads and 0 <= i < height and 0 <= j < widths[tensor]):
+                raise Malformed(f"an entry of {tensor} lies outside")
+            if layer != 0 if tied else not 1 <= layer <= s.layers:
+                raise Malformed(f"an entry of {tensor} is at layer {figure(layer)}")
+            if place <= last or v == 0:
+                raise Malformed("the entries of a target do not increase strictly, or one is 0")
+            last = place
+            target.setdefault((tensor, layer, head), {}).setdefault(i, {})[j] = v % p
+        result.append(target)
+    return result
+
+
+def sparse_times(row: dict[int, int], matrix: dict[int, dict[int, int]], p: int) -> dict[int, int]:
+    result: dict[int, int] = {}
+    for i, x in row.items():
+        for j, y in matrix.get(i, {}).items():
+            result[j] = (result.get(j, 0) + x * y) % p
+    return {j: x for j, x in result.items() if x}
+
+
+def target_row(s: Shape, target: Target, tied: bool, i: int, p: int) -> array[int]:
+    """Row i of W_all modulo p. Only words w with a nonzero row i of M_w are followed."""
+    row = array(U32, bytes(4 * s.columns))
+    half = s.head_dim * s.words(s.layers)
+    none: dict[int, dict[int, int]] = {}
+    rows = {0: {i: 1}}  # the number of w among the words of its length -> row i of M_w
+    for layer in range(1, s.layers + 1):
+        longer = {}
+        for word, vector in rows.items():
+            for head in range(s.heads):
+                at, number = (0 if tied else layer, head), word * s.heads + head
+                start = s.head_dim * (s.words(layer - 1) + number)
+                for first, tensor in ((start, "W_Q"), (half + start, "W_K")):
+                    for j, x in sparse_times(vector, target.get((tensor, *at), none), p).items():
+                        row[first + j] = x
+                moved = sparse_times(vector, target.get(("W_V", *at), none), p)
+                if moved := sparse_times(moved, target.get(("W_O", *at), none), p):
+                    longer[number] = moved
+        rows = longer
+    for word, vector in rows.items():
+        for j, x in vector.items():
+            row[2 * half + word * s.d_out + j] = x
+    return row
+
+
+def check_span(claim: Claim, p: int, targets: list[Target], limits: Limits) -> None:
+    s, count = claim.shape, claim.shape.d_in * len(targets)
+    require_prime(p)
+    if min(count, s.columns) <= s.m:
+        raise Stop(f"{figure(count)} rows of {figure(s.columns)} columns have no rank above m = {figure(s.m)}")
+    limits.require((4 * count + 64 * PANEL) * s.columns, count * s.columns)
+    size = max(sum(len(row) for matrix in target.values() for row in matrix.values()) for target in targets)
+    slot = Packing(p, PANEL + 1).bytes
+    rank = s.m + 1
+    follow = count * s.words(s.layers) * (1000 + 300 * min(size, 4 * s.d_in * s.head_dim))
+    eliminated = (rank + PANEL) * s.columns * count
+    limits.require(
+        count * (4 * s.columns + 200) + 64 * PANEL * s.columns + s.heads**s.layers * (300 + 100 * min(size, s.d_in)),
+        follow + eliminated * slot + (count // PANEL + 10) * count * s.columns * 200,
+    )
+    rows = [target_row(s, target, claim.targets == "all tied", i, p) for target in targets for i in range(s.d_in)]
+    if not rank_reaches(rows, p, rank):
+        raise Stop(f"the rank of the targets' rows modulo {p} is not above m = {s.m}")
+
+
+Matrix = list[list[int]]
+
+
+def read_square(value: object, size: int) -> Matrix:
+    if not isinstance(value, list) or len(value) != size:
+        raise Malformed("a matrix of R_V does not have m rows")
+    if any(not isinstance(row, list) or len(row) != size for row in value):
+        raise Malformed("a matrix of R_V has a row that does not have m entries")
+    return [[integer(x, "an entry of R_V") for x in row] for row in value]
+
+
+def read_values(value: object, claim: Claim) -> list[list[Matrix]]:
+    """R_V by layer (one layer only if tied) and head."""
+    s, layers = claim.shape, 1 if claim.tied else claim.shape.layers
+    if not isinstance(value, list) or len(value) != layers:
+        raise Malformed("R_V is not an array of the layers")
+    if any(not isinstance(matrices, list) or len(matrices) != s.heads for matrices in value):
+        raise Malformed("R_V has a layer that is not an array of the heads")
+    return [[read_square(matrix, s.m) for matrix in matrices] for matrices in value]
+
+
+def check_null_vector(
+    claim: Claim, values: list[list[Matrix]], y: list[tuple[int, int]], word: int, limits: Limits
+) -> None:
+    """sum y_w R_w = G_0(), where G_L(w) = y_w I and G_{l-1}(w) = sum over h of R_V^{l,h} G_l(w,h)."""
+    s = claim.shape
+    if word not in dict(y):
+        raise Stop(f"y is zero at the word {figure(word)}")
+    entry = max(abs(x).bit_length() for layer in values for matrix in layer for row in matrix for x in row)
+    grown = max(abs(v).bit_length() for _, v in y) + s.layers * (entry + (s.m * s.heads).bit_length())
+    visited = min(len(y) * s.layers, s.words(s.layers))
+    limits.require(
+        visited * s.m**2 * (60 + grown // 7) + 500 * s.layers,
+        visited * s.m**3 * (100 + grown // 8 + entry * grown // 500) + 1000 * s.layers,
+    )
+    sums: dict[int, Matrix] = {n: [[v * (i == j) for j in range(s.m)] for i in range(s.m)] for n, v in y}
+    for layer in range(s.layers, 0, -1):
+        shorter: dict[int, Matrix] = {}
+        for number, matrix in sums.items():
+            parent, head = divmod(number, s.heads)
+            columns = list(zip(*matrix, strict=True))
+            product = [
+                [sum(map(mul, row, column)) for column in columns]
+                for row in values[0 if claim.tied else layer - 1][head]
+            ]
+            old = shorter.get(parent)
+            shorter[parent] = product if old is None else [[*map(add, a, b)] for a, b in zip(old, product, strict=True)]
+        sums = shorter
+    if any(x for matrix in sums.values() for row in matrix for x in row):
+        raise Stop("the sum of y_w R_w is not zero")
+
+
+def read_lower_bound(claim: Claim, host: dict[str, Any], evidence: object, limits: Limits) -> Callable[[], None]:
+    method = choice(
+        evidence.get("method") if isinstance(evidence, dict) else None,
+        "the evidence's method",
+        *(["dimension", "span"] if "every" in host else ["null-vector"]),
+    )
+    if method == "dimension":
+        record(evidence, "evidence", "method")
+        return read_dimension(claim)
+    if method == "span":
+        prime, listed, _ = record(evidence, "evidence", "prime", "targets", "method")
+        if claim.notion != "matching" or claim.shape.d_in != claim.shape.d_out:
+            raise Malformed("the method span is for matching, at shapes with d_in = d_out")
+        p = read_prime(prime)
+        targets = read_targets(listed, claim, p)
+        return lambda: check_span(claim, p, targets, limits)
+    number, pairs, _ = record(evidence, "evidence", "word", "y", "method")
+    if (claim.notion, claim.targets, claim.free) != ("shared attention", "all untied", "E and U"):
+        raise Malformed("the method null-vector is for shared attention, all untied targets, E and U free")
+    word, words = integer(number, "word"), claim.shape.heads**claim.shape.layers
+    if not 0 <= word < words:
+        raise Malformed("word is not the number of a word of length L")
+    y = read_pairs(pairs, "y", words)
+    matrices = read_values(host["R_V"], claim)
+    return lambda: check_null_vector(claim, matrices, y, word, limits)
+
+
+# ----------------------------------------------------------------------------------------------------
+# One certificate (sections 2-4 and 11)
+
+KINDS = ("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound")
+NOTIONS = {
+    "linear-test": ("attention-matching",),
+    "identity": ("attention-matching", "matching", "shared attention"),
+    "lower-bound": ("matching", "shared attention", "functional"),
+}  # of the other kinds: matching
+REFUTATIONS = ("rank-deficient", "lower-bound")
 
 
 @dataclass(frozen=True)
@@ -1305,16 +1877,54 @@ class Claim:
     seed: int = 0
     weights: dict[str, Tensor] | None = None
     tied: bool = False
+    notion: str = "matching"
+    targets: str = "all untied"
+    free: str = ""
+
+    @property
+    def queries(self) -> int:
+        """How many columns of every R_Q are looked at."""
+        return self.shape.d_in if self.kind == "linear-test" else self.shape.head_dim
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of R_all, or of the test matrix."""
+        return self.shape.columns - (self.shape.head_dim - self.queries) * self.shape.words(self.shape.layers)
+
+    @property
+    def columns_name(self) -> str:
+        return "the number of its columns" if self.kind == "linear-test" else "M"
+
+    @property
+    def how(self) -> str:
+        """The notion and, for the kinds that differ in them, the targets and what depends on the target."""
+        if self.kind.startswith("rank-"):
+            return f"by {self.notion}"
+        notion = "in the functional sense" if self.notion == "functional" else f"by {self.notion}"
+        return f"{notion} (targets: {self.targets}{'; ' + self.free + ' free' if self.free else ''})"
 
     def __str__(self) -> str:
+        if self.kind == "lower-bound" and self.construction.startswith("every"):
+            return f"{self.construction} with m <= {figure(self.shape.m)} at {self.shape.without_m()}"
         drawn = f" ({self.law}, {self.dtype}, seed {self.seed})" if self.construction in RANDOM else ""
         return f"{self.construction}{drawn} at {self.shape}"
 
 
-def read_claim(kind: str, shape: Shape, host: object, folder: str, limits: Limits) -> Claim:
+def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim:
+    """The claim with its host; so far it has the kind, the shape, the notion, the targets and what is free."""
+    kind, shape = claim.kind, claim.shape
     if not isinstance(host, dict):
         raise Malformed("host is not an object")
-    if "weights" in host:
+    if kind == "linear-test" and not shape.d_in == shape.d_out <= shape.head_dim:
+        raise Malformed(f"the linear test is for d_in = d_out <= d, the shape is {shape}")
+    if kind == "lower-bound":
+        if "every" in host:
+            (every,) = record(host, "host", "every")
+            return replace(claim, construction="every " + choice(every, "every", *EVERY))
+        _, system = record(host, "host", "R_V", "system")
+        tied = choice(system, "system", *GIVEN) == GIVEN[1]
+        return replace(claim, construction=f"the given {system} host", tied=tied)
+    if "weights" in host and kind != "identity":
         system, digest = record(host, "host", "system", "weights")
         tied = choice(system, "system", "universal", "looped-universal") == "looped-universal"
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
@@ -1322,33 +1932,39 @@ def read_claim(kind: str, shape: Shape, host: object, folder: str, limits: Limit
         if kind == "rank-permutation":
             raise Malformed(f"{kind} is not for weights from a file")
         tensors = find_weights(digest, folder, limits)
-        claim = Claim(kind, shape, f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
+        claim = replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
         WeightsHost(claim)  # complains about other tensors or shapes
         limits.require(0, 60 * sum(len(tensor.data) // array(tensor.code).itemsize for tensor in tensors.values()))
         require_finite(tensors)
         return claim
-    name = choice(host.get("construction"), "construction", *INDEX_HOSTS, *RANDOM)
+    known = (*IDENTITIES,) if kind == "identity" else (*INDEX_HOSTS, *RANDOM)
+    name = choice(host.get("construction"), "construction", *known)
     if name in RANDOM:
         _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
-        claim = Claim(
-            kind,
-            shape,
-            name,
-            choice(dtype, "dtype", "float64", *FORMATS),
-            choice(law, "law", *LAWS),
-            integer(seed, "seed"),
+        claim = replace(
+            claim,
+            construction=name,
+            dtype=choice(dtype, "dtype", "float64", *FORMATS),
+            law=choice(law, "law", *LAWS),
+            seed=integer(seed, "seed"),
             tied=name == "random-tied",
         )
         if not 0 <= claim.seed < 2**64:
             raise Malformed("seed is outside 0..2^64-1")
     else:
         record(host, "host", "construction")
-        claim = Claim(kind, shape, name)
-        if (least := INDEX_HOSTS[name].least(shape)) is None:
+        claim = replace(claim, construction=name)
+        rule = IDENTITIES[name] if kind == "identity" else None
+        if rule is not None:
+            if (claim.notion, claim.free) != (rule.notion, rule.free) or claim.targets not in rule.targets:
+                raise Malformed(f"no identity says that {name} is universal {claim.how}")
+            if shape.d_in != shape.d_out:
+                raise Malformed(f"{kind} is for d_in = d_out, the shape is {shape}")
+        if (least := (rule.host if rule else INDEX_HOSTS[name]).least(shape)) is None:
             raise Malformed(f"{name} is not defined at {shape}")
         if shape.m < least:
             raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
-    allowed = {"rank-permutation": PERMUTATIONS, "rank-modular": RANDOM}.get(kind)
+    allowed = {"rank-permutation": PERMUTATIONS, "rank-modular": RANDOM, "linear-test": RANDOM}.get(kind)
     if allowed is not None and name not in allowed:
         raise Malformed(f"{kind} is not for the construction {name}")
     return claim
@@ -1362,44 +1978,44 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     choice(certificate_format, "format", "utfproof-certificate")
     if integer(version, "version") != 1:
         raise Malformed(f"version {quote(version)} is unknown")
-    facts["kind"] = choice(kind, "kind", *KINDS)
-    verdict = choice(
-        statement.get("verdict") if isinstance(statement, dict) else None,
-        "the claim's verdict",
-        "universal",
-        "not universal",
-    )
-    host, notion, targets, _, *ranks = record(
-        statement,
-        "claim",
-        "host",
-        "notion",
-        "targets",
-        "verdict",
-        *(["rank"] if verdict == "universal" else []),
-    )
-    facts["notion"] = choice(notion, "notion", "matching")
-    choice(targets, "targets", "all untied")
-    facts["verdict"] = verdict
-    rank = integer(ranks[0], "rank") if ranks else None
+    facts["kind"] = kind = choice(kind, "kind", *KINDS)
+    if not isinstance(statement, dict):
+        raise Malformed("claim is not an object")
+    verdict = choice(statement.get("verdict"), "the claim's verdict", "universal", "not universal")
+    notion = choice(statement.get("notion"), "notion", *NOTIONS.get(kind, ("matching",)))
+    names = ["host", "notion", "targets", "verdict"]
+    ranked = verdict == "universal" and kind not in ("identity", "lower-bound")
+    names += ["rank"] * ranked + ["free"] * (notion == "shared attention")
+    claimed = dict(zip(names, record(statement, "claim", *names), strict=True))
+    targets = choice(claimed["targets"], "targets", *(TARGETS if kind in ("identity", "lower-bound") else TARGETS[:1]))
+    if kind == "lower-bound" and targets == INVERTIBLE:
+        raise Malformed(f"{kind} is not for targets {targets}")
+    free = choice(claimed["free"], "free", "E", "E and U") if "free" in claimed else ""
+    facts |= {"notion": notion, "targets": targets, "verdict": verdict} | ({"free": free} if free else {})
+    rank = integer(claimed["rank"], "rank") if ranked else None
     shape = read_shape(shape_record)
     facts["shape"] = {name: stated(value) for name, value in vars(shape).items()}
-    claim = read_claim(kind, shape, host, folder, limits)
+    start = Claim(kind, shape, "", notion=notion, targets=targets, free=free)
+    claim = read_claim(start, claimed["host"], folder, limits)
     facts["construction"] = claim.construction
     if kind == "rank-deficient":
         check = read_deficient(claim, evidence, limits)
-    elif kind == "rank-modular":
-        check = read_modular(claim, evidence, folder, limits)
-    else:
+    elif kind == "rank-permutation":
         check = read_permutation(claim, evidence, folder, limits)
-    if verdict != ("not universal" if kind == "rank-deficient" else "universal"):
+    elif kind == "identity":
+        check = read_identity(claim, evidence, limits)
+    elif kind == "lower-bound":
+        check = read_lower_bound(claim, claimed["host"], evidence, limits)
+    else:
+        check = read_modular(claim, evidence, folder, limits)
+    if verdict != ("not universal" if kind in REFUTATIONS else "universal"):
         raise Stop(f'{kind} does not prove "{verdict}"')
     if rank is not None:
-        if rank != shape.columns:
-            raise Stop(f"the rank is stated as {figure(rank)}, M is {figure(shape.columns)}")
+        if rank != claim.columns:
+            raise Stop(f"the rank is stated as {figure(rank)}, {claim.columns_name} is {figure(claim.columns)}")
         facts["rank"] = stated(rank)
     check()
-    return f"{verdict} by matching: {claim}"
+    return f"{verdict} {claim.how}: {claim}"
 
 
 def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
@@ -1423,15 +2039,23 @@ def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[
     return check
 
 
+def read_prime(value: object) -> int:
+    p = integer(value, "prime")
+    if not 2 <= p < 2**31:
+        raise Malformed("prime is outside 3..2^31-1")
+    return p
+
+
 def read_modular(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
     method = choice(
-        evidence.get("method") if isinstance(evidence, dict) else None, "the evidence's method", "recompute", "witness"
+        evidence.get("method") if isinstance(evidence, dict) else None,
+        "the evidence's method",
+        "recompute",
+        *(["witness"] if claim.kind == "rank-modular" else []),
     )
     names = ["prime"] if method == "recompute" else ["prime", "rows", "inverse"]
     prime, *arrays = record(evidence, "evidence", *names, "method")[:-1]
-    p = integer(prime, "prime")
-    if not 2 <= p < 2**31:
-        raise Malformed("prime is outside 3..2^31-1")
+    p = read_prime(prime)
     if method == "recompute":
         return lambda: check_modular(claim, p, limits)
     columns = claim.shape.columns
