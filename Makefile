@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify test lint certificates exhaustive corpus clean
+.PHONY: verify tables test lint certificates exhaustive corpus clean
 
 verify: $(VENV)/.core
+	$(BIN)/utfproof verify
+
+tables: $(VENV)/.core
 	$(BIN)/python scripts/verify_tables.py
 
 test: $(VENV)/.dev

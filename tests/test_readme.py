@@ -63,3 +63,10 @@ def test_performance_page_is_what_the_data_say():
         [sys.executable, str(ROOT / "scripts" / "write_performance.py"), "--check"], capture_output=True, check=False
     )
     assert done.returncode == 0, "run python scripts/write_performance.py"
+
+
+def test_claims_page_is_what_the_registry_says():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "write_claims.py"), "--check"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, "run python scripts/write_claims.py"

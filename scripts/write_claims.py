@@ -1,0 +1,97 @@
+"""Write docs/claims.md from the registry: every claim with its recorded verdict.
+
+    python scripts/write_claims.py [--check]
+
+--check writes nothing and fails when the page is not what the registry says. Whether the verdicts are right is decided by
+`utfproof verify`, not here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
+from utfproof.claims.registry import SECTIONS, all_claims
+
+PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
+
+HEAD = """# Every statement of the paper, decided
+
+Generated from the registry (`utfproof/claims/`) by `python scripts/write_claims.py`. `utfproof verify` computes every verdict anew and
+exits 1 when one is not as recorded here; `utfproof verify --html claims.html` gives the same with evidence, certificates and pictures.
+Statements are in our own words; labels are those of the paper "Fixed Universal Transformers", with a part after "/" where a
+statement splits. "new:" marks results that the paper does not have.
+
+**Notions of universality**, never mixed up:
+
+* *matching*: one embedding E makes queries, keys and outputs agree for every target, so it serves every attention map at once;
+* *attention-matching*: attention logits and outputs agree;
+* *functional*: outputs agree for every n and X with softmax attention; the paper's definition;
+* *shared attention*: outputs agree when attention matrices are supplied from outside; the paper's lower-bound model.
+
+Matching implies attention-matching, which implies functional. "Not universal by matching" does not mean "not universal".
+
+**Verdicts**: *holds*; *fails as printed*; *holds after repair* (the printed statement or construction fails, the mended one beside it holds); *open*.
+**Evidence**: an exact certificate is re-read by the independent checker; a symbolic identity or exact arithmetic is computed by two
+routes that must agree; a written proof stands in `docs/proofs/` and is not machine-checked, what accompanies it is arithmetic.
+
+"""
+
+
+def cell(text: str) -> str:
+    """Text for a table cell."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def row(entry: Claim) -> str:
+    """One line of the table."""
+    kinds = ", ".join(kind.value for kind in entry.evidence)
+    if entry.proof is not None:
+        kinds = kinds.replace(Evidence.WRITTEN.value, f"[written proof]({Path(entry.proof).relative_to('docs')})")
+    about = entry.notion.value if entry.notion else "–"
+    if entry.targets:
+        about += f"; {entry.targets}"
+    instance = entry.counterexample or entry.smallest or ""
+    texts = (
+        f"`{entry.id}`",
+        f"{entry.statement} *Scope:* {entry.scope}.",
+        about,
+        f"**{entry.verdict.value}**. {entry.sentence}",
+        instance,
+        kinds,
+    )
+    return "| " + " | ".join(cell(text) for text in texts) + " |"
+
+
+def page() -> str:
+    """The whole page."""
+    claims = list(all_claims().values())
+    counts = Counter(entry.verdict.value for entry in claims)
+    written = sum(1 for entry in claims if UNCERTIFIED.intersection(entry.evidence))
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    parts = [
+        HEAD,
+        f"{len(claims)} claims: {summary}. {written} of them rest in part on a written proof, sampling or recorded figures.\n",
+    ]
+    for section in dict.fromkeys(SECTIONS.values()):
+        chosen = [entry for entry in claims if entry.section == section]
+        if chosen:
+            parts.append(
+                f"\n## {section}\n\n| claim | statement | notion; targets | verdict | smallest | evidence |\n|---|---|---|---|---|---|\n"
+            )
+            parts.append("\n".join(row(entry) for entry in chosen) + "\n")
+    return "".join(parts)
+
+
+def main() -> None:
+    """Write or check the page."""
+    text = page()
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if PAGE.exists() and PAGE.read_text() == text else "docs/claims.md is not what the registry says")
+    PAGE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Faults that the claims of the introduction must notice."""
+
+from planting import Fault
+
+FAULTS = [
+    Fault(
+        "m-bar without the factor 2 of Q and K",
+        "utfproof.shapes",
+        "    return 2 * H * (H**L - 1) // (H - 1) * shape.head_dim + H**L * shape.d_out",
+        "    return H * (H**L - 1) // (H - 1) * shape.head_dim + H**L * shape.d_out",
+        ("intro:sparse/heads", "tab:summary_results_combined/dimensions", "sec:experiments/vocabulary"),
+    ),
+    Fault(
+        "M counts Q and K once",
+        "utfproof.shapes",
+        "    return 2 * shape.head_dim * shape.word_count + shape.d_out * shape.leaves",
+        "    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves",
+        (
+            "intro:sparse/heads",
+            "intro:sparse/single-head",
+            "intro:random/heads",
+            "intro:random/single-head",
+            "tab:summary_results_combined/dimensions",
+            "fig:scaling_law/standard-width",
+        ),
+    ),
+    Fault(
+        "sparse: projections keep the other heads' words",
+        "utfproof.constructions.sparse",
+        "            kept.append(block_cells(shape, starts, depth, words[letter == head]))",
+        "            kept.append(block_cells(shape, starts, depth, words[letter != head]))",
+        ("intro:sparse/heads", "fig:overview"),
+    ),
+    Fault(
+        "random weights are the same for every head",
+        "utfproof.generator",
+        "    for value in (TENSOR_CODES[tensor], layer, head):",
+        "    for value in (TENSOR_CODES[tensor], layer, 0):",
+        ("intro:random/heads",),
+    ),
+    Fault(
+        "H L words of length L",
+        "utfproof.shapes",
+        "        return self.heads**self.layers",
+        "        return self.heads * self.layers",
+        ("intro:lower-bound",),
+    ),
+    Fault(
+        "W_all has a row too many",
+        "utfproof.systems",
+        "        return eye(self.shape.d_in, self.W_Q) if self.W_E is None else self.W_E",
+        "        return eye(self.shape.head_dim, self.W_Q) if self.W_E is None else self.W_E",
+        ("intro:embedding-shape",),
+    ),
+    Fault(
+        "the host's forward pass drops the value map",
+        "utfproof.systems",
+        "            for matrix in value:\n                term = term @ matrix",
+        "            for matrix in value[1:]:\n                term = term @ matrix",
+        ("fig:overview",),
+    ),
+]

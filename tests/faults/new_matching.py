@@ -1,0 +1,125 @@
+"""Faults that the new claims on matching must notice."""
+
+from planting import Fault
+
+FAULTS = [
+    Fault(
+        "isolating targets route through the reading head as well",
+        "utfproof.matching",
+        '    route = word if kind == "OV" else word[:-1]',
+        '    route = word if kind == "OV" else word[1:]',
+        ("new:isolating-targets",),
+    ),
+    Fault(
+        "isolating targets of queries read the first coordinate only",
+        "utfproof.matching",
+        '        (W_Q if kind == "Q" else W_K)[len(route), word[-1], 0, coordinate] = 1',
+        '        (W_Q if kind == "Q" else W_K)[len(route), word[-1], 0, 0] = 1',
+        ("new:isolating-targets",),
+    ),
+    Fault(
+        "the distance bound is not squared",
+        "utfproof.matching",
+        "    return Fraction(z[column] ** 2, sum(v * v for v in z))",
+        "    return Fraction(abs(z[column]), sum(abs(v) for v in z))",
+        ("new:decision-theorem/distance",),
+    ),
+    Fault(
+        "lower bounds stop one short",
+        "utfproof.certificates.lower_bounds",
+        "    if have >= needed:",
+        "    if have >= needed - 1:",
+        (
+            "new:matching-lower-bound",
+            "new:single-head-depth",
+            "new:tied-targets/lower-bound",
+            "thm:random-R/constant-single",
+        ),
+    ),
+    Fault(
+        "shared-key certificates without the attention forms",
+        "utfproof.certificates.identities",
+        'words = [[*_values(word[:-1]), f"A{len(word)}.{word[-1]}"] for word in _by_length(shape, 1, shape.layers)]',
+        "words = [_values(word[:-1]) for word in _by_length(shape, 1, shape.layers)]",
+        ("new:notions/strict",),
+    ),
+    Fault(
+        "the linear test keeps all query columns",
+        "utfproof.certificates.linear_test",
+        'width = min(group.width, shape.d_in) if group.kind == "Q" else group.width',
+        "width = group.width",
+        ("new:linear-test/parentheses",),
+    ),
+    Fault(
+        "the closed form puts the columns of W_all in reverse order",
+        "utfproof.matching",
+        "            E[:, _index(rows, right)] = right",
+        "            E[:, _index(rows[::-1], right)] = right",
+        (
+            "new:repaired-hosts/closed-form",
+            "new:notions/implications",
+            "new:emulation-lemma/any-attention",
+            "new:emulation-lemma/softmax",
+            "new:emulation-lemma/any-width",
+        ),
+    ),
+    Fault(
+        "targets run without their biases",
+        "utfproof.claims.wider_targets",
+        "            return plain.add(matrix, plain.multiply(ones, [bias]))",
+        "            return matrix",
+        ("new:emulation-lemma/biases", "new:emulation-lemma/biases-need-constants"),
+    ),
+    Fault(
+        "the heads do not share out the carried constant",
+        "utfproof.claims.wider_targets",
+        "        return 1 if self.target.shape.heads == 1 else {0: 2, 1: -1}.get(head, 0)",
+        "        return 1",
+        ("new:emulation-lemma/biases",),
+    ),
+    Fault(
+        "cells are counted instead of ones",
+        "utfproof.selection",
+        "        return int(self.pair_widths.sum())",
+        "        return len(self.pair_widths)",
+        ("new:repaired-hosts/nonzeros",),
+    ),
+    Fault(
+        "condition numbers of unscaled columns",
+        "utfproof.matching",
+        "    values = np.linalg.svd(dense * _column_scale(dense), compute_uv=False)",
+        "    values = np.linalg.svd(dense, compute_uv=False)",
+        ("new:random-hosts/condition",),
+    ),
+    Fault(
+        "value forms of all heads are those of the first",
+        "utfproof.systems",
+        "        _, _, w_v, w_o = self.parameters(layer, head)\n        return w_v @ w_o",
+        "        _, _, w_v, w_o = self.parameters(layer, 0)\n        return w_v @ w_o",
+        (
+            "new:tied-targets/outputs",
+            "new:isolating-targets",
+            "new:emulation-lemma/any-attention",
+            "new:emulation-lemma/any-width",
+        ),
+    ),
+    Fault(
+        "the first column is left out of rational ranks",
+        "utfproof.exact.rational",
+        "    return int(_to_flint(matrix).rref()[1])",
+        "    return int(_to_flint(matrix[:, 1:]).rref()[1])",
+        (
+            "new:one-instance/deficient",
+            "new:one-instance/full",
+            "thm:random-R/pseudoinverse",
+            "new:not-covered/rounded-product",
+        ),
+    ),
+    Fault(
+        "padding in front of the tree",
+        "utfproof.constructions.sparse",
+        "    return Partition.of_widths(np.append(widths, padding) if padding else widths), starts",
+        "    return Partition.of_widths(np.append(padding, widths) if padding else widths), starts",
+        ("new:repaired-hosts/padding",),
+    ),
+]

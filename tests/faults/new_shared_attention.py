@@ -1,0 +1,91 @@
+"""Faults that the claims about shared attention must notice."""
+
+from planting import Fault
+
+FAULTS = [
+    Fault(
+        "register: blocks named by the reversed word",
+        "utfproof.certificates.identities",
+        "    return [(i * shape.d_in, _values(word)) for i, word in enumerate(words)], None",
+        "    return [(i * shape.d_in, _values(word[::-1])) for i, word in enumerate(words)], None",
+        ("new:shared-attention/E-free",),
+    ),
+    Fault(
+        "family of the products: no gauge between layers",
+        "utfproof.claims.bounds",
+        "(shape.layers * shape.heads - shape.layers + 1)",
+        "(shape.layers * shape.heads)",
+        (
+            "new:shared-attention/parameter-count",
+            "new:shared-attention/two-layers-of-width-two",
+        ),
+    ),
+    Fault(
+        "parameter count: no fibre",
+        "utfproof.claims.bounds",
+        "    return ceil(Fraction(word_family_dimension(shape) + 1, 2 * shape.d_in))",
+        "    return ceil(Fraction(word_family_dimension(shape), 2 * shape.d_in))",
+        ("new:shared-attention/one-layer",),
+    ),
+    Fault(
+        "square root rounded down",
+        "utfproof.claims.bounds",
+        "    return isqrt(count - 1) + 1",
+        "    return isqrt(count)",
+        (
+            "new:shared-attention/odd",
+            "new:shared-attention/odd-least",
+            "new:shared-attention/three-three",
+            "new:shared-attention/two-three",
+            "new:shared-attention/odd-path",
+        ),
+    ),
+    Fault(
+        "path: every second edge is a repetition",
+        "utfproof.constructions.middle",
+        "    places = [((h + 1) // 2, h // 2) for h in range(H)]",
+        "    places = [(h // 2, h // 2) for h in range(H)]",
+        (
+            "new:shared-attention/odd-path",
+            "new:shared-attention/one-layer",
+            "new:shared-attention/three-three",
+            "new:shared-attention/two-three",
+            "new:bilinear/least",
+        ),
+    ),
+    Fault(
+        "two stars: leaves exchanged",
+        "utfproof.constructions.middle",
+        "        return [one, *c[half:]], [one, *c[:half]]",
+        "        return [one, *c[:half]], [one, *c[half:]]",
+        ("new:shared-attention/odd-all",),
+    ),
+    Fault(
+        "two stars: one coordinate too many",
+        "utfproof.constructions.middle",
+        "_units(places, (H - half + 1, half + 1))",
+        "_units(places, (H - half + 2, half + 1))",
+        ("new:bilinear/three", "new:bilinear/three-mod-four", "new:shared-attention/odd-all"),
+    ),
+    Fault(
+        "polynomial: the leading coefficient is lost",
+        "utfproof.constructions.middle",
+        "    return list(scale * p), list(u)",
+        "    return list(p), list(u)",
+        ("new:bilinear/onto",),
+    ),
+    Fault(
+        "looped count: heads and layers exchanged",
+        "utfproof.certificates.lower_bounds",
+        '        return m * m, comb(L + H - 1, H - 1), "m^2',
+        '        return m * m, comb(L + H - 1, L - 1), "m^2',
+        ("new:looped-shared/both-free",),
+    ),
+    Fault(
+        "looped targets: all heads share one value matrix",
+        "utfproof.systems",
+        "        return self.W_Q[head], self.W_K[head], self.W_V[head], self.W_O[head]",
+        "        return self.W_Q[head], self.W_K[head], self.W_V[0], self.W_O[head]",
+        ("new:looped-shared/wide",),
+    ),
+]

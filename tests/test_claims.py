@@ -1,0 +1,338 @@
+"""The registry: complete, each claim decided as recorded, and broken by a fault planted in the code it speaks about."""
+
+import concurrent.futures
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import planting
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paper_labels import LABELS
+
+from utfproof.certificates.prover import certify
+from utfproof.claims import runner
+from utfproof.claims.grid import DEFAULT_GRID, Grid
+from utfproof.claims.record import (
+    UNCERTIFIED,
+    Category,
+    Claim,
+    Evidence,
+    Figure,
+    Instance,
+    RoutesDisagree,
+    Verdict,
+    agree,
+)
+from utfproof.claims.registry import SECTIONS, all_claims, select
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+
+ROOT = Path(__file__).parents[1]
+CLAIMS = all_claims()
+FAULTS = planting.tables()
+SMALL = Grid.parse("H=1..2,L=1..2,d=1,d_in=1..2")
+
+
+# --- the registry --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_statement_of_the_paper_has_a_claim(label):
+    assert any(entry.label == label for entry in CLAIMS.values()), f"no claim about {label}"
+
+
+def test_the_registry_is_filled_in():
+    for entry in CLAIMS.values():
+        assert re.fullmatch(r"[A-Za-z0-9_:./<>=-]+", entry.id), entry.id
+        for text in (entry.place, entry.statement, entry.scope, entry.sentence):
+            assert len(text) > 3, entry.id
+            assert text == text.strip(), entry.id
+        assert entry.evidence, entry.id
+        assert entry.section in SECTIONS.values()
+        assert (entry.notion is None) or isinstance(entry.notion, Notion)
+        about_universality = re.search(r"universal|serves|matches|carries", entry.statement)
+        if entry.category is Category.THEOREM and about_universality:
+            assert entry.notion is not None, f"{entry.id} names no notion of universality"
+        if entry.proof is not None:
+            assert (ROOT / entry.proof).is_file(), f"{entry.id}: {entry.proof} does not exist"
+        assert entry.category is Category.NEW or not entry.id.startswith("new:"), entry.id
+    assert {entry.verdict for entry in CLAIMS.values()} == set(Verdict)
+
+
+def test_ids_are_found_by_label_and_prefix():
+    assert {entry.id for entry in select(["intro:sparse"])} == {"intro:sparse/heads", "intro:sparse/single-head"}
+    assert {entry.id for entry in select(["intro:*"])} == {name for name in CLAIMS if name.startswith("intro:")}
+    with pytest.raises(MalformedInput, match="no claim is called 'thm:nonsense'"):
+        select(["thm:nonsense"])
+
+
+# --- faults --------------------------------------------------------------------------------------------------
+
+
+def test_every_claim_has_a_fault():
+    broken = {name for fault in FAULTS.values() for name in fault.breaks}
+    assert sorted(set(CLAIMS) - broken) == [], "claims that no planted fault breaks"
+    assert sorted(broken - set(CLAIMS)) == [], "faults that name claims which do not exist"
+
+
+def _plant(names):
+    command = [sys.executable, str(ROOT / "tests" / "planting.py"), *names]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONWARNINGS": "ignore"}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="session")
+def planted():
+    names = sorted(FAULTS)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(_plant, (names[::2], names[1::2]))
+    return first | second
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_fault_is_seen(planted, name):
+    found = planted[name]
+    assert found["code"] == 1, found
+    missed = sorted(set(FAULTS[name].breaks) - set(found["broken"]))
+    assert not missed, f"{name} is not noticed by {missed}"
+    for claim in FAULTS[name].breaks:
+        assert claim in found["named"]
+
+
+def test_faults_change_results_rather_than_crash(planted):
+    """A fault that merely crashes the check would be caught by any check: few may be of that kind."""
+    crashed = [
+        name
+        for name, found in planted.items()
+        if all(any("the check failed" in line for line in lines) for lines in found.get("problems", {}).values())
+    ]
+    assert len(crashed) <= len(planted) // 10, crashed
+
+
+# --- the whole ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def verified(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verified")
+    (folder / "certificates").mkdir()
+    command = [sys.executable, "-m", "utfproof", "verify", "--workers", "2", "--json", str(folder / "all.json")]
+    command += ["--junit", str(folder / "all.xml"), "--html", str(folder / "all.html")]
+    command += ["--certificates", str(folder / "certificates")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return folder, done
+
+
+def test_verify_decides_every_claim(verified):
+    folder, done = verified
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads((folder / "all.json").read_text())
+    assert document["grid"] == DEFAULT_GRID
+    assert document["holds"] is True
+    assert [entry["id"] for entry in document["claims"]] == list(CLAIMS)
+    for entry in document["claims"]:
+        assert entry["problems"] == []
+        assert entry["instances"], entry["id"]
+        assert entry["smallest"] or entry["counterexample"] or entry["verdict"] == "open", entry["id"]
+    # the time that the claims themselves take, on two cores
+    assert sum(entry["seconds"] for entry in document["claims"]) / 2 < 60
+
+
+def test_every_certificate_is_checked_again_by_the_checker_alone(verified):
+    folder, _ = verified
+    document = json.loads((folder / "all.json").read_text())
+    files = {path.stem for path in (folder / "certificates").glob("*.json")}
+    assert files == set(document["certificates"])
+    assert len(files) > 100
+    command = [sys.executable, "-m", "utfproof.certificates.checker", str(folder / "certificates")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-1000:]
+
+
+def test_evidence_is_recheckable(verified):
+    folder, _ = verified
+    for entry in json.loads((folder / "all.json").read_text())["claims"]:
+        kinds = {Evidence(kind) for kind in entry["evidence"]}
+        for found in entry["instances"]:
+            supported = found["certificate"] or len(found["routes"]) >= 2 or found["outcome"] == "open"
+            assert supported or kinds & UNCERTIFIED, (entry["id"], found)
+
+
+def test_a_written_proof_is_never_shown_as_machine_checked(verified):
+    folder, _ = verified
+    for entry in json.loads((folder / "all.json").read_text())["claims"]:
+        assert (entry["proof"] is not None) == ("written proof" in entry["evidence"]), entry["id"]
+
+
+# --- the runner: each way in which a claim can break -----------------------------------------------------------
+
+HERE = Shape(2, 1, 1, 2)
+ROUTES = ("one", "other")
+
+
+def made(check, **changes):
+    fields = {
+        "id": "x:test",
+        "section": "2 Preliminaries",
+        "place": "here",
+        "statement": "a statement",
+        "category": Category.LEMMA,
+        "notion": None,
+        "targets": None,
+        "scope": "everywhere",
+        "verdict": Verdict.HOLDS,
+        "evidence": (Evidence.ARITHMETIC,),
+        "sentence": "because",
+        "check": check,
+    }
+    return Claim(**(fields | changes))
+
+
+def listed(*found):
+    return lambda run: iter(found)
+
+
+def problems(claim):
+    return " | ".join(runner.decide(claim, SMALL).document["problems"])
+
+
+TRUE, FALSE, OPEN = (Instance(HERE, holds, routes=ROUTES) for holds in (True, False, None))
+MENDED, UNMENDED = (Instance(HERE, holds, routes=ROUTES, part="repair") for holds in (True, False))
+
+
+@pytest.mark.parametrize(
+    ("instances", "verdict"),
+    [
+        ([TRUE], Verdict.HOLDS),
+        ([TRUE, OPEN], Verdict.OPEN),
+        ([OPEN], Verdict.OPEN),
+        ([], Verdict.OPEN),
+        ([TRUE, FALSE], Verdict.FAILS),
+        ([FALSE, OPEN], Verdict.FAILS),
+        ([FALSE, MENDED], Verdict.REPAIRED),
+        ([FALSE, MENDED, UNMENDED], Verdict.FAILS),
+        ([TRUE, MENDED], Verdict.HOLDS),
+        ([TRUE, UNMENDED], Verdict.OPEN),
+        ([UNMENDED], Verdict.OPEN),
+    ],
+)
+def test_verdicts(instances, verdict):
+    assert runner.computed_verdict(instances) is verdict
+
+
+def test_a_claim_that_agrees():
+    found = runner.decide(made(listed(TRUE, Figure("rank", 4)), figures={"rank": 4}, smallest="(2,1,1,2)"), SMALL)
+    assert found.agrees
+    assert found.document["verdict"] == "holds"
+
+
+CERTIFICATE = certify("tied", HERE)
+REFUTED = certify("printed-looped", HERE)
+BROKEN = dataclasses.replace(
+    CERTIFICATE, document=CERTIFICATE.document | {"evidence": {"rows": [0, 1, 2, 3, 4, 5, 6, 6]}}
+)
+
+
+def raising(error):
+    def check(run):
+        yield TRUE
+        raise error
+
+    return check
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        (made(listed()), "nothing was examined"),
+        (made(listed(FALSE)), "the verdict is 'fails as printed', recorded is 'holds'"),
+        (made(listed(TRUE), verdict=Verdict.FAILS), "the verdict is 'holds', recorded is 'fails as printed'"),
+        (made(listed(TRUE, Figure("rank", 5)), figures={"rank": 4}), "figure 'rank' is 5, recorded is 4"),
+        (made(listed(TRUE, Figure("rank", True)), figures={"rank": 1}), "figure 'rank' is True, recorded is 1"),
+        (made(listed(TRUE, Figure("error", 1.1)), figures={"error": 1.0}), "figure 'error' is 1.1, recorded is 1.0"),
+        (made(listed(TRUE)), ""),
+        (made(listed(TRUE), figures={"rank": 4}), "figure 'rank' was not computed"),
+        (made(listed(TRUE, Figure("rank", 4))), "figure 'rank' is 4 and not recorded"),
+        (made(listed(TRUE), smallest="(1,1,1,1)"), r"the smallest instance is \(2,1,1,2\), recorded is \(1,1,1,1\)"),
+        (made(listed(TRUE), counterexample="(1,1,1,1)"), "the counterexample is None"),
+        (made(listed(Instance(HERE, True))), "neither a certificate nor a second route supports it"),
+        (made(listed(Instance(HERE, True, routes=("one",)))), "neither a certificate nor a second route"),
+        (made(listed(TRUE), evidence=(Evidence.CERTIFICATE,)), "no certificate was made"),
+        (made(listed(Instance(HERE, True, certificate=BROKEN))), "the checker does not accept certificate"),
+        (made(raising(RoutesDisagree("FLINT gives 3, plain integers gives 4"))), "two routes disagree: FLINT gives 3"),
+        (made(raising(MalformedInput("no"))), "the check stopped: no"),
+        (made(raising(ZeroDivisionError("division"))), "the check failed: ZeroDivisionError"),
+    ],
+)
+def test_a_claim_that_breaks(claim, message):
+    found = problems(claim)
+    assert bool(found) == bool(message)
+    assert re.search(message, found), found
+
+
+@pytest.mark.parametrize(
+    ("notion", "certificate", "fits"),
+    [
+        (Notion.MATCHING, CERTIFICATE, True),
+        (Notion.ATTENTION_MATCHING, CERTIFICATE, True),
+        (Notion.FUNCTIONAL, CERTIFICATE, True),
+        (Notion.SHARED_ATTENTION, CERTIFICATE, False),
+        (Notion.MATCHING, REFUTED, True),
+        (Notion.ATTENTION_MATCHING, REFUTED, False),
+        (Notion.FUNCTIONAL, REFUTED, False),
+    ],
+)
+def test_notions_are_not_mixed_up(notion, certificate, fits):
+    claim = made(listed(Instance(HERE, True, certificate=certificate)), notion=notion)
+    found = problems(claim)
+    assert ("does not support a claim about" in found) != fits, found
+
+
+def test_routes_must_agree():
+    assert agree({"a": 3, "b": 3}).value == 3
+    with pytest.raises(RoutesDisagree, match="a gives 3, b gives 4"):
+        agree({"a": 3, "b": 4})
+    with pytest.raises(RoutesDisagree, match="one route only"):
+        agree({"a": 3})
+
+
+# --- grids -------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=4, unique=True), st.integers(1, 5), st.integers(0, 4))
+def test_grids_parse(values, first, more):
+    text = f"H={'+'.join(map(str, values))},L={first}..{first + more},d=1,d_in=2"
+    grid = Grid.parse(text)
+    assert grid.heads == tuple(sorted(values))
+    assert grid.layers == tuple(range(first, first + more + 1))
+    assert len(list(grid.shapes())) == len(values) * (more + 1)
+    assert Grid.parse(grid.text) == grid
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("", MalformedInput, "not understood"),
+        ("H=1..2", MalformedInput, "lacks L, d, d_in"),
+        ("H=2..1,L=1,d=1,d_in=1", MalformedInput, "smaller number first"),
+        ("H=0,L=1,d=1,d_in=1", MalformedInput, "positive integers"),
+        ("H=1,H=2,L=1,d=1,d_in=1", MalformedInput, "each of H, L, d, d_in once"),
+        ("H=1,L=1,d=1,d_in=1,m=3", MalformedInput, "not understood at 'm=3'"),
+        ("H=-1,L=1,d=1,d_in=1", MalformedInput, "positive integers"),
+        ("H=1..999999,L=1,d=1,d_in=1", ResourceLimit, "more than"),
+        ("H=1..300,L=1..300,d=1..300,d_in=1", ResourceLimit, "27000000 shapes"),
+    ],
+)
+def test_grids_that_are_not_understood(text, error, message):
+    with pytest.raises(error, match=message):
+        Grid.parse(text)

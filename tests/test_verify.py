@@ -1,0 +1,156 @@
+"""`utfproof verify` as a user meets it: selection, outputs, exit codes, bad input, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import planting
+import pytest
+
+from utfproof.claims.registry import all_claims
+from utfproof.cli.app import run
+
+FEW = ["intro:sparse", "tab:hyperparameters"]
+
+
+def verify(*arguments, **options):
+    command = [sys.executable, "-m", "utfproof", "verify", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+
+
+def test_a_selection_prints_a_table(capsys):
+    assert run(["verify", *FEW, "--workers", "1"]) == 0
+    printed = capsys.readouterr()
+    for name in ("intro:sparse/heads", "intro:sparse/single-head", "tab:hyperparameters/shapes"):
+        assert name in printed.out.replace("\n", "")
+    assert printed.err == ""
+
+
+def test_list_names_every_claim(capsys):
+    assert run(["verify", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[18:].strip() for line in lines] == list(all_claims())
+
+
+def test_json_on_standard_output_and_in_a_file(tmp_path, capsys):
+    assert run(["verify", *FEW, "--json", "--workers", "1"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(["verify", *FEW, "--json", str(tmp_path / "out.json"), "--workers", "1"]) == 0
+    assert capsys.readouterr().out == ""
+    second = json.loads((tmp_path / "out.json").read_text())
+
+    def timeless(document):
+        claims = [{**entry, "seconds": 0} for entry in document["claims"]]
+        return {**document, "seconds": 0, "claims": claims}
+
+    assert timeless(first) == timeless(second)
+    assert len(first["claims"]) == 3
+
+
+def test_workers_give_the_same_document(capsys):
+    documents = []
+    for workers in ("1", "2", "3"):
+        done = verify(*FEW, "--json", "--workers", workers)
+        assert (done.returncode, done.stderr) == (0, "")
+        document = json.loads(done.stdout)
+        for entry in document["claims"]:
+            del entry["seconds"]
+        documents.append((document["claims"], document["certificates"]))
+    assert documents[0] == documents[1] == documents[2]
+
+
+def test_junit_and_page(tmp_path):
+    assert (
+        run(["verify", *FEW, "--junit", str(tmp_path / "r.xml"), "--html", str(tmp_path / "p.html"), "--workers", "1"])
+        == 0
+    )
+    root = ET.parse(tmp_path / "r.xml").getroot()
+    assert len(list(root.iter("testcase"))) == 3
+    assert not list(root.iter("failure"))
+    page = (tmp_path / "p.html").read_text()
+    assert "intro:sparse/heads" in page
+    assert "<svg" in page
+
+
+def test_the_picture_shape_is_chosen(tmp_path):
+    shape = ["-H", "3", "-L", "1", "-d", "1", "--d-in", "2"]
+    assert run(["verify", "tab:hyperparameters", "--html", str(tmp_path / "p.html"), *shape, "--workers", "1"]) == 0
+    assert "(3, 1, 1, 2)" in (tmp_path / "p.html").read_text() or "(3,1,1,2)" in (tmp_path / "p.html").read_text()
+
+
+def test_certificates_are_left_and_check(tmp_path, capsys):
+    assert run(["verify", "intro:sparse", "--certificates", str(tmp_path), "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert run(["check", str(tmp_path)]) == 0
+    assert len(list(tmp_path.glob("*.json"))) > 10
+
+
+def test_larger_grids(capsys):
+    assert run(["verify", "intro:sparse", "--grid", "H=2..4,L=1..2,d=1+3,d_in=1..4", "--json", "--workers", "1"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert any("(4,2,3,3)" in found["at"] for entry in document["claims"] for found in entry["instances"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["thm:nonsense"], 2, "no claim is called 'thm:nonsense'"),
+        (["--grid", "H=1"], 2, "lacks L, d, d_in"),
+        (["--grid", "H=1..999999,L=1,d=1,d_in=1"], 3, "more than"),
+        (["--workers", "0"], 2, "--workers must be a positive integer"),
+        (["--html", "/nonexistent/folder/p.html"], 2, "is not a folder"),
+        (["--json", "a.json", "b.json"], 2, "--json takes one file"),
+        (["--certificates", "/nonexistent/folder"], 2, "is not a folder"),
+        (["-H", "2"], 2, "the shape options choose the pictures"),
+        (["--html", "p.html", "-H", "2"], 2, "the shape is incomplete"),
+        (["--nonsense"], 2, "No such option"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, code, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["verify", *arguments]) == code
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_planted_fault_exits_1_and_is_in_every_report(tmp_path):
+    """The whole command, in a process of its own, on code with a fault in it."""
+    fault = planting.tables()["the guessing level lowered"]
+    script = tmp_path / "faulty.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(planting.__file__).parent)!r})\n"
+        "import planting\n"
+        "from utfproof.claims.registry import all_claims\n"
+        "from utfproof.cli.app import run\n"
+        "all_claims()\n"
+        f"planting.plant(planting.tables()[{fault.name!r}])\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, str(script), "verify", *fault.breaks, "intro:sparse", "--workers", "1"]
+    command += ["--junit", str(tmp_path / "r.xml"), "--html", str(tmp_path / "p.html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"utfproof: not as recorded: {', '.join(fault.breaks)}"
+    failures = list(ET.parse(tmp_path / "r.xml").getroot().iter("failure"))
+    assert len(failures) == len(fault.breaks)
+    assert "recorded" in (tmp_path / "p.html").read_text()
+
+
+def test_ctrl_c_leaves_nothing_half_written(tmp_path):
+    command = [sys.executable, "-m", "utfproof", "verify", "--workers", "2", "--html", str(tmp_path / "p.html")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert errors.splitlines() == ["utfproof: interrupted; nothing half-written is left"]
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,498 @@
+"""Appendix C: the designed weight-tied host. Its theorem in both readings, its printed construction, its routing lemma.
+
+The random weight-tied host of Appendix D stands in `appendix_looped_random`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from utfproof.certificates.identities import identity_certificate
+from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, dense, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
+from utfproof.constructions import build_host
+from utfproof.constructions.commuting import commuting_dimension
+from utfproof.matching import r_all, w_all
+from utfproof.notions import Notion
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension, paper_looped_dimension
+
+TABLES = list(PAPER_TABLE_SHAPES.values())
+Word = tuple[int, ...]
+
+
+def several(shape: Shape) -> bool:
+    """Appendix C assumes H > 1."""
+    return shape.heads > 1
+
+
+@claim(
+    "thm:designed-R-looped/untied",
+    place="Appendix C, theorem, with the equations it cites (untied)",
+    statement="For H > 1 and m = (1 + S)·max{2d, d_in} some tied host matches every untied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="That m is below M unless d_in ≥ 2dH or 2d ≥ H^L·d_in, and no host below M matches; at m = M the trie with a shift register does.",
+    smallest="(2,1,1,1), m = 6",
+    counterexample="(2,1,1,2), m = 6",
+    figures={"parentheses": "1008 < 1024", "1-hop": "392 < 456", "2-hop": "840 < 1024", "4-hop": "1860 < 2280"},
+)
+def looped_untied(run: Run) -> Iterator[Instance | Figure]:
+    """A lower bound where the printed m is below M, a certificate of the repaired host elsewhere and at M."""
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
+        m, M = paper_looped_dimension(shape), matching_dimension(shape)
+        if m < M:
+            yield Instance(shape, False, f"m = {m} < M = {M}", dimension_certificate(shape, m), m=m)
+        else:
+            yield decided("tied", shape, m)
+        yield decided("tied", shape, part="repair")
+    for name, place in PAPER_TABLE_SHAPES.items():
+        shape = Shape(*place)
+        m, M = paper_looped_dimension(shape), matching_dimension(shape)
+        yield Figure(name, f"{m} {'<' if m < M else '>='} {M}")
+
+
+@claim(
+    "thm:designed-R-looped/where",
+    place="Appendix C, theorem, the dimension",
+    statement="For H ≥ 2 the printed dimension (1 + S)·max{2d, d_in} reaches M exactly when d_in ≥ 2dH or 2d ≥ H^L·d_in.",
+    category=Category.COUNT,
+    scope="H = 2 … 5, L = 1 … 4, d ≤ 10, d_in ≤ 24, exhaustively",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The difference is S(d_in/H − 2d) in the first case and 2d − H^L·d_in in the second.",
+    figures={"shapes": 3840, "of them reaching M": 792, "smallest below": "(2,1,1,2)"},
+)
+def looped_where(run: Run) -> Iterator[Instance | Figure]:
+    """Both dimensions by formula and by summing blocks, on an exhaustive grid."""
+    total = reaching = 0
+    below: list[Instance] = []
+    for H in range(2, 6):
+        for L in range(1, 5):
+            fine = {"formulas": True, "sums": True}
+            for d in range(1, 11):
+                for d_in in range(1, 25):
+                    shape = Shape(H, L, d, d_in)
+                    condition = d_in >= 2 * d * H or 2 * d >= H**L * d_in
+                    reaches = paper_looped_dimension(shape) >= matching_dimension(shape)
+                    words = [H**t for t in range(L + 1)]
+                    summed = sum(words) * max(2 * d, d_in) >= 2 * d * sum(words[1:]) + d_in * words[-1]
+                    fine["formulas"] &= reaches == condition
+                    fine["sums"] &= summed == condition
+                    total += 1
+                    reaching += reaches
+                    if not reaches:
+                        below.append(Instance(shape, False))
+            both = agree(fine)
+            yield Instance(f"H = {H}, L = {L}", both.value, "240 shapes", routes=both.routes)
+    yield Figure("shapes", total)
+    yield Figure("of them reaching M", reaching)
+    yield Figure("smallest below", min(below, key=lambda found: found.order).label)
+
+
+@claim(
+    "thm:designed-R-looped/tied",
+    place="Appendix C, theorem, with the equations its proof writes (tied)",
+    statement="For H > 1 and m = (1 + S)·max{2d, d_in} some tied host matches every tied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="H ≥ 2",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Tied targets span all M columns when d and d_in are at least L, so it fails at all four table shapes; it holds at some shapes with "
+    "d_in = 1, for instance (2,3,1,1), and wherever m ≥ M.",
+    smallest="(2,1,1,1), m = 6",
+    counterexample="(2,1,1,2), m = 6",
+    figures={"(2,2,1,1), m = 14": "refuted by the span of tied targets"},
+)
+def looped_tied(run: Run) -> Iterator[Instance | Figure]:
+    """Lower bounds from isolating targets or from the span of sample targets; the commuting trie; the repaired host."""
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 3, 1, 1), *TABLES], largest=60):
+        m, M = paper_looped_dimension(shape), matching_dimension(shape)
+        if m >= M:
+            yield decided("tied", shape, m)
+        elif min(shape.d_in, shape.head_dim) >= shape.layers:
+            refuted = dimension_certificate(shape, m, targets="all tied")
+            yield Instance(shape, False, f"tied targets span M = {M} columns", refuted, m=m)
+        elif shape.d_in == 1 and commuting_dimension(shape) <= m:
+            found = identity_certificate("commuting-trie", shape, m)
+            yield Instance(shape, found.universal, f"{commuting_dimension(shape)} dimensions suffice", found, m=m)
+        else:
+            refutation = tied_span_refutes(shape, m)
+            yield Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
+        yield decided("tied", shape, part="repair")
+    anchor = Shape(2, 2, 1, 1)
+    yield Figure("(2,2,1,1), m = 14", span_verdict(anchor, paper_looped_dimension(anchor)))
+
+
+@claim(
+    "thm:designed-R-looped/tied-commuting",
+    place="Appendix C, theorem, tied reading, d_in = 1",
+    statement="At (2,3,1,1) tied targets are matched by a tied host with 28 dimensions, fewer than the printed 30 and M = 36, and by none with 27.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="(2,3,1,1)",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="For d_in = 1 the values commute, so words with equal letter counts share a coordinate.",
+    figures={"commuting trie": 28, "printed": 30, "M": 36},
+)
+def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
+    """The identity at 28 and 30 dimensions, a span of 28 for the lower bound."""
+    shape = Shape(2, 3, 1, 1)
+    least = commuting_dimension(shape)
+    for m in (least, paper_looped_dimension(shape)):
+        found = identity_certificate("commuting-trie", shape, m)
+        yield Instance(shape, found.universal, "words with equal counts share a block", found, m=m)
+    refutation = tied_span_refutes(shape, least - 1)
+    holds = refutation is not None and not refutation.universal
+    yield Instance("no host with one dimension less", holds, f"tied targets span {least} dimensions", refutation)
+    yield Figure("commuting trie", least)
+    yield Figure("printed", paper_looped_dimension(shape))
+    yield Figure("M", matching_dimension(shape))
+
+
+@claim(
+    "thm:designed-R-looped/construction",
+    place="Appendix C, proof, the construction (untied equations)",
+    statement="The tied parameters defined in the proof match every untied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every H, m as printed",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="They fail at every shape: the blocks of words of length L are read both by queries and keys and by the output.",
+    counterexample="(1,1,1,1), m = 4",
+)
+def looped_construction(run: Run) -> Iterator[Instance | Figure]:
+    """Refutations of the printed host, certificates of the repaired one."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
+        yield decided("printed-looped", shape)
+        yield decided("tied", shape, part="repair")
+
+
+@claim(
+    "thm:designed-R-looped/construction-tied",
+    place="Appendix C, proof, the construction (tied equations)",
+    statement="The tied parameters defined in the proof match every tied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="every H, m as printed",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.GRID,),
+    sentence="E would have to hold W_Q's and M's products in the same columns; at every shape examined a tied target with small integers "
+    "contradicts this.",
+    counterexample="(1,1,1,1)",
+)
+def looped_construction_tied(run: Run) -> Iterator[Instance | Figure]:
+    """Two equal columns of R_all, and a tied target whose W_all differs in them."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=36):
+        host, target = build_host("printed-looped", shape), small_target(shape, seed=4, tied=True)
+        clash = {
+            "matching": _clash(dense(r_all(host)), dense(w_all(target))),
+            "plain integers": _clash(
+                np.array(plain.r_all(host), dtype=object), np.array(plain.w_all(target), dtype=object)
+            ),
+        }
+        both = agree(clash)
+        detail = "no target found" if both.value is None else f"columns {both.value} agree in R_all, not in W_all"
+        yield Instance(shape, None if both.value is None else False, detail, routes=both.routes)
+
+
+def _clash(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:
+    """The first two columns that are equal in `left` and differ in `right`."""
+    first: dict[tuple[Any, ...], int] = {}
+    for j in range(left.shape[1]):
+        i = first.setdefault(tuple(left[:, j]), j)
+        if i != j and (right[:, i] != right[:, j]).any():
+            return i, j
+    return None
+
+
+def printed_contents(shape: Shape) -> list[tuple[Word, str]]:
+    """(block, what the proof stores in it), in the order of its list."""
+    H, L = shape.heads, shape.layers
+    inner = [(*p, h) for t in range(L) for p in plain.words(H, t) for h in range(H)]
+    return [((), "M"), *((word, "QK") for word in inner), *((word, "M") for word in plain.words(H, L))]
+
+
+def _readings(shape: Shape) -> dict[int, set[str]]:
+    """Block number -> which of QK and M the printed host's readers find there, from its R_all."""
+    width = max(2 * shape.head_dim, shape.d_in)
+    rows, columns = r_all(build_host("printed-looped", shape)).coordinates()
+    readers = 2 * shape.head_dim * shape.word_count
+    found: dict[int, set[str]] = {}
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        found.setdefault(row // width, set()).add("QK" if column < readers else "M")
+    return found
+
+
+@claim(
+    "thm:designed-R-looped/blocks-once",
+    place="Appendix C, proof, definition of E",
+    statement="The proof's list defines every block of E once.",
+    category=Category.LEMMA,
+    scope="every shape",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.GRID,),
+    sentence="All H^L blocks of words of length L are defined twice: as [M_p W_Q, M_p W_K] and as M_p.",
+    counterexample="(1,1,1,1)",
+    figures={"blocks defined twice at (2,4,30,30)": 16},
+)
+def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
+    """Blocks that occur twice in the list, and blocks that the printed host reads in both ways."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
+        listed = [block for block, _ in printed_contents(shape)]
+        twice = len(listed) - len(set(listed))
+        read_twice = sum(len(kinds) > 1 for kinds in _readings(shape).values())
+        both = agree({"the proof's list": twice, "the host's readers": read_twice})
+        yield Instance(shape, both.value == 0, f"{both.value} blocks", routes=both.routes)
+        if (shape.heads, shape.layers) == (2, 4):
+            yield Figure("blocks defined twice at (2,4,30,30)", both.value)
+
+
+@claim(
+    "thm:designed-R-looped/bookkeeping",
+    place="Appendix C, proof, total embedding dimension",
+    statement="The printed m has a block of width max{2d, d_in} for each of the contents listed.",
+    category=Category.COUNT,
+    scope="every shape",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.GRID,),
+    sentence="The sum counts 1 + S blocks (and equals (1 + S)·max{2d, d_in}, as it should); the list has 1 + S + H^L contents.",
+    counterexample="(1,1,1,1)",
+    figures={"blocks counted at (2,4,30,30)": 31, "contents at (2,4,30,30)": 47},
+)
+def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
+    """The printed sum in blocks, against the list of contents and its count."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
+        width = max(2 * shape.head_dim, shape.d_in)
+        printed = sum(shape.heads**t * width for t in range(1, shape.layers)) + (shape.leaves + 1) * width
+        counted = agree({"printed sum": printed // width, "formula": paper_looped_dimension(shape) // width})
+        contents = agree({"list": len(printed_contents(shape)), "formula": 1 + shape.word_count + shape.leaves})
+        holds = counted.value >= contents.value and printed == paper_looped_dimension(shape)
+        yield Instance(shape, holds, f"{counted.value} blocks, {contents.value} contents", routes=contents.routes)
+        if (shape.heads, shape.layers) == (2, 4):
+            yield Figure("blocks counted at (2,4,30,30)", counted.value)
+            yield Figure("contents at (2,4,30,30)", contents.value)
+
+
+@claim(
+    "thm:designed-R-looped/block-width",
+    place="Appendix C, proof, coordinate blocks",
+    statement="Blocks of width d_in hold the contents [M_p W_Q, M_p W_K].",
+    category=Category.REMARK,
+    scope="every shape",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="These have 2d columns: not when 2d > d_in, as at (4,2,24,4). Width max{2d, d_in}, which the proof turns to, is enough for either.",
+    counterexample="(1,1,1,1)",
+)
+def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
+    """Columns of the contents of a target, against the width."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=60):
+        target = small_target(shape, tied=True)
+        w_q, w_k, _, _ = target.parameters(0, 0)
+        columns = agree({"target": w_q.shape[1] + w_k.shape[1], "2d": 2 * shape.head_dim})
+        yield Instance(
+            shape, columns.value <= shape.d_in, f"{columns.value} columns in {shape.d_in}", routes=columns.routes
+        )
+        width = paper_looped_dimension(shape) // (1 + shape.word_count)
+        yield Instance(
+            shape, max(columns.value, shape.d_in) <= width, f"width {width}", routes=columns.routes, part="repair"
+        )
+
+
+# --- routing -------------------------------------------------------------------------------------------------------
+
+
+def block_starts(shape: Shape, width: int) -> dict[Word, int]:
+    """First coordinate of the block of each word of length 0 ... L: by length, then lexicographically."""
+    listed = [word for t in range(shape.layers + 1) for word in plain.words(shape.heads, t)]
+    return {word: number * width for number, word in enumerate(listed)}
+
+
+def routed_blocks(shape: Shape, head: int) -> dict[Word, Word | None]:
+    """Where the printed R_V^h sends each block B_p: another whole block, or None for zero (two routes agree)."""
+    width = max(2 * shape.head_dim, shape.d_in)
+    host = build_host("printed-looped", shape)
+    starts = block_starts(shape, width)
+    words = {start: word for word, start in starts.items()}
+    value = host.maps(0, head).value[0]
+    matrix = plain.rows(value)
+    out: dict[Word, Word | None] = {}
+    for word, start in starts.items():
+        columns = [[row[start + i] for row in matrix] for i in range(width)]
+        hits = [[i for i, entry in enumerate(column) if entry] for column in columns]
+        slow: Word | None = None
+        if any(hits):
+            slow = words[hits[0][0]]
+            whole = [[starts[slow] + i] for i in range(width)]
+            assert hits == whole, f"block {word} is not moved as a whole"
+        rows, cells = value.coordinates()
+        moved = rows[(cells >= start) & (cells < start + width)]
+        fast = words.get(int(moved.min())) if len(moved) == width else None
+        out[word] = agree({"index maps": fast, "plain integers": slow}).value
+    return out
+
+
+ROUTES = ("index maps", "plain integers")
+
+
+@claim(
+    "lem:looped-routing",
+    place="Appendix C, lemma",
+    statement="For each head h some matrix R_V^h sends block B_p to B_(h,p) for every word p shorter than L, and the blocks of length L to zero.",
+    category=Category.LEMMA,
+    scope="every shape, one matrix for all layers",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The identification of coordinates defines it, since (h,p) determines p.",
+)
+def looped_routing(run: Run) -> Iterator[Instance | Figure]:
+    """Where the host's R_V sends each block."""
+    for shape in run.shapes(anchors=[(2, 2, 1, 1), (2, 1, 1, 2)], largest=60):
+        holds = True
+        for head in range(shape.heads):
+            for word, image in routed_blocks(shape, head).items():
+                holds &= image == ((head, *word) if len(word) < shape.layers else None)
+        yield Instance(shape, holds, f"{1 + shape.word_count} blocks, {shape.heads} heads", routes=ROUTES)
+
+
+@claim(
+    "lem:looped-routing/last-line",
+    place="Appendix C, proof of the lemma, last display",
+    statement="The R_V^h of the lemma sends B_p to B_(p,h).",
+    category=Category.LEMMA,
+    scope="every shape",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="The letter goes in front: B_(h,p). The two differ unless p repeats h, so from H = 2, L = 2 on.",
+    counterexample="(2,2,1,1)",
+)
+def looped_last_line(run: Run) -> Iterator[Instance | Figure]:
+    """Both orders of the letters."""
+    yield from letter_orders(run)
+
+
+def letter_orders(run: Run) -> Iterator[Instance]:
+    """B_(p,h) as printed, B_(h,p) as repaired, for every block that R_V^h moves."""
+    for shape in run.shapes(anchors=[(2, 2, 1, 1), (1, 2, 1, 1)], largest=60):
+        moved = [
+            (head, word, image)
+            for head in range(shape.heads)
+            for word, image in routed_blocks(shape, head).items()
+            if len(word) < shape.layers
+        ]
+        behind = sum(image != (*word, head) for head, word, image in moved)
+        before = sum(image != (head, *word) for head, word, image in moved)
+        yield Instance(shape, behind == 0, f"{behind} of {len(moved)} blocks go elsewhere", routes=ROUTES)
+        yield Instance(shape, before == 0, f"{len(moved)} blocks", routes=ROUTES, part="repair")
+
+
+@claim(
+    "thm:designed-R-looped/routing-products",
+    place="Appendix C, proof, after the lemma",
+    statement="R_V^{h_1}⋯R_V^{h_t}·U is the selector of block B_p for every word p = (h_1,…,h_t) with t ≤ L.",
+    category=Category.LEMMA,
+    scope="every shape",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="By the lemma's order of letters, the last head acts first.",
+)
+def looped_products(run: Run) -> Iterator[Instance | Figure]:
+    """Products of the printed host's matrices, as index maps and in plain integers."""
+    for shape in run.shapes(anchors=[(2, 2, 1, 1), (2, 1, 1, 2)], largest=40):
+        host = build_host("printed-looped", shape)
+        starts = block_starts(shape, max(2 * shape.head_dim, shape.d_in))
+        fine = {"index maps": True, "plain integers": True}
+        for word, start in starts.items():
+            product: Any = host.U
+            for head in reversed(word):
+                product = host.maps(0, head).value[0] @ product
+            selector = [[int(i == start + j) for j in range(shape.d_in)] for i in range(host.m)]
+            fine["index maps"] &= plain.rows(product) == selector
+            fine["plain integers"] &= plain.multiply(plain.routed(host, word), plain.rows(host.U)) == selector
+        both = agree(fine)
+        yield Instance(shape, both.value, f"{len(starts)} words", routes=both.routes)
+
+
+@claim(
+    "app:looped/lemmas",
+    place="Appendix C, opening paragraph",
+    statement="The unrolling, equal-attention and equal-output lemmas hold for tied hosts, with untied and with tied targets.",
+    category=Category.LEMMA,
+    scope="H ≤ 3, L ≤ 3 in the free algebra",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SYMBOLIC,),
+    sentence="They are identities of words, and tying only renames letters.",
+)
+def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
+    """The identities with tied letters."""
+    from utfproof.exact.symbolic import equal_attention, equal_output, unrolling
+
+    pairs = sorted(
+        {(s.heads, s.layers) for s in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 1)]) if s.heads**s.layers <= 9}
+    )
+    for H, L in pairs:
+        results = [unrolling(H, L, system="host", tied=True)]
+        for tied_target in (False, True):
+            results.append(equal_attention(H, L, tied_host=True, tied_target=tied_target))
+            results.append(equal_output(H, L, tied_host=True, tied_target=tied_target))
+        holds = all(result.holds for result in results)
+        yield Instance(f"H = {H}, L = {L}", holds, f"{sum(r.terms for r in results)} words", routes=results[0].routes)
+
+
+@claim(
+    "app:looped/single-head-tied",
+    place="Appendix C, opening paragraph",
+    statement="The construction of lem:single_head has the same parameters in every layer.",
+    category=Category.REMARK,
+    scope="H = 1",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.GRID,),
+    sentence="Its R_V does, its readers do not: R_Q^l and R_K^l stand at block l. (From L = 2 on.)",
+    counterexample="(1,2,1,1)",
+)
+def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
+    """Readers of all layers side by side."""
+    for shape in run.shapes(lambda s: s.heads == 1, anchors=[(1, 1, 1, 1), (1, 2, 1, 1)]):
+        host = build_host("printed-single-head", shape)
+        maps = [host.maps(layer, 0) for layer in range(shape.layers)]
+        by_index = {str([part.coordinates() for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
+        by_entry = {str([plain.rows(part) for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
+        both = agree({"index maps": len(by_index), "plain integers": len(by_entry)})
+        yield Instance(shape, both.value == 1, f"{both.value} different layers", routes=both.routes)
+
+
+@claim(
+    "app:looped/single-head",
+    place="Appendix C, opening paragraph: only H > 1 needs a proof",
+    statement="For H = 1 a tied host with m = (L + 1)·max{2d, d_in} matches every untied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Not by the printed construction, but the trie with a shift register is tied and exists from m = 2dL + d_in on.",
+    smallest="(1,1,1,1), m = 4",
+)
+def single_head(run: Run) -> Iterator[Instance | Figure]:
+    """The repaired tied host at the printed dimension."""
+    for shape in run.shapes(lambda s: s.heads == 1, anchors=[(1, 1, 1, 1), (1, 4, 3, 2)]):
+        yield decided("tied", shape, (shape.layers + 1) * max(2 * shape.head_dim, shape.d_in))

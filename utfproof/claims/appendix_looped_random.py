@@ -1,0 +1,294 @@
+"""Appendix D: the random weight-tied host. Its count in both readings, and the steps of its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.claims import plain
+from utfproof.claims.appendix_looped import letter_orders
+from utfproof.claims.appendix_random import equations_as_blocks
+from utfproof.claims.decisions import decided, dense, rank_modulo, rank_of, small_target
+from utfproof.claims.linear import determinant_of, integer_host, minors
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.claims.tied_targets import span_verdict, tied_rows, tied_span_refutes
+from utfproof.constructions import build_host
+from utfproof.constructions.commuting import commuting_dimension
+from utfproof.exact import rational
+from utfproof.matching import r_all
+from utfproof.notions import Notion
+from utfproof.shapes import (
+    PAPER_TABLE_SHAPES,
+    Shape,
+    column_groups,
+    matching_dimension,
+    printed_looped_random_count,
+)
+from utfproof.systems import LoopedUniversal
+
+TABLES = list(PAPER_TABLE_SHAPES.values())
+
+
+@claim(
+    "thm:looped_random-R/untied",
+    place="Appendix D, theorem, untied targets",
+    statement="A tied host with random entries and m ≥ M_loop = 2d·Σ_{t<L} H^t + d_in·H^L almost surely matches every untied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every shape",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="M_loop < M for every H ≥ 2, so no host of that dimension matches; at m ≥ M tied random hosts do. For H = 1 the two counts agree.",
+    smallest="(1,1,1,1), m = 3",
+    counterexample="(2,1,1,1), m = 4",
+)
+def untied(run: Run) -> Iterator[Instance | Figure]:
+    """A lower bound at M_loop where it is below M; rank certificates at M."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
+        m, M = printed_looped_random_count(shape), matching_dimension(shape)
+        if m < M:
+            yield Instance(shape, False, f"m = {m} < M = {M}", dimension_certificate(shape, m), m=m)
+        elif M <= 40:
+            yield decided("random-tied", shape, m)
+        if M <= 40:
+            yield decided("random-tied", shape, M, part="repair")
+
+
+@claim(
+    "thm:looped_random-R/count",
+    place="Appendix D, definition of M_loop, and the size of R_all(U)",
+    statement="The stacked system has M_loop = 2d·Σ_{t<L} H^t + d_in·H^L columns.",
+    category=Category.COUNT,
+    scope="every shape",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="Each prefix is read by H heads, so queries and keys have 2dS columns; M − M_loop = 2dS(1 − 1/H).",
+    counterexample="(2,1,1,1)",
+    figures={"parentheses": "304 < 1024", "1-hop": "288 < 456", "2-hop": "632 < 1024", "4-hop": "1380 < 2280"},
+)
+def count(run: Run) -> Iterator[Instance | Figure]:
+    """Columns of a built R_all and of the list of equations."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1), *TABLES]):
+        H, d, S = shape.heads, shape.head_dim, shape.word_count
+        listed = sum(group.words * group.width for group in column_groups(shape))
+        columns = agree({"R_all": r_all(build_host("tied", shape)).shape[1], "equations": listed})
+        printed = printed_looped_random_count(shape)
+        yield Instance(shape, printed == columns.value, f"{printed} of {columns.value}", routes=columns.routes)
+        # H (M - M_loop) = 2 d S (H - 1), without fractions
+        gap = H * (columns.value - printed) == 2 * d * S * (H - 1)
+        holds = gap and columns.value == matching_dimension(shape)
+        yield Instance(shape, holds, f"M - M_loop = {columns.value - printed}", routes=columns.routes, part="repair")
+    for name, place in PAPER_TABLE_SHAPES.items():
+        shape = Shape(*place)
+        yield Figure(name, f"{printed_looped_random_count(shape)} < {matching_dimension(shape)}")
+
+
+@claim(
+    "thm:looped_random-R/tied",
+    place="Appendix D, theorem, its equations without layer indices read as tied targets",
+    statement="A tied host with random entries and m ≥ M_loop almost surely matches every tied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="every shape",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Fails for every H ≥ 2 examined: tied targets, too, span more than M_loop columns.",
+    smallest="(1,1,1,1), m = 3",
+    counterexample="(2,1,1,1), m = 4",
+    figures={"(2,2,1,1), m = 10": "refuted by the span of tied targets"},
+)
+def tied(run: Run) -> Iterator[Instance | Figure]:
+    """Lower bounds from isolating targets or spans of sample targets; rank certificates at M."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1), *TABLES], largest=44):
+        m, M = printed_looped_random_count(shape), matching_dimension(shape)
+        if m >= M:
+            yield decided("random-tied", shape, m)
+        elif min(shape.d_in, shape.head_dim) >= shape.layers:
+            refuted = dimension_certificate(shape, m, targets="all tied")
+            yield Instance(shape, False, f"tied targets span M = {M} columns", refuted, m=m)
+        else:
+            refutation = tied_span_refutes(shape, m)
+            yield Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
+        if M <= 44:
+            yield decided("random-tied", shape, M, part="repair")
+    anchor = Shape(2, 2, 1, 1)
+    yield Figure("(2,2,1,1), m = 10", span_verdict(anchor, printed_looped_random_count(anchor)))
+
+
+@claim(
+    "thm:looped_random-R/tied-commuting",
+    place="Appendix D, theorem, tied reading where tied targets span fewer than M_loop dimensions",
+    statement="At (2,4,1,1), where tied targets span only 45 dimensions, a random tied host with m = M_loop = 46 matches every tied target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="(2,4,1,1), m = 46",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="A designed host with 45 dimensions exists, a random one does not contain the targets' rows: its words do not commute.",
+    counterexample="(2,4,1,1), m = 46",
+    figures={"span of tied targets": 45, "M_loop": 46, "M": 76},
+)
+def tied_without_span(run: Run) -> Iterator[Instance | Figure]:
+    """Rank of a random R_all with the targets' rows below it: above m, so for almost every host of that dimension."""
+    shape = Shape(2, 4, 1, 1)
+    m = printed_looped_random_count(shape)
+    rows = tied_rows(shape, commuting_dimension(shape) + 15)
+    stacked = np.concatenate([dense(r_all(integer_host(shape, m, seed=1, tied=True))), rows])
+    span = agree({"FLINT": rational.rank(rows), "modulo a prime": rank_modulo(rows)})
+    both = agree({"FLINT": rational.rank(stacked) > m, "modulo a prime": rank_modulo(stacked) > m})
+    yield Instance(
+        shape, not both.value, f"rows of host and targets together exceed {m} dimensions", routes=both.routes, m=m
+    )
+    yield Figure("span of tied targets", span.value)
+    yield Figure("M_loop", m)
+    yield Figure("M", matching_dimension(shape))
+
+
+@claim(
+    "eq:looped-random-stacked",
+    place="Appendix D, displayed equations for queries, keys and outputs, and the stacked system",
+    statement="For a tied host E·R_all(U) = W_all holds exactly when every query, key and output equation does, with untied and with tied targets.",
+    category=Category.LEMMA,
+    scope="any E, any tied host",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="Blocks of both sides were compared with the equations written out one at a time.",
+)
+def looped_stacked(run: Run) -> Iterator[Instance | Figure]:
+    """Column by column, for tied and untied targets."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 2)], largest=20):
+        for tied_target in (False, True):
+            yield from equations_as_blocks(shape, small_target(shape, seed=1, tied=tied_target), tied=True)
+
+
+@claim(
+    "thm:looped_random-R/fubini",
+    place="Appendix D, proof, last paragraph",
+    statement="For almost every choice of the tied R_Q, R_K, R_V there is a U with full rank; hence these parameters serve with any U.",
+    category=Category.LEMMA,
+    scope="m = M",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="Existence of some U is weaker than the theorem, whose U is drawn too. The step is not needed: the joint polynomial in all parameters "
+    "is nonzero, so almost every draw of parameters and U together has full rank.",
+    counterexample="(1,1,1,1), m = 3",
+)
+def fubini(run: Run) -> Iterator[Instance | Figure]:
+    """The same parameters with U drawn and with a U that repeats a column or is zero."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=12):
+        M = matching_dimension(shape)
+        host = integer_host(shape, M, seed=_full_seed(shape), tied=True)
+        poor = LoopedUniversal(shape, M, host.R_Q, host.R_K, host.R_V, host.U * 0)
+        drawn, other = rank_of(host), rank_of(poor)
+        yield Instance(
+            shape,
+            other.value == M,
+            f"rank {drawn.value} with one U, {other.value} with another",
+            routes=other.routes,
+            m=M,
+        )
+        yield Instance(
+            shape, drawn.value == M, "parameters and U drawn together", routes=drawn.routes, part="repair", m=M
+        )
+
+
+def _full_seed(shape: Shape) -> int:
+    """The first seed whose small integer host has full rank modulo a prime (entries of five values can be unlucky)."""
+    M = matching_dimension(shape)
+    full = (seed for seed in range(100) if rank_modulo(dense(r_all(integer_host(shape, M, seed, tied=True)))) == M)
+    return next(full, 0)
+
+
+@claim(
+    "thm:looped_random-R/letter-order",
+    place="Appendix D, proof, one tied assignment",
+    statement="The tied construction's routing satisfies R_V^h·B_p = B_(p,h) for |p| < L.",
+    category=Category.LEMMA,
+    scope="every shape",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="It is B_(h,p), as Appendix C defines it; only this order gives R_p·U = B_p.",
+    counterexample="(2,2,1,1)",
+)
+def letter_order(run: Run) -> Iterator[Instance | Figure]:
+    """Both orders of the letters."""
+    yield from letter_orders(run)
+
+
+@claim(
+    "thm:looped_random-R/disjoint-supports",
+    place="Appendix D, proof, one tied assignment",
+    statement="At the construction of thm:designed-R-looped the block columns of R_all occupy disjoint coordinates, so its rank is full.",
+    category=Category.LEMMA,
+    scope="every shape, m as printed there",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID, Evidence.CERTIFICATE),
+    sentence="Queries and keys of the last layer and the outputs share the blocks of words of length L; the repaired tied host has disjoint supports.",
+    counterexample="(1,1,1,1)",
+)
+def disjoint_supports(run: Run) -> Iterator[Instance | Figure]:
+    """Rows of R_all that more than one column uses."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=60):
+        matrix = r_all(build_host("printed-looped", shape))
+        shared = int((np.bincount(matrix.coordinates()[0]) > 1).sum())
+        slow = sum(sum(map(bool, row)) > 1 for row in plain.r_all(build_host("printed-looped", shape)))
+        both = agree({"index maps": shared, "plain integers": slow})
+        yield Instance(shape, both.value == 0, f"{both.value} coordinates are used twice", routes=both.routes)
+        yield decided("tied", shape, part="repair")
+
+
+@claim(
+    "thm:looped_random-R/selectors",
+    place="Appendix D, proof, U_Q and U_K",
+    statement="Selectors of the first and the last d of d_in coordinates do not overlap.",
+    category=Category.REMARK,
+    scope="every d, d_in",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="They overlap when d_in < 2d (and do not exist when d_in < d); in blocks of width max{2d, d_in} they are disjoint. "
+    "(R_V^h·U_Q needs the m×d selectors of Appendix C.)",
+    counterexample="(1,1,1,1)",
+)
+def selectors(run: Run) -> Iterator[Instance | Figure]:
+    """Coordinates of the two selectors, and of the printed looped host's readers."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=60):
+        d, D = shape.head_dim, shape.d_in
+        first, last = set(range(d)), set(range(D - d, D))
+        exist = first <= set(range(D)) and last <= set(range(D))
+        fine = agree({"coordinates": exist and not first & last, "inequality": 2 * d <= D})
+        yield Instance(shape, fine.value, f"d = {d} of {D}", routes=fine.routes)
+        maps = build_host("printed-looped", shape).maps(0, 0)
+        rows = [set(part.coordinates()[0].tolist()) for part in (maps.query, maps.key)]
+        dense_rows = [{i for i, row in enumerate(plain.rows(part)) if any(row)} for part in (maps.query, maps.key)]
+        apart = agree({"index maps": not rows[0] & rows[1], "plain integers": not dense_rows[0] & dense_rows[1]})
+        yield Instance(shape, apart.value, "the host's readers", routes=apart.routes, part="repair")
+
+
+@claim(
+    "thm:looped_random-R/sum-of-squares",
+    place="Appendix D, proof, reduction to a polynomial",
+    statement="The sum of the squares of all maximal minors of R_all vanishes exactly when its rank is below the number of its columns.",
+    category=Category.LEMMA,
+    scope="real parameters, m ≥ M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="It equals det(R_allᵀ R_all) (Cauchy–Binet); both were computed for hosts of full and of deficient rank.",
+)
+def sum_of_squares(run: Run) -> Iterator[Instance | Figure]:
+    """All minors against the Gram determinant and the rank."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1)], largest=6):
+        M = matching_dimension(shape)
+        for deficient in (False, True):
+            host = integer_host(shape, M + 2, seed=5, tied=True, equal_readers=deficient)
+            matrix = dense(r_all(host))
+            squares = sum(value**2 for value in minors(matrix).values())
+            gram = determinant_of(plain.multiply(plain.transpose(matrix.tolist()), matrix.tolist()))
+            rank = rank_of(host).value
+            holds = squares == gram.value and (squares == 0) == (rank < M)
+            yield Instance(shape, holds, f"rank {rank} of {M}, sum {squares}", routes=gram.routes, m=M + 2)

@@ -1,0 +1,341 @@
+"""Appendix B: random hosts. The theorem at m >= M, its count of equations, and the stacked linear system.
+
+What the proof says of the determinant polynomial stands in `appendix_random_determinant`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, dense, matched, rank_of, small_target
+from utfproof.claims.linear import integer_host, left_inverse, minors
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.constructions import build_host
+from utfproof.exact import rational
+from utfproof.matching import embed, r_all, w_all
+from utfproof.notions import Notion
+from utfproof.shapes import (
+    PAPER_TABLE_SHAPES,
+    Column,
+    Shape,
+    column_at,
+    column_groups,
+    matching_dimension,
+    printed_random_count,
+)
+from utfproof.systems import Target, Universal
+
+SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
+DRAWS = [(0, "uniform", "float64"), (1, "signs", "float64"), (2, "binomial", "float64"), (3, "uniform", "float32")]
+"""Seed, law and number format of the random hosts that are certified."""
+
+
+@claim(
+    "thm:random-R/matching",
+    place="Appendix B, theorem",
+    statement="With all entries i.i.d. from an absolutely continuous law and m ≥ M = 2dS + d_in·H^L, almost surely every "
+    "untied target has an E that solves the query, key and output equations.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="all shapes; m = M and m = M + 1 are certified for several seeds, laws and number formats",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="One full-rank instance per shape makes the determinant polynomial nonzero, and its zero set has measure zero.",
+    smallest="(1,1,1,1), m = 3",
+)
+def random_matching(run: Run) -> Iterator[Instance | Figure]:
+    """Rank certificates modulo a prime for several draws."""
+    for shape in run.shapes(anchors=SMALLEST, largest=24):
+        M = matching_dimension(shape)
+        for seed, law, dtype in DRAWS[:1] if shape.heads > 2 else DRAWS:
+            # few signs make singular matrices likely at the smallest sizes: the seed is raised until one is not
+            yield _first_full(shape, M + (seed == 0), seed, law, dtype)
+
+
+def _first_full(shape: Shape, m: int, seed: int, law: str, dtype: str) -> Instance:
+    tries = range(seed, seed + 50) if law == "signs" else range(seed, seed + 1)
+    found = None
+    for attempt in tries:
+        found = decided("random", shape, m, seed=attempt, law=law, dtype=dtype)
+        if found.holds:
+            break
+    assert found is not None
+    return found
+
+
+@claim(
+    "thm:random-R/constant-heads",
+    place="Appendix B, theorem, H ≥ 2",
+    statement="For H ≥ 2, m ≥ 4·H^L·d + H^L·d_in is enough: one constant in the theorem's O(H^L d + H^L d_in) serves all shapes.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
+    sentence="S ≤ 2H^L for H ≥ 2, so M ≤ 4dH^L + d_in·H^L.",
+    smallest="(2,1,1,1), m = 10",
+    figures={"largest M / (H^L d + H^L d_in) examined": "139/40"},
+)
+def constant_heads(run: Run) -> Iterator[Instance | Figure]:
+    """Certificates at 4 H^L d + H^L d_in, and the ratio M / (H^L d + H^L d_in) on fixed shapes."""
+    for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 1, 1, 1)], largest=16):
+        m = (4 * shape.head_dim + shape.d_in) * shape.leaves
+        yield decided("random", shape, m)
+    ratios = []
+    for H, L, d, d_in in [(2, 3, 1, 1), (2, 4, 30, 30), (3, 3, 2, 1), (2, 5, 3, 1), (2, 4, 9, 1), (5, 2, 1, 3)]:
+        shape = Shape(H, L, d, d_in)
+        ratios.append(Fraction(matching_dimension(shape), (d + d_in) * H**L))
+    yield Figure("largest M / (H^L d + H^L d_in) examined", str(max(ratios)))
+
+
+@claim(
+    "thm:random-R/constant-single",
+    place="Appendix B, theorem, H = 1",
+    statement="For H = 1, m ≥ c·(H^L d + H^L d_in) is enough for matching, with one constant c for all depths.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1; c = 1, 2, 3, 4",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="M = 2dL + d_in grows with the depth while H^L d + H^L d_in does not; m ≥ M is what is needed.",
+    counterexample="(1,1,1,1), m = 2",
+)
+def constant_single(run: Run) -> Iterator[Instance | Figure]:
+    """For each c a depth at which c (d + d_in) < M; the repair at m = M."""
+    for c in range(1, 5):
+        shape = next(s for s in (Shape(1, L, 1, 1) for L in range(1, 20)) if matching_dimension(s) > 2 * c)
+        m = c * (shape.head_dim + shape.d_in)
+        refuted = dimension_certificate(shape, m)
+        yield Instance(shape, refuted.universal, f"c = {c}: below M = {matching_dimension(shape)}", refuted, m=m)
+        yield decided("random", shape, part="repair")
+
+
+@claim(
+    "thm:random-R/count",
+    place="Appendix B, proof, first paragraph",
+    statement="The stacked system has M = S·d + H^L·d_in columns (S = H + … + H^L), and a host of that dimension can match.",
+    category=Category.COUNT,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="all shapes",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Queries and keys both have S·d columns: M = 2dS + d_in·H^L, which is the m₀ of the same proof; "
+    "below it no host matches.",
+    counterexample="(1,1,1,1), m = 2",
+    figures={
+        "printed at (2,4,30,30)": 1380,
+        "columns at (2,4,30,30)": 2280,
+        "printed M at (2,1,1,2)": 6,
+        "m_0 at (2,1,1,2)": 8,
+    },
+)
+def count(run: Run) -> Iterator[Instance | Figure]:
+    """No host matches at the printed count; a random one does at m_0."""
+    for shape in run.shapes(anchors=SMALLEST, largest=40):
+        m = printed_random_count(shape)
+        refuted = dimension_certificate(shape, m)
+        columns = r_all(build_host("sparse", shape)).shape[1]
+        yield Instance(shape, refuted.universal, f"R_all has {columns} columns", refuted, m=m)
+        if columns <= 24:
+            yield decided("random", shape, _m_0(shape), part="repair")
+    large, small = Shape(*PAPER_TABLE_SHAPES["4-hop"]), Shape(2, 1, 1, 2)
+    yield Figure("printed at (2,4,30,30)", printed_random_count(large))
+    yield Figure("columns at (2,4,30,30)", sum(group.words * group.width for group in column_groups(large)))
+    yield Figure("printed M at (2,1,1,2)", printed_random_count(small))
+    yield Figure("m_0 at (2,1,1,2)", _m_0(small))
+
+
+def _m_0(shape: Shape) -> int:
+    """m_0 as the proof of thm:random-R sums it: internal blocks of width 2Hd, then the leaves."""
+    return (
+        sum(shape.heads**t * 2 * shape.heads * shape.head_dim for t in range(shape.layers)) + shape.leaves * shape.d_in
+    )
+
+
+@claim(
+    "thm:random-R/equations",
+    place="Appendix B, proof, first sentence",
+    statement="There are H(H^L − 1)/(H − 1) query equations (and as many for keys), one for each word of length 1 … L, and H^L "
+    "output equations.",
+    category=Category.COUNT,
+    scope="all shapes (for H = 1 the quotient stands for L)",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The words are counted one by one; said of queries and keys together the number would be twice as large.",
+)
+def equations(run: Run) -> Iterator[Instance | Figure]:
+    """Blocks of columns against words written out and the closed formula."""
+    for shape in run.shapes(anchors=SMALLEST):
+        H, L = shape.heads, shape.layers
+        groups = column_groups(shape)
+        found = tuple(sum(g.words for g in groups if g.kind == kind) for kind in ("Q", "K", "OV"))
+        words = sum(1 for length in range(1, L + 1) for _ in plain.words(H, length))
+        formula = L if H == 1 else H * (H**L - 1) // (H - 1)
+        listed = (words, words, sum(1 for _ in plain.words(H, L)))
+        same = agree(
+            {"columns of R_all": found == (formula, formula, H**L), "words listed": listed == (formula, formula, H**L)}
+        )
+        yield Instance(
+            shape, bool(same), f"{found[0]} queries, {found[1]} keys, {found[2]} outputs", routes=same.routes
+        )
+
+
+@claim(
+    "eq:multi-head-stacked",
+    place="Appendix B, displayed system E·R_all = W_all",
+    statement="E·R_all = W_all holds exactly when every query, key and output equation does: each equation is one block of columns.",
+    category=Category.LEMMA,
+    scope="any E, any host, any untied target",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="Blocks of both sides were compared with the equations written out one at a time, for E that solve all of them and E that do not.",
+)
+def stacked(run: Run) -> Iterator[Instance | Figure]:
+    """Column by column: which columns of E R_all and W_all agree, against the equations formed on their own."""
+    for shape in run.shapes(anchors=SMALLEST, largest=20):
+        yield from equations_as_blocks(shape, small_target(shape, seed=1), tied=False)
+
+
+def equations_as_blocks(shape: Shape, target: Target, *, tied: bool) -> Iterator[Instance]:
+    """For E that solve all equations, or only some: the columns in which E R_all and W_all differ belong to the equations
+    that fail."""
+    for host, E in _embeddings(shape, target, tied):
+        off = np.any(dense(E) @ dense(r_all(host)) != dense(w_all(target)), axis=0)
+        stacked_fails = {_equation(column_at(shape, j)) for j in np.flatnonzero(off).tolist()}
+        alone = {word for word, fine in _equations_alone(host, target, E).items() if not fine}
+        same = stacked_fails == alone
+        again = plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target)
+        both = agree({"matching": same and (not stacked_fails) == again, "plain integers": same})
+        yield Instance(shape, both.value, f"{len(alone)} equations fail", routes=both.routes)
+
+
+def _equation(column: Column) -> tuple[str, tuple[int, ...]]:
+    return column.kind, tuple(column.word)
+
+
+def _embeddings(shape: Shape, target: Target, tied: bool) -> Iterator[tuple[Universal, np.ndarray]]:
+    """Hosts with an E that solves everything, one with a wrong entry, and one that has nothing to do with the target."""
+    host = build_host("tied" if tied else "sparse", shape)
+    E = np.array(dense(embed(host, target).E), dtype=object)
+    yield host, E
+    wrong = E.copy()
+    wrong[0, -1] += 1
+    yield host, wrong
+    other = integer_host(shape, 3, seed=2, tied=tied)
+    yield other, np.array([[(i + 2 * j) % 3 - 1 for j in range(3)] for i in range(shape.d_in)], dtype=object)
+
+
+def _equations_alone(host: Universal, target: Target, E: np.ndarray) -> dict[tuple[str, tuple[int, ...]], bool]:
+    """Every matching equation on its own, in plain integers: (kind, word) -> whether it holds."""
+    H, L = host.shape.heads, host.shape.layers
+    left = plain.rows(E)
+
+    def target_words(word: tuple[int, ...]) -> plain.Rows:
+        out = plain.identity(target.width)
+        for layer, head in enumerate(word):
+            _, _, w_v, w_o = target.parameters(layer, head)
+            out = plain.multiply(plain.multiply(out, plain.rows(w_v)), plain.rows(w_o))
+        return out
+
+    found = {}
+    for length in range(1, L + 1):
+        for word in plain.words(H, length):
+            routed = plain.multiply(left, plain.routed(host, word[:-1]))
+            forms = target_words(word[:-1])
+            for kind, place in (("Q", 0), ("K", 1)):
+                reader = plain.rows(host.maps(length - 1, word[-1])[place])
+                wanted = plain.multiply(forms, plain.rows(target.parameters(length - 1, word[-1])[place]))
+                found[kind, word] = plain.multiply(routed, reader) == wanted
+    for word in plain.words(H, L):
+        out = plain.multiply(plain.multiply(left, plain.routed(host, word)), plain.rows(host.U))
+        found["OV", word] = out == target_words(word)
+    return found
+
+
+@claim(
+    "thm:random-R/pseudoinverse",
+    place="Appendix B, proof, after the stacked system",
+    statement="R_all has a left inverse R† exactly when its columns are linearly independent, and then E = W_all·R† solves the "
+    "stacked system for every target.",
+    category=Category.LEMMA,
+    scope="any host, m ≥ M or below",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="Both directions, on hosts of full and of deficient rank.",
+)
+def pseudoinverse(run: Run) -> Iterator[Instance | Figure]:
+    """Left inverses found two ways, against ranks found two ways."""
+    for shape in run.shapes(anchors=SMALLEST, largest=8):
+        M = matching_dimension(shape)
+        for m, deficient in ((M, False), (M + 1, False), (M + 1, True), (M - 1, False)):
+            host = integer_host(shape, m, seed=3, equal_readers=deficient)
+            matrix = dense(r_all(host))
+            independent = rank_of(host).value == M
+            invertible = left_inverse(matrix)
+            solves = rational.solve_left(matrix, dense(w_all(small_target(shape)))) is not None
+            holds = invertible.value == independent and (solves or not independent)
+            yield Instance(shape, holds, f"left inverse: {invertible.value}", routes=invertible.routes, m=m)
+
+
+@claim(
+    "thm:random-R/single-target",
+    place="Appendix B, proof, after the stacked system",
+    statement="A solution E for one given target already requires independent columns.",
+    category=Category.REMARK,
+    scope="read of single targets",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.GRID,),
+    sentence="Only solvability for every target does: some targets are matched by hosts of deficient rank, the zero target by any host.",
+    counterexample="(1,1,1,1), m = 3",
+)
+def single_target(run: Run) -> Iterator[Instance | Figure]:
+    """A host with two equal columns still matches targets with W_Q = W_K in that head."""
+    for shape in run.shapes(anchors=SMALLEST, largest=12):
+        m = matching_dimension(shape)
+        host = integer_host(shape, m, seed=3, equal_readers=True)
+        target = small_target(shape, seed=2)
+        target.W_K[0, 0] = target.W_Q[0, 0]
+        rank = rank_of(host)
+        if rank.value != m - shape.head_dim:
+            continue
+        carried = matched(host, target)
+        yield Instance(
+            shape,
+            not carried.value,
+            f"rank {rank.value} < M = {m}, and E exists: {carried.value}",
+            routes=carried.routes,
+            m=m,
+        )
+
+
+@claim(
+    "thm:random-R/minors",
+    place="Appendix B, proof, reduction to a polynomial",
+    statement="For m ≥ M, R_all has full column rank exactly when some M×M minor is nonzero.",
+    category=Category.LEMMA,
+    scope="any host",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="All minors were computed, by FLINT and by plain integers, for hosts of full and of deficient rank.",
+)
+def some_minor(run: Run) -> Iterator[Instance | Figure]:
+    """All maximal minors against the rank."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (1, 2, 1, 1), (2, 1, 1, 1)], largest=6):
+        M = matching_dimension(shape)
+        for m, deficient in ((M, False), (M + 2, False), (M + 2, True)):
+            host = integer_host(shape, m, seed=5, equal_readers=deficient)
+            rank, found = rank_of(host), minors(dense(r_all(host)))
+            nonzero = sum(1 for value in found.values() if value)
+            detail = f"rank {rank.value} of {M}, {nonzero} of {len(found)} minors nonzero"
+            yield Instance(shape, (nonzero > 0) == (rank.value == M), detail, routes=rank.routes, m=m)

@@ -1,0 +1,439 @@
+"""Appendix B: the determinant polynomial of R_all, its explicit nonzero value, and how often it can vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, dense, rank_modulo
+from utfproof.claims.linear import determinant_of, integer_host
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.constructions import build_host
+from utfproof.generator import integer_matrix
+from utfproof.matching import r_all
+from utfproof.notions import Notion
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, column_at, matching_dimension
+from utfproof.systems import LoopedUniversal, Universal
+
+SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2)]
+
+
+@claim(
+    "thm:random-R/multilinear-untied",
+    place="Appendix B, proof, the entries of R_all (untied)",
+    statement="Every entry of an untied host's R_all has degree at most one in every single parameter.",
+    category=Category.LEMMA,
+    scope="untied hosts",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SYMBOLIC,),
+    sentence="Each layer contributes its own factors; the entries were expanded in symbols.",
+)
+def multilinear_untied(run: Run) -> Iterator[Instance | Figure]:
+    """R_all in symbols."""
+    yield from _multilinear(run, tied=False)
+
+
+@claim(
+    "thm:random-R/multilinear-tied",
+    place="Appendix B, proof, the entries of R_all, reused for tied hosts in Appendix D",
+    statement="Every entry of a tied host's R_all has degree at most one in every single parameter.",
+    category=Category.LEMMA,
+    scope="tied hosts",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.SYMBOLIC,),
+    sentence="True for L = 1 only: R_V^h·R_V^h·U has squares. That the entries are polynomials is all the proofs need.",
+    counterexample="(1,2,1,1)",
+    figures={"a repeated factor at (1,2,1,1)": "R_V[0][0,0]^2 U[0,0]"},
+)
+def multilinear_tied(run: Run) -> Iterator[Instance | Figure]:
+    """R_all in symbols, with a monomial that has a square."""
+    from utfproof.exact.symbolic import generic_r_all, multilinearity
+
+    yield from _multilinear(run, tied=True)
+    yield Figure(
+        "a repeated factor at (1,2,1,1)", multilinearity(generic_r_all(Shape(1, 2, 1, 1), 2, tied=True)).monomial
+    )
+
+
+def _multilinear(run: Run, *, tied: bool) -> Iterator[Instance]:
+    from utfproof.exact.symbolic import generic_r_all, multilinearity
+
+    for shape in run.shapes(anchors=[*SMALLEST, (1, 2, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1)], largest=16):
+        # m = 2 shows every product pattern that larger m have
+        found = multilinearity(generic_r_all(shape, 2, tied=tied))
+        yield Instance(
+            shape, found.holds, f"highest degree {found.highest} {found.monomial}".strip(), routes=found.routes
+        )
+
+
+@claim(
+    "thm:random-R/explicit-assignment",
+    place="Appendix B, proof, one assignment with full rank",
+    statement="p = det R_all is not the zero polynomial: at the (repaired) sparse host its value is 1 or −1.",
+    category=Category.LEMMA,
+    scope="m = M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.GRID),
+    sentence="The assignment has to be the repaired construction; the printed one gives p = 0.",
+    smallest="(1,1,1,1), m = 3",
+)
+def explicit_assignment(run: Run) -> Iterator[Instance | Figure]:
+    """The determinant at the repaired hosts by two routes, and a certificate."""
+    for shape in run.shapes(anchors=SMALLEST, largest=60):
+        M = matching_dimension(shape)
+        for name in ("sparse", "tied"):
+            if M <= 24:
+                value = determinant_of(dense(r_all(build_host(name, shape))))
+                yield Instance(shape, abs(value.value) == 1, f"det = {value.value} at {name}", routes=value.routes, m=M)
+            yield decided(name, shape, M)
+
+
+@claim(
+    "thm:random-R/printed-assignment",
+    place="Appendix B, proof, one assignment with full rank",
+    statement="p is nonzero at the construction of thm:designed-R as its formal definition reads.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2; both readings of the formal R_V",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="R_all is deficient there; the prefix-tree projection takes its place.",
+    counterexample="(2,1,1,1), m = 6",
+)
+def printed_assignment(run: Run) -> Iterator[Instance | Figure]:
+    """Refutations of the printed assignment, certificates of the repaired one."""
+    for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 2, 2, 3)], largest=40):
+        yield decided("printed-tree-row", shape)
+        yield decided("printed-tree-column", shape)
+        yield decided("sparse", shape, part="repair")
+
+
+@claim(
+    "thm:random-R/every-choice-of-rows",
+    place="Appendix B, proof, choice of M rows",
+    statement="For m ≥ M the minor of any M rows is a nonzero polynomial, so any fixed rule may choose them.",
+    category=Category.LEMMA,
+    scope="m ≥ M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The padded construction with its coordinates permuted shows it; every choice of rows was computed at a random host.",
+)
+def every_choice_of_rows(run: Run) -> Iterator[Instance | Figure]:
+    """Every M of M + 2 rows of a random integer host: minors modulo a prime, and over the integers."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (1, 2, 1, 1), (2, 1, 1, 1)], largest=5):
+        M = matching_dimension(shape)
+        m = M + 2
+        host = _wide_integer_host(shape, m)
+        matrix = dense(r_all(host))
+        choices = list(combinations(range(m), M))
+        modular = sum(rank_modulo(matrix[list(rows)]) == M for rows in choices)
+        exact = sum(plain.rank(matrix[list(rows)].tolist()) == M for rows in choices)
+        both = agree({"modulo a prime": modular, "plain integers": exact})
+        yield Instance(
+            shape, both.value == len(choices), f"{both.value} of {len(choices)} minors", routes=both.routes, m=m
+        )
+
+
+def _wide_integer_host(shape: Shape, m: int) -> Universal:
+    """A host of exact integers with entries up to 2^32, from the uniform law's numerators."""
+
+    def draw(tensor: str, columns: int, *place: int) -> np.ndarray:
+        layer, head = place or (0, 0)
+        return integer_matrix(7, tensor, m, columns, law="uniform", layer=layer, head=head).astype(object)
+
+    layers, heads = range(shape.layers), range(shape.heads)
+
+    def grid(tensor: str, columns: int) -> Any:
+        return [[draw(tensor, columns, layer, head) for head in heads] for layer in layers]
+
+    d = shape.head_dim
+    return Universal(shape, m, grid("R_Q", d), grid("R_K", d), grid("R_V", m), draw("U", shape.d_out))
+
+
+@claim(
+    "thm:random-R/block-diagonal",
+    place="Appendix B, proof, after a suitable row permutation",
+    statement="A permutation of the rows turns the designed host's R_all into a diagonal of identity blocks I_d, …, I_d, I_{d_in}, ….",
+    category=Category.LEMMA,
+    scope="m = M, and m > M over zero rows",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="True of the repaired hosts, with the permutation at hand; false of the formal R_V as printed.",
+    counterexample="printed-tree-row at (2,1,1,1)",
+    figures={"blocks at (2,2,1,2)": "Q: 6 of width 1, K: 6 of width 1, OV: 4 of width 2"},
+)
+def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
+    """The permutation itself, or what prevents it."""
+    from utfproof.claims.record import label
+    from utfproof.exact.symbolic import block_diagonal as diagonal
+    from utfproof.exact.symbolic import block_sizes
+
+    for shape in run.shapes(anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)], largest=40):
+        M = matching_dimension(shape)
+        if shape.heads > 1:
+            for name in ("printed-tree-row", "printed-tree-column"):
+                found = diagonal(dense(r_all(build_host(name, shape))))
+                yield Instance(f"{name} at {label(shape)}", found.holds, found.reason, routes=found.routes)
+        for name in ("sparse", "sparse-front", "tied"):
+            for m in (M, M + 1):
+                found = diagonal(dense(r_all(build_host(name, shape, m))))
+                yield Instance(
+                    f"{name} at {label(shape)}, m = {m}", found.holds, found.reason, routes=found.routes, part="repair"
+                )
+    sizes = ", ".join(f"{kind}: {number} of width {width}" for kind, number, width in block_sizes(Shape(2, 2, 1, 2)))
+    yield Figure("blocks at (2,2,1,2)", sizes)
+
+
+@claim(
+    "thm:random-R/variables",
+    place="Appendix B, proof, the variables of p",
+    statement="p is a polynomial in the entries of the R_Q, R_K and R_V alone.",
+    category=Category.REMARK,
+    scope="the list of variables as printed",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="U is missing from the list: p is homogeneous of degree d_in·H^L in its entries. (The proof also calls the variables Gaussian; "
+    "any absolutely continuous law will do.)",
+    counterexample="(1,1,1,1), m = 3",
+)
+def variables(run: Run) -> Iterator[Instance | Figure]:
+    """p with U doubled, everything else unchanged."""
+    for shape in run.shapes(anchors=SMALLEST, largest=12):
+        M = matching_dimension(shape)
+        host = _wide_integer_host(shape, M)
+        doubled = Universal(shape, M, host.R_Q, host.R_K, host.R_V, 2 * host.U)
+        first, second = determinant_of(dense(r_all(host))), determinant_of(dense(r_all(doubled)))
+        yield Instance(shape, first.value == second.value, "U doubled, p changes", routes=second.routes, m=M)
+        scaled = second.value == first.value * 2 ** (shape.d_out * shape.leaves)
+        yield Instance(
+            shape, scaled and first.value != 0, "degree d_in H^L in U", routes=second.routes, part="repair", m=M
+        )
+
+
+@claim(
+    "thm:random-R/degree",
+    place="Appendix B, proof, p is a polynomial",
+    statement="p = det R_all is homogeneous of degree 2d·Σ_l l·H^l + d_in·H^L·(L + 1), tied or untied.",
+    category=Category.LEMMA,
+    scope="m = M (the columns: any m)",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SYMBOLIC, Evidence.GRID),
+    sentence="Columns are homogeneous of degree l (queries, keys of layer l) and L + 1 (outputs); p scales with the sum.",
+    figures={"(2,4,30,30)": 8280, "(4,2,24,4)": 1920, "(1,1,1,1)": 4},
+)
+def degree(run: Run) -> Iterator[Instance | Figure]:
+    """Degrees of columns in symbols, and p at twice the parameters."""
+    from utfproof.exact.symbolic import determinant_degree, determinant_polynomial, generic_r_all, homogeneous_columns
+
+    for shape in run.shapes(anchors=[*SMALLEST, (1, 2, 1, 1), (2, 2, 1, 1)], largest=16):
+        for tied in (False, True):
+            fine, reason = homogeneous_columns(generic_r_all(shape, 2, tied=tied))
+            yield Instance(shape, fine, reason or "columns homogeneous", routes=("SymPy", "plain integers"))
+        M = matching_dimension(shape)
+        host = _wide_integer_host(shape, M)
+        R_Q, R_K, R_V = ([[2 * x for x in row] for row in grid] for grid in (host.R_Q, host.R_K, host.R_V))
+        scaled = Universal(shape, M, R_Q, R_K, R_V, 2 * host.U)
+        first, second = determinant_of(dense(r_all(host))), determinant_of(dense(r_all(scaled)))
+        holds = first.value != 0 and second.value == first.value << determinant_degree(shape)
+        yield Instance(shape, holds, f"degree {determinant_degree(shape)}", routes=second.routes, m=M)
+    smallest = Shape(1, 1, 1, 1)
+    for tied in (False, True):
+        p = determinant_polynomial(smallest, tied=tied)
+        yield Instance(smallest, p.degrees == (determinant_degree(smallest),), f"{p.terms} terms", routes=p.routes)
+    for place in ((2, 4, 30, 30), (4, 2, 24, 4), (1, 1, 1, 1)):
+        yield Figure(f"({','.join(map(str, place))})", determinant_degree(Shape(*place)))
+
+
+@claim(
+    "thm:random-R/measure-zero",
+    place="Appendix B, proof, full column rank almost surely",
+    statement="The parameters at which p = 0 have Lebesgue measure zero: on every line through the sparse host p is a nonzero polynomial "
+    "in one variable, of degree at most deg p.",
+    category=Category.LEMMA,
+    scope="m = M, tied or untied hosts",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.SYMBOLIC),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="Computed exactly: the value at the sparse host is 1 or −1 and the degree is reached; that lines with finitely many zeros "
+    "make a null set is the written part.",
+)
+def measure_zero(run: Run) -> Iterator[Instance | Figure]:
+    """p along a line from the repaired host to a random one."""
+    from utfproof.exact.symbolic import along_line, determinant_degree, line_polynomial
+
+    for shape in run.shapes(anchors=[*SMALLEST, (2, 2, 1, 1)], largest=10):
+        for name, tied in (("sparse", False), ("tied", True)):
+            M = matching_dimension(shape)
+            kind = LoopedUniversal if tied else Universal
+            line = along_line(
+                lambda *parts, shape=shape, M=M, kind=kind: r_all(kind(shape, M, *parts)).tolist(),
+                _parameters(build_host(name, shape), tied),
+                _parameters(integer_host(shape, M, seed=11, tied=tied), tied),
+            )
+            found = line_polynomial(line, determinant_degree(shape))
+            there = determinant_of(line(0)).value
+            holds = (
+                abs(found.constant) == 1 and found.constant == there and 0 <= found.degree <= determinant_degree(shape)
+            )
+            yield Instance(shape, holds, f"{name}: degree {found.degree} of {found.bound}", routes=found.routes, m=M)
+
+
+def _parameters(host: Universal, tied: bool) -> tuple[np.ndarray, ...]:
+    """R_Q, R_K, R_V, U as object arrays with their layer and head axes."""
+    layers, heads = range(1 if tied else host.shape.layers), range(host.shape.heads)
+
+    def grid(place: int) -> np.ndarray:
+        drawn = [[dense(host.maps(layer, head)[place]) for head in heads] for layer in layers]
+        return np.array(drawn[0] if tied else drawn, dtype=object)
+
+    values = [[dense(host.maps(layer, head).value[0]) for head in heads] for layer in layers]
+    return (
+        grid(0),
+        grid(1),
+        np.array(values[0] if tied else values, dtype=object),
+        np.array(dense(host.U), dtype=object),
+    )
+
+
+@claim(
+    "new:finite-weights",
+    place="beside Appendix B",
+    statement="With entries drawn independently and uniformly from a finite set of size s, a host with m ≥ M has deficient rank with "
+    "probability at most deg p / s (Schwartz–Zippel).",
+    category=Category.NEW,
+    scope="m ≥ M, any field, tied or untied",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The Schwartz–Zippel lemma for a polynomial with a value ±1. At (1,1,1,1) over the field of five elements all matrices were counted; for 2^32 equally likely values the bound at the largest "
+    "table shape is 2e-6.",
+    figures={
+        "(1,1,1,1) over 5 elements": "477029/1953125",
+        "bound there": "4/5",
+        "(2,4,30,30), 2^32 values": 8280 / 2**32,
+    },
+)
+def finite_weights(run: Run) -> Iterator[Instance | Figure]:
+    """The exact probability at the smallest shape, counted and by formula, against the bound."""
+    from fractions import Fraction
+
+    from utfproof.exact.symbolic import schwartz_zippel_bound
+
+    smallest, q = Shape(1, 1, 1, 1), 5
+    counted = _singular_probability(q)
+    # R_V U is uniform when U is not zero, so three independent uniform columns remain
+    inverse = Fraction(1, q)
+    formula = 1 - (1 - inverse**3) * (1 - inverse) * (1 - inverse**2) * (1 - inverse**3)
+    exact = agree({"enumeration": counted, "formula": formula})
+    bound = schwartz_zippel_bound(smallest, q)
+    yield Instance(smallest, exact.value <= bound, f"{exact.value} <= {bound}", routes=exact.routes, m=3)
+    yield Figure("(1,1,1,1) over 5 elements", str(exact.value))
+    yield Figure("bound there", str(bound))
+    yield Figure("(2,4,30,30), 2^32 values", float(schwartz_zippel_bound(Shape(2, 4, 30, 30), 2**32)))
+
+
+def _singular_probability(q: int) -> Any:
+    """P[det R_all = 0] at (1,1,1,1), m = 3, entries uniform over integers modulo a prime q: all 3 x 3 matrices counted."""
+    from fractions import Fraction
+
+    triples = np.array(list(np.ndindex(q, q, q)))
+    crosses = np.cross(triples[:, None, :], triples[None, :, :]).reshape(-1, 3) % q
+    kinds, how_many = np.unique(crosses, axis=0, return_counts=True)
+    singular = int((how_many[:, None] * ((kinds @ triples.T) % q == 0)).sum())
+    zero_output = Fraction(1, q**3)
+    return zero_output + (1 - zero_output) * Fraction(singular, q**9)
+
+
+@claim(
+    "new:float-weights/wide",
+    place="beside Appendix B",
+    statement="Entries uniform on (−1/√m, 1/√m) and rounded to float64 or float32: at the paper's table shapes Schwartz–Zippel bounds the "
+    "probability of a deficient rank below one.",
+    category=Category.NEW,
+    notion=None,
+    scope="the four table shapes, m = M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The bound is the degree times the largest probability of a single float: at most 4e-4 in float32.",
+    figures={"float64 at (2,4,30,30)": 6.858e-13, "float32 at (2,4,30,30)": 3.682e-4},
+)
+def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
+    """Degree times largest atom, the atom found in two ways."""
+    yield from _float_weights(("float64", "float32"))
+    for fmt in ("float64", "float32"):
+        yield Figure(f"{fmt} at (2,4,30,30)", _grid_bound(Shape(2, 4, 30, 30), fmt))
+
+
+@claim(
+    "new:float-weights/short",
+    place="beside Appendix B",
+    statement="The same bound is below one for weights rounded to float16 or bfloat16.",
+    category=Category.NEW,
+    notion=None,
+    scope="the four table shapes, m = M",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="It says nothing in bfloat16 at any of the four shapes and in float16 at the largest; there a rank certificate decides each host.",
+    counterexample="bfloat16 at (2,2,28,30)",
+    figures={
+        "vacuous": "bfloat16 at (2,2,28,30); bfloat16 at (4,2,24,4); bfloat16 at (2,3,28,30); bfloat16 at (2,4,30,30); "
+        "float16 at (2,4,30,30)",
+        "float16 at (2,2,28,30)": 0.2998,
+    },
+)
+def float_weights_short(run: Run) -> Iterator[Instance | Figure]:
+    """Degree times largest atom, the atom found in two ways."""
+    vacuous = []
+    for found in _float_weights(("bfloat16", "float16")):
+        vacuous += [found.label] if found.holds is False else []
+        yield found
+    yield Figure("vacuous", "; ".join(vacuous))
+    yield Figure("float16 at (2,2,28,30)", _grid_bound(Shape(2, 2, 28, 30), "float16"))
+
+
+def _grid_bound(shape: Shape, fmt: str) -> float:
+    from utfproof.exact.symbolic import float_grid_bound
+
+    return float(float_grid_bound(shape, fmt).bound)
+
+
+def _float_weights(formats: tuple[str, ...]) -> Iterator[Instance]:
+    from utfproof.claims.record import label
+    from utfproof.exact.symbolic import float_grid_bound
+
+    for fmt in formats:
+        for place in sorted(PAPER_TABLE_SHAPES.values(), key=lambda place: matching_dimension(Shape(*place))):
+            shape = Shape(*place)
+            found = float_grid_bound(shape, fmt)
+            spaced = _spacing(fmt, found.m) * found.m**0.5 / 2 * _degree_by_columns(shape)
+            both = agree({"symbolic": found.bound < 1, "NumPy's spacing": spaced < 1})
+            close = abs(spaced / float(found.bound) - 1) < 1e-9
+            yield Instance(
+                f"{fmt} at {label(shape)}",
+                both.value if close else None,
+                f"bound {float(found.bound):.3g}",
+                routes=both.routes,
+            )
+
+
+def _spacing(fmt: str, m: int) -> float:
+    """Distance of neighbouring numbers of a format just below 1/sqrt(m), by NumPy."""
+    below = np.nextafter(m**-0.5, 0)
+    kind = np.dtype("float32" if fmt == "bfloat16" else fmt).type
+    value = kind(below)
+    spacing = float(np.spacing(value if value <= below else np.nextafter(value, kind(0))))
+    return spacing * 2.0**16 if fmt == "bfloat16" else spacing  # bfloat16 is float32 without 16 bits
+
+
+def _degree_by_columns(shape: Shape) -> int:
+    """The degree of p, column by column: one factor for the reader or U, and one for every R_V passed."""
+    total = 0
+    for j in range(matching_dimension(shape)):
+        column = column_at(shape, j)
+        total += len(column.word) + (column.kind == "OV")
+    return total

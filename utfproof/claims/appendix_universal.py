@@ -1,0 +1,356 @@
+"""Appendix A, the lemmas: unrolling, equal attention, equal outputs, and the single-head construction.
+
+Layers count from 1 and the letters are matrices that commute with none, so an identity of words holds for matrices of
+every size, for every context length and every attention map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, rank_of, small_input, small_target
+from utfproof.claims.hosts import one_head, small_embedding, small_host
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.constructions import build_host
+from utfproof.notions import Notion
+from utfproof.selection import pieces, uniform
+from utfproof.shapes import Shape, matching_dimension, paper_dimension
+from utfproof.systems import LoopedUniversal, Target, Universal
+
+DEPTHS = range(1, 7)
+SEVERAL = ((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))
+"""(H, L) of the expansions with several heads; the induction steps cover the rest."""
+SYMBOLIC = (Evidence.SYMBOLIC,)
+STEP = "every layer, from the one before"
+
+
+@claim(
+    "lem:unroll",
+    place="Appendix A.1, lem:unroll",
+    statement="For one head X^l = A^l ⋯ A^1 X^0 M^1 ⋯ M^l and X̃^l = Ã^l ⋯ Ã^1 X^0 E R_V^1 ⋯ R_V^l, with M = W_V W_O.",
+    category=Category.LEMMA,
+    scope="H = 1; L ≤ 6 expanded, and the induction step for every layer",
+    verdict=Verdict.HOLDS,
+    evidence=SYMBOLIC,
+    sentence="One word for each l, by recursion and in closed form.",
+)
+def unroll(run: Run) -> Iterator[Instance | Figure]:
+    """Expansion up to six layers and the induction step, target and host."""
+    yield from _unrolling([(1, L) for L in DEPTHS], 1)
+
+
+def _unrolling(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
+    from utfproof.exact.symbolic import unrolling, unrolling_step
+
+    for system in ("target", "host"):
+        for H, L in sizes:
+            found = unrolling(H, L, system=system)
+            yield Instance(f"H = {H}, L = {L}, {system}", found.holds, found.difference, routes=found.routes)
+        found = unrolling_step(step, system=system)
+        yield Instance(f"H = {step}, {STEP}, {system}", found.holds, found.difference, routes=found.routes)
+
+
+@claim(
+    "lem:eqatt",
+    place="Appendix A.1, lem:eqatt",
+    statement="For one head, the query and key equations of all layers give A^l = Ã^l for every l and X^0; without the query equation of "
+    "one layer, that layer's queries differ.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1; L ≤ 6 expanded, and the induction step",
+    verdict=Verdict.HOLDS,
+    evidence=SYMBOLIC,
+    sentence="Layer by layer: equal attention below makes queries and keys the same words. (The base case writes R_K without its layer.)",
+)
+def equal_attention_single(run: Run) -> Iterator[Instance | Figure]:
+    """Rewriting by the equations, one head; and with one equation dropped."""
+    yield from _attention([(1, L) for L in DEPTHS], 1)
+
+
+def _attention(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
+    from utfproof.exact.symbolic import equal_attention, equal_attention_step
+
+    for H, L in sizes:
+        found = equal_attention(H, L)
+        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        without = equal_attention(H, L, dropped=("Q", (H - 1,) * L))
+        where = f"H = {H}, L = {L}, last query equation dropped"
+        yield Instance(where, not without.holds, without.difference, routes=without.routes)
+    found = equal_attention_step(step)
+    yield Instance(f"H = {step}, {STEP}", found.holds, found.difference, routes=found.routes)
+
+
+@claim(
+    "lem:equal-io",
+    place="Appendix A.1, equal input-output behaviour",
+    statement="For one head, the query and key equations and M^1 ⋯ M^L = E R_V^1 ⋯ R_V^L U give equal outputs for every X^0.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1; L ≤ 6 expanded",
+    verdict=Verdict.HOLDS,
+    evidence=SYMBOLIC,
+    sentence="The outputs are the same word; without the output equation they are not.",
+)
+def equal_io_single(run: Run) -> Iterator[Instance | Figure]:
+    """Rewriting by all equations, one head; and without the output equation."""
+    yield from _outputs([(1, L) for L in DEPTHS])
+
+
+def _outputs(sizes: list[tuple[int, int]]) -> Iterator[Instance]:
+    from utfproof.exact.symbolic import equal_output
+
+    for H, L in sizes:
+        found = equal_output(H, L)
+        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        without = equal_output(H, L, dropped=("OV", (0,) * L))
+        where = f"H = {H}, L = {L}, one output equation dropped"
+        yield Instance(where, not without.holds, without.difference, routes=without.routes)
+
+
+# --- lem:single_head ------------------------------------------------------------------------------------------
+
+
+@claim(
+    "lem:single_head/statement",
+    place="Appendix A.1, lem:single_head",
+    statement="For H = 1 and m ≥ (L+1) max{2d, d_in} there are R's and U for which every target has an E that satisfies the matching equations.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1, every L, d, d_in; m = (L+1) max{2d, d_in} and 3 more",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="The prefix tree serves, already at m = 2dL + d_in.",
+    smallest="(1,1,1,1), m = 4",
+)
+def single_head(run: Run) -> Iterator[Instance | Figure]:
+    """Certificates of the prefix tree at the lemma's m, and padded."""
+    for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 4, 2, 3)]):
+        yield decided("sparse", shape, paper_dimension(shape))
+        yield decided("sparse", shape, paper_dimension(shape) + 3)
+
+
+def _blocks(shape: Shape, *, shifted: bool) -> Universal:
+    """The lemma's L+1 blocks with R_V = I and readers at B_l, or (shifted, tied) with readers at B_1 and a left shift."""
+    d, L = shape.head_dim, shape.layers
+    b = max(2 * d, shape.d_in)
+    m = (L + 1) * b
+    cells, reader, output = uniform(m, 1), uniform(d, 1), uniform(shape.d_in, 1)
+    every = np.arange(m)
+    move = pieces(cells, cells, every[b:], every[:-b], 1, 1) if shifted else pieces(cells, cells, every, every, 1, 1)
+
+    def read(start: int, columns: int) -> object:
+        return pieces(cells, output if columns > 0 else reader, np.array([start]), np.array([0]), columns or d, 1)
+
+    if shifted:
+        return LoopedUniversal(shape, m, (read(0, 0),), (read(d, 0),), (move,), read(0, shape.d_in))
+    queries, keys = [(read(layer * b, 0),) for layer in range(L)], [(read(layer * b + d, 0),) for layer in range(L)]
+    return Universal(shape, m, queries, keys, [(move,)] * L, read(L * b, shape.d_in))
+
+
+@claim(
+    "lem:single_head/construction",
+    place="Appendix A.1, lem:single_head, its construction",
+    statement="Readers at block B_l together with a left shift by one block a layer, U at B_{L+1}, satisfy the matching equations for all "
+    "targets. In repair: R_V = I with those readers, or the left shift with every reader at B_1 (tied).",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1, every L, d, d_in, m = (L+1) max{2d, d_in}",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
+    sentence="Layer l reads block B_l after l−1 shifts, which is B_{2l−1}; after L shifts B_{L+1} is zero, so U reads nothing, already at L = 1.",
+    counterexample="(1,1,1,1), m = 4",
+    smallest="(1,1,1,1), m = 4",
+    figures={"rank of R_all at (1,3,1,1)": "4 of 7"},
+)
+def single_head_construction(run: Run) -> Iterator[Instance | Figure]:
+    """The refutation of the printed construction, and the rank of R_all of both repairs."""
+    for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 3, 1, 1)]):
+        yield decided("printed-single-head", shape)
+        for shifted in (False, True):
+            host = _blocks(shape, shifted=shifted)
+            rank = rank_of(host)
+            detail = f"rank {rank.value}, {'left shift, readers at B_1' if shifted else 'R_V = I'}"
+            holds = rank.value == matching_dimension(shape) and host.tied is shifted
+            yield Instance(shape, holds, detail, routes=rank.routes, part="repair", m=host.m)
+    rank = rank_of(build_host("printed-single-head", Shape(1, 3, 1, 1)))
+    yield Figure("rank of R_all at (1,3,1,1)", f"{rank.value} of {matching_dimension(Shape(1, 3, 1, 1))}")
+
+
+@claim(
+    "lem:single_head/equivalently",
+    place="Appendix A.1, lem:single_head, the two descriptions of R_V",
+    statement="E R_V^1 ⋯ R_V^{l−1} has in block B_l what E had in B_1, and equivalently R_V^l shifts one block to the left. In repair: after "
+    "l−1 left shifts B_1 has what E had in B_l.",
+    category=Category.LEMMA,
+    scope="H = 1, L ≥ 2, l = 2 … L",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The first describes a shift to the right; a shift to the left brings B_l to B_1.",
+    counterexample="(1,2,1,1)",
+    smallest="(1,2,1,1)",
+)
+def equivalently(run: Run) -> Iterator[Instance | Figure]:
+    """Block numbers pushed through the printed R_V, by the package and in plain integers."""
+    for shape in run.shapes(lambda s: one_head(s) and s.layers > 1, anchors=[(1, 2, 1, 1), (1, 3, 1, 2)]):
+        host = build_host("printed-single-head", shape)
+        b = host.m // (shape.layers + 1)
+        labels = [[1 + i // b for i in range(host.m)]]
+        state, slow = np.array(labels, dtype=object), labels
+        as_printed = front = True
+        for layer in range(1, shape.layers):
+            value = host.maps(layer - 1, 0).value[0]
+            state, slow = state @ value, plain.multiply(slow, plain.rows(value))
+            row = agree({"index maps": plain.rows(state), "plain integers": slow}).value[0]
+            as_printed &= row[layer * b : (layer + 1) * b] == [1] * b
+            front &= row[:b] == [layer + 1] * b
+        routes = ("index maps", "plain integers")
+        yield Instance(shape, as_printed, "B_l has B_1's content", routes=routes)
+        yield Instance(shape, front, "B_1 has B_l's content", routes=routes, part="repair")
+
+
+# --- several heads --------------------------------------------------------------------------------------------
+
+
+@claim(
+    "lem:multiunroll",
+    place="Appendix A.2, lem:multiunroll",
+    statement="X^l = Σ_w A^{l,h_l} ⋯ A^{1,h_1} X^0 M^{1,h_1} ⋯ M^{l,h_l} over the words w of length l, and X̃^l likewise with X^0 E and R_V.",
+    category=Category.LEMMA,
+    scope="every H and L; expanded up to 9 words, and the induction step",
+    verdict=Verdict.HOLDS,
+    evidence=SYMBOLIC,
+    sentence="One word for each head word, by recursion and in closed form; rational forward passes agree.",
+)
+def multiunroll(run: Run) -> Iterator[Instance | Figure]:
+    """Expansion, the induction step, and the sum over words in exact forward passes."""
+    yield from _unrolling(list(SEVERAL), 3)
+    for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 2, 1, 2)], largest=20):
+        host, E = small_host(shape, 2, tied=False), small_embedding(shape, 2)
+        target, x = small_target(shape), small_input(shape, 2)
+        holds = _summed(target, None, x) == plain.run_target(target, x)
+        holds &= _summed(host, E, x) == plain.run_host(host, E, x)
+        yield Instance(str(shape), holds, "n = 2", routes=("sum over words", "recursion"))
+
+
+def _summed(system: Universal | Target, E: object, x: plain.Rows) -> plain.Rows:
+    """The output as a sum over head words: attention from the recursion, then one product for each word."""
+    attention: dict[tuple[int, int], plain.Rows] = {}
+
+    def recorded(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
+        attention[layer, head] = plain.rational_attention(queries, keys, layer, head)
+        return attention[layer, head]
+
+    start = x
+    if isinstance(system, Universal):
+        plain.run_host(system, E, x, recorded)
+        start = plain.multiply(x, plain.rows(E))
+    else:
+        plain.run_target(system, x, recorded)
+    total: plain.Rows | None = None
+    for word in plain.words(system.shape.heads, system.shape.layers):
+        term = start
+        for layer, head in enumerate(word, start=1):
+            term = plain.multiply(attention[layer, head], term)
+        for layer, head in enumerate(word):
+            if isinstance(system, Universal):
+                values = system.maps(layer, head).value
+            else:
+                values = system.parameters(layer, head)[2:]
+            term = plain.multiply(term, plain.product(values))
+        if isinstance(system, Universal):
+            term = plain.multiply(term, plain.rows(system.U))
+        total = term if total is None else plain.add(total, term)
+    assert total is not None
+    return total
+
+
+@claim(
+    "lem:multiunroll/prose",
+    place="Appendix A.2, proof of lem:multiunroll, first sentence",
+    statement="The host's identity is the target's with W_V^{t,h} W_O^{t,h} replaced by E R_V^{t,h} for each t. In repair: by R_V^{t,h}, and X^0 by X^0 E.",
+    category=Category.LEMMA,
+    scope="every H and L",
+    verdict=Verdict.REPAIRED,
+    evidence=SYMBOLIC,
+    sentence="A misprint: so read, E stands at every layer (and not at all at layer 0).",
+)
+def prose(run: Run) -> Iterator[Instance | Figure]:
+    """The closed word as the prose has it, and as the lemma has it."""
+    from utfproof.exact.symbolic import printed_prose_word, unrolling
+
+    for H, L in ((1, 2), (2, 2), (2, 3)):
+        found = unrolling(H, L, system="host", closed=printed_prose_word)
+        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        mended = unrolling(H, L, system="host")
+        where = f"H = {H}, L = {L}, as the lemma says"
+        yield Instance(where, mended.holds, mended.difference, routes=mended.routes, part="repair")
+
+
+@claim(
+    "lem:multieqatt/all-layers",
+    place="Appendix A.2, lem:multieqatt, as its proof uses it",
+    statement="The query and key equations of all layers up to l give A^{l,h} = Ã^{l,h} for all heads and X^0; each of them is needed.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every H and L; expanded up to 9 words, and the induction step",
+    verdict=Verdict.HOLDS,
+    evidence=SYMBOLIC,
+    sentence="Layer by layer, as in the proof; without one query equation that head's queries differ.",
+)
+def equal_attention_multi(run: Run) -> Iterator[Instance | Figure]:
+    """Rewriting by the equations; and with one dropped."""
+    yield from _attention(list(SEVERAL), 3)
+
+
+@claim(
+    "lem:multieqatt/literal",
+    place="Appendix A.2, lem:multieqatt, read literally",
+    statement="For each l the equations of layer l alone give A^{l,h} = Ã^{l,h}. In repair: those of all layers up to l do.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="L ≥ 2; H = 1, d = d_in = m = 1 with softmax, and as words",
+    verdict=Verdict.REPAIRED,
+    evidence=SYMBOLIC,
+    sentence="With R_Q^1 = 0 and all other weights 1 the equations of layer 2 hold and A² differs: the quantifier belongs into the hypothesis.",
+)
+def literal(run: Run) -> Iterator[Instance | Figure]:
+    """The counterexample with softmax; the words with earlier attention left apart."""
+    from utfproof.exact.symbolic import equal_attention, equal_attention_step, literal_counterexample
+
+    found = literal_counterexample()
+    yield Instance("H = 1, L = 2, softmax", found.holds, found.difference, routes=found.routes)
+    for H, L in ((1, 2), (2, 2), (2, 3)):
+        found = equal_attention(H, L, literal=True)
+        yield Instance(f"H = {H}, L = {L}", found.holds, found.difference, routes=found.routes)
+        mended = equal_attention(H, L)
+        where = f"H = {H}, L = {L}, all layers"
+        yield Instance(where, mended.holds, mended.difference, routes=mended.routes, part="repair")
+    found = equal_attention_step(2, literal=True)
+    yield Instance(f"H = 2, {STEP}", found.holds, found.difference, routes=found.routes)
+
+
+@claim(
+    "lem:equal-io-multi",
+    place="Appendix A.2, equal input-output behaviour for multi-head",
+    statement="The query and key equations and E R_w U = M_w for all words of length L give equal outputs for every X^0.",
+    category=Category.LEMMA,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every H and L; expanded up to 9 words, and the induction step",
+    verdict=Verdict.HOLDS,
+    evidence=SYMBOLIC,
+    sentence="The outputs agree word by word; without one output equation they differ in that word.",
+)
+def equal_io_multi(run: Run) -> Iterator[Instance | Figure]:
+    """Rewriting by all equations; and without one output equation."""
+    yield from _outputs(list(SEVERAL))

@@ -1,0 +1,451 @@
+"""Appendix A.2, thm:designed-R: the tree of blocks, the formal routing maps, the recursive description and the figure.
+
+Coordinates of the tree are those of the package's prefix tree: internal blocks by depth and word, each with H query
+and H key sub-blocks, then the leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from utfproof.claims import plain, printed
+from utfproof.claims.decisions import decided, matched, rank_of, small_target
+from utfproof.claims.hosts import counted, heads
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.constructions import build_host
+from utfproof.constructions.sparse import prefix_tree
+from utfproof.matching import embed, r_all
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension, paper_dimension
+from utfproof.systems import Target, Universal
+
+FIRST = [(2, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
+"""Anchors with H >= 2, the smallest first."""
+RANKS = [(2, 1, 1, 2), (2, 2, 1, 2), (2, 2, 2, 3), (3, 2, 1, 1)]
+"""Where the rank of the printed R_all is recorded."""
+PROJECTIONS = "With projections onto the blocks whose word has h at position l it holds."
+
+
+def block_start(shape: Shape, word: tuple[int, ...]) -> int:
+    """First coordinate of the block of this word, counting blocks of width 2Hd and leaves of width d_in one by one."""
+    start = 0
+    for depth in range(shape.layers + 1):
+        for other in plain.words(shape.heads, depth):
+            if other == word:
+                return start
+            start += shape.d_in if depth == shape.layers else 2 * shape.heads * shape.head_dim
+    raise AssertionError(word)
+
+
+def selector(m: int, start: int, width: int) -> plain.Rows:
+    """The m × width matrix S with X S = the columns start, start+1, … of X."""
+    return [[int(i == start + j) for j in range(width)] for i in range(m)]
+
+
+def reads_block(host: Universal, kind: str) -> tuple[bool, tuple[str, ...]]:
+    """Whether R_w R_Q^{l,h} ("Q"), R_w R_K^{l,h} ("K") or R_w U ("OV") select the block that the paper names, for all words.
+
+    Two routes: the package's R_all, and products of plain integers word by word.
+    """
+    shape, H, d = host.shape, host.shape.heads, host.shape.head_dim
+    slow, wanted = [], []
+    for length in range(1, shape.layers + 1):
+        for word in plain.words(H, length):
+            if kind == "OV":
+                if length == shape.layers:
+                    slow.append(plain.multiply(plain.routed(host, word), plain.rows(host.U)))
+                    wanted.append(selector(host.m, block_start(shape, word), shape.d_in))
+                continue
+            maps = host.maps(length - 1, word[-1])
+            reader = maps.query if kind == "Q" else maps.key
+            slow.append(plain.multiply(plain.routed(host, word[:-1]), plain.rows(reader)))
+            place = word[-1] + (H if kind == "K" else 0)
+            wanted.append(selector(host.m, block_start(shape, word[:-1]) + place * d, d))
+    width = d * shape.word_count
+    start = {"Q": 0, "K": width, "OV": 2 * width}[kind]
+    stop = start + (shape.d_in * shape.leaves if kind == "OV" else width)
+    own = [row[start:stop] for row in plain.rows(r_all(host))]
+    both = agree({"matching": own == plain.beside(wanted), "plain integers": slow == wanted})
+    return both.value, both.routes
+
+
+def _reading(run: Run, kinds: tuple[str, ...], deep: bool) -> Iterator[Instance]:
+    shapes = run.shapes(
+        lambda s: heads(s) and (s.layers > 1 or not deep),
+        anchors=[(2, 2, 1, 1), (2, 2, 1, 2)] if deep else FIRST,
+        largest=24,
+    )
+    for shape in shapes:
+        for name in ("printed-tree-row", "printed-tree-column", "sparse"):
+            host = build_host(name, shape)
+            for kind in kinds:
+                holds, routes = reads_block(host, kind)
+                part = "repair" if name == "sparse" else ""
+                yield Instance(shape, holds, f"{name}, {kind}", routes=routes, part=part, m=host.m)
+
+
+@claim(
+    "thm:designed-R/statement",
+    place="Appendix A.2, thm:designed-R",
+    statement="For H > 1 and m = Σ_{t<L} H^t·2Hd + H^L d_in there are R's and U for which every target has an E that satisfies all matching equations.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2, every L, d, d_in",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="The prefix tree with projections has rank R_all = M = m.",
+    smallest="(2,1,1,1), m = 6",
+)
+def statement(run: Run) -> Iterator[Instance | Figure]:
+    """Rank certificates of the prefix tree at the theorem's m."""
+    for shape in run.shapes(heads, anchors=FIRST):
+        yield decided("sparse", shape, printed.designed_dimension(shape))
+
+
+@claim(
+    "thm:designed-R/dimension",
+    place="Appendix A.2, thm:designed-R, its m",
+    statement="Σ_{t<L} H^t·2Hd + H^L d_in equals m̄ = M and is O(H^L d + H^L d_in): at most four times that.",
+    category=Category.COUNT,
+    scope="H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="H·Σ_{t<L} H^t = S ≤ 2H^L.",
+    smallest="(2,1,1,1)",
+    figures={"m / (H^L d + H^L d_in) at (2,3,1,1)": "9/4"},
+)
+def dimension(run: Run) -> Iterator[Instance | Figure]:
+    """The printed sum, m-bar, and words counted one at a time."""
+    for shape in run.shapes(heads, anchors=[*FIRST, (2, 3, 1, 1)]):
+        same = agree({"printed sum": printed.designed_dimension(shape), "words counted": counted(shape)})
+        order = shape.leaves * (shape.head_dim + shape.d_in)
+        holds = same.value == paper_dimension(shape) and same.value <= 4 * order
+        yield Instance(shape, holds, f"m = {same.value}", routes=same.routes)
+        if shape == Shape(2, 3, 1, 1):
+            yield Figure("m / (H^L d + H^L d_in) at (2,3,1,1)", str(Fraction(same.value, order)))
+
+
+@claim(
+    "thm:designed-R/blocks",
+    place="Appendix A.2, coordinate blocks",
+    statement="Internal blocks of width 2Hd for words shorter than L, each of 2H sub-blocks of width d, and leaves of width d_in are disjoint and cover [m].",
+    category=Category.LEMMA,
+    scope="H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The cells of the package's prefix tree start where blocks counted one by one do, and end at m.",
+    smallest="(2,1,1,1)",
+)
+def blocks(run: Run) -> Iterator[Instance | Figure]:
+    """Starts of all blocks: the package's tree against widths added up."""
+    for shape in run.shapes(heads, anchors=FIRST, largest=60):
+        m = printed.designed_dimension(shape)
+        cells, starts = prefix_tree(shape, m)
+        own, slow = [], []
+        for depth in range(shape.layers + 1):
+            step = 1 if depth == shape.layers else 2 * shape.heads
+            for number, word in enumerate(plain.words(shape.heads, depth)):
+                own.append(int(cells.offsets[starts[depth] + number * step]))
+                slow.append(block_start(shape, word))
+        covered = cells.size == m == slow[-1] + shape.d_in and own == sorted(set(own))
+        yield Instance(shape, own == slow and covered, f"{len(own)} blocks", routes=("prefix tree", "widths added"))
+
+
+def _formal(run: Run, name: str) -> Iterator[Instance | Figure]:
+    for shape in run.shapes(heads, anchors=[*FIRST, *RANKS], largest=60):
+        yield decided(name, shape)
+        yield decided("sparse", shape, part="repair")
+    literal = True
+    for anchor in RANKS:
+        host = build_host(name, Shape(*anchor))
+        literal &= all(
+            plain.rows(host.maps(layer, head).value[0]) == _copy(host.shape, host.m, layer, head, name)
+            for layer in range(host.shape.layers)
+            for head in range(host.shape.heads)
+        )
+        rank = rank_of(host)
+        where = ",".join(map(str, anchor))
+        yield Figure(f"rank of R_all at ({where})", f"{rank.value} of {matching_dimension(Shape(*anchor))}")
+
+    yield Figure("R_V is what the text says", literal)
+
+
+def _copy(shape: Shape, m: int, layer: int, head: int, name: str) -> plain.Rows:
+    """R_V^{l,h} from the text, l = layer + 1: ones from each block of depth l-1 to its child h, as far as both reach."""
+    out = [[0] * m for _ in range(m)]
+    inner = 2 * shape.heads * shape.head_dim
+    for word in plain.words(shape.heads, layer):
+        parent, child = block_start(shape, word), block_start(shape, (*word, head))
+        for i in range(inner if layer + 1 < shape.layers else min(inner, shape.d_in)):
+            out[parent + i][child + i] = 1
+    return plain.transpose(out) if name == "printed-tree-column" else out
+
+
+RECORDED_RANKS: dict[str, str | bool] = {
+    "R_V is what the text says": True,
+    "rank of R_all at (2,1,1,2)": "4 of 8",
+    "rank of R_all at (2,2,1,2)": "4 of 20",
+    "rank of R_all at (2,2,2,3)": "8 of 36",
+    "rank of R_all at (3,2,1,1)": "6 of 33",
+}
+
+
+@claim(
+    "thm:designed-R/formal-row",
+    place="Appendix A.2, definition of the routing maps, acting on rows",
+    statement="With R_V^{l,h} copying each block of depth l−1 into its child h and sending all other blocks to zero (x ↦ x R_V), the matching "
+    "equations can be solved for all targets. In repair: with projections.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2, every L, d, d_in",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence=f"What a child block holds is overwritten by its parent's content, and the leaves never reach U. {PROJECTIONS}",
+    counterexample="(2,1,1,1), m = 6",
+    smallest="(2,1,1,1), m = 6",
+    figures=RECORDED_RANKS,
+)
+def formal_row(run: Run) -> Iterator[Instance | Figure]:
+    """Integer kernel vectors of R_all; the rank at four shapes by FLINT and plain integers."""
+    yield from _formal(run, "printed-tree-row")
+
+
+@claim(
+    "thm:designed-R/formal-column",
+    place="Appendix A.2, definition of the routing maps, acting on columns",
+    statement="The same with R_V^{l,h} read as acting on columns, that is transposed. In repair: with projections.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2, every L, d, d_in",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence=f"The child's content lands in the parent's block, where the next reader, who looks at the child's depth, finds nothing. {PROJECTIONS}",
+    counterexample="(2,1,1,1), m = 6",
+    smallest="(2,1,1,1), m = 6",
+    figures=RECORDED_RANKS,
+)
+def formal_column(run: Run) -> Iterator[Instance | Figure]:
+    """Integer kernel vectors of R_all; the rank at four shapes by FLINT and plain integers."""
+    yield from _formal(run, "printed-tree-column")
+
+
+@claim(
+    "thm:designed-R/width-map",
+    place="Appendix A.2, definition of the routing maps, l = L",
+    statement="R_V^{L,h} copies each entire internal block, of width 2Hd, into a leaf block, of width d_in, padding with zeros.",
+    category=Category.THEOREM,
+    scope="H ≥ 2",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="It is possible only where 2Hd ≤ d_in; elsewhere 2Hd − d_in columns of each block are lost.",
+    counterexample="(2,1,1,1)",
+    smallest="(2,1,1,4)",
+    figures={"columns lost of each block at (2,2,28,30)": 82},
+)
+def width_map(run: Run) -> Iterator[Instance | Figure]:
+    """How many columns the last R_V of the printed tree moves, against the width of the blocks."""
+    for shape in run.shapes(heads, anchors=[*FIRST, (2, 1, 1, 4), (2, 2, 28, 30)], largest=60):
+        host = build_host("printed-tree-row", shape)
+        parents, width = shape.leaves // shape.heads, 2 * shape.heads * shape.head_dim
+        value = host.maps(shape.layers - 1, 0).value[0]
+        by_width = parents * min(width, shape.d_in)
+        moved = agree({"index maps": value.nonzeros, "widths": by_width}).value
+        if matching_dimension(shape) <= 60:
+            moved = agree({"index maps": moved, "plain rank": plain.rank(value)}).value
+        yield Instance(
+            shape, moved == parents * width, f"{moved} of {parents * width}", routes=("index maps", "widths")
+        )
+        if shape == Shape(2, 2, 28, 30):
+            yield Figure("columns lost of each block at (2,2,28,30)", width - moved // parents)
+
+
+@claim(
+    "thm:designed-R/unembedding-identity",
+    place="Appendix A.2, definition of U, and the verification on leaves",
+    statement="E R_V^{1,h_1} ⋯ R_V^{L,h_L} U is E's leaf block of (h_1,…,h_L), for every E and word. In repair: with projections.",
+    category=Category.THEOREM,
+    scope="H ≥ 2; the formal R_V in both readings",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence=f"The formal routing maps erase E's leaves before U reads them. {PROJECTIONS}",
+    counterexample="(2,1,1,1), m = 6",
+    smallest="(2,1,1,1), m = 6",
+)
+def unembedding(run: Run) -> Iterator[Instance | Figure]:
+    """R_w U against the selector of the leaf block."""
+    yield from _reading(run, ("OV",), deep=False)
+
+
+@claim(
+    "thm:designed-R/selector-identity",
+    place="Appendix A.2, definition of the selectors, and the verification of the query and key equations",
+    statement="E R_V^{1,h_1} ⋯ R_V^{l−1,h_{l−1}} R_Q^{l,h} is E's h-th query sub-block of (h_1,…,h_{l−1}), likewise for keys. In repair: with projections.",
+    category=Category.THEOREM,
+    scope="H ≥ 2, L ≥ 2; the formal R_V in both readings",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence=f"At l ≥ 2 the formal routing maps have replaced the block's content. {PROJECTIONS} At l = 1 there is no routing and it holds.",
+    counterexample="(2,2,1,1), m = 16",
+    smallest="(2,2,1,1), m = 16",
+)
+def selectors(run: Run) -> Iterator[Instance | Figure]:
+    """R_w R_Q and R_w R_K against the selectors of the sub-blocks."""
+    yield from _reading(run, ("Q", "K"), deep=True)
+
+
+@claim(
+    "thm:designed-R/sum-across-prefixes",
+    place="Appendix A.2, selectors as matrices",
+    statement="R_Q^{l,h} (and R_K^{l,h}) with I_d on the h-th query (key) sub-block of every block of depth l−1 and zeros elsewhere: X R_Q^{l,h} is the sum of those sub-blocks of X.",
+    category=Category.LEMMA,
+    scope="H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The package's readers are exactly these matrices, with d·H^{l−1} ones each.",
+    smallest="(2,1,1,1)",
+)
+def sum_across(run: Run) -> Iterator[Instance | Figure]:
+    """Every reader of the prefix tree against selectors added up in plain integers."""
+    for shape in run.shapes(heads, anchors=FIRST, largest=36):
+        host, d, H = build_host("sparse", shape), shape.head_dim, shape.heads
+        holds = True
+        for layer in range(shape.layers):
+            for head in range(H):
+                maps = host.maps(layer, head)
+                for place, reader in ((head, maps.query), (H + head, maps.key)):
+                    total = [[0] * d for _ in range(host.m)]
+                    for word in plain.words(H, layer):
+                        total = plain.add(total, selector(host.m, block_start(shape, word) + place * d, d))
+                    holds &= plain.rows(reader) == total and reader.nonzeros == d * H**layer
+        yield Instance(shape, holds, routes=("index maps", "plain integers"))
+
+
+@claim(
+    "thm:designed-R/annihilates",
+    place="Appendix A.2, verification of the query and key equations",
+    statement="R_V^{1,h_1} ⋯ R_V^{t,h_t} keeps the block of (h_1,…,h_t) and sends all other blocks to zero, t < L. In repair: it sends to zero the "
+    "other blocks of depth up to t and keeps all blocks below (h_1,…,h_t).",
+    category=Category.THEOREM,
+    scope="H ≥ 2, L ≥ 2, 1 ≤ t < L, the prefix tree of projections",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.GRID,),
+    sentence="The blocks below must survive: later layers read them. Sending them to zero is what breaks the formal R_V.",
+    counterexample="(2,2,1,1)",
+    smallest="(2,2,1,1)",
+)
+def annihilates(run: Run) -> Iterator[Instance | Figure]:
+    """The blocks that survive R_w, by the package's index maps and by plain integers."""
+    shapes = run.shapes(lambda s: heads(s) and s.layers > 1, anchors=[(2, 2, 1, 1), (2, 3, 1, 1)], largest=36)
+    for shape in shapes:
+        host = build_host("sparse", shape)
+        alone = subtree = True
+        for length in range(1, shape.layers):
+            for word in plain.words(shape.heads, length):
+                product = host.maps(0, word[0]).value[0]
+                for layer, head in enumerate(word[1:], start=1):
+                    product = product @ host.maps(layer, head).value[0]
+                slow = plain.routed(host, word)
+                alive = agree(
+                    {
+                        "index maps": _surviving(shape, plain.rows(product)),
+                        "plain integers": _surviving(shape, slow),
+                    }
+                ).value
+                below = [
+                    w
+                    for t in range(length, shape.layers + 1)
+                    for w in plain.words(shape.heads, t)
+                    if w[:length] == word
+                ]
+                alone &= alive == [word]
+                subtree &= alive == below
+        routes = ("index maps", "plain integers")
+        yield Instance(shape, alone, "no other block survives", routes=routes)
+        yield Instance(shape, subtree, "the subtree survives", routes=routes, part="repair")
+
+
+def _surviving(shape: Shape, product: plain.Rows) -> list[tuple[int, ...]]:
+    """Words of the blocks that an R_w keeps in place; AssertionError where it cuts or moves one."""
+    found = []
+    for depth in range(shape.layers + 1):
+        width = shape.d_in if depth == shape.layers else 2 * shape.heads * shape.head_dim
+        for word in plain.words(shape.heads, depth):
+            start = block_start(shape, word)
+            kept = [product[i][i] for i in range(start, start + width)]
+            if any(kept):
+                assert all(kept), f"block {word} is cut"
+                found.append(word)
+    return found
+
+
+@claim(
+    "thm:designed-R/recursive",
+    place="Appendix A.2, construction of E, the recursive description",
+    statement="Chunks for the queries and keys of all heads, then one chunk E_{1,h} for each head, recursively; R_V^{1,h} selects the columns of "
+    "E_{1,h}: the matching equations can be solved for all targets.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every shape, m = M; the chosen chunk moves to the front, or stays where it is",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Both ways of selecting give a permutation matrix R_all; only the formal definition after it is wrong.",
+    smallest="(1,1,1,1), m = 3",
+)
+def recursive(run: Run) -> Iterator[Instance | Figure]:
+    """Certificates of the prefix trees in depth-first and in breadth-first order."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), *FIRST]):
+        for name in ("sparse-front", "sparse"):
+            yield decided(name, shape)
+
+
+def _chunk(target: Target, prefix: tuple[int, ...], product: plain.Rows) -> plain.Rows:
+    """The figure's E (or E_{l,h_1..h_l}): query chunks of all heads, key chunks, then the chunks of the children."""
+    H, layer = target.shape.heads, len(prefix)
+    if layer == target.shape.layers:
+        return product
+    parts = [
+        plain.multiply(product, plain.rows(target.parameters(layer, head)[kind]))
+        for kind in (0, 1)
+        for head in range(H)
+    ]
+    for head in range(H):
+        _, _, w_v, w_o = target.parameters(layer, head)
+        parts.append(
+            _chunk(target, (*prefix, head), plain.multiply(plain.multiply(product, plain.rows(w_v)), plain.rows(w_o)))
+        )
+    return plain.beside(parts)
+
+
+@claim(
+    "fig:E-block",
+    place="Appendix A.2, fig:E-block",
+    statement="E = [W_Q^{1,1} … W_Q^{1,H} W_K^{1,1} … W_K^{1,H} E_{1,1} … E_{1,H}] of total width m = M, each E_{1,h} built alike from M^{1,h}: with the readers at "
+    "the front this E satisfies the matching equations.",
+    category=Category.FIGURE,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every shape, integer targets",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The figure's E is the one that solves the equations of the depth-first prefix tree, and E R_V^{1,h} begins with E_{1,h}.",
+    smallest="(1,1,1,1)",
+)
+def figure(run: Run) -> Iterator[Instance | Figure]:
+    """The figure's E assembled in plain Fractions, against the package's; and the chunk that R_V^{1,h} selects."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 2)], largest=44):
+        host, target = build_host("sparse-front", shape), small_target(shape)
+        drawn = _chunk(target, (), plain.identity(shape.d_in))
+        solved = matched(host, target)
+        holds = bool(solved) and plain.rows(embed(host, target).E) == drawn and len(drawn[0]) == counted(shape)
+        for head in range(shape.heads):
+            _, _, w_v, w_o = target.parameters(0, head)
+            child = _chunk(target, (head,), plain.multiply(plain.rows(w_v), plain.rows(w_o)))
+            moved = plain.multiply(drawn, plain.rows(host.maps(0, head).value[0]))
+            holds &= [row[: len(child[0])] for row in moved] == child
+        yield Instance(shape, holds, f"width {len(drawn[0])}", routes=("plain Fractions", "matching"))

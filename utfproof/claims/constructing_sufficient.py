@@ -1,0 +1,94 @@
+"""Section 3.2, last sentence: the order of m that is said to suffice, and how many hosts of that size are universal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from utfproof.claims import printed
+from utfproof.claims.decisions import decided
+from utfproof.claims.hosts import counted, heads, no_matching, one_head
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.registry import claim
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension
+
+
+def _served(name: str, shape: Shape, m: int, part: str = "") -> Instance:
+    """A certificate at m, or a failure where m is below M."""
+    if m < counted(shape):
+        return Instance(shape, False, f"M = {counted(shape)}", routes=("formula", "words counted"), part=part, m=m)
+    return decided(name, shape, m, part=part)
+
+
+@claim(
+    "sec:constructing/theta-dimension/heads",
+    place="Section 3.2, last sentence, H ≥ 2",
+    statement="For H ≥ 2, m = c·H^L max{d, d_in} suffices for sparse hosts, tied or not, with a constant c: c = 5 does.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="H ≥ 2, every L, d, d_in",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
+    sentence="M ≤ 5 H^L max{d, d_in}, and both hosts serve every m ≥ M by matching.",
+    smallest="(2,1,1,1), m = 10",
+    figures={"M / (H^L max{d, d_in}) at (2,1,1,1)": "3", "the same at (2,8,1,1)": "319/64"},
+)
+def theta_heads(run: Run) -> Iterator[Instance | Figure]:
+    """Certificates at five times H^L max{d, d_in}."""
+    for shape in run.shapes(heads, anchors=[(2, 1, 1, 1), (2, 2, 28, 30)], largest=120):
+        for name in ("sparse", "tied"):
+            yield _served(name, shape, printed.theta_dimension(shape, printed.ENOUGH))
+    for name, shape in (
+        ("M / (H^L max{d, d_in}) at (2,1,1,1)", Shape(2, 1, 1, 1)),
+        ("the same at (2,8,1,1)", Shape(2, 8, 1, 1)),
+    ):
+        yield Figure(name, str(Fraction(matching_dimension(shape), printed.theta_dimension(shape, 1))))
+
+
+@claim(
+    "sec:constructing/theta-dimension/single-head",
+    place="Section 3.2, last sentence, H = 1",
+    statement="For H = 1, m = c·max{d, d_in} suffices with one constant c for every depth L. In repair: m = 3L max{d, d_in} does.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1; c = 1 … 8",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="By matching m ≥ 2dL + d_in, and this grows with the depth: at d = d_in it exceeds c·d from L = c/2 on.",
+    counterexample="(1,1,1,1), m = 1",
+    smallest="(1,1,1,1), m = 3",
+)
+def theta_single(run: Run) -> Iterator[Instance | Figure]:
+    """For each constant the least depth at which it is too small; the prefix tree at 3 L max{d, d_in}."""
+    for constant in range(1, 9):
+        depths = (Shape(1, L, 1, 1) for L in range(1, constant + 1))
+        shape = next(found for found in depths if printed.theta_dimension(found, constant) < counted(found))
+        yield no_matching(shape, printed.theta_dimension(shape, constant), holds=False)
+    for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 8, 1, 1)]):
+        m = printed.theta_dimension(shape, printed.ENOUGH_A_LAYER * shape.layers)
+        yield _served("sparse", shape, m, part="repair")
+
+
+@claim(
+    "sec:constructing/almost-all",
+    place="Section 3.2, last sentence",
+    statement="Almost all hosts of that size, tied or not, are universal: at m = M (and above) almost all are.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="every shape with m ≥ M; seed 0 of the uniform law",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="One host of full rank, tied or not, makes the hosts that are not universal by matching a null set.",
+    smallest="(1,1,1,1), m = 3",
+)
+def almost_all(run: Run) -> Iterator[Instance | Figure]:
+    """Rank certificates of one seed, untied and tied, at m = M."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 2, 1, 1)], largest=30):
+        for name in ("random", "random-tied"):
+            yield decided(name, shape)

@@ -1,0 +1,128 @@
+"""Computations that many claims share: instances decided by certificate, or by two routes that must agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.prover import certify
+from utfproof.claims import plain
+from utfproof.claims.record import Agreed, Instance, agree
+from utfproof.errors import MalformedInput
+from utfproof.exact import gfp, rational
+from utfproof.generator import integer_matrix
+from utfproof.matching import embed, r_all, w_all
+from utfproof.notions import Notion
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import LoopedTarget, Target, Universal
+
+
+def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **options: Any) -> Instance:
+    """Is this construction universal by matching at this shape? With the prover's certificate, whichever way."""
+    found = certify(name, shape, m, notion=Notion.MATCHING, **options)
+    size = int(found.document["shape"]["m"])
+    return Instance(shape, found.universal, told(found), found, part=part, m=size)
+
+
+def told(found: Certificate) -> str:
+    """A rank certificate in a few words."""
+    shape = found.document["shape"]
+    M = matching_dimension(Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out"))))
+    if found.universal:
+        return f"rank R_all = M = {M}"
+    if found.document["evidence"]["method"] == "dimension":
+        return f"m = {shape['m']} < M = {M}"
+    return f"an integer vector z != 0 with R_all z = 0; M = {M}"
+
+
+def dense(matrix: Any) -> np.ndarray:
+    """A matrix with exact Python numbers."""
+    return matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix)
+
+
+def rank_of(host: Universal) -> Agreed:
+    """rank R_all: FLINT on the package's R_all, and plain integers on one formed word by word."""
+    return agree({"FLINT": rational.rank(dense(r_all(host))), "plain integers": plain.rank(plain.r_all(host))})
+
+
+def rank_of_matrix(matrix: Any) -> Agreed:
+    """The rank of an integer or rational matrix by FLINT and by plain integers."""
+    listed = plain.rows(matrix)
+    return agree({"FLINT": rational.rank(np.array(listed, dtype=object)), "plain integers": plain.rank(listed)})
+
+
+def rank_modulo(matrix: np.ndarray, prime: int = gfp.DEFAULT_PRIMES[0]) -> int:
+    """Rank modulo a prime by the package's own engine: a lower bound for the rank over the rationals."""
+    return int(gfp.rank(gfp.residues(matrix, prime), prime))
+
+
+def small_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: int = 2) -> Target:
+    """A target with integer weights in -bound ... bound (object arrays) from the seeded generator."""
+    lead = (1 if tied else shape.layers, shape.heads)
+
+    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
+        drawn = [
+            integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head)
+            for layer in range(lead[0])
+            for head in range(lead[1])
+        ]
+        numbers = np.array([int(v) for matrix in drawn for v in matrix.reshape(-1)], dtype=object)
+        out = (numbers // 2 % (2 * bound + 1) - bound).reshape(*lead, rows, columns)
+        return out[0] if tied else out
+
+    if shape.d_in != shape.d_out:
+        raise MalformedInput(f"small targets have d_out = d_in, got {shape}")
+    d, D = shape.head_dim, shape.d_in
+    kind = LoopedTarget if tied else Target
+    return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
+
+
+def small_input(shape: Shape, context: int, seed: int = 0) -> plain.Rows:
+    """X [n, d_in] with integer entries in -2 ... 2."""
+    numbers = integer_matrix(seed, "X", context, shape.d_in, law="binomial", head=context)
+    return [[int(v) % 5 - 2 for v in row] for row in numbers]
+
+
+@dataclass(frozen=True)
+class _ExactKernel:
+    """An attention of `plain` for the package's own forward pass."""
+
+    attention: plain.Attention
+
+    logits_only = True
+
+    def __call__(self, queries: Any, keys: Any, positions: Any, *, layer: int, head: int) -> np.ndarray:
+        return np.array(self.attention(plain.rows(queries), plain.rows(keys), layer + 1, head), dtype=object)
+
+
+def exact_emulation(
+    host: Universal,
+    target: Target,
+    contexts: tuple[int, ...] = (1, 2, 3),
+    attention: plain.Attention = plain.rational_attention,
+) -> Agreed:
+    """Whether host and target give the same rational outputs for these n, with E from `embed`: forward passes in plain
+    Fractions, and the package's own over object arrays. The two must agree on the answer."""
+    E = embed(host, target).E
+
+    kernel = _ExactKernel(attention)
+
+    slow = own = True
+    for context in contexts:
+        x = small_input(host.shape, context)
+        slow &= plain.run_host(host, E, x, attention) == plain.run_target(target, x, attention)
+        array = np.array(x, dtype=object)
+        own &= bool((host.forward(array, E, kernel) == target.forward(array, kernel)).all())
+    return agree({"plain Fractions": slow, "systems": own})
+
+
+def matched(host: Universal, target: Target) -> Agreed:
+    """Whether E R_all = W_all exactly, E from `embed`: the package's matrices, and plain ones formed word by word."""
+    E = dense(embed(host, target).E)
+    own = bool((E @ dense(r_all(host)) == dense(w_all(target))).all())
+    slow = plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target)
+    return agree({"plain Fractions": slow, "matching": own})

@@ -1,0 +1,194 @@
+"""Section 1: the informal theorems and the overview figure. There d = d_in ("embedding dimension d"), and O( ) hides constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, exact_emulation, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.constructions import build_host
+from utfproof.matching import embed
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension, paper_dimension
+
+DIAGONAL = [(H, L, d, d) for H in (2, 3) for L in (1, 2, 3) for d in (1, 2)]
+"""Shapes with d = d_in, as the informal statements have it."""
+
+
+def _diagonal(shape: Shape) -> bool:
+    return shape.d_in == shape.head_dim
+
+
+@claim(
+    "intro:sparse/heads",
+    place="Section 1, informal sparse theorem, H ≥ 2",
+    statement="For H ≥ 2 and d_in = d, embedding dimension O(H^L d) suffices for a {0,1} host that serves every target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2, d_in = d: at most 5 H^L d",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="M = 2dS + d H^L is below 5 d H^L, and the repaired prefix tree serves every target there.",
+    smallest="(2,1,1,1), m = 6",
+    figures={"largest m / (H^L d) examined": "9/2"},
+)
+def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
+    """m-bar against 5 H^L d, and a certificate at that m."""
+    ratios = [Fraction(paper_dimension(Shape(*s)), s[0] ** s[1] * s[2]) for s in DIAGONAL]
+    for shape in run.shapes(lambda s: s.heads > 1 and _diagonal(s), anchors=DIAGONAL):
+        m = paper_dimension(shape)
+        if m >= 5 * shape.leaves * shape.head_dim:
+            yield Instance(shape, False, f"m-bar = {m}", routes=("formula", "comparison"), m=m)
+        else:
+            yield decided("sparse", shape, m)
+    yield Figure("largest m / (H^L d) examined", str(max(ratios)))
+
+
+@claim(
+    "intro:sparse/single-head",
+    place="Section 1, informal sparse theorem, H = 1",
+    statement="For H = 1 and d_in = d, embedding dimension O(Ld) suffices for a {0,1} host that serves every target.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1, d_in = d: at most 3 L d",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="M = (2L + 1) d is at most 3 L d, and the repaired construction serves every target there.",
+    smallest="(1,1,1,1), m = 3",
+)
+def sparse_single_head(run: Run) -> Iterator[Instance | Figure]:
+    """M against 3 L d, and a certificate at that m."""
+    for shape in run.shapes(
+        lambda s: s.heads == 1 and _diagonal(s), anchors=[(1, 1, 1, 1), (1, 5, 2, 2), (1, 20, 1, 1)]
+    ):
+        M = matching_dimension(shape)
+        found = decided("sparse", shape)
+        yield Instance(
+            shape, found.holds and M <= 3 * shape.layers * shape.head_dim, found.detail, found.certificate, m=M
+        )
+
+
+@claim(
+    "intro:random/heads",
+    place="Section 1, informal random theorem, H ≥ 2",
+    statement="For H ≥ 2 and d_in = d, a random host, tied or not, of embedding dimension O(H^L d) serves every target almost surely.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H ≥ 2, d_in = d, m = M < 5 H^L d; one full-rank draw makes the determinant polynomial nonzero",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="At each shape one draw has rank M modulo a prime, so almost every draw has rank M over the reals.",
+    smallest="(2,1,1,1), m = 6",
+    proof="docs/proofs/decision-theorem.md",
+)
+def random_heads(run: Run) -> Iterator[Instance | Figure]:
+    """One draw, untied and tied, at m = M."""
+    for shape in run.shapes(lambda s: s.heads > 1 and _diagonal(s), anchors=[(2, 1, 1, 1)], largest=80):
+        for name in ("random", "random-tied"):
+            yield decided(name, shape)
+
+
+@claim(
+    "intro:random/single-head",
+    place="Section 1, informal random theorem, H = 1",
+    statement="At H = 1 embedding dimension O(H^L d) = O(d), with a constant that does not depend on L, suffices.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1, d_in = d: constants c = 1 … 8",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Matching needs m ≥ M = (2L + 1) d, which outgrows c d for every constant c (refuted here at L = c); the bound must carry L.",
+    counterexample="(1,1,1,1), m = 1",
+    figures={"M / d at L = 8": 17},
+)
+def random_single_head(run: Run) -> Iterator[Instance | Figure]:
+    """For each constant c, no host with m = c d at L = c."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for c in range(1, 9):
+        for d in (1, 2):
+            shape = Shape(1, c, d, d)
+            found = dimension_certificate(shape, c * d)
+            yield Instance(shape, found.universal, f"m = {c * d} < M = {matching_dimension(shape)}", found, m=c * d)
+    yield Figure("M / d at L = 8", matching_dimension(Shape(1, 8, 2, 2)) // 2)
+
+
+@claim(
+    "intro:embedding-shape",
+    place="Section 1, both informal upper bounds",
+    statement="The embedding matrix E is d×m.",
+    category=Category.REMARK,
+    scope="every shape; E must be d_in×m",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="E multiplies inputs with d_in columns, so it is d_in×m, as the definition says later; d×m is right only where d = d_in.",
+    counterexample="(1,1,1,2)",
+)
+def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
+    """The number of rows of the E that embed finds, and of W_all word by word."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 2), (2, 1, 1, 2), (2, 1, 2, 2)], largest=20):
+        target = small_target(shape)
+        rows = agree({"embed": embed(build_host("tied", shape), target).E.shape[0], "W_all": len(plain.w_all(target))})
+        yield Instance(shape, rows.value == shape.head_dim, f"E has {rows.value} rows", routes=rows.routes)
+
+
+@claim(
+    "intro:lower-bound",
+    place="Section 1, informal lower bound",
+    statement="With attention matrices supplied and H ≥ 2, every host that serves all untied targets of width 1 has m ≥ H^{L/2}: the depth enters exponentially.",
+    category=Category.THEOREM,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="H ≥ 2, d_in = 1, E and U both free",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="At the largest m with m² < H^L no host serves all targets (untied ones; for looped targets the claim fails, see thm:lower_bound_utf).",
+    proof="docs/proofs/shared-attention.md",
+    figures={"largest m refuted at (H, L) = (2, 6)": 7},
+)
+def lower_bound(run: Run) -> Iterator[Instance | Figure]:
+    """The largest m below the bound, at every (H, L)."""
+    from math import isqrt
+
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for shape in run.shapes(lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 6, 1, 1), (3, 3, 1, 1)]):
+        m = isqrt(shape.leaves - 1)
+        found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
+        yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+        if (shape.heads, shape.layers) == (2, 6):
+            yield Figure("largest m refuted at (H, L) = (2, 6)", m)
+
+
+@claim(
+    "fig:overview",
+    place="Section 1, Figure 1",
+    statement="One fixed host, with an embedding computed from the target, gives the target's outputs on every input: a sparse host and a random one.",
+    category=Category.FIGURE,
+    notion=Notion.FUNCTIONAL,
+    targets="sampled integer targets",
+    scope="sparse, tied and random hosts at m = M, exact rational arithmetic, n = 1, 2, 3",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Outputs agree as rational numbers, for a rational attention that depends on the logits; two forward passes agree on it.",
+    smallest="(1,1,1,1), sparse",
+)
+def overview(run: Run) -> Iterator[Instance | Figure]:
+    """Exact emulation of small integer targets."""
+    from utfproof.arrays import exact
+
+    for shape in (Shape(1, 1, 1, 1), Shape(2, 1, 1, 2), Shape(2, 2, 1, 2)):
+        for name in ("sparse", "tied", "random"):
+            host = build_host(name, shape, law="signs", seed=3)
+            if name == "random":
+                host = type(host)(shape, host.m, exact(host.R_Q), exact(host.R_K), exact(host.R_V), exact(host.U))
+            same = exact_emulation(host, small_target(shape, 5), contexts=(1, 2, 3))
+            at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {name}"
+            yield Instance(at, bool(same), "equal rational outputs", routes=same.routes)

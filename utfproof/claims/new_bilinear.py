@@ -1,0 +1,139 @@
+"""Bilinear maps for the middle layer of a host of odd depth: how small, and onto which weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from utfproof.claims import plain
+from utfproof.claims.decisions import rank_of_matrix
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.registry import claim
+from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
+
+PAGE = "docs/proofs/shared-attention.md"
+
+
+def _differential(bilinear: Bilinear, p: Sequence[Any], u: Sequence[Any]) -> list[list[Any]]:
+    """Rows: the derivatives of B(p, u) by each p_i and each u_j."""
+    rows = []
+    for i in range(len(p)):
+        rows.append([sum(int(matrix[i, j]) * u[j] for j in range(len(u))) for matrix in bilinear.matrices])
+    for j in range(len(u)):
+        rows.append([sum(int(matrix[i, j]) * p[i] for i in range(len(p))) for matrix in bilinear.matrices])
+    return rows
+
+
+@claim(
+    "new:bilinear/least",
+    place=PAGE,
+    statement="A bilinear map R^q × R^q → R^H whose image has interior needs 2q − 1 ≥ H; the path reaches an open set with q = ⌈(H+1)/2⌉.",
+    category=Category.NEW,
+    scope="H = 1 … 12; the rank of the path's differential at one integer point",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The differential has rank at most 2q − 1, as (p, −u) is in its kernel, and H for the path.",
+    figures={"q at H = 3": 2, "q at H = 12": 7},
+    smallest="H = 1",
+)
+def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
+    """The rank of the differential for the path, and the vector in its kernel."""
+    for heads in range(1, 13):
+        bilinear = path_bilinear(heads)
+        s, t = bilinear.matrices.shape[1:]
+        p, u = [i + 2 for i in range(s)], [j * j + 3 for j in range(t)]
+        rows = _differential(bilinear, p, u)
+        found = rank_of_matrix(rows)
+        euler = plain.multiply([[*p, *(-v for v in u)]], rows) == [[0] * heads]
+        q = bilinear.size
+        holds = found.value == heads and euler and s + t - 1 == heads and 2 * q - 1 >= heads > 2 * (q - 1) - 1
+        yield Instance(f"H = {heads}", holds, f"rank {found.value}, q = {q}", routes=found.routes)
+        if heads in (3, 12):
+            yield Figure(f"q at H = {heads}", q)
+
+
+@claim(
+    "new:bilinear/onto",
+    place=PAGE,
+    statement="For even H and H ≡ 1 mod 4 multiplication of polynomials is an onto bilinear map with q = ⌈(H+1)/2⌉, the least possible, so H^k q dimensions serve all targets there.",
+    category=Category.NEW,
+    scope="H = 2, 4, 5, 6, 8, 9; one factor has even degree",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.SAMPLED),
+    sentence="Real forms factor into linear and quadratic ones; factors found in float64 multiply back to random integer weights.",
+    figures={"q at H = 4": 3, "q at H = 5": 3, "q at H = 9": 5},
+    smallest="H = 2",
+    proof=PAGE,
+)
+def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
+    """Factorisations of integer polynomials, with zeros at either end, multiplied back."""
+    for heads in (2, 4, 5, 6, 8, 9):
+        bilinear = polynomial_bilinear(heads)
+        s, t = bilinear.matrices.shape[1:]
+        worst = 0.0
+        for seed in range(4):
+            c = [float((7 * i * i + 3 * seed * i + seed) % 11 - 5) for i in range(heads)]
+            c = [0.0, *c[1:]] if seed == 2 else [*c[:-1], 0.0] if seed == 3 else c
+            p, u = bilinear.solve(c)
+            worst = max(worst, *(abs(a - b) for a, b in zip(bilinear(p, u), c, strict=True)))
+        even_degree = (s - 1) % 2 == 0 or (t - 1) % 2 == 0
+        holds = worst < 1e-8 and even_degree and bilinear.size == (heads + 2) // 2
+        yield Instance(f"H = {heads}", holds, f"error {worst:.0e}, q = {bilinear.size}")
+        if heads in (4, 5, 9):
+            yield Figure(f"q at H = {heads}", bilinear.size)
+
+
+@claim(
+    "new:bilinear/three",
+    place=PAGE,
+    statement="No bilinear map R² × R² → R³ is onto, so μ(3) = 3: at H = 3 the two stars are least for all targets by this method.",
+    category=Category.NEW,
+    scope="kernels Z with integer entries −2 … 2; all Z by the proof",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="For each kernel Z there is a Y with det(Y + tZ) ≠ 0 for every real t: negative or positive discriminants by the signature (2,2) of det.",
+    figures={"kernels examined": 624, "size of two stars at H = 3": 3},
+    smallest="kernels",
+    proof=PAGE,
+)
+def bilinear_three(run: Run) -> Iterator[Instance | Figure]:
+    """For each small Z a Y among small matrices for which the quadratic det(Y + tZ) has no real zero."""
+    small = [tuple(v - 2 for v in word) for word in plain.words(5, 4)]
+    trials = sorted(small, key=lambda y: sum(map(abs, y)))
+    kernels = [z for z in small if any(z)]
+    missed = sum(any(_no_real_zero(y, z) for y in trials) for z in kernels)
+    yield Instance("kernels", missed == len(kernels), f"{missed} of {len(kernels)} maps miss a vector")
+    yield Figure("kernels examined", len(kernels))
+    yield Figure("size of two stars at H = 3", two_stars_bilinear(3).size)
+
+
+def _no_real_zero(y: tuple[int, ...], z: tuple[int, ...]) -> bool:
+    """Whether det(Y + tZ), a polynomial in t, has no real zero."""
+    a = z[0] * z[3] - z[1] * z[2]
+    b = y[0] * z[3] + z[0] * y[3] - y[1] * z[2] - z[1] * y[2]
+    c = y[0] * y[3] - y[1] * y[2]
+    if a == 0:
+        return b == 0 and c != 0
+    return b * b - 4 * a * c < 0
+
+
+@claim(
+    "new:bilinear/three-mod-four",
+    place=PAGE,
+    statement="For H ≡ 3 mod 4, H ≥ 7, an onto bilinear map with q = (H+1)/2 exists.",
+    category=Category.NEW,
+    scope="H = 7, 11, 15: (H+1)/2 ≤ μ(H) ≤ (H+3)/2",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="Dimension allows it and two stars need one more; multiplication of polynomials is not onto, as both degrees are odd.",
+    figures={"interval at H = 7": "4 to 5"},
+    proof=PAGE,
+)
+def bilinear_three_mod_four(run: Run) -> Iterator[Instance | Figure]:
+    """The bound and the two stars, one apart."""
+    for heads in (7, 11, 15):
+        lower, upper = path_bilinear(heads).size, two_stars_bilinear(heads).size
+        degrees = (heads - 1) // 2
+        yield Instance(f"H = {heads}", True if lower == upper or degrees % 2 == 0 else None, f"{lower} ≤ μ ≤ {upper}")
+        if heads == 7:
+            yield Figure("interval at H = 7", f"{lower} to {upper}")

@@ -1,0 +1,392 @@
+"""Lower bounds functionally and by attention-matching, hosts that meet them, and what is open."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+from utfproof.claims import plain
+from utfproof.claims.bounds import attention_matching_bound, fibre_bound, form_dimensions, generic_form_rank
+from utfproof.claims.decisions import decided, rank_of_matrix, small_input, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import (
+    ExactKernel,
+    array,
+    same_outputs,
+    seven_dimension_embedding,
+    seven_dimension_host,
+    two_dimension_embedding,
+    two_dimension_host,
+)
+from utfproof.notions import Notion
+from utfproof.shapes import (
+    Shape,
+    linear_test_dimension,
+    matching_dimension,
+    paper_looped_dimension,
+    shared_key_dimension,
+)
+from utfproof.systems import Target
+
+FIBRE = "docs/proofs/fibre-dimension.md"
+MATCHED = "docs/proofs/attention-matching-bound.md"
+
+
+@claim(
+    "new:fibre/bound",
+    place=FIBRE,
+    statement="At L = 1 with d ≤ d_in every host, even one that serves almost all targets only, has m ≥ H(d_in + 2d − d²/d_in).",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="almost all untied",
+    scope="L = 1, d ≤ d_in = d_out, softmax",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Softmax heads with different forms are independent, so the embedding's fibre over the values must reach all logit forms.",
+    figures={"bound at (2,1,1,2)": 7, "bound at (1,1,1,1)": 2, "bound at (4,1,3,6)": 42},
+    smallest="(1,1,1,1), m = 1",
+    proof=FIBRE,
+)
+def fibre(run: Run) -> Iterator[Instance | Figure]:
+    """The dimension certificate just below the bound; the dimension of the logit forms as an exact Jacobian rank."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for shape in run.shapes(
+        lambda s: s.layers == 1 and s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (3, 1, 2, 3)]
+    ):
+        bound, rank = fibre_bound(shape), generic_form_rank(shape).value
+        found = dimension_certificate(shape, bound - 1, notion=Notion.FUNCTIONAL)
+        fits = (
+            shape.d_in * (bound - shape.heads * shape.d_in)
+            >= rank
+            > shape.d_in * (bound - 1 - shape.heads * shape.d_in)
+        )
+        yield Instance(shape, not found.universal and fits, f"m ≥ {bound}; forms: {rank}", found, m=bound - 1)
+    for entry in ((2, 1, 1, 2), (1, 1, 1, 1), (4, 1, 3, 6)):
+        yield Figure("bound at ({},{},{},{})".format(*entry), fibre_bound(Shape(*entry)))
+
+
+@claim(
+    "new:fibre/against-looped-bound",
+    place=FIBRE,
+    statement="The paper's looped dimension m-bar lies below this bound at 78 of the shapes with L = 1, H = 2 … 5, d ≤ d_in ≤ 8, so no host of that size serves the class there, functionally.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="almost all untied",
+    scope="L = 1, H = 2 … 5, 1 ≤ d ≤ d_in ≤ 8",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="A dimension certificate at m = m-bar for each of the 78.",
+    figures={"shapes": 78},
+    smallest="(2,1,1,2), m = 6",
+    proof=FIBRE,
+)
+def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
+    """Certificates at m-bar, wherever it is below the bound."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    count = 0
+    for H, a in itertools.product(range(2, 6), range(1, 9)):
+        for d in range(1, a + 1):
+            shape = Shape(H, 1, d, a)
+            m = paper_looped_dimension(shape)
+            if a * m < H * (a * a + 2 * d * a - d * d):
+                found = dimension_certificate(shape, m, notion=Notion.FUNCTIONAL)
+                yield Instance(
+                    shape, not found.universal and m < fibre_bound(shape), f"m ≥ {fibre_bound(shape)}", found, m=m
+                )
+                count += 1
+    yield Figure("shapes", count)
+
+
+@claim(
+    "new:fibre/seven",
+    place=FIBRE,
+    statement="At (2,1,1,2) a host of seven dimensions, one below M = 8, gives the output of almost every target: it meets the functional bound.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="almost all untied",
+    scope="(2,1,1,2); integer targets with independent queries and λ, μ ≠ 0, exact rational attention",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="The second query is the first plus a column of the value block; Cramer's rule gives λ and μ.",
+    figures={"targets examined": 12, "m": 7, "bound": 7},
+    smallest="seed 0",
+    proof=FIBRE,
+)
+def seven(run: Run) -> Iterator[Instance | Figure]:
+    """Exact outputs for the first twelve integer targets for which the formula is defined."""
+    host, examined = seven_dimension_host(), 0
+    for seed in range(200):
+        target = small_target(host.shape, seed, bound=3)
+        E = seven_dimension_embedding(target)
+        if E is None or examined == 12:
+            continue
+        found = same_outputs(host, E, target)
+        yield Instance(f"seed {examined}", bool(found), "equal rational outputs", routes=found.routes)
+        examined += 1
+    yield Figure("targets examined", examined)
+    yield Figure("m", host.m)
+    yield Figure("bound", fibre_bound(host.shape))
+
+
+@claim(
+    "new:fibre/seven-all-targets",
+    place=FIBRE,
+    statement="Seven dimensions serve all targets at (2,1,1,2), functionally.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="(2,1,1,2): m = 7 is needed and m = 8 = M suffices",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The formula fails for targets with dependent queries; whether another host of seven dimensions serves those too is open.",
+    figures={"refuted up to m": 6, "served from m": 8},
+    proof=FIBRE,
+)
+def seven_all(run: Run) -> Iterator[Instance | Figure]:
+    """What is certified below and above; a target that the formula leaves out."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    shape = Shape(2, 1, 1, 2)
+    below = dimension_certificate(shape, fibre_bound(shape) - 1, notion=Notion.FUNCTIONAL)
+    above = decided("sparse", shape)
+    left_out = [seed for seed in range(60) if seven_dimension_embedding(small_target(shape, seed)) is None]
+    lower, upper = int(below.document["shape"]["m"]), int(above.m or 0)
+    known = lower + 1 == upper or not left_out
+    yield Instance(shape, True if known else None, f"{lower + 1} ≤ m ≤ {upper}", below, m=lower + 1)
+    yield Figure("refuted up to m", lower)
+    yield Figure("served from m", upper)
+
+
+@claim(
+    "new:fibre/diagonal",
+    place=FIBRE,
+    statement="At L = 1 and d = d_in the least m for almost all targets is 2H d_in, functionally and by attention-matching.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="almost all untied",
+    scope="L = 1, d = d_in = d_out",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The shared-query host has m = 2H d_in, and one dimension less is refuted.",
+    smallest="(1,1,1,1), m = 1",
+    figures={"least m at (4,1,4,4)": 32},
+    proof=FIBRE,
+)
+def diagonal(run: Run) -> Iterator[Instance | Figure]:
+    """Both certificates, one apart."""
+    from utfproof.certificates.identities import identity_certificate
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for shape in run.shapes(
+        lambda s: s.layers == 1 and s.head_dim == s.d_in, anchors=[(1, 1, 1, 1), (2, 1, 2, 2), (4, 1, 4, 4)]
+    ):
+        served = identity_certificate("shared-query", shape)
+        m = int(served.document["shape"]["m"])
+        refuted = dimension_certificate(shape, m - 1, notion=Notion.FUNCTIONAL)
+        exact = m == 2 * shape.heads * shape.d_in
+        yield Instance(shape, not refuted.universal, f"m ≥ {m}", refuted, m=m - 1)
+        yield Instance(shape, served.universal and exact, "served", served, m=m)
+        if shape == Shape(4, 1, 4, 4):
+            yield Figure("least m at (4,1,4,4)", m)
+
+
+@claim(
+    "new:one-by-one/functional",
+    place=FIBRE,
+    statement="At (1,1,1,1) two dimensions serve all targets, functionally, and one does not.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="(1,1,1,1): A = a, M = b; the formula E = (a/b, b), and 0 where b = 0; integers |a|, |b| ≤ 3 examined",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="Where b = 0 the output is zero whatever the attention is, so E = 0 will do.",
+    figures={"bound": 2, "M": 3},
+    smallest="a = -3, b = -3",
+    proof=FIBRE,
+)
+def one_by_one(run: Run) -> Iterator[Instance | Figure]:
+    """Exact outputs for all small a and b."""
+    host = two_dimension_host()
+    for a, b in itertools.product(range(-3, 4), repeat=2):
+        found = same_outputs(host, two_dimension_embedding(a, b), _scalar_target(a, b), (2, 3))
+        yield Instance(f"a = {a}, b = {b}", bool(found), "equal rational outputs", routes=found.routes)
+    yield Figure("bound", fibre_bound(host.shape))
+    yield Figure("M", matching_dimension(host.shape))
+
+
+def _scalar_target(a: int, b: int) -> Target:
+    one, shape = array([[[[1]]]]), Shape(1, 1, 1, 1)
+    return Target(shape, array([[[[a]]]]), one, array([[[[b]]]]), one)
+
+
+@claim(
+    "new:one-by-one/attention-matching",
+    place=FIBRE,
+    statement="At (1,1,1,1) the least m by attention-matching for all targets is 3 = M: two dimensions do not suffice for any host.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="all untied",
+    scope="(1,1,1,1); hosts of two dimensions with entries −1, 0, 1 examined, all by the proof",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="b = 0 puts E on a line, where the logit a is a square times a constant and so has one sign.",
+    figures={"hosts examined": 729},
+    smallest="(1,1,1,1), m = 2",
+    proof=FIBRE,
+)
+def one_by_one_matched(run: Run) -> Iterator[Instance | Figure]:
+    """For each small host of two dimensions a target that it misses; the certificate at m = 3."""
+    missed = examined = 0
+    vectors = list(itertools.product((-1, 0, 1), repeat=2))
+    for u, query, key in itertools.product(vectors, repeat=3):
+        examined += 1
+        if u == (0, 0):
+            missed += 1  # b != 0 is out of reach
+            continue
+        line = (-u[1], u[0])  # E u = 0
+        reached = {
+            _sign(s * s * _dot(line, query) * _dot(line, key))
+            for s in (Fraction(-2), Fraction(-1), Fraction(0), Fraction(1))
+        }
+        missed += not {-1, 1} <= reached
+    shape = Shape(1, 1, 1, 1)
+    below = attention_matching_bound(shape)
+    yield Instance(shape, missed == examined, f"{missed} of {examined} hosts miss a target; bound {below}", m=2)
+    served = decided("sparse", shape)
+    yield Instance(shape, served.holds, "served, even by matching", served.certificate, m=served.m)
+    yield Figure("hosts examined", examined)
+
+
+def _sign(value: Fraction) -> int:
+    return (value > 0) - (value < 0)
+
+
+def _dot(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+@claim(
+    "new:attention-matching-bound",
+    place=MATCHED,
+    statement="With d' = min(d, d_in), r = min(Hd', d_in), every host that matches the attention and the outputs of almost all targets has d_in(m − d_in H^L) ≥ H(2d'd_in − d'²) + (L−1)H(2d'r − d'²).",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="almost all untied",
+    scope="every H, L, d, d_in = d_out; softmax without masks, or by equations of logits",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="E R_w U = M_w fixes d_in H^L columns, and the rest must reach all logit forms, whose dimension is an exact Jacobian rank here; no hypothesis is left open.",
+    figures={
+        "bound at (4,2,24,4)": 96,
+        "bound at (2,2,28,30)": 240,
+        "bound at (2,3,28,30)": 420,
+        "bound at (2,4,30,30)": 720,
+    },
+    smallest="(1,1,1,1), m = 2",
+    proof=MATCHED,
+)
+def matched(run: Run) -> Iterator[Instance | Figure]:
+    """The dimension of the logit forms, formula against the exact rank at one target; the bound below every known host."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 3)], largest=50):
+        found = generic_form_rank(shape)
+        bound = attention_matching_bound(shape)
+        holds = found.value == form_dimensions(shape) and bound <= _upper(shape)
+        yield Instance(shape, holds, f"forms: {found.value}; {bound} ≤ m", routes=found.routes, m=bound)
+    for entry in ((4, 2, 24, 4), (2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30)):
+        yield Figure("bound at ({},{},{},{})".format(*entry), attention_matching_bound(Shape(*entry)))
+
+
+def _upper(shape: Shape) -> int:
+    """Least m at which a host is known to serve all targets by attention-matching."""
+    known = [matching_dimension(shape)]
+    if shape.head_dim >= shape.d_in:
+        known += [shared_key_dimension(shape), linear_test_dimension(shape)]
+    return min(known)
+
+
+@claim(
+    "new:attention-matching/single-head",
+    place=MATCHED,
+    statement="For H = 1 and d ≥ d_in the least m by attention-matching for almost all targets is (L + 1) d_in, at every depth.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="almost all untied",
+    scope="H = 1, d ≥ d_in = d_out",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The shared-query host meets the bound: d_in(S + H^L) = d_in(L + 1).",
+    figures={"least m at (1,3,2,2)": 8},
+    smallest="(1,1,1,1), m = 2",
+    proof=MATCHED,
+)
+def single_head(run: Run) -> Iterator[Instance | Figure]:
+    """The shared-query host's certificate at the bound."""
+    from utfproof.certificates.identities import identity_certificate
+
+    for shape in run.shapes(
+        lambda s: s.heads == 1 and s.head_dim >= s.d_in, anchors=[(1, 1, 1, 1), (1, 3, 2, 2), (1, 6, 1, 1)]
+    ):
+        found = identity_certificate("shared-query", shape)
+        m = int(found.document["shape"]["m"])
+        bound = attention_matching_bound(shape)
+        holds = found.universal and m == bound == (shape.layers + 1) * shape.d_in
+        yield Instance(shape, holds, f"m ≥ {bound}", found, m=m)
+        if shape == Shape(1, 3, 2, 2):
+            yield Figure("least m at (1,3,2,2)", m)
+
+
+@claim(
+    "new:frontier/attention-matching",
+    place=MATCHED,
+    statement="The least m by attention-matching, all targets, is known for L ≥ 2.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="all untied",
+    scope="L ≥ 2: between the bound and the best host known (M, shared-key, linear test)",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="There is a gap at every shape examined.",
+    figures={"gap at (4,2,24,4)": "96 to 164", "gap at (2,4,30,30)": "720 to 1830", "gap at (2,2,28,30)": "240 to 456"},
+    proof=MATCHED,
+)
+def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
+    """The interval at each shape."""
+    for shape in run.shapes(lambda s: s.layers > 1, anchors=[(2, 2, 1, 1)]):
+        lower, upper = attention_matching_bound(shape), _upper(shape)
+        yield Instance(shape, True if lower == upper else None, f"{lower} ≤ m ≤ {upper}", m=lower)
+    for entry in ((4, 2, 24, 4), (2, 4, 30, 30), (2, 2, 28, 30)):
+        shape = Shape(*entry)
+        yield Figure("gap at ({},{},{},{})".format(*entry), f"{attention_matching_bound(shape)} to {_upper(shape)}")
+
+
+@claim(
+    "new:frontier/functional",
+    place=FIBRE,
+    statement="The least m functionally, all targets, is known for L ≥ 2.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="L ≥ 2: between the rank min(d_in, Hd) of the output and the best host known",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Below attention-matching nothing better is proved than the rank of a target's output, computed here at one target.",
+    figures={"gap at (2,2,1,1)": "1 to 13", "gap at (2,2,1,3)": "2 to 24"},
+)
+def frontier_functional(run: Run) -> Iterator[Instance | Figure]:
+    """The rank of an exact output, which m cannot be below, and the best host known."""
+    for shape in run.shapes(lambda s: s.layers == 2, anchors=[(2, 2, 1, 1), (2, 2, 1, 3)], largest=40):
+        target = small_target(shape, 4, bound=3)
+        x = small_input(shape, shape.d_in + 1)
+        kernel = ExactKernel(plain.rational_attention)
+        slow = rank_of_matrix(plain.run_target(target, x)).value
+        found = agree({"plain Fractions": slow, "systems": rank_of_matrix(target.forward(array(x), kernel)).value})
+        lower, upper = int(found.value), _upper(shape)
+        yield Instance(shape, True if lower == upper else None, f"{lower} ≤ m ≤ {upper}", routes=found.routes, m=lower)
+        if (shape.heads, shape.layers, shape.head_dim, shape.d_in) in ((2, 2, 1, 1), (2, 2, 1, 3)):
+            at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in})"
+            yield Figure(f"gap at {at}", f"{lower} to {upper}")

@@ -1,0 +1,394 @@
+"""Below M for d >= d_in, and lower bounds: what is known of the least m functionally and by attention-matching."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, exact_emulation, rank_of_matrix, small_input, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import LOGIT_MAPS, ExactKernel, array, drawn
+from utfproof.constructions import build_host, random_target
+from utfproof.errors import OutsideClass, SingularTarget
+from utfproof.matching import embed
+from utfproof.notions import Notion
+from utfproof.shapes import (
+    EffectiveHeadDimensionWarning,
+    Shape,
+    linear_test_dimension,
+    matching_dimension,
+    paper_looped_dimension,
+    shared_key_dimension,
+    shared_query_dimension,
+)
+from utfproof.systems import Target, prefix_products
+
+TABLE = [(4, 2, 24, 4), (2, 4, 30, 30)]
+"""The table shapes with d >= d_in."""
+SHARED = ("shared-key", "shared-query")
+
+
+def _wide(shape: Shape) -> bool:
+    return shape.head_dim >= shape.d_in
+
+
+def _identity(name: str, shape: Shape) -> Instance:
+    from utfproof.certificates.identities import identity_certificate
+
+    found = identity_certificate(name, shape)
+    m = int(found.document["shape"]["m"])
+    return Instance(shape, found.universal, f"every logit and output, M = {matching_dimension(shape)}", found, m=m)
+
+
+@claim(
+    "new:shared-key",
+    place="docs/certificate-format.md §4.4, §9",
+    statement="For d ≥ d_in a weight-tied {0,1} host of m = d_in(1 + 2S) matches attention and output of every untied target.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="all untied",
+    scope="d ≥ d_in = d_out, every H, L; attention that depends on the logits",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Query blocks hold M_w A and one key trie holds M_w: every logit form is a word identity.",
+    figures={"m at (4,2,24,4)": 164, "m at (2,4,30,30)": 1830},
+    smallest="(1,1,1,1), m = 3",
+)
+def shared_key(run: Run) -> Iterator[Instance | Figure]:
+    """Identity certificates, and the dimension formula at the certified m."""
+    yield from _shared(run, "shared-key", lambda s: s.d_in * (1 + 2 * s.word_count))
+
+
+@claim(
+    "new:shared-query",
+    place="docs/certificate-format.md §4.5, §9",
+    statement="For d ≥ d_in a weight-tied {0,1} host of m = d_in(S + H^L) matches attention and output of every untied target with invertible M^{l,0}.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="almost all untied",
+    scope="d ≥ d_in = d_out, every H, L; targets with invertible M^{l,0}",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Every query is the output as if all later heads were head 0, and keys undo it: word identities with inverses of M^{l,0} only.",
+    figures={"m at (4,2,24,4)": 144, "m at (2,4,30,30)": 1380},
+    smallest="(1,1,1,1), m = 2",
+)
+def shared_query(run: Run) -> Iterator[Instance | Figure]:
+    """Identity certificates, and the dimension formula at the certified m."""
+    yield from _shared(run, "shared-query", lambda s: s.d_in * (s.word_count + s.leaves))
+
+
+def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[Instance | Figure]:
+    for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), *TABLE], largest=3000):
+        found = _identity(name, shape)
+        yield Instance(shape, found.holds and found.m == formula(shape), found.detail, found.certificate, m=found.m)
+        if (entry := (shape.heads, shape.layers, shape.head_dim, shape.d_in)) in TABLE:
+            yield Figure("m at ({},{},{},{})".format(*entry), int(found.m or 0))
+
+
+@claim(
+    "new:shared/emulation",
+    place="docs/certificate-format.md §4.4, §4.5",
+    statement="With E from the formulas both hosts give the target's output exactly, under attention that depends on logits and positions: plain, causal, windowed, scaled, biased by distance.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="sampled integer targets",
+    scope="shapes with d ≥ d_in, M ≤ 40; n = 1, 2, 3; exact rational attention",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Equal rational outputs in two forward passes, for five attention maps of the logits.",
+    smallest="(1,1,1,1), shared-key, plain",
+)
+def shared_emulation(run: Run) -> Iterator[Instance | Figure]:
+    """Exact emulation of an integer target under each attention map."""
+    maps = {"plain": plain.rational_attention, **LOGIT_MAPS}
+    for shape in (Shape(1, 1, 1, 1), Shape(2, 1, 2, 2), Shape(2, 2, 1, 1), Shape(2, 2, 2, 2)):
+        for name in SHARED:
+            host, target = build_host(name, shape), _invertible_target(shape)
+            for kind, attention in maps.items():
+                found = exact_emulation(host, target, (1, 3), attention)
+                yield Instance(
+                    f"{_at(shape)}, {name}, {kind}", bool(found), "equal rational outputs", routes=found.routes
+                )
+
+
+def _at(shape: Shape) -> str:
+    return f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in})"
+
+
+def _invertible_target(shape: Shape) -> Target:
+    """An integer target with nonzero queries and keys and invertible M^{l,0}: the first seed that has them."""
+    for seed in range(200):
+        target = small_target(shape, seed)
+        forms = [plain.product(target.parameters(layer, 0)[2:]) for layer in range(shape.layers)]
+        logits = [target.attention_form(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]
+        if all(plain.rank(form) == shape.d_in for form in forms) and all(form.any() for form in logits):
+            return target
+    raise AssertionError(f"no target with invertible forms at {shape} among 200 seeds")
+
+
+@claim(
+    "new:shared/separate-attention",
+    place="docs/certificate-format.md §4.4, §4.5",
+    statement="Where attention looks at queries and keys separately, the E of the two formulas no longer gives the target's output, while a host that is universal by matching still does.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="sampled integer targets",
+    scope="d ≥ d_in; attention 1 + (q_i·q_j)² + 3(q_i·k_j)², exact; about the formulas' E, not every E",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Outputs differ as rational numbers for shared-key and shared-query and agree for the tied host.",
+    smallest="(1,1,2,2), shared-key",
+)
+def separate_attention(run: Run) -> Iterator[Instance | Figure]:
+    """Exact emulation under an attention that is no function of the logits."""
+    for shape in (Shape(1, 1, 2, 2), Shape(2, 1, 2, 2), Shape(2, 2, 1, 1), Shape(2, 2, 2, 2)):
+        target = _invertible_target(shape)
+        for name in (*SHARED, "tied"):
+            found = exact_emulation(build_host(name, shape), target, (3,), plain.separate_attention)
+            holds = found.value is (name == "tied")
+            yield Instance(f"{_at(shape)}, {name}", holds, f"equal outputs: {found.value}", routes=found.routes)
+
+
+@claim(
+    "new:shared/rope",
+    place="docs/certificate-format.md §4.4, §4.5",
+    statement="Rotary positions are such an attention: with them the relative output error of both hosts is of order 1, without them it is rounding.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="one random float64 target",
+    scope="(2,2,4,4), n = 6, one seed, float64",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SAMPLED,),
+    sentence="Measured on one target: errors above 0.1 with rotary positions, below 1e-9 under causal softmax with ALiBi.",
+    figures={"errors below 1e-9 with causal ALiBi": 2, "errors above 0.1 with RoPE": 2},
+    smallest="(2,2,4,4), shared-key, causal ALiBi",
+)
+def rope(run: Run) -> Iterator[Instance | Figure]:
+    """Float forward passes of host and target under two kernels."""
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.emulation.compare import random_input, relative_error
+
+    shape = Shape(2, 2, 4, 4)
+    target, x = random_target(shape, seed=1), random_input(shape, 6, 1)
+    target = replace(target, W_Q=3 * target.W_Q, W_K=3 * target.W_K)  # logits of order 1 and more
+    small = large = 0
+    for name in SHARED:
+        host = build_host(name, shape)
+        E = embed(host, target).E
+        for kind, kernel in (
+            ("causal ALiBi", SoftmaxAttention(causal=True, alibi_heads=2)),
+            ("RoPE", SoftmaxAttention(rope_base=100.0)),
+        ):
+            error = relative_error(host.forward(x, E, kernel), target.forward(x, kernel))
+            holds = error > 0.1 if kind == "RoPE" else error < 1e-9
+            small, large = small + (error < 1e-9), large + (error > 0.1)
+            yield Instance(f"{_at(shape)}, {name}, {kind}", holds, f"relative error {error:.1e}")
+    yield Figure("errors below 1e-9 with causal ALiBi", small)
+    yield Figure("errors above 0.1 with RoPE", large)
+
+
+@claim(
+    "new:shared/not-by-matching",
+    place="docs/certificate-format.md §7",
+    statement="Neither host is universal by matching: m < M. This says nothing against attention-matching or functional universality.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="d ≥ d_in with m < M (that is all but shared-key at H = 1, d = d_in, where m = M)",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Refuted by dimension.",
+    figures={"M at (4,2,24,4)": 1024, "M at (2,4,30,30)": 2280},
+    smallest="(1,1,1,1), m = 2",
+)
+def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
+    """The matching refutation of each host."""
+    for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), *TABLE], largest=3000):
+        for name, least in (("shared-key", shared_key_dimension), ("shared-query", shared_query_dimension)):
+            if least(shape) < matching_dimension(shape):
+                found = decided(name, shape)
+                yield Instance(shape, found.holds is False, f"{name}, {found.detail}", found.certificate, m=found.m)
+    for entry in TABLE:
+        yield Figure("M at ({},{},{},{})".format(*entry), matching_dimension(Shape(*entry)))
+
+
+@claim(
+    "new:shared-query/singular",
+    place="docs/certificate-format.md §4.5",
+    statement="Targets with a singular M^{l,0} are refused, and rightly where l = L: the output equations force queries of rank below that of the target's logits, so no E attains them by attention-matching.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="targets with M^{L,0} = 0 and invertible A^{L,h}",
+    scope="d ≥ d_in, L = 1, 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="E R_w U = M_w leaves no freedom in the register, so layer L's queries are M_w M^{L,0} = 0.",
+    smallest="(1,1,1,1)",
+)
+def singular(run: Run) -> Iterator[Instance | Figure]:
+    """The refusal; the register forced by the output equations; ranks of forced and wanted logit forms."""
+    for shape in (Shape(1, 1, 1, 1), Shape(2, 1, 2, 2), Shape(2, 2, 1, 1), Shape(2, 2, 2, 2)):
+        target = _invertible_target(shape)
+        W_V, W_Q, W_K = target.W_V.copy(), target.W_Q.copy(), target.W_K.copy()
+        W_V[-1][0] = 0
+        for head in range(shape.heads):
+            W_Q[-1][head] = W_K[-1][head] = np.eye(shape.d_in, shape.head_dim, dtype=int).astype(object)
+        broken = Target(shape, W_Q, W_K, W_V, target.W_O)
+        host = build_host("shared-query", shape)
+        try:
+            embed(host, broken)
+            refused = False
+        except SingularTarget:
+            refused = True
+        # layer L reads the query block of the empty word behind word w: column e_(0...0) of R_w = block (w,0) of E
+        last = shape.layers - 1
+        reads = [
+            plain.multiply(plain.routed(host, (*w, 0)), plain.rows(host.U)) for w in plain.words(shape.heads, last)
+        ]
+        queries = [
+            plain.multiply(plain.routed(host, w), plain.rows(host.maps(last, 0).query))
+            for w in plain.words(shape.heads, last)
+        ]
+        same = [_padded(read, shape.head_dim) for read in reads] == queries
+        forced = prefix_products(broken, shape.layers)[:: shape.heads]
+        wanted = array([list(row) for form in prefix_products(broken, last) for row in form])
+        have, need = rank_of_matrix(array([list(row) for form in forced for row in form])), rank_of_matrix(wanted)
+        holds = refused and same and have.value == 0 < need.value
+        yield Instance(shape, holds, f"query rank {have.value}, wanted {need.value}", routes=need.routes)
+
+
+def _padded(matrix: plain.Rows, columns: int) -> plain.Rows:
+    return [[*row, *[0] * (columns - len(row))] for row in matrix]
+
+
+@claim(
+    "new:shared/width",
+    place="docs/certificate-format.md §4.4, §4.5",
+    statement="Both hosts carry targets of width D ≤ min(d, d_in) with an embedding and an unembedding of their own, and refuse wider ones.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="sampled integer targets of width D = 1 … d_in + 1",
+    scope="d = d_in = 2, 3; exact rational attention",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Exact outputs up to width d_in; above it OutsideClass, as rows of width D do not fit the blocks.",
+    smallest="(1,1,2,2), shared-key, D = 1",
+)
+def width(run: Run) -> Iterator[Instance | Figure]:
+    """Exact emulation at every width up to d_in; refusal above."""
+    for shape in (Shape(1, 1, 2, 2), Shape(2, 2, 2, 2), Shape(2, 1, 3, 3)):
+        for name in SHARED:
+            host = build_host(name, shape)
+            for D in range(1, shape.d_in + 2):
+                target = _narrow_target(shape, D)
+                at = f"{_at(shape)}, {name}, D = {D}"
+                if shape.d_in >= D:
+                    found = exact_emulation(host, target, (2,))
+                    yield Instance(at, bool(found), "equal rational outputs", routes=found.routes)
+                    continue
+                try:
+                    embed(host, target)
+                    refused = False
+                except OutsideClass:
+                    refused = True
+                yield Instance(
+                    at, refused and D > min(shape.head_dim, shape.d_in), "refused", routes=("embed", "widths")
+                )
+
+
+def _narrow_target(shape: Shape, D: int) -> Target:
+    """An integer target of width D with unimodular forms in head 0 and W_E, W_U of full rank."""
+
+    def triangular(rows: int, columns: int, seed: int) -> np.ndarray:
+        noise = drawn(seed, rows, columns)
+        return array([[1 if i == j else noise[i][j] * int(j > i) for j in range(columns)] for i in range(rows)])
+
+    L, H, d = shape.layers, shape.heads, shape.head_dim
+
+    def grid(rows: int, columns: int, seed: int) -> np.ndarray:
+        parts = [triangular(rows, columns, seed + 10 * layer + head) for layer in range(L) for head in range(H)]
+        return np.stack(parts).reshape(L, H, rows, columns)
+
+    W_E, W_U = triangular(shape.d_in, D, 5), triangular(D, shape.d_out, 6)
+    return Target(shape, grid(D, d, 100), grid(D, d, 200), grid(D, d, 300), grid(d, D, 400), W_E, W_U)
+
+
+@claim(
+    "new:effective-head-dimension",
+    place="utfproof.shapes, EffectiveHeadDimensionWarning",
+    statement="For d > d_in the targets are, as functions of the logits, those of head dimension d_in: W_Q W_Kᵀ and W_V W_O are d_in×d_in and factor through width d_in. The package warns.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="sampled integer targets",
+    scope="d > d_in; attention that depends on the logits",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="A target of head dimension d_in with the forms (A, I), (M, I) has the same rational outputs; M, which counts 2dS, does not see this.",
+    figures={"M at (4,2,24,4)": 1024, "M at (4,2,4,4)": 224},
+    smallest="(1,1,2,1)",
+)
+def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
+    """The narrow target's outputs against the wide one's; the warning."""
+    kernel = ExactKernel(plain.rational_attention)
+    for entry in ((1, 1, 2, 1), (2, 2, 2, 1), (2, 2, 3, 2)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            shape, narrow_shape = Shape(*entry), Shape(entry[0], entry[1], entry[3], entry[3])
+        warned = [w.category for w in caught] == [EffectiveHeadDimensionWarning]
+        target, L, H = small_target(shape, 3), range(entry[1]), range(entry[0])
+        identity = np.broadcast_to(array(plain.identity(shape.d_in)), (len(L), len(H), shape.d_in, shape.d_in))
+        logits = np.stack([np.stack([target.attention_form(layer, h) for h in H]) for layer in L])
+        values = np.stack([np.stack([target.value_form(layer, h) for h in H]) for layer in L])
+        narrow = Target(narrow_shape, logits, identity, values, identity)
+        x = small_input(shape, 3)
+        found = agree(
+            {
+                "plain Fractions": plain.run_target(target, x) == plain.run_target(narrow, x),
+                "systems": bool((target.forward(array(x), kernel) == narrow.forward(array(x), kernel)).all()),
+            }
+        )
+        yield Instance(shape, bool(found) and warned, f"head dimension {shape.d_in} does the same", routes=found.routes)
+    for figure in ((4, 2, 24, 4), (4, 2, 4, 4)):
+        yield Figure("M at ({},{},{},{})".format(*figure), matching_dimension(Shape(*figure)))
+
+
+@claim(
+    "new:linear-test",
+    place="docs/certificate-format.md §8",
+    statement="For d > d_in a random host, tied or not, of m = (d + d_in)S + d_in H^L serves all untied targets by attention-matching: the linear equations with keys M_w C and contracted queries have full rank.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="all untied",
+    scope="d ≥ d_in = d_out; one seed at each shape, M ≤ 60; one full-rank draw makes almost every draw so",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Full rank modulo a prime at m equal to the number of columns, below M wherever d > d_in.",
+    figures={
+        "m at (4,2,24,4)": 624,
+        "M at (4,2,24,4)": 1024,
+        "m-bar of the paper, looped, at (4,2,24,4)": 1008,
+    },
+    smallest="(1,1,1,1), m = 3",
+)
+def linear_test(run: Run) -> Iterator[Instance | Figure]:
+    """Linear-test certificates of random hosts, tied and untied."""
+    from utfproof.certificates.linear_test import linear_test_certificate
+
+    for shape in run.shapes(_wide, anchors=[(1, 1, 1, 1), (2, 1, 3, 1), (2, 2, 2, 1)], largest=60):
+        m = linear_test_dimension(shape)
+        counted = (shape.head_dim + shape.d_in) * shape.word_count + shape.d_in * shape.leaves
+        for name in ("random", "random-tied"):
+            found = linear_test_certificate(name, shape, m)
+            below = m < matching_dimension(shape) or shape.head_dim == shape.d_in
+            holds = found.universal and below and int(found.document["claim"]["rank"]) == counted == m
+            yield Instance(shape, holds, f"{name}, rank {m}, M = {matching_dimension(shape)}", found, m=m)
+    anchor = Shape(4, 2, 24, 4)
+    yield Figure("m at (4,2,24,4)", linear_test_dimension(anchor))
+    yield Figure("M at (4,2,24,4)", matching_dimension(anchor))
+    yield Figure("m-bar of the paper, looped, at (4,2,24,4)", paper_looped_dimension(anchor))

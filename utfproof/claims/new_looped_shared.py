@@ -1,0 +1,174 @@
+"""Shared attention for looped targets: polynomial in the depth, exact with one of E and U free, and the smallest cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from utfproof.claims import plain
+from utfproof.claims.bounds import count_dimension, square_root_bound
+from utfproof.claims.decisions import rank_of_matrix, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import array
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+from utfproof.systems import prefix_products
+
+PAGE = "docs/proofs/shared-attention.md"
+THREE = "docs/proofs/three-dimensions-do-not-suffice.md"
+
+
+def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
+    """No host of m dimensions serves all tied targets."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, targets="all tied", free=free)
+    return Instance(shape, not found.universal, detail, found, m=m)
+
+
+@claim(
+    "new:looped-shared/E-free",
+    place=PAGE,
+    statement="For looped targets with d_in = 1 and U fixed, the least m is C(L+H−1, H−1): the depth enters polynomially.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all tied",
+    scope="d_in = 1, every H, L; the bound for untied hosts too, the host is tied",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Products depend on the letters' counts only; the counting host keeps one coordinate for each.",
+    figures={"least m at (2,6)": 7, "least m at (3,4)": 15},
+    smallest="(1,1,1,1), m = 1",
+    proof=PAGE,
+)
+def e_free(run: Run) -> Iterator[Instance | Figure]:
+    """Both certificates, one apart; the count of monomials by listing words."""
+    from utfproof.certificates.identities import identity_certificate
+
+    for shape in run.shapes(lambda s: s.head_dim == s.d_in == 1, anchors=[(1, 1, 1, 1), (2, 6, 1, 1), (3, 4, 1, 1)]):
+        counted = len({tuple(sorted(word)) for word in plain.words(shape.heads, shape.layers)})
+        if counted > 1:
+            yield _below(shape, counted - 1, "E", f"m ≥ {counted}")
+        found = identity_certificate("counting", shape)
+        m = int(found.document["shape"]["m"])
+        yield Instance(shape, found.universal and m == counted == count_dimension(shape), "counting serves", found, m=m)
+        if (shape.heads, shape.layers) in ((2, 6), (3, 4)):
+            yield Figure(f"least m at ({shape.heads},{shape.layers})", m)
+
+
+@claim(
+    "new:looped-shared/both-free",
+    place=PAGE,
+    statement="For looped targets with d_in = 1, E and U both free: m² ≥ C(L+H−1, H−1).",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all tied",
+    scope="d_in = 1, H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The monomials of degree L span that many dimensions, and each is linear in an m×m matrix.",
+    smallest="(2,1,1,1), m = 1",
+    proof=PAGE,
+)
+def both_free(run: Run) -> Iterator[Instance | Figure]:
+    """Refutations at the largest m below the root."""
+    for shape in run.shapes(lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), (3, 4, 1, 1)]):
+        count = count_dimension(shape)
+        yield _below(shape, square_root_bound(count) - 1, "E and U", f"m² ≥ {count}")
+
+
+@claim(
+    "new:looped-shared/two-heads",
+    place=THREE,
+    statement="For looped hosts and targets at H = 2, d_in = 1, E and U free, two dimensions do not suffice at L = 2 and at L = 3; three do at L = 2.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all tied",
+    scope="(2,2) and (2,3), d_in = 1",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="At L = 2 an inconsistent polynomial system (Gröbner basis {1}); at L = 3 words of equal counts would have to agree and span four dimensions in a commutative algebra.",
+    figures={"Gröbner basis with s·c·det K = 1": "1", "basis elements without it": 9, "m² needed at (2,3)": 4},
+    smallest="(2,2), m = 2",
+    proof=THREE,
+)
+def two_heads(run: Run) -> Iterator[Instance | Figure]:
+    """The system of the proof, with and without the condition; the counting host at (2,2)."""
+    from utfproof.certificates.identities import identity_certificate
+
+    basis, without = _groebner(True), _groebner(False)
+    yield Instance("(2,2), m = 2", basis == ["1"] and without != ["1"], "no solution with c·det K ≠ 0")
+    largest_commutative = max(_commutative_span(a, b) for a in range(-2, 3) for b in range(-2, 3))
+    needed = count_dimension(Shape(2, 3, 1, 1))
+    yield Instance("(2,3), m = 2", largest_commutative < needed, f"span {largest_commutative} < {needed}")
+    found = identity_certificate("counting", Shape(2, 2, 1, 1))
+    yield Instance(Shape(2, 2, 1, 1), found.universal, "three dimensions", found, m=int(found.document["shape"]["m"]))
+    yield Figure("Gröbner basis with s·c·det K = 1", ", ".join(basis))
+    yield Figure("basis elements without it", len(without))
+    yield Figure("m² needed at (2,3)", needed)
+
+
+def _groebner(regular: bool) -> list[str]:
+    """Gröbner basis of R_i² = R_i − δ_i and of the four products in terms of K, c_1, c_4, c (the page's normal form);
+    regular: with s·c·det K = 1 as well."""
+    import sympy as sp
+
+    k11, k12, k22, c1, c4, c, s = unknowns = sp.symbols("k11 k12 k22 c1 c4 c s")
+    K, half = sp.Matrix([[k11, k12], [k12, k22]]), sp.Rational(1, 2)
+    products = {
+        (0, 0): K * sp.Matrix([[1, c1], [-c1, 0]]),
+        (1, 1): K * sp.Matrix([[0, c4], [-c4, 1]]),
+        (0, 1): K * sp.Matrix([[0, half + c], [half - c, 0]]),
+        (1, 0): K * sp.Matrix([[0, half - c], [half + c, 0]]),
+    }
+    # traces 1: R = R^2 + det R, det R = (1 - tr R^2)/2, and tr R_1^2 = k11, tr R_2^2 = k22 as K is symmetric
+    R = [products[0, 0] + (1 - k11) * half * sp.eye(2), products[1, 1] + (1 - k22) * half * sp.eye(2)]
+    equations = [sp.expand(e) for (i, j), P in products.items() for e in R[i] * R[j] - P]
+    if regular:
+        equations.append(s * c * K.det() - 1)
+    basis = sp.groebner([e for e in equations if e != 0], *reversed(unknowns), order="grevlex")
+    return [str(e) for e in basis.exprs]
+
+
+def _commutative_span(a: int, b: int) -> int:
+    """Dimension spanned by the products of length three of R_1 = [[0, a], [1, b]] and R_2 = R_1 + 1: they commute."""
+    first = [[0, a], [1, b]]
+    matrices = [first, plain.add(first, plain.identity(2))]
+    rows = [[v for row in plain.product([matrices[h] for h in word]) for v in row] for word in plain.words(2, 3)]
+    return int(rank_of_matrix(rows).value)
+
+
+@claim(
+    "new:looped-shared/wide",
+    place="docs/proofs/decision-theorem.md §5, Below these sizes",
+    statement="For looped targets with d_in ≥ 2 and U fixed the output columns that targets span depend on the head dimension: at (H, L, d_in) = (2, 4, 2) all 32 for d = 2, but 28 for d = 1.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all tied",
+    scope="(2,4), d_in = 2, d = 1, 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="At d = 1 two words with the same ends and the same transitions have the same product; the rank over integer targets reaches the number of classes.",
+    figures={"span at d = 1": 28, "span at d = 2": 32},
+    smallest="d = 1",
+)
+def wide(run: Run) -> Iterator[Instance | Figure]:
+    """The rank over twenty integer targets from below, equal columns from above."""
+    for d, wanted in ((1, 28), (2, 32)):
+        shape = Shape(2, 4, d, 2)
+        stacked: list[list[int]] = []
+        for seed in range(20):
+            products = prefix_products(small_target(shape, seed, tied=True, bound=3), shape.layers)
+            stacked += [[int(v) for v in row] for row in array(products.tolist()).transpose(1, 0, 2).reshape(2, -1)]
+        words = list(plain.words(2, 4))
+        classes = {_transitions(word) if d == 1 else word for word in words}
+        rank = rank_of_matrix(stacked)
+        holds = rank.value == 2 * len(classes) == wanted
+        yield Instance(f"d = {d}", holds, f"{rank.value} of {2 * len(words)}", routes=rank.routes)
+        yield Figure(f"span at d = {d}", int(rank.value))
+
+
+def _transitions(word: tuple[int, ...]) -> tuple[object, ...]:
+    """First letter, last letter, and the transitions between neighbours with their numbers: all that M_w shows at d = 1."""
+    return word[0], word[-1], tuple(sorted(pairwise(word)))

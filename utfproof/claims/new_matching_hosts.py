@@ -1,0 +1,478 @@
+"""New results on matching, continued: the repaired hosts, tied targets, and hosts that the theory does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, dense, matched, rank_of, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
+from utfproof.claims.registry import claim
+from utfproof.claims.tied_targets import (
+    isolates,
+    output_span,
+    output_span_by_monomials,
+    tied_isolating_target,
+    tied_span_refutes,
+)
+from utfproof.constructions import build_host
+from utfproof.constructions.commuting import commuting_dimension
+from utfproof.generator import weight_matrix
+from utfproof.matching import embed, numerical_rank
+from utfproof.notions import Notion
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
+from utfproof.systems import Universal
+
+SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
+TABLES = list(PAPER_TABLE_SHAPES.values())
+REPAIRED = ("sparse", "sparse-front", "tied")
+
+
+# --- the repaired hosts --------------------------------------------------------------------------------------------
+
+
+@claim(
+    "new:repaired-hosts/certified",
+    place="beside Appendices A and C",
+    statement="The prefix-tree projection, its front-aligned variant and the tied trie with a shift register are universal by matching at m = M.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every shape; the grid and the table shapes are certified",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="R_all is a permutation matrix; certificates of linear size name the permutation.",
+    smallest="(1,1,1,1), m = 3",
+    figures={"parentheses": 1024, "1-hop": 456, "2-hop": 1024, "4-hop": 2280},
+)
+def repaired_hosts(run: Run) -> Iterator[Instance | Figure]:
+    """Permutation certificates for all three."""
+    for shape in run.shapes(anchors=[*SMALLEST, *TABLES], largest=120):
+        for name in REPAIRED:
+            yield decided(name, shape)
+    for name, place in PAPER_TABLE_SHAPES.items():
+        yield Figure(name, build_host("tied", Shape(*place)).m)
+
+
+@claim(
+    "new:repaired-hosts/padding",
+    place="beside Appendices A and C",
+    statement="They stay universal by matching for every m > M, padded with zero coordinates.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every shape, every m > M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="R_all gains zero rows; certified for one, two and seven coordinates more.",
+    smallest="(1,1,1,1), m = 4",
+)
+def padding(run: Run) -> Iterator[Instance | Figure]:
+    """Permutation certificates above M."""
+    for shape in run.shapes(anchors=SMALLEST, largest=24):
+        for name in REPAIRED:
+            for extra in (1, 2, 7):
+                yield decided(name, shape, matching_dimension(shape) + extra)
+
+
+@claim(
+    "new:repaired-hosts/nonzeros",
+    place="beside Appendices A and C",
+    statement="All their parameters are 0 or 1 with at most m ones in each matrix; for the tied host each R_Q^h and R_K^h has d ones and U has d_in.",
+    category=Category.NEW,
+    scope="every shape, m ≥ M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="Counted in the index maps and in the dense matrices.",
+    figures={"most ones in a matrix of tied at (2,4,30,30)": 1320},
+)
+def nonzeros(run: Run) -> Iterator[Instance | Figure]:
+    """Ones of every parameter matrix."""
+    for shape in run.shapes(anchors=SMALLEST, largest=60):
+        for name in REPAIRED:
+            host = build_host(name, shape)
+            ones = {"index maps": _most_ones(host), "dense": _most_ones_dense(host)}
+            both = agree(ones)
+            holds = both.value["any"] <= host.m and both.value["binary"]
+            if name == "tied":
+                holds &= (both.value["readers"], both.value["U"]) == (shape.head_dim, shape.d_in)
+            yield Instance(
+                f"{name} at {label(shape)}", holds, f"at most {both.value['any']} of m = {host.m}", routes=both.routes
+            )
+    yield Figure(
+        "most ones in a matrix of tied at (2,4,30,30)", _most_ones(build_host("tied", Shape(2, 4, 30, 30)))["any"]
+    )
+
+
+def _parameters(host: Universal) -> Iterator[tuple[str, Any]]:
+    layers = range(1 if host.tied else host.shape.layers)
+    for layer in layers:
+        for head in range(host.shape.heads):
+            maps = host.maps(layer, head)
+            yield from (("readers", maps.query), ("readers", maps.key), ("values", maps.value[0]))
+    yield "U", host.U
+
+
+def _most_ones(host: Universal) -> dict[str, Any]:
+    """The largest number of ones by kind of matrix; whether no place occurs twice."""
+    found: dict[str, Any] = {"binary": True}
+    for kind, matrix in _parameters(host):
+        rows, columns = matrix.coordinates()
+        found[kind] = max(found.get(kind, 0), matrix.nonzeros)
+        found["binary"] &= len({*zip(rows.tolist(), columns.tolist(), strict=True)}) == matrix.nonzeros
+    found["any"] = max(found["readers"], found["values"], found["U"])
+    return found
+
+
+def _most_ones_dense(host: Universal) -> dict[str, Any]:
+    found: dict[str, Any] = {"binary": True}
+    for kind, matrix in _parameters(host):
+        entries = [v for row in plain.rows(matrix) for v in row]
+        found[kind] = max(found.get(kind, 0), sum(map(bool, entries)))
+        found["binary"] &= set(entries) <= {0, 1}
+    found["any"] = max(found["readers"], found["values"], found["U"])
+    return found
+
+
+@claim(
+    "new:repaired-hosts/closed-form",
+    place="beside Appendices A and C",
+    statement="Their embedding is W_all itself with its columns put in another order: nothing has to be solved.",
+    category=Category.NEW,
+    scope="every shape",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="R_all is a permutation, so E = W_all·R_allᵀ.",
+)
+def closed_form(run: Run) -> Iterator[Instance | Figure]:
+    """E of a sample target against W_all's columns, and the matching equations."""
+    for shape in run.shapes(anchors=SMALLEST, largest=12):
+        target = small_target(shape, seed=8)
+        for name in REPAIRED:
+            host = build_host(name, shape)
+            found = embed(host, target)
+            columns = sorted(map(tuple, dense(found.E).T.tolist())) == sorted(zip(*plain.w_all(target), strict=True))
+            solved = matched(host, target)
+            holds = columns and solved.value and found.method == "closed form"
+            yield Instance(f"{name} at {label(shape)}", holds, found.method, routes=solved.routes)
+
+
+@claim(
+    "new:single-head-depth",
+    place="beside thm:sparse_universal_transformer, H = 1",
+    statement="For H = 1 the tied host needs m = 2dL + d_in only, below the printed (L + 1)·max{2d, d_in} whenever d_in ≠ 2d, and no host needs less.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="H = 1",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="M = 2dL + d_in at H = 1.",
+    smallest="(1,1,1,1), m = 2",
+    figures={"least m at (1,4,3,2)": 26, "printed at (1,4,3,2)": 30},
+)
+def single_head_depth(run: Run) -> Iterator[Instance | Figure]:
+    """A certificate at 2dL + d_in, a lower bound below it."""
+    for shape in run.shapes(lambda s: s.heads == 1, anchors=[(1, 1, 1, 1), (1, 4, 3, 2)]):
+        m = 2 * shape.head_dim * shape.layers + shape.d_in
+        found = decided("tied", shape, m)
+        printed = (shape.layers + 1) * max(2 * shape.head_dim, shape.d_in)
+        if (m < printed) is not (shape.d_in != 2 * shape.head_dim):
+            found = Instance(shape, False, f"printed {printed}, {m}", found.certificate, m=m)
+        yield found
+        refuted = dimension_certificate(shape, m - 1)
+        yield Instance(shape, not refuted.universal, "no host below", refuted, m=m - 1)
+    yield Figure("least m at (1,4,3,2)", build_host("tied", Shape(1, 4, 3, 2)).m)
+    yield Figure("printed at (1,4,3,2)", 5 * max(2 * 3, 2))
+
+
+@claim(
+    "new:random-hosts/condition",
+    place="beside Appendix B",
+    statement="At m = M the condition number of a random R_all (columns scaled) exceeds a thousand and varies from draw to draw; at m = 1.25 M it is "
+    "about 24.",
+    category=Category.NEW,
+    scope="(2,2,28,30), seeds 0 and 1 of the uniform law, float64",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SAMPLED,),
+    sentence="Two draws; exact rank says nothing about the margin, and a quarter more dimensions buys a factor of fifty or more.",
+    figures={
+        "m = 456, seed 0": 5189.7,
+        "m = 456, seed 1": 1573.1,
+        "m = 570, seed 0": 23.75,
+        "m = 570, seed 1": 23.58,
+    },
+)
+def condition(run: Run) -> Iterator[Instance | Figure]:
+    """Singular values of random R_all."""
+    shape = Shape(*PAPER_TABLE_SHAPES["1-hop"])
+    M = matching_dimension(shape)
+    for m, low, high in ((M, 1e3, float("inf")), (ceil(1.25 * M), 1, 25)):
+        for seed in (0, 1):
+            rank, found = numerical_rank(build_host("random", shape, m, seed=seed))
+            yield Instance(shape, rank == M and low < found < high, f"seed {seed}: condition {found:.3g}", m=m)
+            yield Figure(f"m = {m}, seed {seed}", found)
+
+
+# --- tied targets --------------------------------------------------------------------------------------------------
+
+
+@claim(
+    "new:tied-targets/isolating-path",
+    place="beside Appendix C",
+    statement="For d ≥ L and d_in ≥ L each of the M columns has a tied 0/1 target whose first row of W_all is the unit vector of that column.",
+    category=Category.NEW,
+    scope="d ≥ L, d_in ≥ L",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The word labels a path 1 → 2 → … → L through the input's coordinates, so every other word leaves it.",
+    figures={"targets at (2,2,2,3)": 36},
+)
+def isolating_path(run: Run) -> Iterator[Instance | Figure]:
+    """The first row of W_all of each, by the package and word by word."""
+    for shape in run.shapes(
+        lambda s: min(s.head_dim, s.d_in) >= s.layers, anchors=[(2, 2, 2, 3), (1, 3, 3, 3)], largest=40
+    ):
+        M = matching_dimension(shape)
+        found = [isolates(tied_isolating_target(shape, column), column) for column in range(M)]
+        both = agree({"matching": sum(a for a, _ in found), "plain integers": sum(b for _, b in found)})
+        yield Instance(shape, both.value == M, f"{both.value} of {M} columns", routes=both.routes)
+        if label(shape) == "(2,2,2,3)":
+            yield Figure("targets at (2,2,2,3)", both.value)
+
+
+@claim(
+    "new:tied-targets/lower-bound",
+    place="beside Appendix C",
+    statement="For d ≥ L and d_in ≥ L a host that matches all tied targets has m ≥ M, as for untied ones.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="d ≥ L, d_in ≥ L",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="By the tied isolating targets; it covers all four table shapes.",
+    smallest="(1,1,1,1), m = 2",
+)
+def tied_lower_bound(run: Run) -> Iterator[Instance | Figure]:
+    """A lower bound at M - 1, a certificate at M."""
+    for shape in run.shapes(
+        lambda s: min(s.head_dim, s.d_in) >= s.layers, anchors=[(1, 1, 1, 1), (2, 2, 2, 3), *TABLES]
+    ):
+        M = matching_dimension(shape)
+        refuted = dimension_certificate(shape, M - 1, targets="all tied")
+        yield Instance(shape, not refuted.universal, f"no host below M = {M}", refuted, m=M - 1)
+        yield decided("tied", shape)
+
+
+@claim(
+    "new:tied-targets/span",
+    place="beside Appendix C",
+    statement="Tied targets span all M columns at every shape examined with L ≤ 3 and d_in ≥ 2, d = 1 included, so also below d, d_in ≥ L.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all tied",
+    scope="L ≤ 3, d_in ≥ 2, M ≤ 75: shapes of the grid, one by one",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Integer tied targets whose rows have rank M modulo a prime: no host below M matches them all. (At L = 4, d = 1 the span is smaller.)",
+    smallest="(1,1,1,2), m = 3",
+    figures={"span at (2,4,1,2), M = 92": 88},
+)
+def tied_span(run: Run) -> Iterator[Instance | Figure]:
+    """Span certificates at M - 1."""
+    for shape in run.shapes(lambda s: s.layers <= 3 and s.d_in >= 2, anchors=[(1, 1, 1, 2), (2, 3, 1, 2)], largest=75):
+        M = matching_dimension(shape)
+        refutation = tied_span_refutes(shape, M - 1)
+        yield Instance(
+            shape, None if refutation is None else not refutation.universal, f"span M = {M}", refutation, m=M - 1
+        )
+    yield Figure("span at (2,4,1,2), M = 92", span_dimension(Shape(2, 4, 1, 2), tied=True))
+
+
+@claim(
+    "new:tied-targets/scalar",
+    place="beside Appendix C",
+    statement="For d_in = 1 tied targets span exactly 2dH·C(L−1+H, H) + C(L+H−1, H−1) dimensions, fewer than M from L = 2 on (H ≥ 2).",
+    category=Category.NEW,
+    scope="d_in = 1",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The columns are monomials in commuting unknowns: one for each count of letters, reader and coordinate.",
+    figures={"(2,2,1,1)": "15 of 16", "(2,3,1,1)": "28 of 36", "(2,4,1,1)": "45 of 76"},
+)
+def tied_scalar(run: Run) -> Iterator[Instance | Figure]:
+    """The rank of sampled rows, the formula, and the distinct monomials of one generic row."""
+    for shape in run.shapes(lambda s: s.d_in == 1, anchors=[(2, 2, 1, 1), (2, 3, 1, 1), (2, 4, 1, 1)], largest=60):
+        M = matching_dimension(shape)
+        span = agree({"rank of samples": span_dimension(shape, tied=True), "monomials": _scalar_monomials(shape)})
+        smaller = (span.value < M) is (shape.heads > 1 and shape.layers > 1)
+        yield Instance(
+            shape, span.value == commuting_dimension(shape) and smaller, f"{span.value} of {M}", routes=span.routes
+        )
+        if (shape.heads, shape.head_dim) == (2, 1) and shape.layers > 1:
+            yield Figure(label(shape), f"{span.value} of {M}")
+
+
+def _scalar_monomials(shape: Shape) -> int:
+    """Different monomials among the columns of W_all of a generic tied target with d_in = 1."""
+    H, L = shape.heads, shape.layers
+    columns: set[tuple[Any, ...]] = {("OV", *sorted(word)) for word in plain.words(H, L)}
+    for kind in ("Q", "K"):
+        for length in range(1, L + 1):
+            for word in plain.words(H, length):
+                columns |= {(kind, word[-1], j, *sorted(word[:-1])) for j in range(shape.head_dim)}
+    return len(columns)
+
+
+@claim(
+    "new:tied-targets/outputs",
+    place="beside Appendix C and the shared-attention bounds",
+    statement="At H = 2, L = 4, d_in = 2 the output columns M_w of tied targets span all 32 dimensions for d = 2 and 28 for d = 1.",
+    category=Category.NEW,
+    scope="(2,4,2,2) and (2,4,1,2), all rows of E counted",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Rank of sampled targets from below; from both sides by expanding the entries in monomials.",
+    figures={"d = 2": 32, "d = 1": 28},
+)
+def tied_outputs(run: Run) -> Iterator[Instance | Figure]:
+    """The span by samples modulo a prime, and by the coefficients of generic entries."""
+    for d in (2, 1):
+        shape = Shape(2, 4, d, 2)
+        span = agree({"samples modulo a prime": output_span(shape), "monomials": output_span_by_monomials(shape)})
+        whole = shape.d_in * shape.leaves
+        yield Instance(shape, (span.value == whole) is (d == 2), f"{span.value} of {whole}", routes=span.routes)
+        yield Figure(f"d = {d}", span.value)
+
+
+# --- who is not covered --------------------------------------------------------------------------------------------
+
+
+@claim(
+    "new:not-covered/narrow-heads",
+    place="beside Section 3",
+    statement="A host whose heads share the width, d = m/H, never matches the targets of its own head dimension: M ≥ 2dH > m.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="m = H·d, every shape",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Already the first layer's queries and keys need 2dH columns.",
+    smallest="(1,1,1,1), m = 1",
+)
+def narrow_heads(run: Run) -> Iterator[Instance | Figure]:
+    """Lower bounds at m = H d."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), *TABLES]):
+        m = shape.heads * shape.head_dim
+        refuted = dimension_certificate(shape, m)
+        holds = not refuted.universal and matching_dimension(shape) >= 2 * m
+        yield Instance(shape, holds, f"M = {matching_dimension(shape)}", refuted, m=m)
+
+
+@claim(
+    "new:not-covered/factored-values",
+    place="beside Section 3",
+    statement="With values R_V = V·O of inner width d_v the rank of R_all is at most 2dH + H·d_v, so full rank needs d_v ≥ (M − 2dH)/H; random factors attain the bound.",
+    category=Category.NEW,
+    scope="any m; every shape",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="All columns but the first layer's readers lie in the column spaces of the H matrices V of layer 1.",
+    figures={"bound at (2,2,2,3), d_v = 2": 12, "least d_v at (2,2,2,3)": 14},
+)
+def factored_values(run: Run) -> Iterator[Instance | Figure]:
+    """Ranks of hosts with exact factors against the bound."""
+    for shape in run.shapes(anchors=[(2, 1, 1, 2), (2, 2, 1, 2)], largest=16):
+        M = matching_dimension(shape)
+        for inner in (1, 2):
+            rank = rank_of(_integers(_factored(shape, M, inner)))
+            bound = min(M, _factored_bound(shape, inner))
+            yield Instance(
+                f"d_v = {inner} at {label(shape)}",
+                rank.value == bound,
+                f"rank {rank.value}, bound {bound}",
+                routes=rank.routes,
+            )
+    anchor = Shape(2, 2, 2, 3)
+    yield Figure("bound at (2,2,2,3), d_v = 2", _factored_bound(anchor, 2))
+    yield Figure(
+        "least d_v at (2,2,2,3)",
+        next(v for v in range(1, 99) if _factored_bound(anchor, v) >= matching_dimension(anchor)),
+    )
+
+
+def _factored_bound(shape: Shape, inner: int) -> int:
+    return 2 * shape.head_dim * shape.heads + shape.heads * inner
+
+
+def _factored(shape: Shape, m: int, inner: int) -> Universal:
+    """A host of float32 weights with factored values, as exact rationals."""
+
+    def grid(tensor: str, rows: int, columns: int) -> list[list[np.ndarray]]:
+        return [
+            [_float32(tensor, rows, columns, layer, head) for head in range(shape.heads)]
+            for layer in range(shape.layers)
+        ]
+
+    d = shape.head_dim
+    readers = grid("R_Q", m, d), grid("R_K", m, d)
+    return Universal(
+        shape, m, *readers, grid("W_V", m, inner), _float32("U", m, shape.d_out, 0, 0), R_Vo=grid("W_O", inner, m)
+    )
+
+
+def _float32(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
+    return weight_matrix(9, tensor, rows, columns, dtype="float32", layer=layer, head=head)
+
+
+@claim(
+    "new:not-covered/rounded-product",
+    place="beside Section 3",
+    statement="The float32 product of the two factors has full rank although the factors bound it by 2dH + H·d_v: its rounding noise fills the gap.",
+    category=Category.NEW,
+    scope="(2,2,2,3), m = 36, d_v = 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Exact ranks of the weights as they are; the factors are decided where they exist, and the rounded product's verdict is not shown alone.",
+    figures={"rank with exact factors": 12, "rank with the rounded product": 36, "M": 36},
+)
+def rounded_product(run: Run) -> Iterator[Instance | Figure]:
+    """Exact ranks with the factors and with their rounded product."""
+    shape = Shape(2, 2, 2, 3)
+    M = matching_dimension(shape)
+    factors = _factored(shape, M, 2)
+    products = [
+        [(v @ o).astype(np.float32) for v, o in zip(vs, os, strict=True)]
+        for vs, os in zip(factors.R_V, factors.R_Vo, strict=True)
+    ]
+    rounded = Universal(shape, M, factors.R_Q, factors.R_K, products, factors.U)
+    exact, full = rank_of(_integers(factors)), rank_of(_integers(rounded))
+    yield Instance(
+        "exact factors", exact.value == _factored_bound(shape, 2) < M, f"rank {exact.value} of {M}", routes=exact.routes
+    )
+    yield Instance("rounded product", full.value == M, f"rank {full.value} of {M}", routes=full.routes)
+    yield Figure("rank with exact factors", exact.value)
+    yield Figure("rank with the rounded product", full.value)
+    yield Figure("M", M)
+
+
+def _integers(host: Universal) -> Universal:
+    """The host with every tensor scaled to integers: each column of R_all is scaled by a power of two."""
+
+    def scaled(grid: Any) -> Any:
+        if isinstance(grid, list):
+            return [scaled(part) for part in grid]
+        return np.array([int(float(v) * 2.0**160) for v in grid.reshape(-1)], dtype=object).reshape(grid.shape)
+
+    inner = None if host.R_Vo is None else scaled(host.R_Vo)
+    return Universal(
+        host.shape, host.m, scaled(host.R_Q), scaled(host.R_K), scaled(host.R_V), scaled(host.U), R_Vo=inner
+    )

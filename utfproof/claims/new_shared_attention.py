@@ -1,0 +1,416 @@
+"""Shared attention: what the value path alone costs, for untied targets, with E free or with E and U free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from utfproof.claims import plain
+from utfproof.claims.bounds import (
+    parameter_bound,
+    square_root_bound,
+    word_family_dimension,
+    word_family_rank,
+)
+from utfproof.claims.decisions import small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import array, serves
+from utfproof.constructions.middle import (
+    Bilinear,
+    embed_middle,
+    middle_dimension,
+    middle_host,
+    path_bilinear,
+    two_stars_bilinear,
+)
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+from utfproof.systems import Target
+
+PAGE = "docs/proofs/shared-attention.md"
+THREE = "docs/proofs/three-dimensions-do-not-suffice.md"
+
+
+def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
+    """No host of m dimensions serves all untied targets."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free=free)
+    return Instance(shape, not found.universal, detail, found, m=m)
+
+
+def _served(name: str, shape: Shape, wanted: int) -> Instance:
+    """The named host serves, at exactly the dimension wanted."""
+    from utfproof.certificates.identities import identity_certificate
+
+    found = identity_certificate(name, shape)
+    m = int(found.document["shape"]["m"])
+    return Instance(shape, found.universal and m == wanted, f"{name} serves", found, m=m)
+
+
+@claim(
+    "new:shared-attention/E-free",
+    place=PAGE,
+    statement="With U fixed like the values, the least m that serves all untied targets is d_in H^L.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="every H, L, d, d_in = d_out; only E free",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Refuted one below by isolating targets, and reached by the tied shift register.",
+    figures={"least m at (2,4,30,30)": 480, "least m at (4,2,24,4)": 64},
+    smallest="(1,1,1,1), m = 1",
+    proof=PAGE,
+)
+def e_free(run: Run) -> Iterator[Instance | Figure]:
+    """Both certificates, one apart."""
+    table = [(2, 4, 30, 30), (4, 2, 24, 4)]
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), *table], largest=60):
+        least = shape.d_in * shape.heads**shape.layers
+        if least > 1:
+            yield _below(shape, least - 1, "E", f"m ≥ {least}")
+        served = _served("register", shape, least)
+        yield served
+        if (entry := (shape.heads, shape.layers, shape.head_dim, shape.d_in)) in table:
+            yield Figure("least m at ({},{},{},{})".format(*entry), int(served.m or 0))
+
+
+@claim(
+    "new:shared-attention/even",
+    place=PAGE,
+    statement="For even L and d_in = 1, E and U free, the least m is H^{L/2} exactly; for any d_in, d_in H^{L/2} suffices.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="even L, every H, d_in = d_out; least at d_in = 1, H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="A two-sided shift register holds the first half of the word in E and the second in U: the paper's bound is tight.",
+    figures={"least m at (2,6), d_in = 1": 8, "least m at (4,4), d_in = 1": 16},
+    smallest="(1,2,1,1), m = 1",
+    proof=PAGE,
+)
+def even(run: Run) -> Iterator[Instance | Figure]:
+    """The two-sided register's certificate, and the refutation one below at d_in = 1."""
+    anchors = [(1, 2, 1, 1), (2, 6, 1, 1), (4, 4, 1, 1), (2, 2, 2, 2)]
+    for shape in run.shapes(lambda s: s.layers % 2 == 0, anchors=anchors):
+        root = shape.heads ** (shape.layers // 2)
+        served = _served("two-sided", shape, shape.d_in * root)
+        yield served
+        if shape.d_in == 1 and root > 1:
+            yield _below(shape, root - 1, "E and U", f"m² ≥ {shape.leaves}")
+        if (shape.heads, shape.layers, shape.d_in) in ((2, 6, 1), (4, 4, 1)):
+            yield Figure(f"least m at ({shape.heads},{shape.layers}), d_in = 1", int(served.m or 0))
+
+
+@claim(
+    "new:shared-attention/any-width",
+    place=PAGE,
+    statement="The bound m ≥ H^{L/2} holds for every d_in: targets that are multiples of e_1 e_1ᵀ contain those of width 1.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="H ≥ 2, d_in ≥ 2, E and U free",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Refuted at the largest m with m² < H^L.",
+    smallest="(2,1,1,2), m = 1",
+    proof=PAGE,
+)
+def any_width(run: Run) -> Iterator[Instance | Figure]:
+    """Dimension certificates at d_in of two and three."""
+    for shape in run.shapes(lambda s: s.heads > 1 and s.d_in > 1, anchors=[(2, 1, 1, 2)]):
+        yield _below(shape, square_root_bound(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
+
+
+@claim(
+    "new:shared-attention/parameter-count",
+    place=PAGE,
+    statement="For head dimension d ≥ d_in, E and U free: 2 d_in m − 1 ≥ d_in²(L(H−1) + 1), even for almost all targets.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="d ≥ d_in = d_out, every H, L",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="The family of the M_w has that dimension (an exact Jacobian rank at one target), and (tE, U/t) is always a fibre.",
+    figures={"bound at (2,2,2,2)": 4, "bound at (3,2,3,3)": 8},
+    smallest="(1,1,1,1), m = 1",
+    proof=PAGE,
+)
+def parameter_count(run: Run) -> Iterator[Instance | Figure]:
+    """The dimension of the family by formula and by exact rank; the bound is the least m that leaves room for it."""
+    for shape in run.shapes(
+        lambda s: s.head_dim >= s.d_in and s.leaves <= 9, anchors=[(1, 1, 1, 1), (2, 2, 2, 2)], largest=60
+    ):
+        found = max(
+            (word_family_rank(small_target(shape, seed, bound=3)) for seed in (1, 2, 3)), key=lambda f: int(f.value)
+        )
+        bound = parameter_bound(shape)
+        room = 2 * shape.d_in * bound - 1 >= found.value > 2 * shape.d_in * (bound - 1) - 1
+        holds = found.value == word_family_dimension(shape) and room
+        yield Instance(shape, holds, f"dimension {found.value}, m ≥ {bound}", routes=found.routes, m=bound)
+    for entry in ((2, 2, 2, 2), (3, 2, 3, 3)):
+        yield Figure("bound at ({},{},{},{})".format(*entry), parameter_bound(Shape(*entry)))
+
+
+@claim(
+    "new:shared-attention/two-layers-of-width-two",
+    place=PAGE,
+    statement="For L = 2 and d = d_in = 2, E and U free, the least m is 2H exactly; 4 at H = 2.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="L = 2, d_in = 2, d ≥ 2, every H; the bound also for almost all targets",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The parameter count gives 2H, and the two-sided register has it.",
+    figures={"least m at (2,2,2,2)": 4, "least m at (5,2,2,2)": 10},
+    smallest="(1,2,2,2), m = 2",
+    proof=PAGE,
+)
+def width_two(run: Run) -> Iterator[Instance | Figure]:
+    """The two-sided register's certificate at the parameter count's bound."""
+    for heads in (1, 2, 3, 4, 5):
+        shape = Shape(heads, 2, 2, 2)
+        bound = parameter_bound(shape)
+        served = _served("two-sided", shape, 2 * heads)
+        yield Instance(shape, served.holds and served.m == bound, f"m ≥ {bound}", served.certificate, m=served.m)
+        if heads in (2, 5):
+            yield Figure(f"least m at ({heads},2,2,2)", int(served.m or 0))
+
+
+# --- odd depth -------------------------------------------------------------------------------------------------
+
+
+def _scalar_target(shape: Shape, seed: int, middle: Sequence[int] | None = None) -> Target:
+    """A target of width 1 with nonzero integer weights; `middle`: the weights of the middle layer."""
+    drawn = small_target(Shape(shape.heads, shape.layers, 1, 1), seed)
+    W_V = array([[[[int(v) or 3 for v in row] for row in head] for head in layer] for layer in drawn.W_V.tolist()])
+    W_O = np.ones_like(W_V)
+    if middle is not None:
+        for head, value in enumerate(middle):
+            W_V[shape.layers // 2, head, 0, 0] = value
+    return Target(shape, drawn.W_Q, drawn.W_K, W_V, W_O)
+
+
+def _middle(shape: Shape, bilinear: Bilinear, target: Target) -> Instance:
+    """Whether the host with this map in the middle layer serves this target, exactly."""
+    m = middle_dimension(shape, bilinear)
+    E, U = embed_middle(shape, bilinear, m, target)
+    found = serves(middle_host(shape, bilinear, m), E, U, target)
+    return Instance(shape, bool(found), f"{bilinear.name}: every word", routes=found.routes, m=m)
+
+
+@claim(
+    "new:shared-attention/odd",
+    place=THREE,
+    statement="For odd L, d_in = 1, H ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets, which says more than m² ≥ H^L where H is a square.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="odd L, d_in = 1, H ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="At m² = H^L the solution would split the layers into two halves of equal number.",
+    figures={"least m allowed at (4,1)": 3, "least m allowed at (9,3)": 28},
+    smallest="(2,1)",
+    proof=THREE,
+)
+def odd(run: Run) -> Iterator[Instance | Figure]:
+    """The least m with m² ≥ H^L + 1, against the splittings of the layers that equality would need."""
+    for heads in range(2, 10):
+        for layers in (1, 3, 5):
+            count = heads**layers
+            least = square_root_bound(count + 1)
+            # m = H^|A| = H^|B| with |A| + |B| = L is what equality m^2 = H^L needs
+            splits = [a for a in range(layers + 1) if heads**a == heads ** (layers - a)]
+            root = square_root_bound(count)
+            square = root * root == count
+            holds = not splits and least == root + square
+            yield Instance(f"({heads},{layers})", holds, f"m ≥ {least}", m=least)
+            if (heads, layers) in ((4, 1), (9, 3)):
+                yield Figure(f"least m allowed at ({heads},{layers})", least)
+
+
+@claim(
+    "new:shared-attention/odd-path",
+    place=PAGE,
+    statement="For odd L = 2k+1, d_in = 1, m = H^k ⌈(H+1)/2⌉ serves almost all targets: those whose middle layer has no zero weight.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="odd L, d_in = 1; integer targets examined",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="A path in a bipartite graph in the middle layer, solved edge by edge; exact for each target examined.",
+    figures={"m at (3,3)": 6, "m at (5,3)": 15, "m at (3,5)": 18, "bound at (5,3)": 12, "bound at (3,5)": 16},
+    smallest="(2,1,1,1), m = 2",
+    proof=PAGE,
+)
+def odd_path(run: Run) -> Iterator[Instance | Figure]:
+    """Exact embeddings of integer targets; the dimension against the formula."""
+    for heads, layers in ((2, 1), (2, 3), (3, 1), (3, 3), (5, 3), (4, 3), (2, 5)):
+        shape = Shape(heads, layers, 1, 1)
+        found = _middle(shape, path_bilinear(heads), _scalar_target(shape, 4))
+        exact = found.m == heads ** (layers // 2) * ((heads + 2) // 2)
+        yield Instance(shape, bool(found.holds) and exact, found.detail, routes=found.routes, m=found.m)
+    for heads, layers in ((3, 3), (5, 3), (3, 5)):
+        shape = Shape(heads, layers, 1, 1)
+        yield Figure(f"m at ({heads},{layers})", middle_dimension(shape, path_bilinear(heads)))
+        if heads + layers == 8:
+            yield Figure(f"bound at ({heads},{layers})", square_root_bound(shape.leaves))
+
+
+@claim(
+    "new:shared-attention/one-layer",
+    place=PAGE,
+    statement="At L = 1, d_in = 1, E and U free, the least m for almost all targets is ⌈(H+1)/2⌉.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="L = 1, d_in = 1, every H",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="The parameter count meets the path.",
+    figures={"least m at H = 8": 5},
+    smallest="(1,1,1,1), m = 1",
+    proof=PAGE,
+)
+def one_layer(run: Run) -> Iterator[Instance | Figure]:
+    """The parameter count against the path's dimension, and an exact embedding."""
+    for heads in range(1, 9):
+        shape = Shape(heads, 1, 1, 1)
+        found = _middle(shape, path_bilinear(heads), _scalar_target(shape, 4))
+        holds = bool(found.holds) and found.m == parameter_bound(shape)
+        yield Instance(shape, holds, f"m ≥ {parameter_bound(shape)}", routes=found.routes, m=found.m)
+    yield Figure("least m at H = 8", int(found.m or 0))
+
+
+@claim(
+    "new:shared-attention/three-three",
+    place=PAGE,
+    statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: the paper's bound is met.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="(3,3), d_in = 1, E and U free",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Five dimensions are refuted, and the path in the middle layer needs six.",
+    figures={"least m": 6},
+    smallest="(3,3,1,1), m = 5",
+    proof=PAGE,
+)
+def three_three(run: Run) -> Iterator[Instance | Figure]:
+    """The refutation at five, exact embeddings at six."""
+    shape = Shape(3, 3, 1, 1)
+    yield _below(shape, square_root_bound(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
+    for seed in (4, 5):
+        found = _middle(shape, path_bilinear(3), _scalar_target(shape, seed))
+        yield Instance(
+            shape, found.holds and found.m == square_root_bound(27), found.detail, routes=found.routes, m=found.m
+        )
+    yield Figure("least m", int(found.m or 0))
+
+
+@claim(
+    "new:shared-attention/two-three",
+    place=THREE,
+    statement="At (H, L) = (2, 3), d_in = 1, E and U free, three dimensions do not suffice, even for almost all targets, so that 4 is exact: the bound ⌈8^{1/2}⌉ = 3 is not met.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="(2,3), d_in = 1",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="A solution of rank one would be a product of forms whose entries span at most 6 of the 8 dimensions; four dimensions serve all targets.",
+    figures={"paper's bound": 3, "least m": 4, "largest span of a product of rank one": 6},
+    smallest="splittings",
+    proof=THREE,
+)
+def two_three(run: Run) -> Iterator[Instance | Figure]:
+    """The spans of the splittings of the multidegree (1,1,1); exact embeddings at four, every pattern of zeros."""
+    largest = 0
+    for chosen in plain.words(2, 3):
+        p = _span(sum(chosen))
+        q = _span(3 - sum(chosen))
+        largest = max(largest, p * q)
+    shape = Shape(2, 3, 1, 1)
+    yield Instance("splittings", largest < shape.leaves, f"span at most {largest} of {shape.leaves}")
+    for middle in plain.words(3, 2):
+        found = _middle(shape, path_bilinear(2), _scalar_target(shape, 4, [v - 1 for v in middle]))
+        least = found.m
+        yield Instance(
+            f"middle weights {[v - 1 for v in middle]}, m = {least}", found.holds, found.detail, routes=found.routes
+        )
+    yield Figure("paper's bound", square_root_bound(shape.leaves))
+    yield Figure("least m", int(least or 0))
+    yield Figure("largest span of a product of rank one", largest)
+
+
+def _span(degree: int) -> int:
+    """Largest dimension spanned by the three entries of a vector of multilinear forms in this many pairs of weights."""
+    return min(3, 2**degree)
+
+
+@claim(
+    "new:shared-attention/odd-all",
+    place=PAGE,
+    statement="For odd L = 2k+1, d_in = 1, m = H^k(⌈H/2⌉ + 1) serves all targets, by two stars in the middle layer.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="odd L, d_in = 1, H ≥ 2; targets with every pattern of zeros in the middle layer examined",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="With p_0 = u_0 = 1 the leaves of the stars are the weights themselves.",
+    figures={"m at (3,3)": 9, "m at (2,3)": 4},
+    smallest="(2,1), weights (0, 0)",
+    proof=PAGE,
+)
+def odd_all(run: Run) -> Iterator[Instance | Figure]:
+    """Exact embeddings for every pattern of zeros in the middle layer."""
+    for heads, layers in ((2, 1), (3, 1), (4, 1), (2, 3), (3, 3)):
+        shape = Shape(heads, layers, 1, 1)
+        wanted = heads ** (layers // 2) * ((heads + 1) // 2 + 1)
+        for pattern in plain.words(2, heads) if layers == 1 else [(0,) * heads, (1, 0) + (1,) * (heads - 2)]:
+            middle = [(i + 2) * bit for i, bit in enumerate(pattern)]
+            found = _middle(shape, two_stars_bilinear(heads), _scalar_target(shape, 4, middle))
+            at = f"({heads},{layers}), weights ({', '.join(map(str, middle))})"
+            yield Instance(at, bool(found.holds) and found.m == wanted, f"m = {found.m}", routes=found.routes)
+    for heads, layers in ((3, 3), (2, 3)):
+        yield Figure(
+            f"m at ({heads},{layers})", middle_dimension(Shape(heads, layers, 1, 1), two_stars_bilinear(heads))
+        )
+
+
+@claim(
+    "new:shared-attention/odd-least",
+    place=PAGE,
+    statement="H^k ⌈(H+1)/2⌉ is the least m at odd L = 2k+1, d_in = 1, E and U free, almost all targets.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="odd L; known at L = 1 (parameter count), at (2,3) and at (3,3)",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="Known where the square-root bound, the parameter count or the special proof at (2,3) meets the path; open elsewhere.",
+    figures={"interval at (4,3)": "9 to 12", "interval at (5,3)": "12 to 15", "interval at (3,5)": "16 to 18"},
+    smallest="(2,1,1,1), m = 2",
+    proof=THREE,
+)
+def odd_least(run: Run) -> Iterator[Instance | Figure]:
+    """The bound m² ≥ H^L + 1, the parameter count, and the path's dimension."""
+    for heads, layers in ((2, 1), (3, 1), (2, 3), (3, 3), (4, 3), (5, 3), (2, 5), (3, 5)):
+        shape = Shape(heads, layers, 1, 1)
+        lower = max(square_root_bound(shape.leaves + 1), parameter_bound(shape))
+        if (heads, layers) == (2, 3):
+            lower = max(lower, 4)  # three-dimensions-do-not-suffice.md, Theorem 1
+        upper = middle_dimension(shape, path_bilinear(heads))
+        yield Instance(shape, True if lower == upper else None, f"{lower} ≤ m ≤ {upper}", m=upper)
+        if heads + layers > 6 and heads * layers > 6 and (heads, layers) != (2, 5):
+            yield Figure(f"interval at ({heads},{layers})", f"{lower} to {upper}")

@@ -1,0 +1,354 @@
+"""Section 4: the shared-attention model and the lower bound on the embedding dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+from utfproof.claims import plain
+from utfproof.claims.bounds import attention_matching_bound, count_dimension, square_root_bound
+from utfproof.claims.decisions import small_input, small_target
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import Recording, array, drawn, path_sum, stochastic_grid, value_grid
+from utfproof.constructions import build_host
+from utfproof.matching import embed
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, head_words
+from utfproof.systems import SharedAttentionUniversal
+
+SMALL = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
+
+
+@claim(
+    "sec:optimality/upper-bounds-match",
+    place="Section 4, first paragraph",
+    statement="The hosts of the upper bounds reproduce every attention matrix of the target, head by head and layer by layer.",
+    category=Category.REMARK,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="sampled integer targets",
+    scope="sparse and tied hosts at m = M, exact rational attention, n = 3",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="All attention matrices agree as rational numbers, recorded in two forward passes.",
+    smallest="(1,1,1,1), sparse",
+)
+def upper_bounds_match(run: Run) -> Iterator[Instance | Figure]:
+    """Attention matrices of host and target, recorded in both forward passes."""
+    for shape in (Shape(*entry) for entry in SMALL):
+        for name in ("sparse", "tied"):
+            host, target = build_host(name, shape), small_target(shape, 5)
+            E, x = embed(host, target).E, small_input(shape, 3)
+            ours, theirs, slow_ours, slow_theirs = (Recording() for _ in range(4))
+            host.forward(array(x), E, ours)
+            target.forward(array(x), theirs)
+            plain.run_host(host, E, x, slow_ours.as_plain())
+            plain.run_target(target, x, slow_theirs.as_plain())
+            found = agree(
+                {
+                    "systems": ours.matrices == theirs.matrices,
+                    "plain Fractions": slow_ours.matrices == slow_theirs.matrices,
+                }
+            )
+            count = len(theirs.matrices)
+            at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {name}"
+            yield Instance(at, bool(found), f"{count} attention matrices", routes=found.routes)
+
+
+@claim(
+    "def:shared-attention",
+    place="Section 4, shared-attention universal computation",
+    statement="The shared-attention model with values R_V, embedding E, unembedding U and given matrices A^{l,h} computes Σ_w A^{L,h_L}⋯A^{1,h_1} X E R_w U.",
+    category=Category.DEFINITION,
+    scope="untied and tied values, positive row-stochastic rational matrices, n = 2, 3",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The package's forward pass equals the sum over head words as rational numbers.",
+    smallest="(1,1,1,1), untied, n = 2",
+)
+def shared_attention(run: Run) -> Iterator[Instance | Figure]:
+    """Layer by layer in the package against word by word in plain Fractions."""
+    for shape in (Shape(*entry) for entry in [*SMALL, (2, 3, 1, 1)]):
+        for tied in (False, True):
+            for n in (2, 3):
+                m = 3
+                grid = value_grid(shape, m, 1, tied=tied)
+                E, U = drawn(2, shape.d_in, m, head=7), drawn(3, m, shape.d_out, head=8)
+                attention, x = stochastic_grid(shape, n, 4), small_input(shape, n)
+                model = SharedAttentionUniversal(shape, m, array(grid[0] if tied else grid), tied)
+                own = plain.rows(model.forward(array(x), array(E), array(U), array(attention)))
+                slow = path_sum(grid, attention, x, E, U)
+                at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {'tied' if tied else 'untied'}, n = {n}"
+                yield Instance(at, own == slow, "equal outputs", routes=("systems", "plain path sum"))
+
+
+@claim(
+    "sec:optimality/stronger-model",
+    place="Section 4, second and third sentences",
+    statement="Given a host's own attention matrices, the shared-attention model with the same values, E and U gives the host's output: it can do whatever a host does whose attention equals the target's.",
+    category=Category.REMARK,
+    scope="sparse and tied hosts, sampled integer targets, exact rational attention, n = 3",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="With the target's attention matrices supplied, value matrices alone give the target's output.",
+    smallest="(1,1,1,1), sparse",
+)
+def stronger_model(run: Run) -> Iterator[Instance | Figure]:
+    """The target's attention, recorded, given to the shared-attention model of the same host."""
+    for shape in (Shape(*entry) for entry in SMALL):
+        for name in ("sparse", "tied"):
+            host, target = build_host(name, shape), small_target(shape, 5)
+            E, x, seen = embed(host, target).E, small_input(shape, 3), Recording()
+            wanted = plain.run_target(target, x, seen.as_plain())
+            heads, layers = range(shape.heads), range(shape.layers)
+            attention = [[seen.matrices[layer + 1, h] for h in heads] for layer in layers]
+            grid = [[plain.rows(host.maps(layer, h).value[0]) for h in heads] for layer in layers]
+            U = plain.rows(host.U)
+            model = SharedAttentionUniversal(shape, host.m, array(grid))
+            found = agree(
+                {
+                    "systems": plain.rows(model.forward(array(x), E, array(U), array(attention))) == wanted,
+                    "plain path sum": path_sum(grid, attention, x, plain.rows(E), U) == wanted,
+                }
+            )
+            at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {name}"
+            yield Instance(at, bool(found), "equal outputs", routes=found.routes)
+
+
+@claim(
+    "sec:optimality/strictly-stronger",
+    place="Section 4, second and third sentences",
+    statement="Serving all targets with shared attention, E and U both free, needs strictly less than attention-matching does: for even L it is possible at an m at which no attention-matching host exists.",
+    category=Category.REMARK,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="d_in = 1, H ≥ 2, even L",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The two-sided register serves at m = H^{L/2}, below the attention-matching bound, which is above H^L.",
+    smallest="(2,2,1,1), m = 2",
+    proof="docs/proofs/attention-matching-bound.md",
+)
+def strictly_stronger(run: Run) -> Iterator[Instance | Figure]:
+    """The two-sided register's certificate, and the attention-matching bound above its m."""
+    from utfproof.certificates.identities import identity_certificate
+
+    for shape in run.shapes(
+        lambda s: s.heads > 1 and s.layers == 2 and s.head_dim == s.d_in == 1, anchors=[(2, 2, 1, 1), (2, 4, 1, 1)]
+    ):
+        found = identity_certificate("two-sided", shape)
+        m = int(found.document["shape"]["m"])
+        bound = attention_matching_bound(shape)
+        yield Instance(shape, found.universal and m < bound, f"attention-matching needs m ≥ {bound}", found, m=m)
+
+
+@claim(
+    "sec:optimality/attention-matching",
+    place="Section 4, end of the first paragraph",
+    statement="Every host that reproduces the attention matrices (softmax, for all inputs) and the outputs of all targets has m ≥ H^{L/2}, indeed m ≥ d_in H^L and more.",
+    category=Category.THEOREM,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="all untied",
+    scope="every shape with d_in = d_out; no masks",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="The paper infers it from the bound for arbitrary attention matrices, while a host meets only those that occur; "
+    "the missing step (paths X ↦ P_w(X)X are independent for almost all targets) is proved, and gives more.",
+    figures={"bound at (4,2,24,4)": 96, "H^{L/2} at (4,2,24,4)": 4},
+    smallest="(1,1,1,1), m = 2",
+    proof="docs/proofs/attention-matching-bound.md",
+)
+def attention_matching(run: Run) -> Iterator[Instance | Figure]:
+    """The proved bound against H^{L/2}, in two ways of comparing."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (4, 2, 24, 4), (2, 4, 30, 30)]):
+        bound = attention_matching_bound(shape)
+        found = agree(
+            {
+                "squares": bound**2 >= shape.leaves and bound > shape.d_in * shape.leaves,
+                "square roots": bound >= square_root_bound(shape.leaves) and bound - shape.d_in * shape.leaves > 0,
+            }
+        )
+        yield Instance(
+            shape, bool(found), f"m ≥ {bound} ≥ {square_root_bound(shape.leaves)}", routes=found.routes, m=bound
+        )
+    yield Figure("bound at (4,2,24,4)", attention_matching_bound(Shape(4, 2, 24, 4)))
+    yield Figure("H^{L/2} at (4,2,24,4)", square_root_bound(Shape(4, 2, 24, 4).leaves))
+
+
+@claim(
+    "thm:lower_bound_utf/untied",
+    place="Section 4, thm:lower_bound_utf, untied host and targets",
+    statement="With attention matrices supplied and d_in = 1, a host whose E and U may both depend on the target serves all untied targets only if m ≥ H^{L/2}.",
+    category=Category.THEOREM,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="d_in = 1, every H ≥ 2, L, d",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The spanning lemma forces E R_w U = M_w, and the H^L products span more than m² dimensions.",
+    smallest="(2,1,1,1), m = 1",
+    proof="docs/proofs/shared-attention.md",
+)
+def lower_bound_untied(run: Run) -> Iterator[Instance | Figure]:
+    """No host at the largest m with m² < H^L."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for shape in run.shapes(lambda s: s.heads > 1 and s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 6, 1, 1), (4, 3, 1, 1)]):
+        m = square_root_bound(shape.leaves) - 1
+        found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
+        yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+
+
+@claim(
+    "thm:lower_bound_utf/looped-host",
+    place="Section 4, thm:lower_bound_utf, looped host, untied targets",
+    statement="The same bound m ≥ H^{L/2} for weight-tied hosts that are to serve all untied targets.",
+    category=Category.THEOREM,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="d_in = 1, every H ≥ 2, L, d",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The null-vector argument allows value matrices that are the same in every layer.",
+    smallest="(2,1,1,1), m = 1",
+    proof="docs/proofs/shared-attention.md",
+)
+def lower_bound_looped_host(run: Run) -> Iterator[Instance | Figure]:
+    """No tied host at the largest m with m² < H^L."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for shape in run.shapes(lambda s: s.heads > 1 and s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 6, 1, 1)]):
+        m = square_root_bound(shape.leaves) - 1
+        found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U", every="tied host")
+        yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+
+
+@claim(
+    "thm:lower_bound_utf/looped-targets",
+    place="Section 4, thm:lower_bound_utf, looped host and looped targets",
+    statement="With attention matrices supplied and d_in = 1, a looped host that serves all looped targets has m ≥ H^{L/2}.",
+    category=Category.THEOREM,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all tied",
+    scope="d_in = 1; H = 2, L = 1 … 8 and H = 3, L = 1 … 7",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="The counting host serves all looped targets at m = C(L+H−1, H−1), for H = 2 at L + 1, which is 7 < 8 at L = 6: the depth enters polynomially.",
+    figures={"first L with L + 1 < 2^{L/2}": 6, "first L with C(L+2,2) < 3^{L/2}": 7},
+    smallest="(2,1,1,1), m = 1",
+    counterexample="(2,6,1,1), m = 7",
+)
+def lower_bound_looped_targets(run: Run) -> Iterator[Instance | Figure]:
+    """The counting host wherever its m is below the bound; elsewhere what m² ≥ C(L+H-1, H-1) says."""
+    from utfproof.certificates.identities import identity_certificate
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    first: dict[int, int] = {}
+    for heads, depth in ((2, 8), (3, 7)):
+        for layers in range(1, depth + 1):
+            shape = Shape(heads, layers, 1, 1)
+            m, largest = count_dimension(shape), isqrt(shape.leaves - 1)
+            if m * m < shape.leaves:
+                first.setdefault(heads, layers)
+                found = identity_certificate("counting", shape)
+                m = int(found.document["shape"]["m"])
+                yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+            elif largest**2 < m:
+                found = dimension_certificate(
+                    shape, largest, notion=Notion.SHARED_ATTENTION, targets="all tied", free="E and U"
+                )
+                yield Instance(shape, not found.universal, f"m² = {largest**2} < {m}", found, m=largest)
+            else:
+                yield Instance(shape, None, f"m² ≥ {m} proved, m² ≥ {shape.leaves} printed", m=largest)
+    yield Figure("first L with L + 1 < 2^{L/2}", first.get(2, 0))
+    yield Figure("first L with C(L+2,2) < 3^{L/2}", first.get(3, 0))
+
+
+@claim(
+    "sec:optimality/exponential",
+    place="Section 4, after thm:lower_bound_utf",
+    statement="Even for d_in = 1 the least m grows exponentially in L for every H ≥ 2: two more layers multiply the bound H^{L/2} by H.",
+    category=Category.REMARK,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="d_in = 1, H = 2, 3, even L up to 8; untied targets only (looped targets: polynomial, see thm:lower_bound_utf/looped-targets)",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The bound is H^{L/2} exactly at even L, refuted just below by dimension.",
+    figures={"least m at (2,8)": 16, "least m at (3,8)": 81},
+    smallest="(2,2,1,1), m = 1",
+    proof="docs/proofs/shared-attention.md",
+)
+def exponential(run: Run) -> Iterator[Instance | Figure]:
+    """No host at H^{L/2} - 1, and H^{(L+2)/2} = H · H^{L/2}."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for heads in (2, 3):
+        before = 1
+        for layers in (2, 4, 6, 8):
+            shape = Shape(heads, layers, 1, 1)
+            least = square_root_bound(shape.leaves)
+            found = dimension_certificate(shape, least - 1, notion=Notion.SHARED_ATTENTION, free="E and U")
+            holds = not found.universal and least == heads * before
+            yield Instance(shape, holds, f"m ≥ {least} = {heads} · {before}", found, m=least - 1)
+            before = least
+        yield Figure(f"least m at ({heads},8)", before)
+
+
+@claim(
+    "sec:optimality/paths",
+    place="Section 4, last paragraph",
+    statement="L layers of H heads have H^L head sequences, and each gives a computation path of its own: the products M_w are linearly independent functions of the target.",
+    category=Category.COUNT,
+    scope="every H, L; independence at 0/1 targets of width 1",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The 0/1 target along one word is zero on all others, so the H^L products take independent values.",
+    figures={"paths at (2,4)": 16, "paths at (4,2)": 16},
+    smallest="(1,1,1,1)",
+)
+def paths(run: Run) -> Iterator[Instance | Figure]:
+    """Products over all words, at the targets that route along one word: the identity matrix."""
+    from utfproof.matching import isolating_target, w_all
+    from utfproof.shapes import Column, column_index
+
+    for shape in run.shapes(
+        lambda s: s.head_dim == s.d_in == 1, anchors=[(1, 1, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1)], largest=60
+    ):
+        words = list(head_words(shape.heads, shape.layers))
+        own, slow = [], []
+        for word in words:
+            target = isolating_target(shape, column_index(shape, Column("OV", word, 0)))
+            own.append([int(v) for v in w_all(target)[0, -len(words) :]])
+            slow.append(plain.w_all(target)[0][-len(words) :])
+        found = agree({"matching": own == plain.identity(len(words)), "plain": slow == plain.identity(len(words))})
+        count = shape.heads**shape.layers
+        yield Instance(shape, bool(found) and len(words) == count, f"{count} paths", routes=found.routes)
+    for heads, layers in ((2, 4), (4, 2)):
+        yield Figure(f"paths at ({heads},{layers})", sum(1 for _ in head_words(heads, layers)))
+
+
+@claim(
+    "sec:optimality/compression",
+    place="Section 4, last sentence",
+    statement="The family of H^L paths cannot be compressed below H^{L/2} dimensions with E and U both free, nor below H^L with U fixed like the values.",
+    category=Category.REMARK,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="d_in = 1, H ≥ 2; looped targets are another matter (thm:lower_bound_utf/looped-targets)",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Both bounds are refuted just below by dimension; the square root is attained for even L (new:shared-attention/even).",
+    smallest="(2,1,1,1), m = 1",
+    proof="docs/proofs/shared-attention.md",
+)
+def compression(run: Run) -> Iterator[Instance | Figure]:
+    """No host just below either bound."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    for shape in run.shapes(
+        lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 2, 1, 1), (2, 4, 1, 1)]
+    ):
+        for free, m in (("E and U", square_root_bound(shape.leaves) - 1), ("E", shape.leaves - 1)):
+            found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free=free)
+            yield Instance(shape, not found.universal, f"{free} free, H^L = {shape.leaves}", found, m=m)

@@ -1,0 +1,251 @@
+"""Section 2: the definitions, as the package computes them and as plain Fractions do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from utfproof.attention import RationalAttention, softmax
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided, exact_emulation, matched, rank_of_matrix, small_input, small_target
+from utfproof.claims.hosts import small_embedding, small_host
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.constructions import build_host
+from utfproof.generator import integer_matrix
+from utfproof.matching import embed, isolating_target, r_all
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Universal
+
+SMALL = ((1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2))
+"""Anchors of the forward passes."""
+TWO_WAYS = ("systems", "plain Fractions")
+
+
+@claim(
+    "def:softmax",
+    place="Section 2, notation",
+    statement="softmax acts on each row: entry j of a row is exp(x_j) / Σ_k exp(x_k); under a causal mask later keys get 0.",
+    category=Category.DEFINITION,
+    scope="logits of size up to 30, n = 1 ... 6",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SAMPLED,),
+    sentence="The package's softmax agrees with 100-bit ball arithmetic to a few units in the last place.",
+)
+def row_softmax(run: Run) -> Iterator[Instance | Figure]:
+    """Float64 softmax against FLINT balls, with and without a causal mask."""
+    import flint
+
+    bits, flint.ctx.prec = flint.ctx.prec, 100
+    try:
+        for n in range(1, 7):
+            logits = integer_matrix(n, "X", n, n, law="uniform") % 480 / 8.0 - 30
+            mask = np.tril(np.ones((n, n), dtype=bool))
+            worst = 0.0
+            for visible in (None, mask):
+                found = softmax(logits, visible)
+                for i in range(n):
+                    seen = range(n if visible is None else i + 1)
+                    powers = [flint.arb(float(logits[i, j])).exp() for j in seen]
+                    total = sum(powers, flint.arb(0))
+                    for j in range(n):
+                        exact = float((powers[j] / total).mid()) if j in seen else 0.0
+                        error = abs(float(found[i, j]) - exact)
+                        worst = max(worst, error / exact if exact else error)
+            yield Instance(f"n = {n}", worst < 1e-13, f"relative error {worst:.1e}", routes=("NumPy", "FLINT balls"))
+    finally:
+        flint.ctx.prec = bits
+
+
+@claim(
+    "def:transformer",
+    place="Section 2.1, transformer class",
+    statement="X^l = Σ_h A^{l,h} X^{l−1} W_V^{l,h} W_O^{l,h}, A^{l,h} a function of (X^{l−1} W_Q^{l,h})(X^{l−1} W_K^{l,h})ᵀ, T(X) = X^L: "
+    "the package's target computes this, exactly when its weights and its attention are rational.",
+    category=Category.DEFINITION,
+    targets="all untied",
+    scope="every shape; attention ∝ 1 + (q·k)² in place of softmax, which has no rational values",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The package's forward pass and plain Fractions give the same outputs.",
+    smallest="(1,1,1,1)",
+)
+def transformer(run: Run) -> Iterator[Instance | Figure]:
+    """Target.forward over object arrays against the definition in Fractions."""
+    for shape in run.shapes(anchors=SMALL, largest=44):
+        target, holds = small_target(shape), True
+        for n in (1, 2, 3):
+            x = small_input(shape, n)
+            found = plain.rows(target.forward(np.array(x, dtype=object), RationalAttention()))
+            holds &= found == plain.run_target(target, x) and len(found) == n and len(found[0]) == shape.d_in
+        yield Instance(shape, holds, "n = 1, 2, 3", routes=TWO_WAYS)
+
+
+@claim(
+    "def:utf-model",
+    place="Section 2.2, universal transformer model",
+    statement="X̃^0 = XE, X̃^l = Σ_h Ã^{l,h} X̃^{l−1} R_V^{l,h}, UTF(X, E) = X̃^L U: the package's host computes this.",
+    category=Category.DEFINITION,
+    scope="every shape and m; attention ∝ 1 + (q·k)² in place of softmax",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="The package's forward pass and plain Fractions give the same outputs, for dense and for {0,1} hosts.",
+    smallest="(1,1,1,1), m = 2",
+)
+def model(run: Run) -> Iterator[Instance | Figure]:
+    """Universal.forward over object arrays and index maps against the definition in Fractions."""
+    for shape in run.shapes(anchors=SMALL, largest=30):
+        for host in (small_host(shape, 2, tied=False), build_host("sparse", shape)):
+            E, holds = small_embedding(shape, host.m), True
+            for n in (1, 2, 3):
+                x = small_input(shape, n)
+                found = plain.rows(host.forward(np.array(x, dtype=object), E, RationalAttention()))
+                holds &= found == plain.run_host(host, E, x)
+            yield Instance(shape, holds, host.construction or "dense integers", routes=TWO_WAYS, m=host.m)
+
+
+@claim(
+    "def:universal-transformer",
+    place="Section 2.2, definition of a universal transformer",
+    statement="A host is universal if for every target some E makes UTF(X, E) = T(X) for all n and X. Some hosts are (the repaired "
+    "prefix tree), and not all (a host of zeros is not).",
+    category=Category.DEFINITION,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="every shape",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.GRID),
+    sentence="A rank certificate shows the prefix tree universal (by matching, hence as defined); zeros cannot imitate a target that is not zero.",
+    smallest="(1,1,1,1)",
+)
+def definition(run: Run) -> Iterator[Instance | Figure]:
+    """Certificates for the prefix tree; a host of zeros against a target that is not zero."""
+    for shape in run.shapes(anchors=SMALL, largest=60):
+        yield decided("sparse", shape)
+        target = isolating_target(shape, matching_dimension(shape) - 1)
+        x = [[1] * shape.d_in, [2] * shape.d_in]
+        wanted = agree(
+            {
+                "systems": plain.rows(target.forward(np.array(x, dtype=object), RationalAttention())),
+                "plain Fractions": plain.run_target(target, x),
+            }
+        )
+        missed = any(any(row) for row in wanted.value)
+        yield Instance(shape, missed, "not universal: zeros give 0, this target does not", routes=wanted.routes)
+
+
+@claim(
+    "def:universal-transformer/uniform-in-n",
+    place="Section 2.2, after the definition",
+    statement="One host with one E serves inputs of every length n: nothing depends on n.",
+    category=Category.REMARK,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="every shape; examined at n = 1 ... 6, and for all n at once as identities of words",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.SYMBOLIC, Evidence.GRID),
+    sentence="The same R's, U and E give equal outputs at each n, and the matching equations do not mention n.",
+)
+def uniform(run: Run) -> Iterator[Instance | Figure]:
+    """Exact outputs at n = 1 ... 6 for an E that is computed once; the emulation lemma as words."""
+    from utfproof.exact.symbolic import equal_output
+
+    for shape in run.shapes(anchors=SMALL, largest=14):
+        holds = exact_emulation(build_host("sparse", shape), small_target(shape), (1, 2, 3, 6))
+        yield Instance(shape, holds.value, "n = 1, 2, 3, 6", routes=holds.routes)
+    for heads, layers in ((1, 2), (2, 2)):
+        found = equal_output(heads, layers)
+        yield Instance(f"H = {heads}, L = {layers}, every n", found.holds, found.difference, routes=found.routes)
+
+
+@claim(
+    "sec:preliminaries/description",
+    place="Section 2.2, E as a description",
+    statement="The host is a template that no target changes, and E describes the target: at m = M the E that matches a target is "
+    "unique, and W_all can be read off it.",
+    category=Category.REMARK,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="every shape, the prefix tree at m = M",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.GRID),
+    sentence="R_all is an invertible M × M matrix (a permutation), so E ↔ W_all is one to one.",
+    smallest="(1,1,1,1)",
+)
+def description(run: Run) -> Iterator[Instance | Figure]:
+    """A rank certificate with m = M; two targets, two embeddings, both matched by the same host."""
+    for shape in run.shapes(anchors=SMALL, largest=30):
+        unique = decided("sparse", shape)
+        assert unique.m is not None
+        yield Instance(
+            shape,
+            unique.holds is True and unique.m == matching_dimension(shape),
+            unique.detail,
+            unique.certificate,
+            m=unique.m,
+        )
+        host = build_host("sparse", shape)
+        targets = small_target(shape, 0), small_target(shape, 1)
+        both = [matched(host, target) for target in targets]
+        first, second = (plain.rows(embed(host, target).E) for target in targets)
+        apart = agree({"E": first != second, "W_all": plain.w_all(targets[0]) != plain.w_all(targets[1])})
+        yield Instance(shape, all(both) and bool(apart), "two targets, two embeddings", routes=both[0].routes)
+
+
+@claim(
+    "def:utf-model/not-in-its-own-class",
+    place="Section 2.2, universal transformer model",
+    statement="A host is an H-head, L-layer transformer of width m, but its R_V is any m × m matrix: the repaired prefix tree is no "
+    "member of the class of targets of width m and head dimension d, whose W_V W_O have rank at most d.",
+    category=Category.REMARK,
+    scope="every shape but those with L = 1 and d_in ≤ d",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="rank R_V^{1,h} = (M − 2dH)/H there, which exceeds d unless L = 1 and d_in ≤ d.",
+    smallest="(1,1,1,2), m = 4",
+    figures={"rank of R_V^{1,1} at (2,2,2,3)": 14},
+)
+def own_class(run: Run) -> Iterator[Instance | Figure]:
+    """The rank of the prefix tree's first R_V by FLINT and plain integers, and by the count."""
+    anchors = [(1, 1, 1, 2), (2, 2, 2, 3)]
+    for shape in run.shapes(lambda s: s.layers > 1 or s.d_in > s.head_dim, anchors=anchors, largest=44):
+        host = build_host("sparse", shape)
+        rank = rank_of_matrix(host.maps(0, 0).value[0])
+        kept = (matching_dimension(shape) - 2 * shape.head_dim * shape.heads) // shape.heads
+        holds = rank.value == kept and kept > shape.head_dim
+        yield Instance(shape, holds, f"rank {rank.value}, d = {shape.head_dim}", routes=rank.routes, m=host.m)
+        if shape == Shape(2, 2, 2, 3):
+            yield Figure("rank of R_V^{1,1} at (2,2,2,3)", rank.value)
+
+
+@claim(
+    "def:looped-utf",
+    place="Section 2.2, looped universal transformer model",
+    statement="A looped host is the host whose layers all have the same R_Q^h, R_K^h, R_V^h: equal outputs and equal R_all.",
+    category=Category.DEFINITION,
+    scope="every shape and m",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.GRID,),
+    sentence="Looped hosts and untied hosts with repeated layers agree, by the package and in plain Fractions.",
+    smallest="(1,1,1,1), m = 2",
+)
+def looped(run: Run) -> Iterator[Instance | Figure]:
+    """Looped against repeated layers: forward passes and R_all."""
+    for shape in run.shapes(anchors=SMALL, largest=30):
+        host = small_host(shape, 2, tied=True)
+        L = shape.layers
+        repeated = Universal(shape, 2, [host.R_Q] * L, [host.R_K] * L, [host.R_V] * L, host.U)
+        E, holds = small_embedding(shape, 2), True
+        for n in (1, 2, 3):
+            x = small_input(shape, n)
+            array = np.array(x, dtype=object)
+            outputs = {
+                "systems": plain.rows(host.forward(array, E, RationalAttention())),
+                "plain Fractions": plain.run_host(host, E, x),
+            }
+            holds &= agree(outputs).value == plain.rows(repeated.forward(array, E, RationalAttention()))
+        same = agree({"systems": plain.rows(r_all(host)), "plain Fractions": plain.r_all(host)})
+        holds &= same.value == plain.rows(r_all(repeated))
+        yield Instance(shape, holds, "outputs and R_all", routes=same.routes, m=2)

@@ -1,0 +1,188 @@
+"""What a claim is: a statement in our own words, what was recorded about it, and a check that computes it anew.
+
+A check yields `Instance`s (the statement at one shape: holds, fails, or undecided) and `Figure`s (numbers that are
+recorded too). The verdict is computed from the instances and compared with the recorded one; nothing is taken on trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from utfproof.claims.grid import Grid
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+
+if TYPE_CHECKING:
+    from utfproof.certificates.format import Certificate
+
+
+class Category(StrEnum):
+    """What kind of statement it is."""
+
+    DEFINITION = "definition"
+    LEMMA = "lemma"
+    THEOREM = "theorem"
+    REMARK = "remark"
+    COUNT = "count"
+    FIGURE = "figure"
+    TABLE = "table"
+    NEW = "new"
+
+
+class Verdict(StrEnum):
+    """What was found. "fails as printed" is said of a new statement too, when it fails as recorded here."""
+
+    HOLDS = "holds"
+    FAILS = "fails as printed"
+    REPAIRED = "holds after repair"
+    OPEN = "open"
+
+
+class Evidence(StrEnum):
+    """How a verdict was reached."""
+
+    CERTIFICATE = "exact certificate"
+    SYMBOLIC = "symbolic identity"
+    GRID = "exhaustive on a grid"
+    WRITTEN = "written proof"
+    ARITHMETIC = "exact arithmetic"
+    SAMPLED = "sampled float64"
+    RECORD = "figures recorded from the paper"
+
+
+UNCERTIFIED = {Evidence.WRITTEN, Evidence.SAMPLED, Evidence.RECORD}
+"""Evidence whose instances need neither a certificate nor a second route (and never count as machine-checked)."""
+
+
+class RoutesDisagree(Exception):
+    """Two independent computations of one thing gave different results."""
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """A value that independent routes agree on, and their names."""
+
+    value: Any
+    routes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+
+def agree(routes: Mapping[str, Any]) -> Agreed:
+    """The value that all routes (name -> result, at least two) computed; RoutesDisagree otherwise."""
+    names, values = tuple(routes), list(routes.values())
+    if len(names) < 2:
+        raise RoutesDisagree(f"one route only: {names}")
+    for name, value in zip(names[1:], values[1:], strict=True):
+        if value != values[0]:
+            raise RoutesDisagree(f"{names[0]} gives {values[0]!s:.120}, {name} gives {value!s:.120}")
+    return Agreed(values[0], names)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The statement at one place.
+
+    at: a Shape, or text. holds: True, False, or None (neither shown nor refuted). detail: the figures, in a few words.
+    Evidence is a `certificate` (the runner has the independent checker read it) or two or more `routes`. part:
+    "repair" for the mended statement beside the printed one. m: embedding dimension, for the label.
+    """
+
+    at: Shape | str
+    holds: bool | None
+    detail: str = ""
+    certificate: Certificate | None = None
+    routes: tuple[str, ...] = ()
+    part: str = ""
+    m: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Where, as text."""
+        if isinstance(self.at, str):
+            return self.at
+        text = label(self.at)
+        return text if self.m is None else f"{text}, m = {self.m}"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Smaller instances first; places that are no shapes keep the order they come in."""
+        if isinstance(self.at, str):
+            return (0,)
+        from utfproof.shapes import matching_dimension
+
+        s = self.at
+        return (matching_dimension(s), s.heads, s.layers, s.head_dim, s.d_in, s.d_out, self.m or 0)
+
+
+def label(shape: Shape) -> str:
+    """(H,L,d,d_in) in short."""
+    text = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in})"
+    return text if shape.d_in == shape.d_out else f"{text}, d_out = {shape.d_out}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number or short text that the record states and the check computes anew."""
+
+    name: str
+    value: int | float | str | bool
+
+
+Check = Callable[["Run"], Iterator[Instance | Figure]]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One entry of the registry. id: the paper's label, with "/part" where a statement splits; "new:..." for results
+    that the paper does not have. smallest, counterexample: recorded labels of the smallest instance that holds or fails.
+    proof: a page of docs/proofs where evidence includes a written proof."""
+
+    id: str
+    section: str
+    place: str
+    statement: str
+    category: Category
+    notion: Notion | None
+    targets: str | None
+    scope: str
+    verdict: Verdict
+    evidence: tuple[Evidence, ...]
+    sentence: str
+    check: Check
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    smallest: str | None = None
+    counterexample: str | None = None
+    proof: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The paper's label without the part."""
+        return self.id.split("/")[0]
+
+
+class Run:
+    """What a check may ask for: shapes of the grid, with anchors that are examined whatever the grid is."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+
+    def shapes(
+        self,
+        where: Callable[[Shape], bool] = lambda shape: True,
+        *,
+        anchors: Iterable[tuple[int, ...]] = (),
+        largest: int | None = None,
+    ) -> list[Shape]:
+        """Shapes in order of M: the anchors, and those of the grid that satisfy `where` and have M <= `largest`."""
+        from utfproof.shapes import matching_dimension
+
+        found = {Shape(*anchor): None for anchor in anchors}
+        for shape in self.grid.shapes():
+            if where(shape) and (largest is None or matching_dimension(shape) <= largest):
+                found.setdefault(shape)
+        return sorted(found, key=lambda shape: Instance(shape, None).order)

@@ -1,0 +1,117 @@
+"""The registry: every claim by its id, filled in by the modules of this folder, one per section of the paper."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from utfproof.claims.record import Category, Check, Claim, Evidence, Verdict
+from utfproof.errors import MalformedInput
+from utfproof.notions import Notion
+
+SECTIONS: dict[str, str] = {
+    "introduction": "1 Introduction",
+    "preliminaries": "2 Preliminaries",
+    "constructing": "3 Constructing universal transformers",
+    "constructing_looped": "3 Constructing universal transformers",
+    "constructing_sufficient": "3 Constructing universal transformers",
+    "optimality": "4 Optimality",
+    "experiments": "5 Experimental studies",
+    "appendix_universal": "A Universal transformer",
+    "appendix_universal_construction": "A Universal transformer",
+    "appendix_random": "B Random universal transformer",
+    "appendix_random_determinant": "B Random universal transformer",
+    "appendix_looped": "C, D Looped universal transformers",
+    "appendix_looped_random": "C, D Looped universal transformers",
+    "appendix_lower_bound": "E Lower bound",
+    "new_matching": "New: matching",
+    "new_emulation": "New: matching",
+    "new_matching_hosts": "New: matching",
+    "new_frontier": "New: below M and lower bounds",
+    "new_bounds": "New: below M and lower bounds",
+    "new_shared_attention": "New: shared attention",
+    "new_bilinear": "New: shared attention",
+    "new_looped_shared": "New: shared attention",
+    "new_residual": "New: residual streams",
+}
+"""Module of this folder -> title of the section of the paper, in reading order."""
+
+_CLAIMS: dict[str, Claim] = {}
+
+
+def claim(
+    id: str,
+    *,
+    place: str,
+    statement: str,
+    category: Category,
+    verdict: Verdict,
+    evidence: Sequence[Evidence],
+    scope: str,
+    sentence: str,
+    notion: Notion | None = None,
+    targets: str | None = None,
+    figures: Mapping[str, Any] | None = None,
+    smallest: str | None = None,
+    counterexample: str | None = None,
+    proof: str | None = None,
+) -> Callable[[Check], Check]:
+    """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in."""
+
+    def register(check: Check) -> Check:
+        if id in _CLAIMS:
+            raise ValueError(f"claim {id} is registered twice")
+        if (proof is not None) != (Evidence.WRITTEN in evidence):
+            raise ValueError(f"claim {id}: evidence 'written proof' and a page of docs/proofs belong together")
+        section = SECTIONS[check.__module__.rpartition(".")[2]]
+        _CLAIMS[id] = Claim(
+            id,
+            section,
+            place,
+            statement,
+            category,
+            notion,
+            targets,
+            scope,
+            verdict,
+            tuple(evidence),
+            sentence,
+            check,
+            dict(figures or {}),
+            smallest,
+            counterexample,
+            proof,
+        )
+        return check
+
+    return register
+
+
+def all_claims() -> dict[str, Claim]:
+    """Every claim by id, in the order of the paper."""
+    for module in SECTIONS:
+        importlib.import_module(f"utfproof.claims.{module}")
+    order = list(SECTIONS.values())
+    return dict(sorted(_CLAIMS.items(), key=lambda item: order.index(item[1].section)))
+
+
+def select(names: Sequence[str]) -> list[Claim]:
+    """The claims named: by id, by the paper's label (all its parts) or by a prefix ending in "*"; all for no names.
+
+    MalformedInput for a name that fits none.
+    """
+    known = all_claims()
+    if not names:
+        return list(known.values())
+    chosen: dict[str, Claim] = {}
+    for name in names:
+        fits = [
+            entry
+            for entry in known.values()
+            if entry.id == name or entry.label == name or (name.endswith("*") and entry.id.startswith(name[:-1]))
+        ]
+        if not fits:
+            raise MalformedInput(f"no claim is called {name!r}; `utfproof verify --list` names them all")
+        chosen.update((entry.id, entry) for entry in fits)
+    return [entry for entry in known.values() if entry.id in chosen]

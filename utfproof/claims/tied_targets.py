@@ -1,0 +1,104 @@
+"""Tied targets and the rows of their W_all: isolating targets, spans, and lower bounds that follow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.lower_bounds import span_certificate
+from utfproof.claims import plain
+from utfproof.claims.decisions import dense, rank_modulo, small_target
+from utfproof.errors import Undecided
+from utfproof.exact import rational
+from utfproof.matching import w_all
+from utfproof.shapes import Shape, column_at, matching_dimension
+from utfproof.systems import LoopedTarget
+
+
+def tied_span_refutes(shape: Shape, m: int) -> Certificate | None:
+    """A certificate that no host of dimension m matches all tied targets, when sample targets span more; else None."""
+    try:
+        return span_certificate(shape, m, tied=True)
+    except Undecided:
+        return None
+
+
+def span_verdict(shape: Shape, m: int) -> str:
+    """What sample targets say of hosts with m dimensions."""
+    return "refuted by the span of tied targets" if tied_span_refutes(shape, m) else "not refuted"
+
+
+def tied_rows(shape: Shape, count: int) -> np.ndarray:
+    """The rows of W_all of this many tied targets with small integer weights [count * d_in, M], exact."""
+    return np.concatenate([dense(w_all(small_target(shape, seed, tied=True, bound=8))) for seed in range(count)])
+
+
+def tied_isolating_target(shape: Shape, column: int) -> LoopedTarget:
+    """A tied 0/1 target whose W_all has the unit vector of this column as its first row (d, d_in >= L).
+
+    States 1 ... L of the input: the word's letters lead from state t to t + 1, its last letter reads state l (or leads
+    to the output coordinate).
+    """
+    kind, word, coordinate = column_at(shape, column)
+    H, d, D = shape.heads, shape.head_dim, shape.d_in
+    forms = np.zeros((H, D, D), dtype=object)
+    readers = {name: np.zeros((H, D, d), dtype=object) for name in ("Q", "K")}
+    for state, head in enumerate(word[:-1]):
+        forms[head][state, state + 1] = 1
+    last = len(word) - 1
+    if kind == "OV":
+        forms[word[-1]][last, coordinate] = 1
+    else:
+        readers[kind][word[-1]][last, coordinate] = 1
+    w_v, w_o = np.zeros((H, D, d), dtype=object), np.zeros((H, d, D), dtype=object)
+    for head in range(H):
+        for row, state in enumerate(np.flatnonzero(forms[head].any(axis=1)).tolist()):
+            w_v[head][state, row] = 1
+            w_o[head][row] = forms[head][state]
+    return LoopedTarget(shape, readers["Q"], readers["K"], w_v, w_o)
+
+
+def isolates(target: LoopedTarget, column: int) -> tuple[bool, bool]:
+    """Whether the first row of W_all is the unit vector of this column: by the package, and in plain integers."""
+    M = matching_dimension(target.shape)
+    unit = [int(j == column) for j in range(M)]
+    return dense(w_all(target))[0].tolist() == unit, plain.w_all(target)[0] == unit
+
+
+def output_span(shape: Shape) -> int:
+    """Rank modulo a prime of the output columns [M_w] of sampled tied targets, all rows."""
+    rows = tied_rows(shape, 2 * shape.d_in * shape.leaves)
+    return rank_modulo(rows[:, -shape.d_out * shape.leaves :])
+
+
+def output_span_by_monomials(shape: Shape) -> int:
+    """The same for all tied targets, exactly: entries of M_w expanded in the unknowns of W_V and W_O.
+
+    A vector of coefficients for each row i and monomial; the targets' rows span what these vectors span.
+    """
+    H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
+    forms = {
+        (head, i, j): [(f"v{head},{i},{k}", f"o{head},{k},{j}") for k in range(d)]
+        for head in range(H)
+        for i in range(D)
+        for j in range(D)
+    }
+    coefficients: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+    width = D * H**L
+    for number, word in enumerate(plain.words(H, L)):
+        for i in range(D):
+            states: dict[int, dict[tuple[str, ...], int]] = {i: {(): 1}}
+            for head in word:
+                following: dict[int, dict[tuple[str, ...], int]] = {j: {} for j in range(D)}
+                for state, terms in states.items():
+                    for j in range(D):
+                        for monomial, count in terms.items():
+                            for pair in forms[head, state, j]:
+                                longer = tuple(sorted((*monomial, *pair)))
+                                following[j][longer] = following[j].get(longer, 0) + count
+                states = following
+            for j, terms in states.items():
+                for monomial, count in terms.items():
+                    vector = coefficients.setdefault((i, monomial), [0] * width)
+                    vector[number * D + j] += count
+    return rational.rank(np.array(list(coefficients.values()), dtype=object))
