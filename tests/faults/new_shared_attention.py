@@ -88,4 +88,18 @@ FAULTS = [
         "        return self.W_Q[head], self.W_K[head], self.W_V[0], self.W_O[head]",
         ("new:looped-shared/wide",),
     ),
+    Fault(
+        "the square-root bound one too small",
+        "utfproof.claims.bounds",
+        "    return isqrt(count - 1) + 1",
+        "    return isqrt(count - 1)",
+        ("new:shared-attention/wide",),
+    ),
+    Fault(
+        "parameters of E counted, those of U forgotten",
+        "utfproof.claims.bounds",
+        "    return ceil(Fraction(word_family_dimension(shape) + 1, 2 * shape.d_in))",
+        "    return ceil(Fraction(word_family_dimension(shape) + 1, shape.d_in))",
+        ("new:shared-attention/wide-all",),
+    ),
 ]

@@ -25,6 +25,7 @@ from utfproof.constructions.middle import (
     path_bilinear,
     two_stars_bilinear,
 )
+from utfproof.constructions.shared_attention import two_sided_dimension
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
@@ -124,6 +125,61 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates at d_in of two and three."""
     for shape in run.shapes(lambda s: s.heads > 1 and s.d_in > 1, anchors=[(2, 1, 1, 2)]):
         yield _below(shape, square_root_bound(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
+
+
+@claim(
+    "new:shared-attention/wide",
+    place=PAGE,
+    statement="For d_in ≥ 2 with H ≥ 2 or d ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets; H^{L/2} is not attained.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="d_in ≥ 2, and H ≥ 2 or d ≥ 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the two-sided register's d_in H^{L/2}, as it must.",
+    smallest="(1,2,2,2), m = 2",
+    figures={"least m allowed at (2,2,2,2)": 3, "two-sided register at (2,2,2,2)": 4},
+    proof=PAGE,
+)
+def wide(run: Run) -> Iterator[Instance | Figure]:
+    """The bound against the host that is known, at even L."""
+    for shape in run.shapes(
+        lambda s: s.d_in > 1 and s.layers % 2 == 0 and max(s.heads, s.head_dim) > 1,
+        anchors=[(1, 2, 2, 2), (2, 2, 2, 2)],
+    ):
+        bound, reached = square_root_bound(shape.leaves + 1), two_sided_dimension(shape)
+        yield Instance(shape, bound <= reached, f"at least {bound}, reached at {reached}", m=bound)
+    shape = Shape(2, 2, 2, 2)
+    yield Figure("least m allowed at (2,2,2,2)", square_root_bound(shape.leaves + 1))
+    yield Figure("two-sided register at (2,2,2,2)", two_sided_dimension(shape))
+
+
+@claim(
+    "new:shared-attention/wide-all",
+    place=PAGE,
+    statement="For d_in ≥ 2, E and U free, serving all targets needs (m − 1)² ≥ H^L.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="d_in ≥ 2, d ≥ d_in; decided where the parameter count or m² ≥ H^L + 1 already gives it",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="No proof is known here; for even L, or H a square, m² ≥ H^L + 1 says the same; for odd L the proved bounds fall short from some depth on.",
+    figures={"decided": "(2,2,2,2), (2,3,2,2), (2,6,2,2)", "open": "(2,7,2,2), (3,5,2,2)"},
+    proof=PAGE,
+)
+def wide_all(run: Run) -> Iterator[Instance | Figure]:
+    """The least m that the proved bounds allow against the stated one."""
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for place in ((2, 2, 2, 2), (2, 3, 2, 2), (2, 6, 2, 2), (2, 7, 2, 2), (3, 5, 2, 2)):
+        shape = Shape(*place)
+        proved = max(parameter_bound(shape), square_root_bound(shape.leaves + 1))
+        stated = square_root_bound(shape.leaves) + 1
+        found[proved >= stated].append(f"({','.join(map(str, place))})")
+        yield Instance(shape, True if proved >= stated else None, f"proved m ≥ {proved}, stated m ≥ {stated}")
+    yield Figure("decided", ", ".join(found[True]))
+    yield Figure("open", ", ".join(found[False]))
 
 
 @claim(
