@@ -37,6 +37,11 @@ Matching implies attention-matching, which implies functional. "Not universal by
 **Evidence**: an exact certificate is re-read by the independent checker; a symbolic identity or exact arithmetic is computed by two
 routes that must agree; a written proof stands in `docs/proofs/` and is not machine-checked, what accompanies it is arithmetic.
 
+**The document** of `utfproof verify --json`: `grid`, `holds`, `seconds`, `certificates` (by the first 16 digits of the SHA-256 of their
+canonical bytes) and `claims`, each with `id`, `section`, `place`, `statement`, `category`, `notion`, `targets`, `scope`, `recorded` and `verdict`,
+`agrees` and `problems`, `evidence`, `proof`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, and `instances`: where (`at`), `outcome` (holds, fails,
+open), `detail`, `part` ("repair" for the mended statement), `certificate`, `routes`.
+
 """
 
 
