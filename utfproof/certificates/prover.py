@@ -6,6 +6,9 @@ integers drawn straight from the generator; whatever is deficient by m < M or by
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,11 @@ import numpy as np
 
 from utfproof.arrays import require_device, to_numpy
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer, integer_array
-from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights
+from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix
+from utfproof.certificates.structure import ATTEMPTS, find_relation
 from utfproof.constructions import Construction, build_host, construction, resolve_m
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
-from utfproof.exact import gfp, rational
+from utfproof.exact import gfp, lifting
 from utfproof.generator import check_dtype, check_law, check_seed
 from utfproof.matching import distance_bound, r_all
 from utfproof.notions import Notion
@@ -29,8 +33,27 @@ WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
 PERMUTATIONS = ("sparse", "sparse-front", "tied")
 """Constructions that the kind rank-permutation is specified for."""
-KERNEL_ENTRIES = 40_000
-"""Largest R_all (entries) whose kernel is computed over the rationals."""
+MAX_DIGITS = 100_000
+"""Most decimal digits of an integer in a certificate (docs/certificate-format.md)."""
+LONG_BITS = 10_000
+"""Longer integers are written by FLINT: Python's own conversion refuses some."""
+SEARCH_FROM = 2**15
+"""Primes above this are large enough to name the columns of an exact relation."""
+MORE_PRIMES = 8
+"""How many primes are tried beyond those asked for, before a rank that is deficient modulo each of them stays undecided."""
+
+
+@dataclass(frozen=True)
+class WeightsDecision:
+    """What was decided about a host, and the reason in a sentence (no full stop; layers count from 1, heads from 0)."""
+
+    certificate: Certificate
+    reason: str
+
+    @property
+    def universal(self) -> bool:
+        """True if the host is universal by matching, False if that is refuted."""
+        return self.certificate.universal
 
 
 def certify(
@@ -84,7 +107,7 @@ def certify(
         return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
     if entry.is_random:
         draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
-        return _certify_dense(draw, host, primes, witness, max_memory)
+        return _decide_dense(draw, host, primes, witness, max_memory).certificate
     if witness:
         raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
     return _certify_index_map(entry, shape, m, host, max_memory)
@@ -100,6 +123,22 @@ def certify_weights(
     primes: tuple[int, ...] | None = None,
     max_memory: int | None = None,
 ) -> Certificate:
+    """The certificate of `decide_weights`."""
+    return decide_weights(
+        path, layers=layers, d_in=d_in, witness=witness, device=device, primes=primes, max_memory=max_memory
+    ).certificate
+
+
+def decide_weights(
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    witness: bool = False,
+    device: str = "cpu",
+    primes: tuple[int, ...] | None = None,
+    max_memory: int | None = None,
+) -> WeightsDecision:
     """Decide universality by matching of a host given as a file; the certificate is bound to the file's content.
 
     layers: for tied weights whose metadata does not say it. d_in: does not enter R_all; the metadata's or d_out unless
@@ -110,10 +149,11 @@ def certify_weights(
     for name in file.tensors:
         require_finite(file, name)
     host = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
-    if m < matching_dimension(shape):
-        return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
+    if m < (M := matching_dimension(shape)):
+        found = certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
+        return WeightsDecision(found, f"the embedding dimension m = {m} is below M = {M}")
     source = StoredWeights(shape, m, file, tied, device)
-    return _certify_dense(source, host, primes, witness, max_memory)
+    return _decide_dense(source, host, primes, witness, max_memory)
 
 
 def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:
@@ -142,16 +182,23 @@ def _certify_index_map(
     if rows is not None:
         array, sidecars = integer_array(rows)
         return certificate("rank-permutation", shape, m, host, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars)
-    z = _selection_kernel(matrix)
-    if z is None:
-        require_kernel_size(matrix.shape, f"R_all of {entry.name} at {shape}, m = {m},")
-        dense = rational.kernel_vector(matrix.to_dense(object))
-        z = None if dense is None else {i: v for i, v in enumerate(dense) if v}
-    if z is None:
-        raise Undecided(
-            f"{entry.name} at {shape}, m = {m}: R_all has full rank but is no permutation; no certificate kind says so"
-        )
+    z = _selection_kernel(matrix) or _dense_kernel(matrix, f"R_all of {entry.name} at {shape}, m = {m},", max_memory)
     return _deficient(shape, m, host, z)
+
+
+def _dense_kernel(matrix: SelectionMatrix, what: str, max_memory: int | None) -> dict[int, int]:
+    """A kernel vector of R_all [m, M] as a matrix of zeros and ones; Undecided where it has none."""
+    require_memory(8 * 6 * matrix.shape[0] * matrix.shape[1], what, max_memory)
+    dense = matrix.to_dense(np.float64)
+    for p in gfp.DEFAULT_PRIMES:
+        found = list(islice(lifting.circuits(dense, p, np.ones(matrix.shape[1])), ATTEMPTS))
+        if not found:
+            raise Undecided(f"{what} has full rank but is no permutation; no certificate kind says so")
+        for chosen in found:
+            z = lifting.relation(flint_matrix(dense[:, chosen].astype(np.int64)), what, next(lifting.primes_below(p)))
+            if z is not None:
+                return {c: v for c, v in zip(chosen, z, strict=True) if v}
+    raise Undecided(f"{what} is rank-deficient modulo {len(gfp.DEFAULT_PRIMES)} primes, which proves nothing")
 
 
 def _selection_kernel(matrix: SelectionMatrix) -> dict[int, int] | None:
@@ -171,14 +218,6 @@ def _selection_kernel(matrix: SelectionMatrix) -> dict[int, int] | None:
     return None
 
 
-def require_kernel_size(size: tuple[int, int], what: str) -> None:
-    """ResourceLimit beyond the size at which a rational kernel is computed."""
-    if size[0] * size[1] > KERNEL_ENTRIES:
-        raise ResourceLimit(
-            f"{what} has {size[0]} x {size[1]} entries; a rational kernel vector is computed up to {KERNEL_ENTRIES} entries"
-        )
-
-
 def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int]) -> Certificate:
     """The refutation that z gives; the isolating column is the one with the largest entry (the best distance bound)."""
     if len(z) > INLINE_LIMIT:
@@ -189,36 +228,61 @@ def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int]) ->
     distance = distance_bound(values, best)
     evidence = {
         "method": "kernel-vector",
-        "column": integer(positions[best]),
-        "distance_squared": [integer(distance.numerator), integer(distance.denominator)],
-        "z": [[integer(i), integer(v)] for i, v in zip(positions, values, strict=True)],
+        "column": _written(positions[best]),
+        "distance_squared": [_written(distance.numerator), _written(distance.denominator)],
+        "z": [[_written(i), _written(v)] for i, v in zip(positions, values, strict=True)],
     }
     return certificate("rank-deficient", shape, m, host, evidence, rank=None)
 
 
-def _certify_dense(
+def _written(value: int) -> int | str:
+    """An integer as the format writes it, however long. ResourceLimit beyond the digits that a certificate holds."""
+    if value.bit_length() <= LONG_BITS:
+        return integer(value)
+    from flint import fmpz
+
+    text = str(fmpz(value))
+    if len(text) > MAX_DIGITS:
+        raise ResourceLimit(
+            f"the kernel vector's distance has {len(text)} digits, an integer of a certificate has at most {MAX_DIGITS}"
+        )
+    return text
+
+
+def _decide_dense(
     source: DenseSource, host: dict[str, Any], primes: tuple[int, ...] | None, witness: bool, max_memory: int | None
-) -> Certificate:
-    primes = primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
+) -> WeightsDecision:
+    asked = primes or (WITNESS_PRIMES if witness else gfp.DEFAULT_PRIMES)
     shape, m, M = source.shape, source.m, matching_dimension(source.shape)
     if source.device != "cpu":
         require_device(source.device)
     # R_all, its elimination copy (and inverse), one m x m matrix with its products, in float64
     require_memory(8 * ((3 + 2 * witness) * m * M + 4 * m * m), f"rank of {source}", max_memory)
-    for p in primes:
+    for p in _primes(asked):
         found = _modular_evidence(source.r_all(p), p, witness)
+        if found is not None and primes and p not in primes:
+            raise Undecided(f"{source} has full rank over the rationals but not modulo {primes}; pass other primes")
         if found is not None:
             evidence, sidecars = found
-            return certificate("rank-modular", shape, m, host, evidence, rank=M, sidecars=sidecars)
-    if m * M > KERNEL_ENTRIES:
-        raise Undecided(
-            f"{source} is rank-deficient modulo {len(primes)} primes, which proves nothing, "
-            "and too large for a rational kernel"
-        )
-    z = source.kernel_vector()
-    if z is None:
-        raise Undecided(f"{source} has full rank over the rationals but not modulo {primes}; pass other primes")
-    return _deficient(shape, m, host, {i: v for i, v in enumerate(z) if v})
+            proof = certificate("rank-modular", shape, m, host, evidence, rank=M, sidecars=sidecars)
+            return WeightsDecision(proof, f"R_all has full rank, M = {M}, modulo the prime {p}")
+        # a small prime misleads too often to look for integers behind it
+        if p > SEARCH_FROM:
+            require_memory(8 * (6 * m * M + 4 * m * m), f"kernel of {source}", max_memory)
+            relation = find_relation(source, source.r_all(p), p, max_memory=max_memory)
+            if relation is not None:
+                return WeightsDecision(_deficient(shape, m, host, relation.z), relation.reason)
+    raise Undecided(
+        f"{source} is rank-deficient modulo {len(asked) + MORE_PRIMES} primes, which proves nothing, and no kernel vector "
+        "was found"
+    )
+
+
+def _primes(asked: tuple[int, ...]) -> Iterator[int]:
+    """Those asked for, then a few more of the kind."""
+    yield from asked
+    top = min(asked) if min(asked) > SEARCH_FROM else WITNESS_PRIMES[-1]
+    yield from islice((q for q in lifting.primes_below(top) if q not in asked), MORE_PRIMES)
 
 
 def _modular_evidence(matrix: Any, p: int, witness: bool) -> tuple[dict[str, Any], dict[str, bytes]] | None:

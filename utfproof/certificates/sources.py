@@ -1,4 +1,4 @@
-"""Dense hosts as exact integers: drawn from a seed, or stored in a file. R_all modulo a prime, and its kernel.
+"""Dense hosts as exact integers: drawn from a seed, or stored in a file. R_all modulo a prime, and each matrix exactly.
 
 An entry is an integer times one unit per kind of matrix, so columns of R_all are scaled by constants, and the rank over the
 rationals is that of the integers (docs/certificate-format.md sections 4.7 and 4.8).
@@ -13,11 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from utfproof.arrays import exact
-from utfproof.exact import gfp, rational
+from utfproof.exact import gfp
 from utfproof.generator import integer_matrix, integer_matrix_torch, unit, unit_exponent
 from utfproof.matching import r_all
-from utfproof.shapes import Shape, column_groups
+from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import TensorFile
 
@@ -44,8 +43,18 @@ class DenseSource(Protocol):
         """R_all modulo p [m, M], centred residues."""
         ...
 
-    def kernel_vector(self) -> list[int] | None:
-        """A primitive integer z != 0 with R_all z = 0 for the true entries; None if there is none."""
+    @property
+    def tied(self) -> bool:
+        """Whether every layer uses the matrices of layer 0."""
+        ...
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The tensors whose product is R_V."""
+        ...
+
+    def exact(self, tensor: str, layer: int, head: int) -> tuple[Any, Fraction]:
+        """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer. Layers and heads count from 0."""
         ...
 
 
@@ -72,16 +81,39 @@ def assemble(shape: Shape, m: int, tied: bool, draw: Draw, values: tuple[str, ..
     )
 
 
-def true_kernel(shape: Shape, integers: Universal, units: dict[str, Fraction]) -> list[int] | None:
-    """z for the true entries from the integers' kernel: column c of R_all is the integer one times a product of units."""
-    z = rational.kernel_vector(r_all(integers))
-    if z is None:
-        return None
-    factors: list[Fraction] = []
-    for group in column_groups(shape):
-        reader, steps = ("U", group.length) if group.kind == "OV" else ("R_" + group.kind, group.length - 1)
-        factors += [units[reader] * units["R_V"] ** steps] * (group.words * group.width)
-    return rational.primitive([value / factor for value, factor in zip(z, factors, strict=True)])
+def flint_matrix(entries: np.ndarray) -> Any:
+    """An integer array [rows, columns] (fixed width, or Python ints) as an fmpz_mat."""
+    from flint import fmpz_mat
+
+    rows, columns = entries.shape
+    return fmpz_mat(rows, columns, entries.reshape(-1).tolist())
+
+
+def dyadic_integers(array: np.ndarray) -> tuple[np.ndarray, int]:
+    """(integers, e) with array = integers * 2^e exactly, for finite floats or integers; e as large as can be (0 for integers).
+
+    The integers are int64 where they fit, else Python ints.
+    """
+    if array.dtype.kind != "f":
+        return array, 0
+    significand, exponent = np.frexp(array.astype(np.float64))
+    integers = (significand * 2.0**53).astype(np.int64)
+    nonzero = integers != 0
+    if not nonzero.any():
+        return integers, 0
+    # the lowest set bit of each integer, so that the common exponent is as large as can be
+    trailing = np.frexp((integers & -integers).astype(np.float64))[1] - 1
+    lowest = int((exponent + trailing)[nonzero].min())
+    shift = np.where(nonzero, exponent - lowest, 0)
+    integers >>= np.where(nonzero, np.minimum(trailing, 62), 0)
+    shift += trailing * nonzero
+    if int((shift + np.frexp(np.abs(integers).astype(np.float64))[1]).max()) <= 62:
+        return integers << shift, lowest - 53
+    wide = np.empty(array.shape, dtype=object)
+    wide.reshape(-1)[:] = [
+        v << s for v, s in zip(integers.reshape(-1).tolist(), shift.reshape(-1).tolist(), strict=True)
+    ]
+    return wide, lowest - 53
 
 
 @dataclass(frozen=True)
@@ -124,13 +156,18 @@ class RandomDraw:
 
         return r_all(assemble(self.shape, self.m, self.tied, draw)).array
 
-    def kernel_vector(self) -> list[int] | None:
-        """A primitive integer z != 0 with R_all z = 0 for the true entries; None if there is none."""
-        integers = assemble(self.shape, self.m, self.tied, lambda *place: exact(self.integers(*place)))
+    @property
+    def values(self) -> tuple[str, ...]:
+        """R_V."""
+        return ("R_V",)
+
+    def exact(self, tensor: str, layer: int, head: int) -> tuple[Any, Fraction]:
+        """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer."""
+        columns = {"R_V": self.m, "U": self.shape.d_out}.get(tensor, self.shape.head_dim)
         u = unit(self.law, self.m)
         if self.dtype != "float64":
             u = Fraction(2) ** unit_exponent(self.law, self.m)
-        return true_kernel(self.shape, integers, dict.fromkeys(("R_Q", "R_K", "R_V", "U"), u))
+        return flint_matrix(self.integers(tensor, columns, 0 if self.tied else layer, head)), u
 
 
 @dataclass(frozen=True)
@@ -177,22 +214,7 @@ class StoredWeights:
 
         return r_all(assemble(self.shape, self.m, self.tied, draw, self.values)).array
 
-    def kernel_vector(self) -> list[int] | None:
-        """A primitive integer z != 0 with R_all z = 0 for the true entries; None if there is none."""
-        units = {tensor: Fraction(1, 2 ** self._shift(tensor)) for tensor in self.file.tensors}
-
-        def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
-            entries = exact(self.matrix(tensor, layer, head)) * (1 / units[tensor])
-            return exact(np.vectorize(int, otypes=[object])(entries))
-
-        units["R_V"] = units[self.values[0]] * (units[self.values[1]] if len(self.values) > 1 else 1)
-        integers = assemble(self.shape, self.m, self.tied, draw, self.values)
-        return true_kernel(self.shape, integers, units)
-
-    def _shift(self, tensor: str) -> int:
-        """The least power of two that makes a tensor's entries integers."""
-        array = self.file.tensors[tensor]
-        if array.dtype.kind != "f" or not array.any():
-            return 0
-        denominators = [Fraction(float(x)).denominator for x in array.reshape(-1)]
-        return max(denominators).bit_length() - 1
+    def exact(self, tensor: str, layer: int, head: int) -> tuple[Any, Fraction]:
+        """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer."""
+        integers, exponent = dyadic_integers(self.matrix(tensor, layer, head))
+        return flint_matrix(integers), Fraction(2) ** exponent

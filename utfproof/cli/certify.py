@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,13 +96,8 @@ def require_json(output: Path) -> None:
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
 
 
-def report(
-    found: Certificate, output: Path, subject: str, *, as_json: bool, margin: tuple[int, float] | None = None
-) -> None:
-    """Write a certificate, say what it decides, and leave with the code of its verdict.
-
-    margin: numerical rank and condition number, said beside the exact verdict where known.
-    """
+def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> None:
+    """Write a certificate, say what it decides, and leave with the code of its verdict."""
     written = found.write(output)
     shape = found.document["shape"]
     dimensions = Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")))
@@ -125,12 +120,6 @@ def report(
         "certificate": ", ".join(document["files"]),
         "means": MEANINGS[notion, found.universal],
     }
-    if margin is not None:
-        rank, condition = margin
-        document["numerical_rank"], document["condition"] = rank, condition if isfinite(condition) else None
-        rows["in float64"] = f"numerical rank {rank} of {document['M']}, condition {condition:.3g}"
-        if found.universal and rank < document["M"]:
-            rows["in float64"] += ": full rank only through rounding noise, useless in practice"
     emit(document, subject, rows, as_json=as_json)
     raise typer.Exit(0 if found.universal else 1)
 
@@ -149,8 +138,10 @@ def _evidence(document: dict[str, Any]) -> str:
         return f"rank-modular: rank R_all = {document['claim']['rank']} modulo the prime {evidence['prime']}, {how}"
     if evidence["method"] == "dimension":
         return "rank-deficient: m is below M, the number of columns of R_all"
-    numerator, denominator = evidence["distance_squared"]
+    from utfproof.decision.missed import in_decimals, stored_integer
+
+    numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])
     return (
         f"rank-deficient: R_all z = 0 with {len(evidence['z'])} nonzero entries; the isolating target of column "
-        f"{evidence['column']} is missed by at least sqrt({numerator}/{denominator})"
+        f"{evidence['column']} is missed by at least {in_decimals(Fraction(numerator, denominator), 6):.6f}"
     )

@@ -1,18 +1,31 @@
-"""`utfproof decide`: is the host in this file universal by matching?"""
+"""`utfproof decide`: is the host in this file universal, by matching or by attention-matching?"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from utfproof.cli import options
-from utfproof.cli.certify import report, require_json
+from utfproof.cli.certify import require_json
+from utfproof.cli.output import emit
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.notions import Notion
+from utfproof.shapes import positive_integer
 
-MARGIN_ENTRIES = 2_000_000
-"""Largest R_all (entries) whose numerical rank is said beside the exact one."""
-EPILOG = "Example: utfproof decide host.safetensors -o host.json"
+if TYPE_CHECKING:
+    from utfproof.decision.explain import Findings
+    from utfproof.decision.margin import Margin
+    from utfproof.systems import Target, Universal
+
+EPILOG = (
+    "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --explain -o host.json; "
+    "utfproof decide host.safetensors --notion attention-matching -o host.json"
+)
+MISS_ENTRIES = 2_000_000
+"""Largest R_all (entries) that least squares is done on to measure a miss."""
 
 
 def register(app: typer.Typer) -> None:
@@ -25,6 +38,31 @@ def command(
     output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
     layers: options.Layers = None,
     d_in: options.DIn = None,
+    notion: Annotated[
+        str, typer.Option("--notion", help="Notion of universality: matching or attention-matching.")
+    ] = "matching",
+    tied_targets: Annotated[
+        bool, typer.Option("--tied-targets", help="Ask about weight-tied targets only (by matching).")
+    ] = False,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--target",
+            help="Where to write a target that is missed (.safetensors); beside the certificate unless said otherwise.",
+        ),
+    ] = None,
+    visible: Annotated[
+        Path | None,
+        typer.Option(
+            "--visible",
+            help="Also write a version of it with generic queries and keys, whose miss shows through softmax.",
+        ),
+    ] = None,
+    context: Annotated[int, typer.Option("--context", help="Tokens n on which a miss is measured.")] = 8,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of those queries, keys and tokens.")] = 0,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="A report in words: what, why, margin, and what stays undecided.")
+    ] = False,
     witness: Annotated[
         bool, typer.Option("--witness", help="Evidence that is much faster to check (a sidecar).")
     ] = False,
@@ -32,33 +70,270 @@ def command(
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Decide, exactly, whether these weights are universal by matching; the certificate is bound to their content.
+    """Decide, exactly, whether these weights are universal; the certificate is bound to their content.
 
     Floats are taken as the dyadic rationals that they are; factored values are never multiplied out in floats.
-    Exit 0: universal by matching. 1: refuted by matching, which does not decide functional universality. 4: undecided.
+    Exit 0: universal by the notion. 1: refuted by matching, which does not decide functional universality; a target that is
+    missed is written too. 4: undecided, or open (by attention-matching nothing here says no); no certificate then.
     """
-    from utfproof.certificates.prover import certify_weights
+    from utfproof.decision.explain import Findings
+    from utfproof.generator import check_seed
 
     require_json(output)
+    chosen = _notion(notion, tied_targets, visible is not None)
+    positive_integer("--context", context)
+    check_seed(seed)
+    beside = target or output.with_name(output.stem + ".target.safetensors")
+    _require_outputs(host, output, beside, visible)
     limit = options.memory_limit(max_memory)
-    found = certify_weights(
-        host,
-        layers=layers,
-        d_in=d_in,
-        witness=witness,
-        device=device,
-        max_memory=limit,
-    )
-    report(found, output, f"decide {host}", as_json=as_json, margin=_margin(host, layers, d_in, limit))
+    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "max_memory": limit}
+    if chosen is Notion.ATTENTION_MATCHING:
+        found, matched = _by_attention(host, given, witness, device)
+        targets = {} if target is None or matched is None else {"target": (target, matched, "float64")}
+    else:
+        found, targets = _by_matching(
+            host, given, witness, device, tied_targets, beside, visible, context, seed, measure=explain
+        )
+    files = _write(found, output, targets)
+    _say(Findings(**{**found.__dict__, "files": files}), f"decide {host}", explain=explain, as_json=as_json)
+    raise typer.Exit(found.decision.verdict.exit_code)
 
 
-def _margin(host: Path, layers: int | None, d_in: int | None, limit: int | None) -> tuple[int, float] | None:
-    """Numerical rank and condition of R_all; None where a singular value decomposition would take minutes."""
-    from utfproof.matching import numerical_rank
-    from utfproof.shapes import matching_dimension
-    from utfproof.weights import read_host
+def _notion(text: str, tied_targets: bool, visible: bool) -> Notion:
+    allowed = (Notion.MATCHING.value, Notion.ATTENTION_MATCHING.value)
+    if text not in allowed:
+        raise MalformedInput(f"notion {text!r} cannot be decided for given weights; choose {', '.join(allowed)}")
+    if tied_targets and text != Notion.MATCHING.value:
+        raise MalformedInput("--tied-targets asks about matching; leave out --notion")
+    if tied_targets and visible:
+        raise MalformedInput("--visible is for untied targets; leave out --tied-targets")
+    return Notion(text)
 
-    machine = read_host(host, layers=layers, d_in=d_in, max_memory=limit)
-    if machine.m * matching_dimension(machine.shape) > MARGIN_ENTRIES:
+
+def _require_outputs(host: Path, output: Path, target: Path, visible: Path | None) -> None:
+    """MalformedInput, before any work, for names that cannot be written or that would overwrite one another."""
+    named = [output, target, *([visible] if visible is not None else [])]
+    for path in named:
+        options.require_distinct(path, host)
+        if not path.parent.is_dir():
+            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+    if len({path.resolve() for path in named}) < len(named):
+        raise MalformedInput(f"certificate and targets need different names, got {', '.join(map(str, named))}")
+
+
+def _by_attention(host: Path, given: dict[str, Any], witness: bool, device: str) -> tuple[Findings, Target | None]:
+    from utfproof.decision.attention import decide_attention_matching
+    from utfproof.decision.explain import Findings
+    from utfproof.decision.verdict import stored_host
+
+    found = decide_attention_matching(host, witness=witness, device=device, **given)
+    findings = Findings(stored_host(host, **given), found.decision, local=found.local, local_reason=found.local_reason)
+    return findings, found.local.target if found.local is not None else None
+
+
+def _by_matching(
+    host: Path,
+    given: dict[str, Any],
+    witness: bool,
+    device: str,
+    tied_targets: bool,
+    target: Path,
+    visible: Path | None,
+    context: int,
+    seed: int,
+    *,
+    measure: bool,
+) -> tuple[Findings, dict[str, tuple[Path, Target, str]]]:
+    """What is found, and the targets to write: name, (file, target, number format)."""
+    from utfproof.decision.explain import Findings
+    from utfproof.decision.margin import margin_of
+    from utfproof.decision.missed import measure_miss, missed_target, missed_tied_target, visible_miss
+    from utfproof.decision.verdict import Verdict, decide_matching, decide_tied_targets, stored_host
+
+    stored = stored_host(host, **given)
+    if tied_targets:
+        tied = decide_tied_targets(host, **given)
+        lost = missed_tied_target(stored, tied)
+        return Findings(stored, tied, missed_tied=lost), {} if lost is None else {
+            "target": (target, lost.target, "float64")
+        }
+    limit = given["max_memory"]
+    decision = decide_matching(host, witness=witness, device=device, **given)
+    machine = _machine(host, given)
+    margin: Margin | str | None = None
+    if machine is None:
+        margin = "the file holds integers beyond 2^53, which float64 cannot hold"
+    else:
+        with suppress(ResourceLimit):  # figures beside a verdict that stands without them
+            margin = margin_of(stored, machine, universal=decision.universal, max_memory=limit)
+    missed = None
+    if decision.verdict is Verdict.REFUTED:
+        with suppress(ResourceLimit):
+            missed = missed_target(stored, decision, max_memory=limit)
+    if missed is None:
+        return Findings(stored, decision, margin), {}
+    targets = {"target": (target, missed.target, "int8")}
+    miss = None
+    if visible is not None:
+        shown, _ = visible_miss(missed, seed)
+        targets["visible"] = (visible, shown, "int8")
+        if machine is not None:
+            miss = measure_miss(machine, shown, context=context, seed=seed, max_memory=limit)
+    elif measure and machine is not None and stored.m * stored.M <= MISS_ENTRIES:
+        with suppress(ResourceLimit):
+            shown, _ = visible_miss(missed, seed)
+            miss = measure_miss(machine, shown, context=context, seed=seed, max_memory=limit)
+    return Findings(stored, decision, margin, missed, miss=miss), targets
+
+
+def _machine(host: Path, given: dict[str, Any]) -> Universal | None:
+    """The host in float64; None where it holds integers that float64 cannot."""
+    from utfproof.weights import read_host, read_tensors
+
+    for array in read_tensors(host, max_memory=given["max_memory"]).tensors.values():
+        if array.dtype.kind != "f" and array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
+            return None
+    return read_host(host, **given)
+
+
+def _write(found: Findings, output: Path, targets: dict[str, tuple[Path, Target, str]]) -> dict[str, str]:
+    """Write targets and certificate, each all or nothing; the paths by what they hold."""
+    from utfproof.weights import write_target
+
+    files = {}
+    for name, (path, target, dtype) in targets.items():
+        if dtype == "float64":
+            target = _as_float64(target)
+        write_target(path, target, dtype=dtype)
+        files[name] = str(path)
+    if found.decision.certificate is not None:
+        *sidecars, written = found.decision.certificate.write(output)
+        files["certificate"] = str(written)
+        files.update({f"sidecar {i}": str(path) for i, path in enumerate(sidecars, start=1)})
+    return files
+
+
+def _as_float64(target: Target) -> Target:
+    """The same target in floats; MalformedInput where they cannot hold it exactly."""
+    import numpy as np
+
+    from utfproof.arrays import exact
+
+    arrays = []
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
+        weights = np.asarray(getattr(target, name))
+        floats = weights.astype(np.float64)
+        if not np.isfinite(floats).all() or (exact(floats) != weights).any():
+            raise MalformedInput(f"the target's {name} does not fit float64 exactly; leave out --target")
+        arrays.append(floats)
+    return type(target)(target.shape, *arrays)
+
+
+def _say(found: Findings, subject: str, *, explain: bool, as_json: bool) -> None:
+    from utfproof.decision import explain as words
+    from utfproof.decision.margin import Margin
+    from utfproof.decision.verdict import Verdict
+
+    stored, decision = found.stored, found.decision
+    certificate = decision.certificate
+    document: dict[str, Any] = {
+        "verdict": words.verdict_in_words(decision),
+        "notion": decision.notion.value,
+        "targets": decision.targets,
+        "kind": None if certificate is None else certificate.kind,
+        "host": None if certificate is None else certificate.document["claim"].get("host"),
+        "shape": options.shape_document(stored.shape, stored.m),
+        "M": stored.M,
+        "reason": words.why(found),
+        "implies": words.implies(decision),
+        "does_not_imply": words.does_not_imply(decision),
+        "files": list(found.files.values()),
+    }
+    rows = {
+        "verdict": f"{document['verdict']} (targets: {decision.targets})",
+        "shape": f"{stored.shape}, m = {stored.m}, M = {stored.M}",
+        "why": document["reason"],
+        "means": document["implies"],
+        "does not say": document["does_not_imply"],
+    }
+    if decision.verdict is Verdict.REFUTED and decision.targets == "all untied":
+        lines = words.target_lines(found.missed)
+        rows["missed"] = "; ".join(lines)
+        document["missed"] = _missed_document(found)
+    elif decision.verdict is Verdict.REFUTED:
+        rows["missed"] = "; ".join(words.tied_lines(found.missed_tied))
+    if found.miss is not None:
+        rows["visible miss"] = words.miss_line(found.miss)
+        document["visible_miss"] = dict(found.miss.__dict__)
+    if decision.verdict is Verdict.OPEN:
+        rows["near one target"] = words.local_line(found.local, found.local_reason)
+        document["local_test"] = {
+            "rank": found.local and found.local.rank,
+            "equations": found.local and found.local.equations,
+            "reaches_nearby": found.local is not None and found.local.reaches_nearby,
+            "reason": found.local_reason,
+        }
+    if isinstance(found.margin, Margin):
+        document |= _margin_document(found.margin)
+    if found.margin is not None:
+        lines = words.margin_lines(found.margin, universal=decision.universal)
+        if isinstance(found.margin, Margin) and found.margin.rounded is not None:
+            rows["beside that"] = lines.pop(0)
+            rows["verdict"] += ", but full rank only through rounding: see below"
+        rows["margin"] = "; ".join(lines)
+    for name, path in found.files.items():
+        rows["written" if name == "certificate" else f"written ({name})"] = path
+    if explain:
+        report = words.explanation(found)
+        document["explanation"] = [{"heading": heading, "lines": lines} for heading, lines in report]
+    emit(document, subject, rows, as_json=as_json)
+    if explain and not as_json:
+        _print_report(report)
+
+
+def _missed_document(found: Findings) -> dict[str, Any] | None:
+    from utfproof.decision.missed import column_in_words, in_decimals, written
+
+    missed = found.missed
+    if missed is None:
         return None
-    return numerical_rank(machine, max_memory=limit)
+    distance = missed.distance_squared
+    kind, word, coordinate = missed.place
+    return {
+        "column": missed.column,
+        "kind": kind,
+        "word": list(word),
+        "coordinate": coordinate,
+        "in_words": column_in_words(missed.shape, missed.column),
+        "distance_squared": None if distance is None else [written(distance.numerator), written(distance.denominator)],
+        "distance": None if distance is None else in_decimals(distance),
+        "in_certificate": missed.certified,
+        "file": found.files.get("target"),
+    }
+
+
+def _margin_document(margin: Margin) -> dict[str, Any]:
+    return {
+        "numerical_rank": margin.rank,
+        "condition": margin.condition,
+        "sigma_min": margin.sigma_min,
+        "errors": {
+            name: {"embedding_bound": error.embedding, "pass_estimate": error.forward}
+            for name, error in margin.errors.items()
+        },
+        "rounding": None
+        if margin.rounded is None
+        else {
+            "format": margin.rounded.format,
+            "ranks": [list(row) for row in margin.rounded.ranks],
+            "rank_bound": margin.rounded.bound,
+        },
+    }
+
+
+def _print_report(report: list[tuple[str, list[str]]]) -> None:
+    for heading, lines in report:
+        print(heading)
+        for line in lines:
+            print(f"  {line}")
+        print()

@@ -1,0 +1,369 @@
+"""The figures beside a verdict: margins against their own definitions, rounding told from low rank, misses and words."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from naive import r_all as naive_r_all
+from naive import w_all as naive_w_all
+from test_decide import random_tensors, save
+
+from utfproof import weights
+from utfproof.arrays import exact
+from utfproof.attention import SoftmaxAttention
+from utfproof.constructions import build_host, random_target
+from utfproof.decision import explain, margin, missed
+from utfproof.decision.attention import exact_host, matched_target
+from utfproof.decision.verdict import Decision, Verdict, decide_matching, stored_host
+from utfproof.emulation.compare import random_input
+from utfproof.exact import rational
+from utfproof.generator import round_to
+from utfproof.matching import embed, isolating_target, numerical_rank, r_all, w_all
+from utfproof.notions import Notion
+from utfproof.shapes import Column, Shape, column_index, matching_dimension
+
+FORMATS = ("float32", "float16", "bfloat16")
+
+
+def stored(tmp_path, tensors, dtype="float64", **options):
+    return stored_host(save(tmp_path / "h.safetensors", tensors, dtype), **options)
+
+
+def host_of(tmp_path, name, shape, m=None, dtype="float64", seed=0):
+    """(path, stored host, host in float64) of a random construction."""
+    path = tmp_path / "h.safetensors"
+    weights.write_host(path, build_host(name, shape, m, seed=seed, dtype=dtype), dtype=dtype)
+    return path, stored_host(path), weights.read_host(path)
+
+
+# --- margins -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["random", "random-tied"])
+@pytest.mark.parametrize("m", [None, 25])
+def test_margin_is_that_of_numerical_rank(tmp_path, name, m):
+    _, kept, host = host_of(tmp_path, name, Shape(2, 2, 1, 2), m)
+    found = margin.margin_of(kept, host, universal=True)
+    rank, condition = numerical_rank(host)
+    assert (found.rank, found.rounded) == (rank, None)
+    assert found.condition == pytest.approx(condition)
+    assert found.sigma_max >= 1 >= found.sigma_min
+    assert margin._exact_least(kept) == pytest.approx(found.sigma_min, rel=1e-6)
+
+
+@pytest.mark.parametrize("place", [(2, 2, 2, 3), (1, 3, 2, 3), (3, 1, 2, 4), (2, 3, 1, 1)])
+@pytest.mark.parametrize("m_over", [1, 1.3])
+def test_errors_that_the_margin_promises(tmp_path, place, m_over):
+    """Rounding E stays within u kappa, a pass in float32 within its estimate; neither is idle by more than 10^4."""
+    shape = Shape(*place)
+    m = int(matching_dimension(shape) * m_over)
+    _, kept, host = host_of(tmp_path, "random", shape, m, dtype="float32", seed=1)
+    found = margin.margin_of(kept, host, universal=True)
+    target = random_target(shape, 3)
+    matrix, W = r_all(host), w_all(target)
+    lengths = np.linalg.norm(matrix, axis=0)
+    # the least-norm solution of the scaled equations, by a route of its own
+    E = (W / lengths) @ np.linalg.pinv(matrix / lengths)
+    for name, kind in (("float32", "float32"), ("bfloat16", "bfloat16")):
+        rounded = round_to(E, kind).astype(np.float64)
+        error = np.linalg.norm((rounded @ matrix - W) / lengths) / np.linalg.norm(W / lengths)
+        bound = found.errors[name].embedding
+        assert bound / 1e4 < error <= bound
+    # word by word in float32, as a pass does
+    short = replace(host, **{n: getattr(host, n).astype(np.float32) for n in ("R_Q", "R_K", "R_V", "U")})
+    routes, passed = [E.astype(np.float32)], {"Q": [], "K": []}
+    for layer in range(shape.layers):
+        maps = [short.maps(layer, h) for h in range(shape.heads)]
+        passed["Q"] += [e @ entry.query for e in routes for entry in maps]
+        passed["K"] += [e @ entry.key for e in routes for entry in maps]
+        routes = [e @ entry.value[0] for e in routes for entry in maps]
+    done = np.concatenate([*passed["Q"], *passed["K"], *(e @ short.U for e in routes)], axis=1)
+    assert done.dtype == np.float32
+    error = np.linalg.norm((done - W) / lengths) / np.linalg.norm(W / lengths)
+    assert found.errors["float32"].forward / 1e4 < error < found.errors["float32"].forward
+
+
+def test_a_permutation_has_condition_one_at_any_size(tmp_path):
+    path = tmp_path / "h.safetensors"
+    weights.write_host(path, build_host("tied", Shape(2, 2, 2, 3)), dtype="int8")
+    found = margin.margin_of(stored_host(path), weights.read_host(path), universal=True)
+    assert (found.condition, found.rank) == (1, 36)
+
+
+def test_no_margin_says_why(tmp_path, monkeypatch):
+    shape = Shape(2, 1, 1, 2)
+    _, kept, host = host_of(tmp_path, "random", shape, 7)
+    assert "m = 7 is below M = 8" in margin.margin_of(kept, host, universal=False)
+    _, kept, host = host_of(tmp_path, "random", shape)
+    monkeypatch.setattr(margin, "MARGIN_ENTRIES", 63)
+    assert "64 entries" in margin.margin_of(kept, host, universal=True)
+    monkeypatch.undo()
+    wild = replace(host, R_V=host.R_V * 1e200, U=host.U * 1e200)
+    assert "overflow float64" in margin.margin_of(kept, wild, universal=True)
+
+
+def test_full_rank_that_float64_does_not_see(tmp_path):
+    """Two columns that differ in one entry by 2^-200: kappa comes from the exact inverse, and nothing was rounded."""
+    shape = Shape(1, 1, 1, 1)
+    R_Q = np.array([[[[1.0], [0.0], [0.0]]]])
+    R_K = np.array([[[[1.0], [2.0**-200], [0.0]]]])
+    tensors = {"R_Q": R_Q, "R_K": R_K, "R_V": np.eye(3)[None, None], "U": np.array([[0.0], [0.0], [1.0]])}
+    kept = stored(tmp_path, tensors)
+    found = margin.margin_of(kept, weights.read_host(tmp_path / "h.safetensors"), universal=True)
+    assert (kept.shape, found.rank, found.exact, found.rounded) == (shape, 2, True, None)
+    # columns (1, 0) and (1, e): singular values sqrt(2) and e / sqrt(2) to first order
+    assert found.condition == pytest.approx(2.0**201, rel=1e-12)
+    said = explain.margin_lines(found, universal=True)
+    assert "does not see the full rank" in said[0]
+    assert "rounding" not in said[0]
+
+
+# --- rounding or rank ----------------------------------------------------------------------------------------
+
+
+def rounded_to(array, name):
+    return round_to(array, name).astype(np.float64)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("size", [8, 36, 100])
+def test_honest_random_values_have_full_rank_up_to_rounding(name, size):
+    rng = np.random.default_rng(size)
+    for draw in (rng.normal, lambda size: rng.uniform(-1, 1, size)):
+        for _ in range(25):
+            matrix = rounded_to(draw(size=(size, size)), name)
+            assert margin.rounding_format(matrix) == name
+            assert margin.rounding_rank(matrix, name) >= size - 2
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("size", "inner"), [(8, 1), (8, 4), (36, 2), (36, 18), (100, 1), (100, 50)])
+def test_rounded_products_have_the_rank_of_their_factors(name, size, inner):
+    rng = np.random.default_rng(size + inner)
+    for _ in range(10):
+        left, right = (rounded_to(rng.normal(size=s), name) for s in ((size, inner), (inner, size)))
+        matrix = rounded_to(left @ right, name)
+        assert margin.rounding_rank(matrix, name) == inner
+        assert size > 36 or rational.rank(exact(matrix)) > inner
+        assert margin.rounding_rank(rounded_to(matrix * 3, name), name) == inner  # rounded twice
+
+
+def test_a_product_summed_in_its_own_format():
+    """Every partial sum rounded to float32, the worst way to multiply."""
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=s).astype(np.float32) for s in ((40, 12), (12, 40)))
+    total = np.zeros((40, 40), dtype=np.float32)
+    for k in range(12):
+        total = total + left[:, k : k + 1] * right[k]
+    assert margin.rounding_rank(total.astype(np.float64), "float32") == 12
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.eye(5),
+        np.ones((4, 4)) * 100 + np.eye(4),  # small integers: exact, however close to rank one
+        np.array([[0.5, 0.25], [3.0, -7.0]]),
+        np.zeros((3, 3)),
+    ],
+)
+def test_exact_looking_values_are_not_rounded(matrix):
+    assert margin.rounding_format(matrix) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [([1 + 2.0**-7], "bfloat16"), ([1 + 2.0**-10], "float16"), ([1 + 2.0**-23], "float32"), ([1 / 3], "float64")],
+)
+def test_the_narrowest_format_is_named(values, name):
+    assert margin.rounding_format(np.array([values])) == name
+    assert margin.rounding_format(np.array([[*values, 5e-324]])) in ("float64", None)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("place", [(2, 2, 2, 3), (1, 1, 1, 30), (1, 2, 1, 1), (3, 2, 1, 1), (2, 1, 1, 40)])
+def test_honest_hosts_are_never_told_that_rounding_did_it(tmp_path, name, place):
+    for seed in range(3):
+        for kind in ("random", "random-tied"):
+            _, kept, _ = host_of(tmp_path, kind, Shape(*place), dtype=name, seed=seed)
+            assert margin.rounded_values(kept) is None
+
+
+def test_a_short_product_in_a_longer_file_is_still_recognised(tmp_path):
+    rng = np.random.default_rng(0)
+    tensors = random_tensors(rng, Shape(2, 2, 2, 3), 36)
+    left, right = rng.normal(size=(2, 2, 36, 2)), rng.normal(size=(2, 2, 2, 36))
+    tensors["R_V"] = (left.astype(np.float32) @ right.astype(np.float32)).astype(np.float64)
+    found = margin.rounded_values(stored(tmp_path, tensors))
+    assert (found.format, found.ranks, found.bound) == ("float32", ((2, 2), (2, 2)), 12)
+    # only in the last layer: 2dH + 2 there, then 2dH + twice that
+    tensors["R_V"][0] = rng.normal(size=(2, 36, 36))
+    found = margin.rounded_values(stored(tmp_path, tensors))
+    assert (found.ranks, found.bound) == (((36, 36), (2, 2)), 32)
+    # values of low rank where that costs nothing: nothing is said
+    tensors["U"] = rng.normal(size=(36, 2))
+    found = margin.rounded_values(stored(tmp_path, tensors))
+    assert found is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rank_bound_is_a_bound(seed):
+    rng = np.random.default_rng(seed)
+    H, L, d, d_in = (int(v) for v in rng.integers(1, 4, 4))
+    L = min(L, 2)
+    shape, m = Shape(H, L, d, d_in), int(rng.integers(1, 12))
+    inner = rng.integers(0, m + 1, size=(L, H))
+    tensors = random_tensors(rng, shape, m)
+    tensors["R_V"] = np.array(
+        [
+            [rng.integers(-3, 4, (m, inner[a, h])) @ rng.integers(-3, 4, (inner[a, h], m)) for h in range(H)]
+            for a in range(L)
+        ]
+    )
+    from utfproof.systems import Universal
+
+    rank = rational.rank(naive_r_all(Universal(shape, m, **{n: exact(a) for n, a in tensors.items()})))
+    ranks = tuple(tuple(int(r) for r in row) for row in inner)
+    assert rank <= margin.rank_bound(shape, m, ranks)
+
+
+def test_rank_bound_is_reached():
+    assert margin.rank_bound(Shape(2, 2, 2, 3), 36, ((2, 2), (2, 2))) == 12  # what the exact factors have
+    assert margin.rank_bound(Shape(2, 2, 2, 3), 36, ((36, 36), (36, 36))) == 36
+    assert margin.rank_bound(Shape(2, 2, 2, 3), 36, ((36, 0),)) == margin.rank_bound(
+        Shape(2, 2, 2, 3), 36, ((36, 0), (36, 0))
+    )
+
+
+# --- misses --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [(2, 2, 2, 3), (1, 3, 1, 2), (3, 1, 2, 2), (2, 2, 1, 2, 3)])
+def test_visible_targets_keep_the_route(place):
+    shape = Shape(*place)
+    for column in range(0, matching_dimension(shape), 3):
+        kind, word, _ = missed.column_at(shape, column)
+        shown, plain = missed.visible_target(shape, column, seed=5), isolating_target(shape, column)
+        route = len(word) if kind == "OV" else len(word) - 1
+        assert (shown.W_V[:route] == plain.W_V[:route]).all()
+        assert (shown.W_O[:route] == plain.W_O[:route]).all()
+        assert shown.W_Q.any(axis=(2, 3)).all()
+        assert (shown.W_Q != missed.visible_target(shape, column, seed=6).W_Q).any()
+        shown, _ = missed.visible_miss(missed.Missed(shape, column))
+        x = random_input(shape, 5, 0)
+        assert np.abs(missed._as_float(shown).forward(x, SoftmaxAttention())).max() > 0
+
+
+def test_a_host_that_matches_shows_no_miss(tmp_path):
+    shape = Shape(2, 2, 2, 3)
+    host = build_host("random", shape)
+    found = missed.measure_miss(host, missed.visible_target(shape, 30))
+    assert max(found.output_error, found.logit_error, found.residual) < 1e-9
+    # and with one reader spoilt it does
+    R_Q = host.R_Q.copy()
+    R_Q[1, 1] = R_Q[1, 0]
+    column = column_index(shape, Column("Q", (0, 1), 0))
+    found = missed.measure_miss(replace(host, R_Q=R_Q), missed.visible_target(shape, column))
+    assert min(found.output_error, found.logit_error, found.residual) > 1e-3
+
+
+def test_isolating_targets_of_queries_have_no_visible_output():
+    """Why a visible target adds values behind the reading head: without them its outputs are zero whatever it attends to."""
+    shape = Shape(2, 2, 2, 3)
+    target = missed._as_float(isolating_target(shape, column_index(shape, Column("Q", (0, 1), 0))))
+    generic = random_target(shape, 1)
+    target = replace(target, W_Q=generic.W_Q, W_K=generic.W_K)
+    assert not target.forward(random_input(shape, 5, 0), SoftmaxAttention()).any()
+
+
+def test_misses_is_exact():
+    shape = Shape(2, 1, 1, 2)
+    target = missed.visible_target(shape, 0, 1)
+    W = exact(naive_w_all(target))
+    z = {0: int(W[0, 1]) or 1, 1: -int(W[0, 0])}
+    expected = any(sum(row[i] * v for i, v in z.items()) for row in W)
+    assert missed.misses(target, z) is expected
+    assert missed.misses(target, {0: 0}) is False
+
+
+def test_distances_are_rounded_down_and_have_any_number_of_digits():
+    z = {3: 10**6000 + 1, 5: 1}
+    found = missed.Missed(Shape(2, 1, 1, 2), 3, z, certified=True)
+    assert found.distance_squared == Fraction((10**6000 + 1) ** 2, (10**6000 + 1) ** 2 + 1)
+    assert missed.in_decimals(found.distance_squared, 6) == 1.0 or missed.in_decimals(found.distance_squared, 6) < 1
+    assert missed.in_decimals(Fraction(1, 2), 6) == 0.707106
+    lines = explain.target_lines(found)
+    assert "n of 12001 and q of 12001 digits" in lines[1]
+    assert missed.stored_integer(missed.written(z[3])) == z[3]
+    assert (missed.stored_integer("17"), missed.stored_integer(-3), missed.written(-3)) == (17, -3, "-3")
+
+
+def test_columns_in_words():
+    shape = Shape(2, 2, 2, 3)
+    words = [missed.column_in_words(shape, column_index(shape, Column(*c))) for c in (
+        ("Q", (1,), 0), ("K", (0, 1), 1), ("OV", (1, 0), 2))]  # fmt: skip
+    assert words[0].endswith("head word (1), coordinate 0: a query of layer 1, head 1, on the input itself")
+    assert words[1].endswith("head word (0, 1), coordinate 1: a key of layer 2, head 1, after the route (0)")
+    assert words[2].endswith("head word (1, 0), coordinate 2: an output after that route")
+
+
+# --- words ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("notion", [Notion.MATCHING, Notion.ATTENTION_MATCHING])
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_every_verdict_says_its_notion_and_its_limits(notion, verdict):
+    decision = Decision(notion, verdict, "all untied", None, "because")
+    assert explain.verdict_in_words(decision) == f"{verdict.value} by {notion.value}"
+    assert explain.implies(decision)
+    assert explain.does_not_imply(decision)
+    assert verdict.exit_code == {"universal": 0, "not universal": 1}.get(verdict.value, 4)
+
+
+@pytest.mark.parametrize(("place", "m"), [((2, 2, 2, 3), 36), ((3, 1, 2, 4), 25), ((1, 1, 2, 2), 6), ((4, 1, 1, 1), 3)])
+def test_coverage_numbers(tmp_path, place, m):
+    shape = Shape(*place)
+    kept = stored(tmp_path, random_tensors(np.random.default_rng(0), shape, m))
+    lines = explain.coverage_lines(kept)
+    H, d = shape.heads, shape.head_dim
+    M = matching_dimension(shape)
+    least = next(d_v for d_v in range(M) if 2 * d * H + H * d_v >= M)
+    assert f"d_v >= (M - 2dH)/H = {least}" in lines[-2]
+    if m >= H:
+        own = matching_dimension(Shape(H, shape.layers, m // H, shape.d_in))
+        assert own > m or m % H
+        assert f"M = {own} would be needed" in lines[0]
+    else:
+        assert "heads of dimension" not in lines[0]
+
+
+def test_the_report_holds_together(tmp_path):
+    path, kept, host = host_of(tmp_path, "random", Shape(2, 2, 2, 3))
+    decision = decide_matching(path)
+    found = explain.Findings(kept, decision, margin.margin_of(kept, host, universal=True))
+    headings = [heading for heading, _ in explain.explanation(found)]
+    assert headings == [
+        "What was decided",
+        "Why",
+        "Margin",
+        "What this does not decide",
+        "Are standard random transformers covered?",
+    ]
+    assert all("by matching" in line for line in explain.explanation(found)[0][1][:1])
+
+
+# --- targets at which the local test runs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [(2, 1, 2, 2), (2, 2, 2, 2), (1, 3, 2, 2), (2, 2, 2, 1)])
+@pytest.mark.parametrize("short", [1, 3])
+def test_matched_targets_are_matched(tmp_path, place, short):
+    shape = Shape(*place)
+    m = matching_dimension(shape) - short
+    tensors = random_tensors(np.random.default_rng(0), shape, m)
+    host = exact_host(stored(tmp_path, tensors))
+    target, E = matched_target(host)
+    assert (E @ naive_r_all(host) == naive_w_all(target)).all()
+    assert rational.rank(E) == shape.d_in
+    assert embed(host, target).residual == 0

@@ -1,0 +1,480 @@
+"""Refutations of given weights at any size: planted defects, the sparse exact kernel vector found, and the reason said."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive import r_all as naive_r_all
+
+from utfproof import weights
+from utfproof.arrays import exact
+from utfproof.certificates import checker, prover, structure
+from utfproof.certificates.prover import certify_weights, decide_weights
+from utfproof.certificates.sources import StoredWeights, dyadic_integers, flint_matrix
+from utfproof.errors import ResourceLimit, Undecided
+from utfproof.exact import gfp, lifting, rational
+from utfproof.selection import SelectionMatrix, uniform
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import LoopedUniversal, Universal
+from utfproof.weights import TensorSource
+
+SMALL, MIDDLE, LARGE = Shape(2, 2, 2, 2), Shape(2, 3, 4, 6), Shape(4, 2, 24, 24, 4)
+DTYPES = ("float64", "float32", "bfloat16", "int8")
+
+
+def host(shape, m=None, *, dtype="float32", tied=False, inner=None, seed=0):
+    """Random tensors, exact in this format."""
+    m = m or matching_dimension(shape)
+    rng, lead = np.random.default_rng(seed), (shape.heads,) if tied else (shape.layers, shape.heads)
+
+    def draw(*size):
+        if dtype == "int8":
+            return rng.integers(-9, 10, size=size).astype(np.int8)
+        drawn = rng.normal(size=size).astype(np.float64 if dtype == "float64" else np.float32)
+        return (drawn.view(np.uint32) & 0xFFFF0000).view(np.float32) if dtype == "bfloat16" else drawn
+
+    d = shape.head_dim
+    tensors = {"R_Q": draw(*lead, m, d), "R_K": draw(*lead, m, d), "U": draw(m, shape.d_out)}
+    if inner is None:
+        return tensors | {"R_V": draw(*lead, m, m)}
+    return tensors | {"R_Vv": draw(*lead, m, inner), "R_Vo": draw(*lead, inner, m)}
+
+
+def save(folder, tensors, dtype="float32"):
+    sources = {name: TensorSource(a.shape, lambda a=a: iter([a])) for name, a in tensors.items()}
+    weights.write_tensors(folder / "h.safetensors", sources, {}, dtype)
+    return folder / "h.safetensors"
+
+
+def decided(folder, tensors, shape, dtype="float32", **options):
+    """The decision, whose certificate the checker has accepted."""
+    found = decide_weights(save(folder, tensors, dtype), layers=shape.layers, d_in=shape.d_in, **options)
+    found.certificate.write(folder / "c.json")
+    answer = checker.check_file(folder / "c.json")
+    assert answer.code == 0, answer.message
+    return found
+
+
+def entries(found):
+    return len(found.certificate.document["evidence"]["z"])
+
+
+def change(name, index, value):
+    """A defect: tensors[name][index] becomes value (of the tensors) in place."""
+
+    def plant(tensors):
+        tensors[name][index] = value(tensors) if callable(value) else value
+
+    return plant
+
+
+ALL = slice(None)
+DEFECTS = {
+    # name: (what is done to untied tensors, entries of z, reason)
+    "zero column": (change("R_K", (1, 0, ALL, 1), 0), 1, "column 1 of R_K of layer 2, head 0 is zero"),
+    "zero values": (change("R_V", (0, 1), 0), 1, "R_V of layer 1, head 1 is zero"),
+    "proportional columns": (
+        change("R_Q", (0, 1, ALL, 1), lambda t: -2 * t["R_Q"][0, 1, :, 0]),
+        2,
+        "R_Q of layer 1, head 1 has rank {d-1} of {d}",
+    ),
+    "keys are queries": (
+        change("R_K", (1, 1), lambda t: t["R_Q"][1, 1]),
+        2,
+        "R_Q and R_K of layer 2, head 1 are equal",
+    ),
+    "a repeated key": (change("R_K", (1, 1), lambda t: t["R_K"][1, 0]), 2, "heads 0 and 1 of layer 2 share R_K"),
+    "a query is another's key": (
+        change("R_K", (0, 1, ALL, 0), lambda t: t["R_Q"][0, 0, :, 1]),
+        2,
+        "R_Q and R_K of heads 0 and 1 of layer 1 together have rank {4d-1} of {4d}",
+    ),
+    "shared values": (change("R_V", (0, 1), lambda t: t["R_V"][0, 0]), 2, "heads 0 and 1 of layer 1 share R_V"),
+    "shared last values": (change("R_V", (1, 1), lambda t: t["R_V"][1, 0]), 2, "heads 0 and 1 of layer 2 share R_V"),
+    "values with one row": (
+        change("R_V", (1, 0, slice(1, None)), 0),
+        2,
+        "R_V of layer 2, head 0 has only 1 nonzero row: the {below} columns below it become dependent",
+    ),
+    "outputs": (change("U", (ALL, 1), lambda t: t["U"][:, 0]), 2, "U has rank {d_out-1} of {d_out}"),
+}
+
+
+def said(reason, shape):
+    below = shape.d_out
+    for _ in range(2, shape.layers):
+        below = shape.heads * (2 * shape.head_dim + below)
+    d, d_out = shape.head_dim, shape.d_out
+    figures = {
+        "d-1": d - 1,
+        "d": d,
+        "4d-1": 4 * d - 1,
+        "4d": 4 * d,
+        "d_out-1": d_out - 1,
+        "d_out": d_out,
+        "below": below,
+    }
+    for name, value in figures.items():
+        reason = reason.replace("{" + name + "}", str(value))
+    return reason
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_planted_defects(tmp_path, name, dtype):
+    """Every format at the small shape; at the larger one each defect in one format."""
+    plant, count, reason = DEFECTS[name]
+    for shape in (SMALL, MIDDLE):
+        if shape == MIDDLE and dtype != DTYPES[list(DEFECTS).index(name) % len(DTYPES)]:
+            continue
+        tensors = host(shape, matching_dimension(shape) + 1, dtype=dtype)
+        plant(tensors)
+        found = decided(tmp_path, tensors, shape, dtype)
+        assert not found.universal
+        assert entries(found) == count
+        assert found.reason == said(reason, shape)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_without_a_defect(tmp_path, dtype):
+    for shape in (SMALL, MIDDLE):
+        assert decided(tmp_path, host(shape, dtype=dtype), shape, dtype).universal
+
+
+@pytest.mark.parametrize(
+    ("dtype", "plant", "reason"),
+    [
+        ("float64", change("R_Q", 1, lambda t: t["R_Q"][0]), "heads 0 and 1 share R_Q"),
+        ("float32", change("R_V", 1, lambda t: t["R_V"][0]), "heads 0 and 1 share R_V"),
+        ("bfloat16", change("R_K", (0, ALL, 0), 0), "column 0 of R_K of head 0 is zero"),
+        ("int8", change("R_V", 0, 0), "R_V of head 0 is zero"),
+    ],
+)
+def test_tied_hosts(tmp_path, dtype, plant, reason):
+    tensors = host(MIDDLE, dtype=dtype, tied=True)
+    assert decided(tmp_path, tensors, MIDDLE, dtype).universal  # tied weights alone are no defect
+    plant(tensors)
+    found = decided(tmp_path, tensors, MIDDLE, dtype)
+    assert (found.universal, found.reason) == (False, reason)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tied"), [("float64", False), ("float32", True), ("bfloat16", False), ("int8", True)]
+)
+def test_values_of_low_inner_dimension(tmp_path, dtype, tied):
+    inner = 5
+    found = decided(tmp_path, host(MIDDLE, dtype=dtype, tied=tied, inner=inner), MIDDLE, dtype)
+    assert not found.universal
+    assert entries(found) <= inner + 1
+    assert f"have inner dimension {inner}: the" in found.reason
+    # with as many inner dimensions as there are columns below, nothing is lost
+    wide = decide_weights(save(tmp_path, host(MIDDLE, dtype=dtype, tied=tied, inner=72), dtype), layers=3)
+    assert wide.universal
+    assert wide.reason == "R_all has full rank, M = 160, modulo the prime 2097143"
+
+
+def test_two_overlapping_defects(tmp_path):
+    tensors = host(MIDDLE)
+    tensors["R_V"][0, 1] = 2 * tensors["R_V"][0, 0]
+    tensors["R_V"][0, :, 3:] = 0
+    tensors["R_Q"][1, 0] = tensors["R_Q"][1, 1]
+    found = decided(tmp_path, tensors, MIDDLE)
+    assert not found.universal
+    assert entries(found) == 2
+
+
+def test_a_coordinate_that_is_never_read(tmp_path):
+    """No sparse relation exists: every column takes part, with long integers."""
+    tensors = host(SMALL)
+    for name in ("R_Q", "R_K", "R_V"):
+        tensors[name][0, :, 3] = 0
+    found = decided(tmp_path, tensors, SMALL)
+    M = matching_dimension(SMALL)
+    assert found.reason == f"the first layer reads only {M - 1} of the {M} coordinates, below M = {M}"
+    assert entries(found) == M
+
+
+def test_a_relation_across_layers(tmp_path):
+    tensors = host(MIDDLE, dtype="int8")
+    spread = np.diag(np.arange(160) % 3 - 1).astype(np.int8)
+    tensors["R_V"][1, 0] = spread
+    tensors["R_Q"][1, 1, :, 2] = spread @ tensors["R_K"][2, 1, :, 0] + 2 * tensors["R_K"][1, 0, :, 3]
+    found = decided(tmp_path, tensors, MIDDLE, "int8")
+    assert entries(found) == 3
+    assert found.reason == "3 of the 72 columns that layer 2 and those below it read are linearly dependent"
+
+
+def test_three_heads_with_dependent_values(tmp_path):
+    shape = Shape(3, 1, 1, 1)
+    tensors = host(shape, dtype="int8")
+    tensors["R_V"][0, 2] = tensors["R_V"][0, 0] - 3 * tensors["R_V"][0, 1]
+    found = decided(tmp_path, tensors, shape, "int8")
+    assert entries(found) == 3
+    assert found.reason == "R_V of heads 0, 1 and 2 of layer 1 are linearly dependent on a column below them"
+
+
+def test_a_wide_host(tmp_path):
+    """m = 1024: seconds, and a handful of entries."""
+    found = decided(tmp_path, host(LARGE, inner=12), LARGE)
+    assert not found.universal
+    assert entries(found) == 13
+
+
+@settings(max_examples=50)
+@given(
+    H=st.integers(1, 2),
+    L=st.integers(1, 3),
+    d=st.integers(1, 2),
+    slack=st.integers(0, 2),
+    ranks=st.lists(st.integers(0, 9), min_size=6, max_size=6),
+    tied=st.booleans(),
+    high=st.integers(2, 5),
+    seed=st.integers(0, 2**32),
+)
+def test_verdicts_and_kernels_by_the_definition(tmp_path_factory, H, L, d, slack, ranks, tied, high, seed):
+    """Low-rank integer hosts: universal exactly where the rational rank of R_all, word by word, is M."""
+    shape = Shape(H, L, d, d)
+    M = matching_dimension(shape)
+    tensors = host(shape, M + slack, dtype="int8", tied=tied, seed=seed)
+    rng = np.random.default_rng(seed)
+    for name in tensors:
+        tensors[name] = rng.integers(-1, high - 1, size=tensors[name].shape).astype(np.int8)
+    flat = tensors["R_V"].reshape(-1, M + slack, M + slack)
+    for k, rank in enumerate(ranks[: len(flat)]):
+        if rank < 9:
+            left, right = rng.integers(-1, 2, size=(M + slack, rank)), rng.integers(-1, 2, size=(rank, M + slack))
+            flat[k] = left @ right
+    folder = tmp_path_factory.mktemp("low")
+    found = decided(folder, tensors, shape, "int8")
+    parts = {name: exact(a) for name, a in tensors.items()}
+    matrix = naive_r_all((LoopedUniversal if tied else Universal)(shape, M + slack, **parts))
+    rank = rational.rank(matrix)
+    assert found.universal == (rank == M)
+    if not found.universal:
+        z = np.zeros(M, dtype=object)
+        for place, value in found.certificate.document["evidence"]["z"]:
+            z[place] = int(value)
+        assert z.any()
+        assert not (matrix @ z).any()
+
+
+# --- primes that mislead -------------------------------------------------------------------------------------------
+
+
+def test_primes_that_mislead(tmp_path):
+    """A column that all the default primes divide is no defect; a true one beside it is found all the same."""
+    shape, product = Shape(1, 1, 1, 1), int(np.prod(np.array(gfp.DEFAULT_PRIMES, dtype=object)))
+    tensors = {
+        "R_Q": np.array([1, 0, 0]).reshape(1, 1, 3, 1),
+        "R_K": np.array([0, 1, 0]).reshape(1, 1, 3, 1),
+        "R_V": np.eye(3, dtype=np.int64)[None, None],
+        "U": np.array([[0], [0], [product]]),
+    }
+    path = tmp_path / "h.safetensors"
+
+    def store():
+        from safetensors.numpy import save_file
+
+        save_file({name: np.ascontiguousarray(a, dtype=np.int64) for name, a in tensors.items()}, path)
+
+    store()
+    found = decide_weights(path)
+    found.certificate.write(tmp_path / "c.json")
+    assert found.universal
+    assert found.certificate.document["evidence"]["prime"] not in gfp.DEFAULT_PRIMES
+    assert checker.check_file(tmp_path / "c.json").code == 0
+    with pytest.raises(Undecided, match="full rank over the rationals but not modulo"):
+        decide_weights(path, primes=gfp.DEFAULT_PRIMES)
+    assert decide_weights(path, primes=(101,)).universal
+    tensors["R_K"] = tensors["R_Q"]
+    store()
+    for primes in (None, (3,), gfp.DEFAULT_PRIMES):
+        found = decide_weights(path, primes=primes)
+        found.certificate.write(tmp_path / "c.json")
+        assert (found.universal, found.reason) == (False, "R_Q and R_K of layer 1, head 0 are equal")
+        assert checker.check_file(tmp_path / "c.json").code == 0
+    assert decide_weights(path, witness=True).reason == found.reason
+    assert shape.heads == 1
+
+
+def test_misled_without_end_is_undecided(tmp_path, monkeypatch):
+    monkeypatch.setattr(prover, "_modular_evidence", lambda *_: None)
+    with pytest.raises(Undecided, match="modulo 11 primes, which proves nothing"):
+        decide_weights(save(tmp_path, host(SMALL)))
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+
+def hidden_row(tmp_path):
+    tensors = host(SMALL)
+    for name in ("R_Q", "R_K", "R_V"):
+        tensors[name][0, :, 3] = 0
+    return save(tmp_path, tensors)
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "message"),
+    [
+        ("utfproof.exact.lifting.MAX_BITS", 900, "with entries of about .* digits"),
+        ("utfproof.exact.lifting.MAX_TOTAL_BITS", 900, "in all can be stored"),
+        ("utfproof.exact.lifting.MAX_WORK", 10, r"takes about .* multiplications \(the limit is"),
+        (
+            "utfproof.certificates.structure.INLINE_LIMIT",
+            5,
+            "a kernel vector of 32 entries, a certificate holds at most 5",
+        ),
+        ("utfproof.certificates.prover.MAX_DIGITS", 100, "at most 100"),
+    ],
+)
+def test_limits_say_the_figure(tmp_path, monkeypatch, target, value, message):
+    path = hidden_row(tmp_path)
+    # entries of some hundred digits: nothing short enough for the quick part, and long enough to be written as a string
+    monkeypatch.setattr("utfproof.exact.lifting.SHORT_BITS", 60)
+    monkeypatch.setattr("utfproof.certificates.prover.LONG_BITS", 64)
+    assert not decide_weights(path).universal
+    monkeypatch.setattr(target, value)
+    with pytest.raises(ResourceLimit, match=message):
+        decide_weights(path)
+
+
+def test_memory_is_estimated_first(tmp_path):
+    tensors = host(MIDDLE)
+    tensors["R_V"][0, 1] = 0
+    path = save(tmp_path, tensors)
+    size = path.stat().st_size
+    with pytest.raises(ResourceLimit, match="needs about"):
+        decide_weights(path, max_memory=4 * size + 1000)
+
+
+# --- the parts -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+    rank=st.integers(0, 9),
+    bits=st.sampled_from([1, 2, 20, 200]),
+    short=st.sampled_from([60, 2000]),
+    seed=st.integers(0, 2**32),
+)
+def test_relations_are_exact(rows, columns, rank, bits, short, seed):
+    import random
+
+    rng = random.Random(seed)
+
+    def draw(r, c):
+        return np.array([rng.randint(-(2**bits), 2**bits) for _ in range(r * c)], dtype=object).reshape(r, c)
+
+    matrix = draw(rows, columns) if rank > min(rows, columns) else draw(rows, rank) @ draw(rank, columns)
+    if rank == 0:
+        matrix = np.zeros((rows, columns), dtype=object) + 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifting, "SHORT_BITS", short)
+        z = lifting.relation(flint_matrix(matrix), "a test", 2097097)
+    expected = rational.kernel_vector(matrix)
+    assert (z is None) == (expected is None)
+    if z is not None:
+        assert any(z)
+        assert not (matrix @ np.array(z, dtype=object)).any()
+        assert np.gcd.reduce(np.array(z, dtype=object)) == 1
+
+
+def test_an_unlucky_prime_finds_nothing_false():
+    p = 2097097
+    assert lifting.relation(flint_matrix(np.array([[p, 0], [0, 1]], dtype=object)), "a test", p) is None
+    assert lifting.relation(flint_matrix(np.array([[1, 1], [1, 1 + p]], dtype=object)), "a test", p) is None
+
+
+def test_index_maps_whose_columns_differ_but_depend():
+    """Columns e_0, e_1, e_0 + e_1 of a {0,1} matrix: no two are equal, none is zero."""
+    rows, columns = np.array([0, 1, 0, 1, 2]), np.array([0, 1, 2, 2, 3])
+    matrix = SelectionMatrix(uniform(4, 1), uniform(4, 1), rows, columns)
+    assert prover._selection_kernel(matrix) is None
+    z = prover._dense_kernel(matrix, "a test", None)
+    assert {place: abs(value) for place, value in z.items()} == {0: 1, 1: 1, 2: 1}
+    assert z[0] == z[1] == -z[2]
+    full = SelectionMatrix(uniform(4, 1), uniform(4, 1), np.array([0, 1, 0, 2, 3]), np.array([0, 1, 2, 2, 3]))
+    with pytest.raises(Undecided, match="full rank but is no permutation"):
+        prover._dense_kernel(full, "a test", None)
+
+
+def test_circuits_are_minimal_and_the_cheapest_first():
+    p, rng = 2097143, np.random.default_rng(0)
+    matrix = rng.integers(-5, 6, size=(12, 9)).astype(np.float64)
+    matrix[:, 8] = matrix[:, 0] + matrix[:, 3] - matrix[:, 5]
+    matrix[:, 6] = 2 * matrix[:, 1]
+    found = list(lifting.circuits(matrix, p, np.ones(9)))
+    assert found == [[1, 6], [0, 3, 5, 8]]
+    # a column that costs more is left for last
+    heavy = np.ones(9)
+    heavy[1] = 5
+    assert next(lifting.circuits(matrix, p, heavy)) == [0, 3, 5, 8]
+    assert not list(lifting.circuits(matrix[:, :6], p, np.ones(6)))
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
+    st.sampled_from([np.float64, np.float32, np.float16]),
+)
+def test_dyadic_integers_are_exact(values, kind):
+    with np.errstate(over="ignore"):
+        array = np.array(values).astype(kind)[None]
+    array[~np.isfinite(array)] = 0
+    integers, exponent = dyadic_integers(array)
+    for integer, value in zip(integers[0].tolist(), array[0].tolist(), strict=True):
+        assert integer * Fraction(2) ** exponent == Fraction(value)
+
+
+# --- planted faults ------------------------------------------------------------------------------------------------
+
+
+def wrong_prefix(words):
+    right = PREFIX(words)
+    return tuple(1 - letter for letter in right)
+
+
+def wrong_tail(column, letters):
+    right = TAIL(column, letters)
+    return right._replace(coordinate=0) if right.kind == "K" else right
+
+
+def wrong_relation(columns, what, p):
+    z = RELATION(columns, what, p)
+    return None if z is None else [z[0] + 1, *z[1:]]
+
+
+PREFIX, TAIL, RELATION = structure._common_prefix, structure._tail, lifting.relation
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "fault"),
+    [
+        (structure, "_common_prefix", wrong_prefix),
+        (structure, "_tail", wrong_tail),
+        (lifting, "relation", wrong_relation),
+    ],
+)
+def test_faults_in_the_search_stop_it(tmp_path, monkeypatch, module, name, fault):
+    path = save(tmp_path, host(MIDDLE, inner=9))
+    assert not certify_weights(path).universal
+    monkeypatch.setattr(module, name, fault)
+    with pytest.raises(AssertionError, match="an error in the search"):
+        certify_weights(path)
+
+
+def test_faults_in_the_weights_are_caught_by_the_checker(tmp_path, monkeypatch):
+    """Entries that are read wrongly by search and test alike."""
+    read = StoredWeights.exact
+
+    def misread(self, tensor, layer, head):
+        matrix, unit = read(self, tensor, layer, head)
+        if tensor == "R_Vo":
+            matrix[0, 0] += 1
+        return matrix, unit
+
+    monkeypatch.setattr(StoredWeights, "exact", misread)
+    certify_weights(save(tmp_path, host(MIDDLE, inner=9))).write(tmp_path / "c.json")
+    assert checker.check_file(tmp_path / "c.json").code == 1

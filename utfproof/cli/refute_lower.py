@@ -1,0 +1,103 @@
+"""`utfproof refute-lower`: refute a host of the shared-attention model, E and U both free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from utfproof.cli import options
+from utfproof.cli.certify import require_json
+from utfproof.cli.output import emit
+from utfproof.errors import MalformedInput
+
+EPILOG = "Example: utfproof refute-lower values.safetensors -o values.json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("refute-lower", epilog=EPILOG)(command)
+
+
+def command(
+    host: Annotated[Path, typer.Argument(help="HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
+    layers: options.Layers = None,
+    head_dim: Annotated[
+        int | None, typer.Option("--head-dim", "-d", help="Head dimension of the targets; the file's, else 1.")
+    ] = None,
+    d_in: Annotated[int | None, typer.Option("--d-in", help="Width of the targets; the file's, else 1.")] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--target",
+            help="Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise.",
+        ),
+    ] = None,
+    max_memory: options.MaxMemory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Refute universality in the paper's lower-bound model: attention from outside, E and U both depend on the target.
+
+    A vector y != 0 with sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and
+    special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
+    targets. 4: open; this command never says universal.
+    """
+    from utfproof.decision.shared import read_shared_host, refute_shared, require_widths
+    from utfproof.weights import write_target
+
+    require_json(output)
+    require_widths(d_in, head_dim)
+    beside = target or output.with_name(output.stem + ".target.safetensors")
+    for path in (output, beside):
+        options.require_distinct(path, host)
+        if not path.parent.is_dir():
+            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+    if output.resolve() == beside.resolve():
+        raise MalformedInput(f"certificate and target need different names, got {output}")
+    given = read_shared_host(
+        host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=options.memory_limit(max_memory)
+    )
+    found = refute_shared(given)
+    shape, m = given.shape, given.m
+    files = []
+    if found.target is not None:
+        write_target(beside, found.target, dtype="int8")
+        files.append(str(beside))
+    files += [str(path) for path in found.certificate.write(output)]
+    method = found.certificate.document["evidence"]["method"]
+    document: dict[str, Any] = {
+        "verdict": "not universal in the shared-attention model",
+        "notion": "shared attention",
+        "targets": "all untied",
+        "free": "E and U",
+        "method": method,
+        "shape": options.shape_document(shape, m),
+        "words": shape.leaves,
+        "word": None if found.word is None else list(found.word),
+        "unused": list(given.unused),
+        "files": files,
+    }
+    if found.word is None:
+        why = (
+            f"m^2 = {m * m} < H^L = {shape.leaves}: some vector annihilates the products R_w (too large to write down)"
+        )
+        missed = "some target of one word; none is named"
+    else:
+        entries = len(found.certificate.document["evidence"]["y"])
+        why = f"an integer vector with {entries} nonzero entries annihilates the {shape.leaves} products R_w"
+        missed = f"the target whose only nonzero route is head word ({', '.join(map(str, found.word))}), M = e_1 e_1^T along it"
+    rows = {
+        "verdict": f"{document['verdict']} (E and U both free, targets: all untied)",
+        "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {shape.leaves}, {'tied' if given.tied else 'untied'} values",
+        "why": why,
+        "not served": missed,
+        "means": "no E and U give this target's outputs under every attention from outside",
+        "does not mean": "that the host is not universal functionally, where its own softmax makes the attention, nor that "
+        "it fails for weight-tied targets",
+        **({"not used": ", ".join(given.unused) + " (the model has R_V only)"} if given.unused else {}),
+        "written": ", ".join(files),
+    }
+    emit(document, f"refute-lower {host}", rows, as_json=as_json)
+    raise typer.Exit(1)

@@ -1,0 +1,289 @@
+"""Verdicts in words: what was decided and why, what it implies and what not, the margin, and who is covered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from utfproof.decision.attention import LocalFinding
+from utfproof.decision.margin import Margin
+from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
+from utfproof.decision.verdict import Decision, StoredHost, Verdict
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension
+
+SELF_EVIDENT = ("recompute", "witness", "dimension")
+"""Methods of evidence whose line says all that the prover's reason does."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that is known about one host: the decision, and what was worked out beside it."""
+
+    stored: StoredHost
+    decision: Decision
+    margin: Margin | str | None = None
+    missed: Missed | None = None
+    missed_tied: MissedTied | None = None
+    miss: MeasuredMiss | None = None
+    local: LocalFinding | None = None
+    local_reason: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def verdict_in_words(decision: Decision) -> str:
+    """Verdict, notion and class of targets."""
+    return f"{decision.verdict} by {decision.notion.value}"
+
+
+def implies(decision: Decision) -> str:
+    """What the verdict says."""
+    targets = decision.targets.removeprefix("all ")
+    if decision.notion is Notion.ATTENTION_MATCHING:
+        if decision.universal:
+            return (
+                f"for every target of the class ({targets}) some E makes attention logits and outputs agree, so outputs agree "
+                "for every n and X where attention depends on the logits alone (no RoPE, no normalised queries or keys)"
+            )
+        return "no proof that some E serves every target was found, and none that it cannot: nothing here says no"
+    if decision.verdict is Verdict.UNIVERSAL:
+        return (
+            f"for every target of the class ({targets}) some E makes queries, keys and outputs agree, so outputs agree for "
+            "every n, X and attention kernel: universal by attention-matching and functionally as well"
+        )
+    if decision.verdict is Verdict.REFUTED:
+        return f"some target of the class ({targets}) has no E that makes its queries, keys and outputs agree with the host's"
+    return "neither that every target is matched nor that some is not was established"
+
+
+def does_not_imply(decision: Decision) -> str:
+    """What the verdict leaves undecided."""
+    if decision.notion is Notion.ATTENTION_MATCHING:
+        if decision.universal:
+            return "universality by matching (one E for every attention map), or the precision it takes"
+        return "anything about universality by attention-matching, or functional universality"
+    if decision.verdict is Verdict.UNIVERSAL:
+        return (
+            "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, residual "
+            "streams, normalisation, MLPs"
+        )
+    if decision.verdict is Verdict.REFUTED:
+        return (
+            "that the host is not universal by attention-matching or functionally: with another E, which need not match "
+            "queries and keys, outputs may still agree"
+        )
+    return "anything about the other notions of universality"
+
+
+def why(found: Findings) -> str:
+    """The evidence in one line."""
+    decision, stored = found.decision, found.stored
+    if decision.certificate is None:
+        return decision.reason
+    said = "" if decision.certificate.document["evidence"].get("method") in SELF_EVIDENT else decision.reason
+    return "; ".join(part for part in (_evidence(stored, decision), said) if part)
+
+
+def _evidence(stored: StoredHost, decision: Decision) -> str:
+    assert decision.certificate is not None
+    document = decision.certificate.document
+    kind, evidence = document["kind"], document["evidence"]
+    method = evidence.get("method")
+    if kind == "rank-modular":
+        how = "with the inverse of a minor as witness" if method == "witness" else "to be recomputed"
+        return (
+            f"rank R_all = M = {stored.M} modulo the prime {evidence['prime']}, so over the rationals ({kind}, {how})"
+        )
+    if kind == "linear-test":
+        return (
+            f"the linear test's {document['claim']['rank']} columns are independent modulo the prime {evidence['prime']} "
+            f"({kind}, to be recomputed)"
+        )
+    if kind == "identity":
+        return f"E is made of {len(evidence['E'])} blocks, each a product of the target's own matrices ({kind})"
+    if kind == "rank-deficient" and method == "dimension":
+        return f"m = {stored.m} is below M = {stored.M}, the number of columns of R_all ({kind})"
+    if kind == "tied-kernel":
+        return (
+            f"rank R_all = {document['claim']['rank']} of {stored.M}, and W_all z = 0 for every tied target and each of "
+            f"{len(evidence['basis'])} vectors z that span its kernel ({kind})"
+        )
+    if method == "tied-target":
+        return f"R_all z = 0 but W_all z is not zero for a tied target and an integer vector z ({kind})"
+    if kind == "lower-bound":
+        how = "m is below M" if method == "dimension" else "tied targets span more dimensions than m"
+        return f"no host of dimension m = {stored.m} matches all tied targets: {how} ({kind})"
+    if kind == "rank-deficient" and "z" in evidence:
+        return f"R_all z = 0 for an integer vector z with {len(evidence['z'])} nonzero entries ({kind})"
+    return f"{kind}, {method}" if method else str(kind)
+
+
+def target_lines(missed: Missed | None) -> list[str]:
+    """The target that is missed, the column it hits, and by how much."""
+    if missed is None:
+        return ["some isolating target (a 0/1 target with one nonzero entry in W_all) is missed; none is named"]
+    lines = [f"the isolating target of {column_in_words(missed.shape, missed.column)}"]
+    distance = missed.distance_squared
+    if distance is None:
+        lines.append(
+            "missed by every E, since m independent columns that do not hold it force E = 0; no distance is known"
+        )
+    else:
+        source = "in the certificate" if missed.certified else "from an exact kernel vector, not in the certificate"
+        lines.append(
+            f"every E misses it by at least |z_c|/|z| = sqrt({_fraction(distance)}) = {in_decimals(distance, 6):.6f} in "
+            f"|E R_all - W_all| ({source})"
+        )
+    return lines
+
+
+def tied_lines(missed: MissedTied | None) -> list[str]:
+    """The weight-tied target that is missed, and by how much."""
+    if missed is None:
+        return ["some weight-tied target is missed; none is named"]
+    distance = missed.distance_squared
+    return [
+        "a weight-tied target of integers, in the certificate",
+        f"every E misses it by at least |W_all z|/|z| = sqrt({_fraction(distance)}) = {in_decimals(distance, 6):.6f} in "
+        "|E R_all - W_all| (in the certificate)",
+    ]
+
+
+def _fraction(value: Fraction) -> str:
+    numerator, denominator = written(value.numerator), written(value.denominator)
+    if len(numerator) + len(denominator) > 60:
+        return f"n/q, n of {len(numerator)} and q of {len(denominator)} digits"
+    return f"{numerator}/{denominator}"
+
+
+def miss_line(miss: MeasuredMiss) -> str:
+    """The measured miss of the visible target."""
+    return (
+        f"run through softmax on {miss.context} tokens with the E of least squares, relative error of outputs "
+        f"{miss.output_error:.3g}, of logits {miss.logit_error:.3g} (measured for that E, no bound for others)"
+    )
+
+
+def _size(value: float) -> str:
+    return f"{value:.2g}" if value < 1 else "1 or more (no digit is promised)"
+
+
+def margin_lines(margin: Margin | str | None, *, universal: bool) -> list[str]:
+    """Rank and condition in float64, errors by number format, and whether the rank rests on rounding."""
+    if margin is None or isinstance(margin, str):
+        return [margin or "not computed"]
+    lines = []
+    if universal and margin.rounded is not None:
+        lines.append(rounding_line(margin))
+    elif universal and margin.rank < margin.columns:
+        lines.append(
+            f"numerical rank {margin.rank} of {margin.columns} in float64, kappa = {_kappa(margin)}: float64 arithmetic does "
+            "not see the full rank, and cannot use it"
+        )
+    if not universal:
+        return [f"numerical rank {margin.rank} of {margin.columns} in float64"]
+    seen = " from an exact inverse" if margin.exact else ""
+    lines.append(
+        f"numerical rank {margin.rank} of {margin.columns} in float64; with columns of length one sigma_min = "
+        f"{margin.sigma_min:.3g}{seen}, kappa = {_kappa(margin)}"
+    )
+    errors = margin.errors
+    if errors["float64"].embedding >= 1:
+        return [*lines, "no digit of queries, keys and outputs is promised in float64 or any shorter format"]
+    lines.append(
+        "rounding E alone, error of queries, keys and outputs relative to all of W_all at most u kappa (bound): "
+        + ", ".join(f"{name} {_size(error.embedding)}" for name, error in errors.items())
+    )
+    lines.append(
+        "a whole pass in that format, about (L+1) sqrt(m) u kappa (first-order estimate, no bound): "
+        + ", ".join(f"{name} {_size(error.forward)}" for name, error in errors.items())
+    )
+    return lines
+
+
+def _kappa(margin: Margin) -> str:
+    return f"{margin.condition:.3g}" if margin.condition != float("inf") else "beyond float64"
+
+
+def rounding_line(margin: Margin) -> str:
+    """For stored values of low rank up to rounding."""
+    assert margin.rounded is not None
+    ranks = sorted({r for row in margin.rounded.ranks for r in row})
+    said = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
+    return (
+        f"full rank only through rounding, kappa = {_kappa(margin)}: up to rounding to {margin.rounded.format} the stored R_V "
+        f"have {said}, which would leave rank R_all <= {margin.rounded.bound} of {margin.columns}; decide the factors "
+        "(R_Vv, R_Vo) where they exist"
+    )
+
+
+def coverage_lines(stored: StoredHost) -> list[str]:
+    """Are standard random transformers covered? Heads of dimension m/H and factored values, in this host's numbers."""
+    shape, m, M = stored.shape, stored.m, stored.M
+    H, d = shape.heads, shape.head_dim
+    lines = []
+    standard = m // H
+    if standard:
+        own = Shape(H, shape.layers, standard, max(shape.d_in, standard), shape.d_out)
+        share = "m/H" if m % H == 0 else "m/H rounded down"
+        ratio = f", and 2dH = {2 * standard * H}" + (" = 2m" if m % H == 0 else "")
+        lines.append(
+            f"heads of dimension {share} = {standard}, as in a standard transformer of width m = {m}: by matching never the "
+            f"class of its own head dimension, since M >= 2dH{ratio} there; M = {matching_dimension(own)} would be needed"
+        )
+    needed = -(-(M - 2 * d * H) // H)
+    has = stored.factor_width
+    line = (
+        f"values factored as in a standard transformer, R_V = R_Vv R_Vo of rank at most d_v: rank R_all <= 2dH + H d_v, so "
+        f"the class at d = {d} needs d_v >= (M - 2dH)/H = {needed}"
+    )
+    if has is not None:
+        line += f"; this host has d_v = {has}" + (", too few" if has < needed else "")
+    lines.append(line)
+    lines.append(
+        f"a host of full matrices, m >= M = {M} and independent random entries is covered: rank R_all = M almost surely"
+    )
+    return lines
+
+
+def explanation(found: Findings) -> list[tuple[str, list[str]]]:
+    """The report of --explain: (heading, lines)."""
+    decision, stored = found.decision, found.stored
+    kind = "weight-tied" if stored.tied else "untied"
+    parts: list[tuple[str, Sequence[str]]] = [
+        (
+            "What was decided",
+            [
+                f"Whether this {kind} host at {stored.shape}, m = {stored.m}, is universal by {decision.notion.value} for "
+                f"{decision.targets} targets: {verdict_in_words(decision)}.",
+                f"That means: {implies(decision)}.",
+            ],
+        ),
+        ("Why", [why(found)]),
+    ]
+    if decision.verdict is Verdict.REFUTED:
+        untied = decision.targets == "all untied"
+        lines = target_lines(found.missed) if untied else tied_lines(found.missed_tied)
+        if found.miss is not None:
+            lines.append("the same target with generic queries and keys: " + miss_line(found.miss))
+        parts.append(("What is missed", lines))
+    if decision.verdict is Verdict.OPEN:
+        parts.append(("Near one target", [local_line(found.local, found.local_reason)]))
+    if found.margin is not None:
+        parts.append(("Margin", margin_lines(found.margin, universal=decision.universal)))
+    parts.append(("What this does not decide", [does_not_imply(decision)]))
+    parts.append(("Are standard random transformers covered?", coverage_lines(stored)))
+    return [(heading, list(lines)) for heading, lines in parts if lines]
+
+
+def local_line(local: LocalFinding | None, reason: str) -> str:
+    """The local test in one line."""
+    if local is None:
+        return f"local test not available: {reason}"
+    if local.reaches_nearby:
+        return (
+            f"a neighbourhood of one target is reached: at an exact solution the Jacobian has full rank {local.rank}; this is "
+            "about targets near that one and never about all"
+        )
+    return f"at an exact solution for one target the Jacobian has rank {local.rank} of {local.equations}, which says nothing"

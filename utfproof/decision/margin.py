@@ -1,0 +1,253 @@
+"""The margin that an exact rank does not show: how far R_all is from losing rank, and what that costs in floating point.
+
+Columns of R_all are scaled to length one (R^ = R_all D, W^ = W_all D); sigma_max, sigma_min and kappa = sigma_max / sigma_min
+are those of R^. Two figures per number format of unit roundoff u:
+
+* *embedding*, a bound up to the accuracy of kappa itself: the least-norm solution has |E| <= |W^| / sigma_min, and rounding
+  its entries moves E by at most u |E|, so |E' R^ - W^| <= u kappa |W^| in the Frobenius norm (no underflow).
+* *pass*, a first-order estimate and no bound: E through L + 1 products of length m whose roundings add up like a random walk,
+  (L + 1) sqrt(m) u kappa.
+
+Both are relative to |W^| as a whole: where a target's outputs are much smaller than its queries and keys, the outputs' own
+relative error is larger by that factor.
+
+A product of low-rank factors that was rounded to its number format has full rank through its rounding alone. It betrays
+itself: all but r singular values lie at the level of one rounding, far below the r-th (`rounding_rank`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import exact
+from utfproof.certificates.sources import assemble
+from utfproof.decision.verdict import StoredHost
+from utfproof.exact import rational
+from utfproof.matching import r_all
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape
+from utfproof.systems import Universal
+
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
+"""Half the distance from 1 to the next larger number of the format."""
+MARGIN_ENTRIES = 2_000_000
+"""Largest R_all (entries) that is decomposed."""
+EXACT_CONDITION_ENTRIES = 6_000
+"""Largest R_all (entries) whose condition is computed from an exact inverse where float64 cannot see it."""
+VALUE_WORK = 10**10
+"""Largest L H m^3 for which the values' singular values are computed."""
+GAPS = (1e3, 10.0)
+"""Ratio of neighbouring singular values that counts as a drop, before the last one and before more: the last singular value of
+honest random weights is g times smaller than the one before with probability about 1/g, the last two with about 1/g^4."""
+_EPS = float(np.finfo(np.float64).eps)
+_MANTISSA = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
+"""Stored bits of the significand."""
+_LEAST_EXPONENT = {"bfloat16": -126, "float16": -14, "float32": -126, "float64": -1022}
+_FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class FormatError:
+    """Relative errors in one number format: bound for a rounded E, estimate for a whole pass (see the module)."""
+
+    embedding: float
+    forward: float
+
+
+@dataclass(frozen=True)
+class RoundedValues:
+    """Stored values that are low-rank matrices up to their rounding.
+
+    format: the number formats rounded to. ranks [L or 1][H]: rank up to rounding of each R_V. bound: what rank R_all could be
+    at most if the values had these ranks; below M.
+    """
+
+    format: str
+    ranks: tuple[tuple[int, ...], ...]
+    bound: int
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Numerical rank of R_all in float64 of its M columns, sigma_max and sigma_min with columns scaled to length one.
+
+    exact: sigma_min comes from an exact inverse because float64 does not see it. rounded: where the exact rank is full only
+    through the rounding of the stored values.
+    """
+
+    rank: int
+    columns: int
+    sigma_max: float
+    sigma_min: float
+    layers: int
+    m: int
+    exact: bool = False
+    rounded: RoundedValues | None = None
+
+    @property
+    def condition(self) -> float:
+        """kappa; infinite where sigma_min is zero or unknown."""
+        return self.sigma_max / self.sigma_min if self.sigma_min > 0 else float("inf")
+
+    @property
+    def errors(self) -> dict[str, FormatError]:
+        """By number format."""
+        factor = (self.layers + 1) * sqrt(self.m)
+        return {name: FormatError(u * self.condition, factor * u * self.condition) for name, u in UNIT_ROUNDOFF.items()}
+
+
+def margin_of(stored: StoredHost, host: Universal, *, universal: bool, max_memory: int | None = None) -> Margin | str:
+    """The margin of a host, or one line saying why there is none (too large, m < M, products that overflow).
+
+    universal: rank R_all = M is certified; only then is a small sigma_min looked at exactly, and its cause looked for.
+    """
+    m, M = host.m, stored.M
+    if m < M:
+        return f"m = {m} is below M = {M}: sigma_min is zero for want of rows"
+    matrix: Any = None
+    if isinstance(host.U, SelectionMatrix):
+        matrix = r_all(host)
+        if matrix.unit_rows() is not None:
+            return Margin(M, M, 1.0, 1.0, host.shape.layers, m)
+    if m * M > MARGIN_ENTRIES:
+        return f"R_all has {m * M} entries; singular values are computed up to {MARGIN_ENTRIES}"
+    require_memory(8 * (4 * m * M + m * host.shape.heads * M), f"R_all at {host.shape}", max_memory)
+    with np.errstate(over="ignore", invalid="ignore"):
+        matrix = r_all(host) if matrix is None else matrix.to_dense(np.float64)
+        values = scaled_singular_values(np.asarray(matrix, dtype=np.float64))
+    if values is None:
+        return "products of the weights overflow float64, so its arithmetic cannot run this host"
+    rank = int((values > max(m, M) * _EPS * values[0]).sum())
+    found = Margin(rank, M, float(values[0]), float(values[-1]), host.shape.layers, m)
+    if not universal:
+        return found
+    if rank < M and m * M <= EXACT_CONDITION_ENTRIES:
+        found = Margin(rank, M, found.sigma_max, _exact_least(stored), host.shape.layers, m, exact=True)
+    elif rank < M:
+        found = Margin(rank, M, found.sigma_max, 0.0, host.shape.layers, m)
+    return Margin(**{**found.__dict__, "rounded": rounded_values(stored)})
+
+
+def scaled_singular_values(matrix: np.ndarray) -> np.ndarray | None:
+    """Singular values, descending, with nonzero columns scaled to length one; None if entries are not finite."""
+    if not np.isfinite(matrix).all():
+        return None
+    largest = np.abs(matrix).max(axis=0)
+    matrix = matrix / np.where(largest > 0, largest, 1)  # so that no square overflows or vanishes
+    norms = np.linalg.norm(matrix, axis=0)
+    values: np.ndarray = np.linalg.svd(matrix / np.where(norms > 0, norms, 1), compute_uv=False)
+    return values
+
+
+def _exact_least(stored: StoredHost) -> float:
+    """sigma_min of R_all with columns of length one, from the exact inverse of R_all^T R_all (full column rank is needed);
+    zero where it is beyond float64."""
+
+    def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
+        array = stored.file.tensors[tensor]
+        matrix = exact(array if tensor == "U" else array[head] if stored.tied else array[layer, head])
+        # integers: powers of two scale columns, which are scaled to length one in the end
+        return exact(np.vectorize(int, otypes=[object])(matrix * shifts[tensor]))
+
+    shifts = {
+        name: max((x.denominator for x in exact(array).reshape(-1) if x), default=1)
+        for name, array in stored.file.tensors.items()
+    }
+    values = ("R_V",) if stored.factor_width is None else ("R_Vv", "R_Vo")
+    integers = r_all(assemble(stored.shape, stored.m, stored.tied, draw, values))
+    gram = integers.T @ integers
+    inverse = rational.inverse(gram)
+    if inverse is None:
+        return 0.0
+    size = len(gram)
+    scaled = np.empty((size, size))
+    for i in range(size):
+        for j in range(size):
+            entry = inverse[i, j]
+            square = entry * entry * gram[i, i] * gram[j, j]
+            if square > Fraction(2) ** 1000:
+                return 0.0  # kappa is beyond what float64 can write
+            scaled[i, j] = sqrt(float(square)) * (1 if entry > 0 else -1)
+    return float(1 / sqrt(np.linalg.eigvalsh(scaled)[-1]))
+
+
+# --- values of full rank through rounding only ---------------------------------------------------------------
+
+
+def rounded_values(stored: StoredHost) -> RoundedValues | None:
+    """Whether the rank of R_all is full only through the rounding of the stored R_V; None for factors (nothing was rounded),
+    for integers, where no R_V has a low rank up to rounding, or where those ranks still allow rank M."""
+    if stored.factor_width is not None or stored.file.types["R_V"] not in _FORMATS:
+        return None
+    shape, layers = stored.shape, 1 if stored.tied else stored.shape.layers
+    if layers * shape.heads * stored.m**3 > VALUE_WORK:
+        return None
+    stacked = stored.file.tensors["R_V"].astype(np.float64).reshape(layers, shape.heads, stored.m, stored.m)
+    names = [[rounding_format(matrix) for matrix in row] for row in stacked]
+    ranks = tuple(
+        tuple(stored.m if name is None else rounding_rank(matrix, name) for name, matrix in zip(*pair, strict=True))
+        for pair in zip(names, stacked, strict=True)
+    )
+    bound = rank_bound(shape, stored.m, ranks)
+    low = {
+        name for row in zip(names, ranks, strict=True) for name, r in zip(*row, strict=True) if name and r < stored.m
+    }
+    return RoundedValues(" and ".join(sorted(low)), ranks, bound) if bound < stored.M else None
+
+
+def rank_bound(shape: Shape, m: int, ranks: tuple[tuple[int, ...], ...]) -> int:
+    """The largest rank that R_all [m, M] can have with values of these ranks [L or 1][H]: from the last layer backwards,
+    2dH + sum over h of min(rank R_V^{l,h}, the bound behind it)."""
+    behind = min(m, shape.d_out)
+    for layer in reversed(range(shape.layers)):
+        row = ranks[layer if len(ranks) > 1 else 0]
+        behind = min(m, 2 * shape.head_dim * shape.heads + sum(min(r, behind) for r in row))
+    return behind
+
+
+def _spacing(array: np.ndarray, name: str) -> np.ndarray:
+    """Distance from each entry (float64) to its neighbour in the format."""
+    _, exponent = np.frexp(array)
+    spacing: np.ndarray = np.ldexp(1.0, np.maximum(exponent - 1, _LEAST_EXPONENT[name]) - _MANTISSA[name])
+    return spacing
+
+
+def rounding_format(array: np.ndarray) -> str | None:
+    """The narrowest number format that holds all entries, if they look rounded to it: at least an eighth of the nonzero ones
+    have its last bit set, as about half of rounded numbers have. None for entries that look exact (0, 1, small integers)."""
+    entries = array[array != 0]
+    for name in _MANTISSA:
+        steps = entries / _spacing(entries, name)
+        if (steps == np.rint(steps)).all() and (name != "float16" or np.abs(entries).max(initial=0) <= 65504):
+            odd = int((np.fmod(steps, 2) != 0).sum())
+            return name if 8 * odd >= len(entries) > 0 else None
+    return None
+
+
+def rounding_rank(matrix: np.ndarray, name: str) -> int:
+    """The least r such that this square matrix looks like one of rank r rounded to the format; its order if there is none.
+
+    Two things must hold. The singular values after the r-th have no more energy than rounding gives: rounding an entry adds
+    spacing^2 / 12 on average, 16 times that is allowed, and once more for each of the r terms that the product's sums have.
+    And they are much smaller than the r-th (GAPS): the last singular values of honest random weights in a short format also
+    lie below its rounding, but without a drop.
+    """
+    if not matrix.any():
+        return 0
+    largest = np.abs(matrix).max()
+    values = np.linalg.svd(matrix / largest, compute_uv=False)
+    energy = float(((_spacing(matrix, name) / largest) ** 2).sum()) / 12
+    # what the decomposition itself adds, in float64
+    own = len(matrix) * (4 * _EPS * float(values[0])) ** 2
+    tails = np.append(np.cumsum((values**2)[::-1])[::-1], 0.0)
+    for r in range(1, len(values)):
+        gap = GAPS[min(len(values) - r, len(GAPS)) - 1]
+        if tails[r] <= (16 + r) * energy + own and values[r - 1] >= gap * values[r]:
+            return r
+    return len(values)

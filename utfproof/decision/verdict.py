@@ -1,0 +1,112 @@
+"""Verdicts about a host given as a file, by the notion asked for, with the certificate where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.prover import decide_weights
+from utfproof.errors import Undecided
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.weights import TensorFile, host_shape, read_tensors
+
+
+class Verdict(StrEnum):
+    """What was decided; OPEN where no procedure can say no."""
+
+    UNIVERSAL = "universal"
+    REFUTED = "not universal"
+    UNDECIDED = "undecided"
+    OPEN = "open"
+
+    @property
+    def exit_code(self) -> int:
+        """The command line's."""
+        return {Verdict.UNIVERSAL: 0, Verdict.REFUTED: 1}.get(self, 4)
+
+
+@dataclass(frozen=True)
+class StoredHost:
+    """The host that a file holds: its tensors as stored, and the dimensions that names and shapes give."""
+
+    file: TensorFile
+    shape: Shape
+    m: int
+    tied: bool
+
+    @property
+    def M(self) -> int:
+        """Columns of R_all."""
+        return matching_dimension(self.shape)
+
+    @property
+    def factor_width(self) -> int | None:
+        """d_v where the values are stored as the factors R_Vv, R_Vo; None otherwise."""
+        return int(self.file.tensors["R_Vv"].shape[-1]) if "R_Vv" in self.file.tensors else None
+
+
+def stored_host(
+    path: Path | str, *, layers: int | None = None, d_in: int | None = None, max_memory: int | None = None
+) -> StoredHost:
+    """Read a host's file. MalformedInput for files that hold no host."""
+    file = read_tensors(path, max_memory=max_memory)
+    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The verdict about a host; reason: why, in one line; certificate: None unless decided."""
+
+    notion: Notion
+    verdict: Verdict
+    targets: str
+    certificate: Certificate | None
+    reason: str = ""
+
+    @property
+    def universal(self) -> bool:
+        """Certified as universal by the notion."""
+        return self.verdict is Verdict.UNIVERSAL
+
+
+def decision_of(certificate: Certificate, notion: Notion | None = None, reason: str = "") -> Decision:
+    """The decision that a certificate is. notion: one that the certificate's own implies, where asked for."""
+    claim = certificate.document["claim"]
+    verdict = Verdict.UNIVERSAL if certificate.universal else Verdict.REFUTED
+    return Decision(notion or Notion(claim["notion"]), verdict, claim["targets"], certificate, reason)
+
+
+def decide_matching(
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    witness: bool = False,
+    device: str = "cpu",
+    max_memory: int | None = None,
+) -> Decision:
+    """Universality by matching, for all untied targets: decided by the exact rank of R_all, or UNDECIDED with the reason.
+
+    Raises MalformedInput for files that hold no host, ResourceLimit before allocating.
+    """
+    try:
+        found = decide_weights(path, layers=layers, d_in=d_in, witness=witness, device=device, max_memory=max_memory)
+    except Undecided as error:
+        return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all untied", None, str(error))
+    return decision_of(found.certificate, reason=found.reason)
+
+
+def decide_tied_targets(
+    path: Path | str, *, layers: int | None = None, d_in: int | None = None, max_memory: int | None = None
+) -> Decision:
+    """Universality by matching, for all tied targets. Raises as `decide_matching` does."""
+    from utfproof.certificates.tied import certify_tied_weights
+
+    try:
+        found = certify_tied_weights(path, layers=layers, d_in=d_in, max_memory=max_memory)
+    except Undecided as error:
+        return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all tied", None, str(error))
+    return decision_of(found)
