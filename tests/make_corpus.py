@@ -1,8 +1,6 @@
 """Regenerates tests/certificates/{valid,invalid,malformed}: `python tests/make_corpus.py [FOLDER]`.
 
-The bytes are the same on every run. No file is written before `judge`, a second reading of
-docs/certificate-format.md that shares no code with the prover or the checker (dense or column-wise exact
-arithmetic; FLINT for ranks), has agreed with the folder it is for.
+The bytes are the same on every run. No file is kept before `sceptic.judge` has agreed with the folder it is for.
 """
 
 from __future__ import annotations
@@ -16,952 +14,41 @@ import struct
 import sys
 from array import array
 from fractions import Fraction
-from functools import lru_cache
-from itertools import pairwise
-from math import gcd, isqrt
+from math import gcd
 from pathlib import Path
-from types import SimpleNamespace
 
 import naive
 import numpy as np
-import rfc8785
+from sceptic import (
+    DTYPES,
+    FIELDS,
+    INDEX,
+    INVERTIBLE,
+    LAWS,
+    PERMUTATIONS,
+    RANDOM,
+    RULES,
+    SAFE,
+    Stored,
+    by_length,
+    canonical,
+    digest_of,
+    dimension,
+    identity_host,
+    identity_least,
+    index_columns,
+    judge,
+    layout,
+    least_m,
+    random_integers,
+    random_r_all,
+    rank_modulo,
+    target_line,
+    target_table,
+    tuples,
+)
 
 CORPUS = Path(__file__).parent / "certificates"
-SAFE = 2**53 - 1
-FIELDS = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
-
-
-# ----------------------------------------------------------------------------------------------------
-# Hosts from their definitions (sections 4.1-4.6): a matrix is {column: [rows of its ones]}
-
-
-class Undefined(Exception):
-    """The construction does not exist at this shape, or not at this m."""
-
-
-class TooLarge(Exception):
-    """Beyond what is computed here."""
-
-
-def identities(*runs):
-    """Identities between rows a+i and columns b+i, i < width, for each (a, b, width)."""
-    out = {}
-    for a, b, width in runs:
-        for i in range(width):
-            out.setdefault(b + i, []).append(a + i)
-    return out
-
-
-def layout(words, width):
-    """{word: first coordinate} of blocks in this order, and the total width."""
-    start, position = {}, 0
-    for word in words:
-        start[word] = position
-        position += width(word)
-    return start, position
-
-
-def by_length(H, first, last):
-    return [w for t in range(first, last + 1) for w in naive.words(H, t)]
-
-
-def index_host(name, H, L, d, d_in, d_out):
-    """(least m, Q, K, V, U) with Q, K, V functions of (layer, head), layers from 1."""
-    if name in ("sparse", "printed-tree-row", "printed-tree-column"):
-
-        def width(w):
-            return d_out if len(w) == L else 2 * H * d
-
-        start, m = layout(by_length(H, 0, L), width)
-
-        def reader(place):
-            return lambda layer, h: identities(
-                *((start[w] + (place * H + h) * d, 0, d) for w in naive.words(H, layer - 1))
-            )
-
-        def value(layer, h):
-            if name == "sparse":
-                return identities(
-                    *((a, a, width(w)) for w, a in start.items() if len(w) >= layer and w[layer - 1] == h)
-                )
-            pairs = [(w, (*w, h)) for w in naive.words(H, layer - 1)]
-            if name == "printed-tree-column":
-                pairs = [(b, a) for a, b in pairs]
-            return identities(*((start[a], start[b], min(width(a), width(b))) for a, b in pairs))
-
-        U = identities(*((start[w], 0, d_out) for w in naive.words(H, L)))
-        return m, reader(0), reader(1), value, U
-    if name == "sparse-front":
-        T = {L: d_out}
-        for t in reversed(range(L)):
-            T[t] = 2 * H * d + H * T[t + 1]
-        return (
-            T[0],
-            lambda layer, h: identities((h * d, 0, d)),
-            lambda layer, h: identities((H * d + h * d, 0, d)),
-            lambda layer, h: identities((2 * H * d + h * T[layer], 0, T[layer])),
-            identities((0, 0, d_out)),
-        )
-    if name in ("tied", "shared-query"):
-        if name == "shared-query" and d < d_out:
-            raise Undefined
-        step = 2 * d if name == "tied" else d_out
-        trie, position = layout(by_length(H, 1, L), lambda w: step)
-        register, total = layout(naive.words(H, L), lambda w: d_out)
-        register = {w: position + a for w, a in register.items()}
-        root = register[(0,) * L]
-
-        def value(layer, h):
-            down = [(trie[h, *w], trie[w], step) for w in by_length(H, 1, L - 1)]
-            return identities(*down, *((register[h, *w[:-1]], a, d_out) for w, a in register.items()))
-
-        U = identities((root, 0, d_out))
-        if name == "shared-query":
-            return (position + total, lambda layer, h: U, lambda layer, h: identities((trie[h,], 0, d_out)), value, U)
-        return (
-            position + total,
-            lambda layer, h: identities((trie[h,], 0, d)),
-            lambda layer, h: identities((trie[h,] + d, 0, d)),
-            value,
-            U,
-        )
-    if name == "shared-key":
-        if d < d_in:
-            raise Undefined
-        widths = {"q": lambda w: d_in, "k": lambda w: d_out if len(w) == L else max(d_in, d_out)}
-        q, total = layout(by_length(H, 1, L), widths["q"])
-        k, size = layout(by_length(H, 0, L), widths["k"])
-        k = {w: total + a for w, a in k.items()}
-
-        def value(layer, h):
-            return identities(
-                *(
-                    (trie[h, *w], a, min(widths[which](w), widths[which]((h, *w))))
-                    for which, trie in (("q", q), ("k", k))
-                    for w, a in trie.items()
-                    if len(w) < L
-                )
-            )
-
-        return (
-            total + size,
-            lambda layer, h: identities((q[h,], 0, d_in)),
-            lambda layer, h: identities((k[()], 0, d_in)),
-            value,
-            identities((k[()], 0, d_out)),
-        )
-    b = max(2 * d, d_out)
-    if name == "printed-single-head":
-        if H != 1:
-            raise Undefined
-        return (
-            (L + 1) * b,
-            lambda layer, h: identities(((layer - 1) * b, 0, d)),
-            lambda layer, h: identities(((layer - 1) * b + d, 0, d)),
-            lambda layer, h: identities(*((i * b, (i - 1) * b, b) for i in range(1, L + 1))),
-            identities((L * b, 0, d_out)),
-        )
-    assert name == "printed-looped"
-    block, m = layout(by_length(H, 0, L), lambda w: b)
-    return (
-        m,
-        lambda layer, h: identities((block[h,], 0, d)),
-        lambda layer, h: identities((block[h,] + d, 0, d)),
-        lambda layer, h: identities(*((block[h, *p], block[p], b) for p in by_length(H, 0, L - 1))),
-        identities((0, 0, d_out)),
-    )
-
-
-INDEX = (
-    "sparse", "sparse-front", "tied", "shared-key", "shared-query",
-    "printed-single-head", "printed-tree-row", "printed-tree-column", "printed-looped",
-)  # fmt: skip
-PERMUTATIONS = INDEX[:3]
-RANDOM = ("random", "random-tied")
-LAWS = ("uniform", "signs", "binomial")
-DTYPES = ("float64", "float32", "float16", "bfloat16")
-
-
-def dimension(H, L, d, d_in, d_out):
-    """M, section 1."""
-    S = L if H == 1 else sum(H**t for t in range(1, L + 1))
-    return 2 * d * S + d_out * H**L
-
-
-@lru_cache(maxsize=4000)
-def index_parts(name, *shape):
-    """(least m, Q, K, V, U) with the R_V as a table."""
-    H, L = shape[:2]
-    try:
-        least = least_m(name, *shape)
-    except IllFormed:
-        raise Undefined from None
-    if least > 20_000 or L > 12:
-        raise TooLarge
-    found, Q, K, V, U = index_host(name, *shape)
-    assert found == least
-    return least, Q, K, {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}, U
-
-
-def routed(values, word, column):
-    """R_w times a column."""
-    for layer in range(len(word), 0, -1):
-        step, moved = values[layer, word[layer - 1]], {}
-        for j, x in column.items():
-            for i in step.get(j, ()):
-                moved[i] = moved.get(i, 0) + x
-        column = moved
-    return column
-
-
-@lru_cache(maxsize=50_000)
-def index_column(position, name, *shape):
-    """One column of R_all, {row: entry}."""
-    H, L, d, _, d_out = shape
-    _, Q, K, V, U = index_parts(name, *shape)
-    for read in (Q, K):
-        for length in range(1, L + 1):
-            if position < H**length * d:
-                number, j = divmod(position, d)
-                word = tuple(number // H**k % H for k in reversed(range(length)))
-                return routed(V, word[:-1], dict.fromkeys(read(length, word[-1]).get(j, ()), 1))
-            position -= H**length * d
-    number, j = divmod(position, d_out)
-    return routed(V, tuple(number // H**k % H for k in reversed(range(L))), dict.fromkeys(U.get(j, ()), 1))
-
-
-@lru_cache(maxsize=4000)
-def index_columns(name, *shape):
-    """(least m, the columns of R_all in canonical order)."""
-    H, L, d, _, d_out = shape
-    least, Q, K, V, U = index_parts(name, *shape)
-    if dimension(*shape) > 20_000:
-        raise TooLarge
-    result = []
-    for read in (Q, K):
-        for word in by_length(H, 1, L):
-            reader = read(len(word), word[-1])
-            result += [routed(V, word[:-1], dict.fromkeys(reader.get(j, ()), 1)) for j in range(d)]
-    for word in naive.words(H, L):
-        result += [routed(V, word, dict.fromkeys(U.get(j, ()), 1)) for j in range(d_out)]
-    return least, result
-
-
-def dense_index_host(name, shape, m):
-    """The same host with dense matrices, for naive.r_all."""
-    H, L, d, _, d_out = shape
-    least, Q, K, V, U = index_host(name, *shape)
-    assert m >= least
-
-    def full(matrix, columns):
-        out = np.zeros((m, columns), dtype=object)
-        for j, rows in matrix.items():
-            for i in rows:
-                out[i, j] += 1
-        return out
-
-    def maps(layer, h):
-        return full(Q(layer + 1, h), d), full(K(layer + 1, h), d), [full(V(layer + 1, h), m)]
-
-    return SimpleNamespace(shape=SimpleNamespace(heads=H, layers=L), maps=maps, U=full(U, d_out))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Random hosts (section 4.7)
-
-MASK, GOLDEN = 2**64 - 1, 0x9E3779B97F4A7C15
-
-
-def mix(z):
-    z &= MASK
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return z ^ (z >> 31)
-
-
-def law_unit(law, rows):
-    """(c, e) with unit c * 2^-e."""
-    t = 0
-    while (c := isqrt(4**t // rows)) < 2**20:
-        t += 1
-    return {"uniform": (c, t + 32), "signs": (1, 0), "binomial": (c, t + 2)}[law]
-
-
-def rounded(x, dtype):
-    """A fraction that is exact in float64, rounded once to `dtype`."""
-    if dtype == "bfloat16":
-        if x == 0:
-            return x
-        exponent = abs(x.numerator).bit_length() - x.denominator.bit_length() + 1  # a power of two below: exact
-        while Fraction(2) ** exponent > abs(x):
-            exponent -= 1
-        quantum = Fraction(2) ** max(exponent - 7, -133)
-        return round(x / quantum) * quantum  # Python rounds fractions half to even
-    form = {"float64": "<d", "float32": "<f", "float16": "<e"}[dtype]
-    return Fraction(struct.unpack(form, struct.pack(form, x.numerator / x.denominator))[0])
-
-
-@lru_cache(maxsize=3000)
-def random_integers(tied, dtype, law, seed, H, L, d, d_in, d_out, m):
-    """(integer R_all of section 4.7, the entries' common unit)."""
-    M = dimension(H, L, d, d_in, d_out)
-    if L * H * m * (m + 2 * d) + m * d_out > 150_000 or m * M > 60_000:
-        raise TooLarge
-    c, e = law_unit(law, m)
-    power = Fraction(1, 2**e)
-    unit = c * power
-
-    def matrix(code, layer, head, columns):
-        key = mix(seed)
-        for number in (code, 0 if tied else layer, head):
-            key = mix(key + GOLDEN * (number + 1))
-        out = np.empty((m, columns), dtype=object)
-        for i in range(m * columns):
-            x = mix(key + GOLDEN * (i + 1))
-            if law == "uniform":
-                n = 2 * (x >> 32) + 1 - 2**32
-            else:
-                n = 1 - 2 * (x >> 63) if law == "signs" else bin(x).count("1") - 32
-            if dtype != "float64":
-                entry = rounded(n * unit, dtype) / power
-                assert entry.denominator == 1
-                n = entry.numerator
-            out[divmod(i, columns)] = n
-        return out
-
-    held = {(c, layer, h): matrix(c, layer, h, (d, d, m)[c]) for c in range(3) for layer in range(L) for h in range(H)}
-    host = SimpleNamespace(
-        shape=SimpleNamespace(heads=H, layers=L),
-        maps=lambda layer, h: (held[0, layer, h], held[1, layer, h], [held[2, layer, h]]),
-        U=matrix(3, 0, 0, d_out),
-    )
-    return naive.r_all(host), unit if dtype == "float64" else power
-
-
-def _depths(H, L, d, d_in, d_out):
-    """How many matrices each column of R_all is a product of."""
-    half = [t for t in range(1, L + 1) for _ in range(d * H**t)]
-    return [*half, *half, *[L + 1] * (d_out * H**L)]
-
-
-def random_r_all(*arguments):
-    """R_all in the entries' true values."""
-    integers, unit = random_integers(*arguments)
-    return integers * np.array([unit**t for t in _depths(*arguments[4:9])], dtype=object)
-
-
-@lru_cache(maxsize=3000)
-def rank_modulo(p, *arguments):
-    from flint import nmod_mat
-
-    integers, _ = random_integers(*arguments)
-    return int(nmod_mat(*integers.shape, [int(x) % p for x in integers.reshape(-1)], p).rank())
-
-
-# ----------------------------------------------------------------------------------------------------
-# The second opinion
-
-
-class IllFormed(Exception):
-    pass
-
-
-def demand(condition):
-    if not condition:
-        raise IllFormed
-
-
-def fields(value, *names):
-    demand(type(value) is dict and sorted(value) == sorted(names))
-    return [value[name] for name in names]
-
-
-def number(value):
-    if type(value) is str:
-        demand(value.isascii() and value.removeprefix("-").isdigit())
-        if len(value) > 4000:
-            raise TooLarge
-        demand(str(int(value)) == value and abs(int(value)) > SAFE)
-        return int(value)
-    demand(type(value) is int and abs(value) <= SAFE)
-    return value
-
-
-def canonical(value):
-    """RFC 8785; integers up to 2^53 inclusive as numbers."""
-    if type(value) is dict:
-        return b"{%s}" % b",".join(rfc8785.dumps(k) + b":" + canonical(value[k]) for k in sorted(value))
-    if type(value) is list:
-        return b"[%s]" % b",".join(map(canonical, value))
-    return b"%d" % value if type(value) is int and abs(value) <= SAFE else rfc8785.dumps(value)
-
-
-def parsed(raw):
-    def pairs(items):
-        demand(len({key for key, _ in items}) == len(items))
-        return dict(items)
-
-    try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=pairs)
-        demand(canonical(value) == raw)
-    except (ValueError, RecursionError, rfc8785.CanonicalizationError):
-        raise IllFormed from None
-    return value
-
-
-def judge(raw: bytes, folder: Path) -> int | None:
-    """0, 1 or 2 as section 11 has it for a certificate with these bytes in this folder; None where it would take
-    too long to say (never for the shapes of the corpus)."""
-    try:
-        return 0 if _holds(parsed(raw), folder) else 1
-    except IllFormed:
-        return 2
-    except TooLarge:
-        return None
-
-
-def _holds(document, folder):
-    form, version, kind, shape, claim, evidence = fields(
-        document, "format", "version", "kind", "shape", "claim", "evidence"
-    )
-    demand(form == "utfproof-certificate" and type(version) is int and version == 1)
-    demand(kind in ("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound"))
-    demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
-    if kind in ("identity", "lower-bound"):
-        settle = _identity if kind == "identity" else _lower_bound
-        holds = settle(shape, claim, evidence)
-        return claim["verdict"] == ("universal" if kind == "identity" else "not universal") and holds()
-    universal = claim["verdict"] == "universal"
-    host, notion, targets, *rank = fields(
-        claim, "host", "notion", "targets", *(["rank"] if universal else []), "verdict"
-    )[:-1]
-    linear = kind == "linear-test"
-    demand(notion == ("attention-matching" if linear else "matching") and targets == "all untied")
-    rank = [number(r) for r in rank]
-    dims, m = dimensions(shape)
-    demand(not linear or dims[3] == dims[4] <= dims[2])
-    name = host.get("construction") if type(host) is dict else None
-    demand(name in INDEX or name in RANDOM)
-    drawn = ()
-    if name in RANDOM:
-        _, dtype, law, seed = fields(host, "construction", "dtype", "law", "seed")
-        demand(dtype in DTYPES and law in LAWS and 0 <= number(seed) < 2**64)
-        drawn = (name == "random-tied", dtype, law, number(seed), *dims, m)
-    else:
-        fields(host, "construction")
-        demand(m >= least_m(name, *dims))
-    demand(kind not in ("rank-modular", "linear-test") or name in RANDOM)
-    demand(kind != "rank-permutation" or name in PERMUTATIONS)
-    M = dimension(*dims) if dims[0] > 1 else 2 * dims[1] * dims[2] + dims[4]
-    if linear:
-        M -= (dims[2] - dims[3]) * (dims[1] if dims[0] == 1 else sum(dims[0] ** t for t in range(1, dims[1] + 1)))
-    settle = {
-        "rank-permutation": _permutation, "rank-modular": _modular, "rank-deficient": _deficient, "linear-test": _linear,
-    }[kind]  # fmt: skip
-    holds = settle(name, dims, m, M, drawn, evidence, folder)
-    if universal == (kind == "rank-deficient") or (rank and rank[0] != M):
-        return False
-    return holds()
-
-
-def dimensions(shape):
-    """(H, L, d, d_in, d_out) and m of a certificate's shape."""
-    *dims, m = [number(x) for x in fields(shape, *FIELDS)]
-    demand(min(*dims, m) >= 1)
-    if dims[0] > 1 and dims[1] * (dims[0] - 1).bit_length() > 60:
-        raise TooLarge
-    return dims, m
-
-
-def least_m(name, H, L, d, d_in, d_out):
-    S = L if H == 1 else sum(H**t for t in range(1, L + 1))
-    demand(name != "shared-key" or d >= d_in)
-    demand(name != "shared-query" or d >= d_out)
-    demand(name != "printed-single-head" or H == 1)
-    if name == "shared-key":
-        return d_in * S + max(d_in, d_out) * (1 + S - H**L) + d_out * H**L
-    if name == "shared-query":
-        return d_out * (S + H**L)
-    if name == "printed-single-head":
-        return (L + 1) * max(2 * d, d_out)
-    if name == "printed-looped":
-        return (1 + S) * max(2 * d, d_out)
-    return 2 * d * S + d_out * H**L
-
-
-def integers_of(value, length, folder, size=4):
-    """An array (section 2)."""
-    if type(value) is list:
-        demand(len(value) == length <= 4096)
-        return [number(entry) for entry in value]
-    dtype, stated, digest = fields(value, "dtype", "length", "sidecar")
-    demand(dtype == f"uint{8 * size}" and number(stated) == length > 4096)
-    demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
-    path = Path(folder) / f"{digest}.bin"
-    demand(path.is_file() and not path.is_symlink())
-    content = path.read_bytes()
-    demand(len(content) == size * length and hashlib.sha256(content).hexdigest() == digest)
-    return list(struct.unpack(f"<{length}{'H' if size == 2 else 'I'}", content))
-
-
-def _permutation(name, dims, m, M, drawn, evidence, folder):
-    (rows,) = fields(evidence, "rows")
-    rows = integers_of(rows, M, folder)
-
-    def holds():
-        least, columns = index_columns(name, *dims)
-        assert least <= m
-        return len(set(rows)) == M and all(column == {r: 1} for r, column in zip(rows, columns, strict=True))
-
-    return holds
-
-
-def _modular(name, dims, m, M, drawn, evidence, folder):
-    method = evidence.get("method") if type(evidence) is dict else None
-    demand(method in ("recompute", "witness"))
-    p, *arrays = fields(evidence, "prime", *(["rows", "inverse"] if method == "witness" else []), "method")[:-1]
-    p = number(p)
-    demand(2 <= p < 2**31)
-    prime = p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
-    if method == "recompute":
-        return lambda: prime and m >= M and rank_modulo(p, *drawn) == M
-    rows = integers_of(arrays[0], M, folder)
-    demand(all(a < b for a, b in pairwise(rows)))
-    inverse = integers_of(arrays[1], M * M, folder, 2 if p < 2**16 else 4)
-
-    def holds():
-        if not prime or rows[0] < 0 or rows[-1] >= m or min(inverse) < 0 or max(inverse) >= p:
-            return False
-        from flint import nmod_mat
-
-        N = random_integers(*drawn)[0][rows]
-        product = nmod_mat(M, M, inverse, p) * nmod_mat(M, M, [int(x) % p for x in N.reshape(-1)], p)
-        return all(int(product[a, b]) == (a == b) for a in range(M) for b in range(M))
-
-    return holds
-
-
-def _deficient(name, dims, m, M, drawn, evidence, folder):
-    method = evidence.get("method") if type(evidence) is dict else None
-    if method == "dimension":
-        fields(evidence, "method")
-        return lambda: m < M
-    _, column, distance, z = fields(evidence, "method", "column", "distance_squared", "z")
-    demand(method == "kernel-vector" and type(distance) is list and len(distance) == 2 and type(z) is list)
-    column, n, q = number(column), *map(number, distance)
-    demand(q > 0 and gcd(n, q) == 1 and 1 <= len(z) <= 4096)
-    demand(all(type(pair) is list and len(pair) == 2 for pair in z))
-    z = [(number(i), number(v)) for i, v in z]
-    positions = [i for i, _ in z]
-    demand(all(v for _, v in z) and positions == sorted(set(positions)))
-    demand(positions[0] >= 0 and positions[-1] < M and 0 <= column < M)
-    vector = dict(z)
-
-    def holds():
-        if column not in vector or Fraction(n, q) != Fraction(vector[column] ** 2, sum(v * v for _, v in z)):
-            return False
-        if name in INDEX:
-            total = {}
-            for i, v in z:
-                for row, x in index_column(i, name, *dims).items():
-                    total[row] = total.get(row, 0) + x * v
-            return not any(total.values())
-        integers, unit = random_integers(*drawn)
-        depths = _depths(*dims)
-        weighted = [(i, v * unit ** depths[i]) for i, v in z]
-        return not any(sum(row[i] * v for i, v in weighted) for row in integers)
-
-    return holds
-
-
-def prime_of(value):
-    """(p, whether it is an odd prime)."""
-    p = number(value)
-    demand(2 <= p < 2**31)
-    return p, p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
-
-
-def _linear(name, dims, m, M, drawn, evidence, folder):
-    method, p = fields(evidence, "method", "prime")
-    demand(method == "recompute")
-    p, prime = prime_of(p)
-    return lambda: prime and m >= M and test_rank(p, *drawn) == M
-
-
-@lru_cache(maxsize=1000)
-def test_rank(p, *arguments):
-    """The rank modulo p of R_all without the Q columns of coordinate d_in or more."""
-    from flint import nmod_mat
-
-    H, L, d, d_in = arguments[4:8]
-    queries = d * len(by_length(H, 1, L))
-    matrix = random_integers(*arguments)[0]
-    matrix = matrix[:, [c for c in range(matrix.shape[1]) if c >= queries or c % d < d_in]]
-    return int(nmod_mat(*matrix.shape, [int(x) % p for x in matrix.reshape(-1)], p).rank())
-
-
-# An identity is evaluated at a random target modulo a large prime: the words are multiplied out, the host is
-# applied to them, and the demanded matrices must come out.
-
-LARGE = 2**61 - 1
-INVERTIBLE = "untied with invertible M^(l,0)"
-RULES = {
-    "shared-key": ("attention-matching", ("all untied",), None),
-    "shared-query": ("attention-matching", ("all untied", INVERTIBLE), None),
-    "commuting-trie": ("matching", ("all tied",), None),
-    "register": ("shared attention", ("all untied",), "E"),
-    "two-sided": ("shared attention", ("all untied",), "E and U"),
-    "counting": ("shared attention", ("all tied",), "E"),
-}
-
-
-def multisets(L, H):
-    """C(L+H-1, H-1), by a product of min(L, H-1) factors."""
-    small, large = sorted((L, H - 1))
-    out = 1
-    for i in range(1, small + 1):
-        out = out * (large + i) // i
-    return out
-
-
-def tuples(length, total):
-    """Tuples of integers >= 0 with at most this sum, in lexicographic order."""
-    if length == 0:
-        return [()]
-    return [(c, *rest) for c in range(total + 1) for rest in tuples(length - 1, total - c)]
-
-
-def identity_least(name, H, L, d, b):
-    if name in ("shared-key", "shared-query"):
-        return least_m(name, H, L, d, b, b)
-    if name == "register":
-        return b * H**L
-    if name == "two-sided":
-        demand(L % 2 == 0)
-        return b * H ** (L // 2)
-    demand(b == 1)
-    if name == "counting":
-        return multisets(L, H)
-    return 2 * d * H * multisets(L - 1, H + 1) + multisets(L, H)
-
-
-def identity_host(name, H, L, d, b):
-    """(Q, K, V, U) as index_host has them; None for what the construction lacks."""
-    if name in ("shared-key", "shared-query"):
-        return index_host(name, H, L, d, b, b)[1:]
-    if name == "register":
-        start, _ = layout(naive.words(H, L), lambda w: b)
-        return (
-            None,
-            None,
-            lambda layer, h: identities(*((start[h, *w[:-1]], a, b) for w, a in start.items())),
-            identities((0, 0, b)),
-        )
-    if name == "two-sided":
-        k = L // 2
-        start, _ = layout(naive.words(H, k), lambda w: b)
-
-        def value(layer, h):
-            ends = naive.words(H, k - 1)
-            if layer <= k:
-                return identities(*((start[h, *s], start[*s, 0], b) for s in ends))
-            return identities(*((start[0, *s], start[*s, h], b) for s in ends))
-
-        return None, None, value, None
-    counts = tuples(H - 1, L)
-    first = 0
-    trie = {}
-    if name == "commuting-trie":
-        trie, first = layout([(c, g) for c in tuples(H, L - 1) for g in range(H)], lambda block: 2 * d)
-    tail = {c: first + i for i, c in enumerate(counts)}
-
-    def up(c, place):
-        return tuple(x + (i == place) for i, x in enumerate(c))
-
-    def value(layer, h):
-        runs = [(trie[up(c, h), g], a, 2 * d) for (c, g), a in trie.items() if sum(c) < L - 1]
-        for c, a in tail.items():
-            if h == 0:
-                runs.append((a, a, 1))
-            elif sum(c) < L:
-                runs.append((tail[up(c, h - 1)], a, 1))
-        return identities(*runs)
-
-    U = identities((tail[(0,) * (H - 1)], 0, 1))
-    if name == "counting":
-        return None, None, value, U
-    zero = (0,) * H
-    return (
-        lambda layer, h: identities((trie[zero, h], 0, d)),
-        lambda layer, h: identities((trie[zero, h] + d, 0, d)),
-        value,
-        U,
-    )
-
-
-def letter_of(text, name, tied, H, L):
-    """(matrix, layer, head, suffix)."""
-    demand(type(text) is str and text.isascii() and text[:1] in ("M", "A", "Q", "K") and text.count(".") == 1)
-    layer, head = text[1:].split(".")
-    suffix = head.lstrip("0123456789")
-    head = head[: len(head) - len(suffix)]
-    demand(max(len(head), len(layer)) <= 4000)  # as many digits as a layer can have here
-    demand(suffix in ("", "T", "I", "IT") and head.isdigit() and str(int(head)) == head and int(head) < H)
-    if tied:
-        demand(layer == "")
-    else:
-        demand(layer.isdigit() and str(int(layer)) == layer and 1 <= int(layer) <= L)
-    if text[0] in "QK":
-        demand(suffix == "" and name == "commuting-trie")
-    if "I" in suffix:
-        demand(name == "shared-query" and text[0] == "M" and head == "0")
-    return text[0], 0 if tied else int(layer), int(head), suffix
-
-
-def blocks_of(value, name, tied, H, L, d, b, m):
-    """[(start, width, letters)]."""
-    demand(type(value) is list)
-    found, end = [], 0
-    for block in value:
-        demand(type(block) is list and len(block) == 2 and type(block[1]) is list)
-        start = number(block[0])
-        word = [letter_of(text, name, tied, H, L) for text in block[1]]
-        demand(all(letter[0] in "MA" for letter in word[:-1]))
-        width = d if word and word[-1][0] in "QK" else b
-        demand(start >= end)
-        end = start + width
-        found.append((start, width, word))
-    demand(end <= m)
-    return found
-
-
-def random_target(tied, read, H, L, d, b, seed):
-    """{(name, layer, head): matrix modulo LARGE}, with Q and K if they are read; the rank of M is at most d."""
-    from flint import nmod_mat
-
-    source = random.Random(seed)
-    inner = min(d, b)  # M and A are any matrices of at most this rank
-
-    def draw(rows, columns):
-        return nmod_mat(rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE)
-
-    target = {}
-    for layer in [0] if tied else range(1, L + 1):
-        for h in range(H):
-            target["M", layer, h] = draw(b, inner) * draw(inner, b)
-            if read:
-                target["Q", layer, h], target["K", layer, h] = draw(b, d), draw(b, d)
-                target["A", layer, h] = target["Q", layer, h] * target["K", layer, h].transpose()
-            else:
-                target["A", layer, h] = draw(b, inner) * draw(inner, b)
-    return target
-
-
-def _identity(shape, claim, evidence):
-    free = claim.get("free")
-    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
-        :4
-    ]
-    (H, L, d, b, d_out), m = dimensions(shape)
-    (name,) = fields(host, "construction")
-    demand(type(name) is str and name in RULES)
-    demand(type(notion) is str and notion == RULES[name][0] and targets in RULES[name][1] and free == RULES[name][2])
-    demand(b == d_out and m >= identity_least(name, H, L, d, b))
-    tied = targets == "all tied"
-    values = fields(evidence, "E", *(["U"] if free == "E and U" else []))
-    e, *u = [blocks_of(value, name, tied, H, L, d, b, m) for value in values]
-    inverse = any("I" in suffix for blocks in (e, *u) for _, _, word in blocks for *_, suffix in word)
-
-    def holds():
-        if inverse != (targets == INVERTIBLE):
-            return False
-        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b) > 4000:
-            raise TooLarge
-        return evaluated(name, tied, H, L, d, b, e, u[0] if u else None)
-
-    return holds
-
-
-def evaluated(name, tied, H, L, d, b, e, u):
-    from flint import nmod_mat
-
-    target = random_target(tied, name == "commuting-trie", H, L, d, b, 1)
-    one = nmod_mat(b, b, [int(i == j) for i in range(b) for j in range(b)], LARGE)
-
-    def multiplied(letters):
-        out = one
-        for kind, layer, h, suffix in letters:
-            matrix = target[kind, layer, h]
-            if "I" in suffix:
-                matrix = matrix.inv()
-            out = out * (matrix.transpose() if "T" in suffix else matrix)
-        return out
-
-    held = {}  # coordinate -> column of E
-    for start, width, word in e:
-        product = multiplied(word)
-        assert product.ncols() == width
-        for j in range(width):
-            held[start + j] = [int(product[i, j]) for i in range(b)]
-    Q, K, V, U = identity_host(name, H, L, d, b)
-    if u is not None:
-        U = {}
-        for start, _, word in u:
-            product = multiplied(word)
-            for i in range(b):
-                for j in range(b):
-                    U.setdefault(j, {})[start + i] = int(product[i, j])
-    values = {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}
-
-    def read(word, reader, columns):
-        """E R_w times a reader given as {column: rows of its ones} or {column: {row: entry}}."""
-        out = nmod_mat(b, columns, LARGE)
-        for j, rows in reader.items():
-            column = routed(values, word, rows if type(rows) is dict else dict.fromkeys(rows, 1))
-            for i in range(b):
-                out[i, j] = sum(held[c][i] * x for c, x in column.items() if c in held) % LARGE
-        return out
-
-    def product_of(word):
-        return multiplied([("M", 0 if tied else layer, h, "") for layer, h in enumerate(word, 1)])
-
-    for layer in range(1, L + 1):
-        for h in range(H if Q is not None else 0):
-            words = naive.words(H, layer - 1)
-            wide = d if name == "commuting-trie" else b  # the others' further columns are zero in queries and keys
-            queries = [read(w, Q(layer, h), wide) for w in words]
-            keys = [read(w, K(layer, h), wide) for w in words]
-            products = [product_of(w) for w in words]
-            if name == "commuting-trie":
-                for got, kind in ((queries, "Q"), (keys, "K")):
-                    if any(x != product * target[kind, 0, h] for x, product in zip(got, products, strict=True)):
-                        return False
-                continue
-            for x, left in zip(queries, products, strict=True):
-                for y, right in zip(keys, products, strict=True):
-                    if x * y.transpose() != left * target["A", layer, h] * right.transpose():
-                        return False
-    return all(read(w, U, b) == product_of(w) for w in naive.words(H, L))
-
-
-def _lower_bound(shape, claim, evidence):
-    free = claim.get("free")
-    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
-        :4
-    ]
-    dims, m = dimensions(shape)
-    H, L, d, d_in, d_out = dims
-    demand(targets in ("all untied", "all tied"))
-    demand(notion in ("matching", "functional", "shared attention"))
-    demand(free in (("E", "E and U") if notion == "shared attention" else (None,)))
-    demand("free" in claim or free is None)
-    method = evidence.get("method") if type(evidence) is dict else None
-    if type(host) is dict and "every" in host:
-        demand(fields(host, "every")[0] in ("host", "tied host") and method in ("dimension", "span"))
-    else:
-        R, system = fields(host, "R_V", "system")
-        demand(system in ("shared-attention-universal", "looped-shared-attention-universal"))
-        demand(method == "null-vector" and notion == "shared attention" and targets == "all untied")
-        demand(free == "E and U")
-        _, word, y = fields(evidence, "method", "word", "y")
-        return _null(R, system.startswith("looped"), H, L, m, number(word), y)
-    if method == "span":
-        _, p, given = fields(evidence, "method", "prime", "targets")
-        demand(notion == "matching" and d_in == d_out)
-        return _span(*prime_of(p), given, targets == "all tied", H, L, d, d_in, m)
-    fields(evidence, "method")
-    leaves = H**L
-    M = dimension(*dims)
-    untied = targets == "all untied"
-    if notion == "matching":
-        demand(untied or (d_in >= L and d >= L))
-        return lambda: m < M
-    if notion == "functional":
-        demand(untied and L == 1 and d <= d_in == d_out)
-        return lambda: Fraction(m) < H * (d_in + 2 * d - Fraction(d * d, d_in))
-    if free == "E":
-        return lambda: m < (d_out * leaves if untied else multisets(L, H))
-    return lambda: m * m < (leaves if untied else multisets(L, H))
-
-
-def _span(p, prime, given, tied, H, L, d, d_in, m):
-    sizes = {"W_Q": (d_in, d), "W_K": (d_in, d), "W_V": (d_in, d), "W_O": (d, d_in)}
-    demand(type(given) is list and given)
-    tables = []
-    for entries in given:
-        demand(type(entries) is list)
-        places, table = [], {}
-        for entry in entries:
-            demand(type(entry) is list and len(entry) == 6 and type(entry[0]) is str and entry[0] in sizes)
-            tensor, (layer, h, i, j, v) = entry[0], map(number, entry[1:])
-            demand((layer == 0 if tied else 1 <= layer <= L) and 0 <= h < H and v != 0)
-            demand(0 <= i < sizes[tensor][0] and 0 <= j < sizes[tensor][1])
-            places.append((tensor, layer, h, i, j))
-            table[places[-1]] = v
-        demand(all(a < b for a, b in pairwise(places)))
-        tables.append(table)
-
-    def holds():
-        from flint import nmod_mat
-
-        if not prime:
-            return False
-        columns = dimension(H, L, d, d_in, d_in)
-        if columns > 4000 or max(d, d_in) > 50:
-            raise TooLarge
-        rows = []
-        for table in tables:
-
-            def matrix(tensor, layer, h, table=table):
-                height, width = sizes[tensor]
-                place = (tensor, 0 if tied else layer, h)
-                entries = [table.get((*place, i, j), 0) % p for i in range(height) for j in range(width)]
-                return nmod_mat(height, width, entries, p)
-
-            def product(word, matrix=matrix):
-                out = nmod_mat(d_in, d_in, [int(i == j) for i in range(d_in) for j in range(d_in)], p)
-                for layer, h in enumerate(word, 1):
-                    out = out * matrix("W_V", layer, h) * matrix("W_O", layer, h)
-                return out
-
-            found = [
-                product(word[:-1]) * matrix(tensor, len(word), word[-1])
-                for tensor in ("W_Q", "W_K")
-                for word in by_length(H, 1, L)
-            ]
-            found += [product(word) for word in naive.words(H, L)]
-            rows += [[int(x[i, j]) for x in found for j in range(x.ncols())] for i in range(d_in)]
-        return nmod_mat(len(rows), columns, [x for row in rows for x in row], p).rank() > m
-
-    return holds
-
-
-def _null(R, looped, H, L, m, s, y):
-    demand(0 <= s < H**L and type(y) is list and 1 <= len(y) <= 4096)
-    demand(all(type(pair) is list and len(pair) == 2 for pair in y))
-    y = [(number(i), number(v)) for i, v in y]
-    demand(all(v for _, v in y) and all(a[0] < b[0] for a, b in pairwise(y)) and y[0][0] >= 0 and y[-1][0] < H**L)
-    demand(type(R) is list and len(R) == (1 if looped else L))
-    held = []
-    for layer in R:
-        demand(type(layer) is list and len(layer) == H)
-        for matrix in layer:
-            demand(type(matrix) is list and len(matrix) == m)
-            demand(all(type(row) is list and len(row) == m for row in matrix))
-        held.append([np.array([[number(x) for x in row] for row in matrix], dtype=object) for matrix in layer])
-
-    def holds():
-        if L > 60:
-            raise TooLarge
-        total = np.zeros((m, m), dtype=object)
-        for position, v in y:
-            out = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
-            for layer in range(L):
-                out = out.dot(held[0 if looped else layer][position // H ** (L - 1 - layer) % H])
-            total = total + v * out
-        return s in dict(y) and not total.any()
-
-    return holds
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -2734,11 +1821,679 @@ def more_malformed():
     return out
 
 
+# ----------------------------------------------------------------------------------------------------
+# Weights from a file, tied targets and gauges: sections 4.8, 7, 8 and 11
+
+
+def packed(kind, numbers):
+    """Numbers as the bytes of this type; BF16 by truncation of float32."""
+    if kind[0] in "IU":
+        return b"".join(int(x).to_bytes(int(kind[1:]) // 8, "little", signed=kind[0] == "I") for x in numbers)
+    if kind == "BF16":
+        return b"".join(struct.pack("<f", x)[2:] for x in numbers)
+    return struct.pack(f"<{len(numbers)}{ {'F64': 'd', 'F32': 'f', 'F16': 'e'}[kind] }", *numbers)
+
+
+def safetensors(tensors, metadata=None, order=None):
+    """A file's bytes. tensors: {name: (type, shape, bytes)}."""
+    header, data = {}, b""
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    for name in order or tensors:
+        kind, shape, content = tensors[name]
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def weights_shapes(tied, dims, m, inner=None):
+    H, L, d, _, d_out = dims
+    lead = (H,) if tied else (L, H)
+    out = {"R_Q": (*lead, m, d), "R_K": (*lead, m, d), "U": (m, d_out)}
+    values = {"R_V": (*lead, m, m)} if inner is None else {"R_Vv": (*lead, m, inner), "R_Vo": (*lead, inner, m)}
+    return out | values
+
+
+def drawn_weights(tied, dims, m, seed, kinds="F32", inner=None, size=9):
+    """{name: (type, shape, bytes)}; kinds: one type, or one for each tensor."""
+    source, out = random.Random(seed), {}
+    for name, shape in weights_shapes(tied, dims, m, inner).items():
+        kind = kinds if type(kinds) is str else kinds[name]
+        low = 0 if kind[0] == "U" else -size
+        numbers = [source.randint(low, size) for _ in range(int(np.prod(shape)))]
+        if kind[0] in "FB":
+            numbers = [x / 4 for x in numbers]
+        out[name] = (kind, shape, packed(kind, numbers))
+    return out
+
+
+def of_weights(kind, tied, tensors, dims, m, evidence, *, label, rank=None, targets="all untied", raw=None):
+    """(document, {file name: content})."""
+    found = document(kind, None, dims, m, evidence, rank=rank)
+    host = {"system": "looped-universal" if tied else "universal", "weights": digest_of(tensors)}
+    found["claim"] |= {"host": host, "targets": targets}
+    if kind == "linear-test":
+        found["claim"]["notion"] = "attention-matching"
+    return found, {f"{label}.safetensors": safetensors(tensors) if raw is None else raw}
+
+
+RECOMPUTE = {"method": "recompute", "prime": 8388593}
+
+
+def dense_trie(dims, unimodular=None, kind="I8", scale=1):
+    """The host `commuting-trie` as a looped host's tensors; dims = (H, L, d). With a seed, in another basis."""
+    H, L, d = dims
+    Q, K, V, U = identity_host("commuting-trie", H, L, d, 1)
+    m = identity_least("commuting-trie", H, L, d, 1)
+
+    def full(matrix, columns):
+        out = np.zeros((m, columns), dtype=object)
+        for j, rows in matrix.items():
+            for i in rows:
+                out[i, j] += 1
+        return out
+
+    left = right = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+    if unimodular is not None:
+        source = random.Random(unimodular)
+        for _ in range(m):
+            a, b = source.sample(range(m), 2)
+            step, back = np.copy(np.eye(m, dtype=int)).astype(object), np.eye(m, dtype=int).astype(object)
+            step[a, b], back[a, b] = 1, -1
+            left, right = left.dot(step), back.dot(right)
+    parts = {
+        "R_Q": np.array([left.dot(full(Q(1, h), d)) for h in range(H)]),
+        "R_K": np.array([left.dot(full(K(1, h), d)) for h in range(H)]),
+        "R_V": np.array([left.dot(full(V(1, h), m)).dot(right) * scale for h in range(H)]),
+        "U": left.dot(full(U, 1)),
+    }
+    return m, {name: (kind, a.shape, packed(kind, list(a.reshape(-1)))) for name, a in parts.items()}
+
+
+def commuting_kernel(H, L, d):
+    """Vectors that W_all of every tied target with d_in = 1 annihilates: differences of columns with equal letters."""
+    seen, out, position = {}, [], 0
+    for part in "QKU":
+        for w in naive.words(H, L) if part == "U" else by_length(H, 1, L):
+            for j in range(1 if part == "U" else d):
+                key = (part, tuple(sorted(w)), j) if part == "U" else (part, tuple(sorted(w[:-1])), w[-1], j)
+                if key in seen:
+                    out.append({seen[key]: 1, position: -1})
+                else:
+                    seen[key] = position
+                position += 1
+    return out
+
+
+def pairs_of(z):
+    return [[written(i), written(z[i])] for i in sorted(z)]
+
+
+def tied_kernel(dims, label, basis=None, prime=2**31 - 1, **options):
+    """A certificate of section 11 about a commuting trie; dims = (H, L, d)."""
+    H, L, d = dims
+    m, tensors = dense_trie(dims, **options)
+    basis = commuting_kernel(H, L, d) if basis is None else basis
+    evidence = {"basis": [pairs_of(z) for z in basis], "prime": prime}
+    rank = dimension(H, L, d, 1, 1) - len(basis)
+    return of_weights(
+        "tied-kernel", True, tensors, (*dims, 1, 1), m, evidence, label=label, rank=rank, targets="all tied"
+    )
+
+
+def tied_target_evidence(dims, basis, row=0, seed=0, target=None):
+    """The first vector of the basis with a drawn target's row that is not zero."""
+    H, L, d, d_in, _ = dims
+    for drawn in range(seed, seed + 50):
+        (entries,) = drawn_targets(1, True, H, L, d, d_in, drawn) if target is None else [target]
+        line = target_line(target_table(entries, True, H, L, d, d_in), row, H, L, d, d_in)
+        for z in basis:
+            if sum(line[i] * v for i, v in z.items()):
+                return {"method": "tied-target", "row": row, "target": entries, "z": pairs_of(z)}
+    raise AssertionError
+
+
+def tied_target(name, dims, m=None, row=0, seed=0, **drawn):
+    """A certificate of section 7 that refutes this construction for tied targets."""
+    m = least_m(name, *dims) if m is None else m
+    evidence = tied_target_evidence(dims, kernel_basis(matrix_of(name, dims, m, **drawn)), row, seed)
+    return changed(document("rank-deficient", name, dims, m, evidence, **drawn), "claim", "targets", "all tied")
+
+
+def drawn_gauges(layers, H, d_in, d, seed):
+    source = random.Random(seed)
+    return [[[[source.randint(-3, 3) for _ in range(d)] for _ in range(d_in)] for _ in range(H)] for _ in range(layers)]
+
+
+def gauged(name, dims, m, gauge, **drawn):
+    found = linear(name, dims, m, **drawn)
+    H, L, d, d_in, _ = dims
+    return added(found, "evidence", "gauges", drawn_gauges(1 if name == "random-tied" else L, H, d_in, d, gauge))
+
+
+MIXED = {"R_Q": "F32", "R_K": "I8", "R_V": "F16", "U": "F64", "R_Vv": "BF16", "R_Vo": "U8"}
+
+
+def stored_valid():
+    out = {}
+
+    def add(name, found):
+        assert name not in out, name
+        out[name] = found if type(found) is tuple else (found, {})
+
+    dims, M = (2, 1, 1, 1, 1), 6
+    for kind in ("F64", "F32", "F16", "BF16", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"):
+        label = f"weights-modular-{kind}"
+        add(label, of_weights("rank-modular", False, drawn_weights(False, dims, 7, 1, kind), dims, 7, RECOMPUTE,
+                              label=label, rank=M))  # fmt: skip
+    dims, M = (2, 2, 1, 2, 2), 20
+    for tied in (False, True):
+        system = "looped" if tied else "unlooped"
+        for inner in (None, 21):
+            label = f"weights-modular-{system}" + ("-factored" if inner else "")
+            tensors = drawn_weights(tied, dims, 21, 3, MIXED, inner)
+            add(label, of_weights("rank-modular", tied, tensors, dims, 21, RECOMPUTE, label=label, rank=M))
+        small = (1, 2, 1, 1, 1)
+        label = f"weights-kernel-{system}"
+        for kinds in ("I8", MIXED):
+            for inner in (None, 2):
+                label = f"weights-kernel-{system}-{'mixed' if kinds is MIXED else kinds}" + (
+                    "-factored" if inner else ""
+                )
+                tensors = drawn_weights(tied, small, 4, 4, kinds, inner)
+                integers, factors = Stored(tensors, tied, small, 4).integers()
+                z = kernel_basis(integers * np.array(factors, dtype=object))[0]
+                add(label, of_weights("rank-deficient", tied, tensors, small, 4, kernel_evidence(z), label=label))
+        label = f"weights-dimension-{system}"
+        tensors = drawn_weights(tied, dims, 3, 5, "F16")
+        add(label, of_weights("rank-deficient", tied, tensors, dims, 3, {"method": "dimension"}, label=label))
+        wide = (2, 2, 3, 2, 2)
+        for gauges in (None, drawn_gauges(1 if tied else 2, 2, 2, 3, 1)):
+            label = f"weights-linear-{system}" + ("-gauged" if gauges else "")
+            tensors = drawn_weights(tied, wide, 39, 6, "I8")
+            evidence = RECOMPUTE | ({"gauges": gauges} if gauges else {})
+            add(label, of_weights("linear-test", tied, tensors, wide, 39, evidence, label=label, rank=38))
+        label = f"weights-tied-target-{system}"
+        tensors = drawn_weights(tied, (2, 2, 1, 1, 1), 14, 8, MIXED)
+        integers, factors = Stored(tensors, tied, (2, 2, 1, 1, 1), 14).integers()
+        evidence = tied_target_evidence((2, 2, 1, 1, 1), kernel_basis(integers * np.array(factors, dtype=object)))
+        add(label, of_weights("rank-deficient", tied, tensors, (2, 2, 1, 1, 1), 14, evidence, label=label,
+                              targets="all tied"))  # fmt: skip
+    tiny = (1, 1, 1, 1, 1)
+    tensors = drawn_weights(False, tiny, 3, 11, "F32")
+    label = "weights-witness"
+    matrix, _ = Stored(tensors, False, tiny, 3).integers()
+    from flint import nmod_mat
+
+    inverse = nmod_mat(3, 3, [int(x) % 101 for x in matrix.reshape(-1)], 101).inv()
+    numbers = [int(inverse[a, b]) for a in range(3) for b in range(3)]
+    evidence = {"inverse": numbers, "method": "witness", "prime": 101, "rows": [0, 1, 2]}
+    add(label, of_weights("rank-modular", False, tensors, tiny, 3, evidence, label=label, rank=3))
+    label = "weights-metadata-and-another-order"
+    tensors = drawn_weights(False, tiny, 3, 12, "F32")
+    raw = safetensors(tensors, {"system": "anything", "d_in": "7"}, ["U", "R_V", "R_K", "R_Q"])
+    add(label, of_weights("rank-modular", False, tensors, tiny, 3, RECOMPUTE, label=label, rank=3, raw=raw))
+    label = "weights-subnormal-and-huge-entries"
+    tensors = drawn_weights(False, tiny, 3, 13, "F64")
+    tensors["R_Q"] = ("F64", (1, 1, 3, 1), packed("F64", [2.0**-1074, -(2.0**1023), 3 * 2.0**-1060]))
+    add(label, of_weights("rank-modular", False, tensors, tiny, 3, RECOMPUTE, label=label, rank=3))
+
+    for name, dims, m in [
+        ("printed-looped", (2, 3, 1, 1, 1), None),
+        ("printed-looped", (2, 2, 1, 2, 2), 20),
+        ("printed-looped", (2, 2, 2, 2, 2), None),
+        ("shared-key", (2, 2, 2, 2, 2), None),
+        ("shared-query", (2, 2, 2, 1, 1), 17),
+        ("printed-tree-row", (2, 2, 1, 2, 2), None),
+        ("printed-tree-column", (2, 2, 1, 1, 1), 30),
+        ("printed-single-head", (1, 2, 2, 2, 2), None),
+    ]:
+        label = f"tied-target-{name}-" + "h{}-l{}-d{}-in{}-out{}".format(*dims) + ("" if m is None else f"-m{m}")
+        add(label, tied_target(name, dims, m))
+    add("tied-target-last-row", tied_target("printed-looped", (2, 2, 1, 3, 3), 22, row=2))
+    for name in RANDOM:
+        for law, dtype in (("uniform", "float64"), ("binomial", "bfloat16")):
+            add(
+                f"tied-target-{name}-{law}-{dtype}", tied_target(name, (1, 2, 1, 1, 1), 4, seed=3, law=law, dtype=dtype)
+            )
+    found = tied_target("printed-looped", (2, 2, 1, 1, 1))
+    found["evidence"]["target"] = [[*entry[:5], str(entry[5] * 10**20)] for entry in found["evidence"]["target"]]
+    add("tied-target-huge-entries", found)
+    # nobody has to walk 2^50 words
+    z, reader = [[0, 1], [1, -1]], [["W_Q", 0, 0, 0, 0, 1]]
+    evidence = {"method": "tied-target", "row": 0, "target": reader, "z": z}
+    found = document("rank-deficient", "printed-looped", (2, 2, 1, 1, 1), 14, evidence)
+    column_pairs = index_columns("printed-looped", 2, 2, 1, 1, 1)[1]
+    same = next((a, b) for b in range(len(column_pairs)) for a in range(b) if column_pairs[a] == column_pairs[b])
+    found["evidence"] = tied_target_evidence((2, 2, 1, 1, 1), [{same[0]: 1, same[1]: -1}])
+    add("tied-target-two-equal-columns", changed(found, "claim", "targets", "all tied"))
+
+    for dims in [(2, 2, 1), (2, 3, 1), (3, 2, 1), (2, 2, 2)]:
+        label = "tied-kernel-h{}-l{}-d{}".format(*dims)
+        add(label, tied_kernel(dims, label))
+    add("tied-kernel-another-basis-of-coordinates", tied_kernel((2, 2, 1), "tied-kernel-unimodular", unimodular=1,
+                                                                kind="I32"))  # fmt: skip
+    add("tied-kernel-scaled-values", tied_kernel((2, 3, 1), "tied-kernel-scaled", kind="F16", scale=0.5))
+    basis = commuting_kernel(2, 3, 1)
+    mixed = [dict(basis[0])]
+    for k, z in enumerate(basis[1:], 2):
+        total = dict(mixed[-1])
+        for i, v in z.items():
+            total[i] = total.get(i, 0) + v * (10**40 if k == 3 else k)
+        mixed.append({i: v for i, v in total.items() if v})
+    add("tied-kernel-combined-vectors", tied_kernel((2, 3, 1), "tied-kernel-combined", mixed, kind="I16"))
+
+    for name in RANDOM:
+        for dims, m in [((2, 2, 3, 2, 2), 38), ((1, 1, 1, 1, 1), 3), ((1, 2, 4, 2, 2), 14), ((2, 2, 2, 2, 2), 34)]:
+            for gauge in range(20):
+                found = gauged(name, dims, m, gauge, seed=3)
+                if judge(canonical(found), CORPUS) == 0:
+                    break
+            add(f"linear-gauged-{name}-{'h{}-l{}-d{}-in{}-out{}'.format(*dims)}", found)
+    found = gauged("random", (2, 1, 2, 1, 1), 9, 2, seed=3)
+    found["evidence"]["gauges"][0][1] = [[str(10**30), -7]]
+    add("linear-gauged-huge-entries", found)
+    found["evidence"]["gauges"] = [[[[1, 0]], [[1, 0]]]]
+    add("linear-gauged-by-the-default", copy.deepcopy(found))
+    # a host whose first query coordinate is always zero: only another gauge tells
+    tensors = drawn_weights(False, (1, 1, 2, 1, 1), 5, 14, "I8")
+    numbers = [x if i % 2 else 0 for i, x in enumerate(random.Random(1).choices(range(1, 9), k=10))]
+    tensors["R_Q"] = ("I8", (1, 1, 5, 2), packed("I8", numbers))
+    label = "weights-linear-first-query-coordinate-zero"
+    evidence = RECOMPUTE | {"gauges": [[[[0, 1]]]]}
+    add(label, of_weights("linear-test", False, tensors, (1, 1, 2, 1, 1), 5, evidence, label=label, rank=4))
+    return out
+
+
+def stored_invalid():
+    out = {}
+
+    def add(name, found):
+        assert name not in out, name
+        out[name] = found if type(found) is tuple else (found, {})
+
+    tiny = (1, 1, 1, 1, 1)
+
+    def modular(label, tensors, dims=tiny, m=3, tied=False, rank=3, evidence=RECOMPUTE):
+        add(label, of_weights("rank-modular", tied, tensors, dims, m, evidence, label=label, rank=rank))
+
+    singular = drawn_weights(False, tiny, 3, 21, "F32")
+    singular["R_K"] = singular["R_Q"]
+    modular("weights-digest-of-another-file", singular)
+    for kind, bits in {
+        "F64": (2047 << 52) + 1,
+        "F32": (255 << 23) + 1,
+        "F16": (31 << 10) + 1,
+        "BF16": (255 << 7) + 1,
+    }.items():
+        for attack, pattern in (("nan", bits), ("infinity", bits - 1)):
+            tensors = drawn_weights(False, tiny, 3, 22, kind)
+            form, shape, data = tensors["U"]
+            size = len(data) // 3
+            for sign in (0, 1):
+                content = data[:-size] + (pattern + (sign << 8 * size - 1)).to_bytes(size, "little")
+                modular(
+                    f"weights-{attack}-{kind}-{'minus' if sign else 'plus'}", tensors | {"U": (form, shape, content)}
+                )
+    tensors = drawn_weights(False, tiny, 2, 23, "F32")
+    tensors["R_V"] = ("F32", (1, 1, 2, 2), tensors["R_V"][2][:-4] + packed("F32", [float("nan")]))
+    label = "weights-nan-refuted"
+    add(label, of_weights("rank-deficient", False, tensors, tiny, 2, {"method": "dimension"}, label=label))
+    tensors = drawn_weights(False, tiny, 4, 24)
+    modular("weights-m-of-the-shape-below", tensors)
+    modular("weights-m-of-the-shape-above", tensors, m=5)
+    modular("weights-another-head-dimension", tensors, (1, 1, 2, 1, 1), 5, rank=5)
+    modular("weights-another-output-width", tensors, (1, 1, 1, 1, 2), 4, rank=4)
+    modular("weights-more-layers", tensors, (1, 2, 1, 1, 1), 5, rank=5)
+    modular("weights-looped-called-unlooped", drawn_weights(True, tiny, 3, 25))
+    modular("weights-unlooped-called-looped", drawn_weights(False, tiny, 3, 25), tied=True)
+    tensors = drawn_weights(False, tiny, 3, 26)
+    modular("weights-transposed-shape", tensors | {"U": ("F32", (1, 3), tensors["U"][2])})
+    modular("weights-flat-shape", tensors | {"U": ("F32", (3,), tensors["U"][2])})
+    modular("weights-of-eight-axes", tensors | {"U": ("F32", (3, 1, 1, 1, 1, 1, 1, 1), tensors["U"][2])})
+    modular("weights-scalar", tensors | {"U": ("F32", (), tensors["U"][2][:4])})
+    modular("weights-empty-tensor", tensors | {"U": ("F32", (3, 0), b"")})
+    modular("weights-composite-prime", tensors, evidence=RECOMPUTE | {"prime": 8388595})
+    modular("weights-rank-below-M", tensors, rank=2)
+    good = drawn_weights(False, tiny, 3, 27, inner=2)
+    modular("weights-factors-of-other-widths", good | {"R_Vo": ("F32", (1, 1, 1, 3), good["R_Vo"][2][:12])})
+    low = drawn_weights(True, (2, 2, 1, 1, 1), 16, 28, "I8", inner=1)
+    modular("weights-factors-of-low-rank", low, (2, 2, 1, 1, 1), 16, True, 16)
+    small = (1, 2, 1, 1, 1)
+    tensors = drawn_weights(False, small, 4, 29, MIXED)
+    integers, factors = Stored(tensors, False, small, 4).integers()
+    assert len(set(factors)) > 1
+    z = kernel_basis(integers)[0]
+    label = "weights-kernel-of-the-integers-only"
+    add(label, of_weights("rank-deficient", False, tensors, small, 4, kernel_evidence(z), label=label))
+    z = kernel_basis(integers * np.array(factors, dtype=object))[0]
+    form, shape, data = tensors["U"]
+    label = "weights-kernel-of-a-file-changed-in-one-bit"
+    tensors["U"] = (form, shape, data[:-1] + bytes([data[-1] ^ 128]))
+    add(label, of_weights("rank-deficient", False, tensors, small, 4, kernel_evidence(z), label=label))
+    tensors = drawn_weights(False, tiny, 3, 30)
+    label = "weights-dimension-m-at-M"
+    add(label, of_weights("rank-deficient", False, tensors, tiny, 3, {"method": "dimension"}, label=label))
+
+    dims = (2, 3, 1, 1, 1)
+    base = tied_target("printed-looped", dims)
+    (annihilated,) = commuting_kernel(2, 3, 1)[:1]
+    for attack, path_and_value in {
+        "target-empty": ("evidence", "target", []),
+        "target-of-one-entry": ("evidence", "target", [["W_V", 0, 0, 0, 0, 1]]),
+        "z-not-in-the-kernel": ("evidence", "z", [[0, 1]]),
+        "z-that-all-tied-targets-annihilate": ("evidence", "z", pairs_of(annihilated)),
+        "z-a-sum-of-two-columns": ("evidence", "z", [[0, 1], [1, 1]]),
+        "z-value-off": ("evidence", "z", 0, 1, base["evidence"]["z"][0][1] + 9),
+        "z-plus-2-to-the-64": ("evidence", "z", 0, 1, str(base["evidence"]["z"][0][1] + 2**64)),
+        "verdict-flipped": ("claim", "verdict", "universal"),
+        "of-another-host": ("claim", "host", "construction", "tied"),
+    }.items():
+        found = changed(base, *path_and_value)
+        if attack == "verdict-flipped":
+            found = added(found, "claim", "rank", 36)
+        if attack == "of-another-host":
+            found["shape"]["m"] = 36
+        add(f"tied-target-{attack}", found)
+    base = tied_target("printed-looped", (2, 2, 1, 3, 3), 22)
+    add("tied-target-of-another-row", changed(changed(base, "evidence", "row", 2), "evidence", "target",
+                                              [entry for entry in base["evidence"]["target"] if entry[3] != 2]))  # fmt: skip
+
+    dims, M = (2, 3, 1), 36
+    basis = commuting_kernel(*dims)
+
+    def kernel(attack, new, change=None, **options):
+        label = f"tied-kernel-{attack}"
+        found, files = tied_kernel(dims, label, new, **options)
+        add(label, (change(found) if change else found, files))
+
+    kernel("a-vector-less", basis[:-1], kind="I16")
+    kernel("a-vector-twice", [*basis[:-1], basis[0]], kind="I32")
+    kernel("a-vector-more", [*basis, {basis[0] and 0: 1, 5: 3}], kind="I64")
+    kernel("dependent-vectors", [*basis[:-1], basis[0] | {i: 2 * v for i, v in basis[0].items()}], kind="U8")
+    kernel(
+        "dependent-modulo-this-prime-only",
+        [{i: v * 101 for i, v in basis[0].items()}, *basis[1:]],
+        prime=101,
+        kind="F32",
+    )
+    kernel("not-in-the-kernel", [*basis[:-1], {0: 1}], kind="F64")
+    kernel("sign-flipped", [{i: abs(v) for i, v in basis[0].items()}, *basis[1:]], kind="BF16")
+    kernel("off-by-one", [{i: v + (v == 1) for i, v in basis[0].items()}, *basis[1:]], kind="U16")
+    kernel("composite-prime", basis, prime=2**31 - 3, kind="U32")
+    kernel("prime-two", basis, prime=2, kind="U64")
+    kernel("rank-is-M", basis, lambda found: changed(found, "claim", "rank", M), kind="F16")
+    kernel("rank-off-by-one", basis, lambda found: changed(found, "claim", "rank", 27), scale=2)
+    refuting = ("claim", "verdict", "not universal")
+    kernel("verdict-flipped", basis, lambda found: changed(changed(found, *refuting), "claim", "rank", ...), scale=3)
+    kernel(
+        "z-not-for-all-targets", [{i: v * (10**20 if v > 0 else 1) for i, v in basis[0].items()}, *basis[1:]], scale=4
+    )
+    kernel("in-the-kernel-modulo-2-to-the-127-minus-1-only",
+           [{i: v + (2**127 - 1) * (v == 1) for i, v in basis[0].items()}, *basis[1:]], scale=5)  # fmt: skip
+    # a host in which z is in the kernel, but not every tied target annihilates it
+    m, tensors = dense_trie((2, 2, 1))
+    form, shape, data = tensors["R_Q"]
+    tensors["R_Q"] = (form, shape, data[: len(data) // 2] * 2)  # both heads read the same queries
+    integers, _ = Stored(tensors, True, (2, 2, 1, 1, 1), m).integers()
+    vectors = kernel_basis(integers)
+    evidence = {"basis": [pairs_of(z) for z in vectors], "prime": 2**31 - 1}
+    label = "tied-kernel-of-a-host-that-tied-targets-refute"
+    add(label, of_weights("tied-kernel", True, tensors, (2, 2, 1, 1, 1), m, evidence, label=label,
+                          rank=16 - len(vectors), targets="all tied"))  # fmt: skip
+    # column 0 of R_all is zero, and W_all z vanishes modulo 2^127 - 1 only
+    tensors = drawn_weights(True, tiny, 2, 41, "I8")
+    tensors["R_Q"] = ("I8", (1, 2, 1), bytes(2))
+    for label, value in (
+        ("tied-kernel-zero-modulo-2-to-the-127-minus-1-only", 2**127 - 1),
+        ("tied-kernel-zero-modulo-2-to-the-521-minus-1-only", 2**521 - 1),
+        ("tied-kernel-of-a-column-that-targets-need", 1),
+    ):
+        evidence = {"basis": [pairs_of({0: value})], "prime": 101}
+        add(label, of_weights("tied-kernel", True, tensors, tiny, 2, evidence, label=label, rank=2, targets="all tied"))
+    # a host of smaller rank: its kernel is larger than the vectors say
+    m, tensors = dense_trie((2, 2, 1), scale=7)
+    form, shape, data = tensors["U"]
+    tensors["U"] = (form, shape, bytes(len(data)))
+    evidence = {"basis": [pairs_of(z) for z in commuting_kernel(2, 2, 1)], "prime": 2**31 - 1}
+    label = "tied-kernel-of-a-host-without-outputs"
+    add(label, of_weights("tied-kernel", True, tensors, (2, 2, 1, 1, 1), m, evidence, label=label, rank=15,
+                          targets="all tied"))  # fmt: skip
+    for name in RANDOM:
+        evidence = {"basis": [pairs_of(z) for z in commuting_kernel(2, 2, 1)], "prime": 2**31 - 1}
+        found = document("tied-kernel", name, (2, 2, 1, 1, 1), 16, evidence, rank=15, seed=1)
+        add(f"tied-kernel-{name}", changed(found, "claim", "targets", "all tied"))
+        z = kernel_basis(matrix_of(name, (1, 1, 1, 1, 1), 2, seed=1))
+        found = document("tied-kernel", name, (1, 1, 1, 1, 1), 2, {"basis": [pairs_of(z[0])], "prime": 2**31 - 1}, rank=2,
+                         seed=1)  # fmt: skip
+        add(f"tied-kernel-{name}-below-the-span", changed(found, "claim", "targets", "all tied"))
+
+    base = gauged("random", (2, 2, 3, 2, 2), 40, 1, seed=3)
+    gauges = base["evidence"]["gauges"]
+    for attack, matrix in {
+        "zero": [[0, 0, 0], [0, 0, 0]],
+        "of-rank-one": [[1, 2, 3], [2, 4, 6]],
+        "zero-modulo-the-prime": [[8388593, 0, 0], [0, 1, 0]],
+    }.items():
+        add(f"linear-gauge-{attack}", changed(base, "evidence", "gauges", 1, 0, matrix))
+    add("linear-gauge-zero-everywhere", changed(base, "evidence", "gauges", [[[[0] * 3] * 2] * 2] * 2))
+    add("linear-gauged-rank-is-M", changed(base, "claim", "rank", 44))
+    add("linear-gauged-m-below-the-columns", changed(base, "shape", "m", 37))
+    add("linear-gauged-composite-prime", changed(base, "evidence", "prime", 8388595))
+    tensors = drawn_weights(False, (1, 1, 2, 1, 1), 5, 14, "I8")
+    tensors["R_Q"] = ("I8", (1, 1, 5, 2), packed("I8", [1, 0, 2, 0, 3, 0, 1, 0, 5, 0]))
+    label = "weights-linear-gauge-reads-zero"
+    evidence = RECOMPUTE | {"gauges": [[[[0, 1]]]]}
+    add(label, of_weights("linear-test", False, tensors, (1, 1, 2, 1, 1), 5, evidence, label=label, rank=4))
+    assert gauges
+    return out
+
+
+def stored_malformed():
+    out = {}
+    tiny = (1, 1, 1, 1, 1)
+    seeds = iter(range(100, 200))
+
+    def add(name, content, files=()):
+        assert name not in out, name
+        out[name] = content if isinstance(content, bytes) else (content, dict(files))
+
+    def file(attack, alter=None, tensors=None, change=None):
+        """A proper certificate beside an altered file."""
+        held = drawn_weights(False, tiny, 3, next(seeds)) if tensors is None else tensors
+        label = f"weights-{attack}"
+        found, files = of_weights("rank-modular", False, held, tiny, 3, RECOMPUTE, label=label, rank=3)
+        if alter is not None:
+            files = {name: alter(held, content) for name, content in files.items()}
+        add(label, change(found) if change else found, {name: raw for name, raw in files.items() if raw is not None})
+
+    def header(raw):
+        length = struct.unpack("<Q", raw[:8])[0]
+        return json.loads(raw[8 : 8 + length]), raw[8 + length :]
+
+    def rewritten(change):
+        def alter(held, raw):
+            table, data = header(raw)
+            table, data = change(table, data)
+            text = table if isinstance(table, bytes) else json.dumps(table).encode()
+            return struct.pack("<Q", len(text)) + text + data
+
+        return alter
+
+    def entry(name, **fields):
+        return rewritten(lambda table, data: (table | {name: table[name] | fields}, data))
+
+    file("missing", lambda held, raw: None)
+    file("truncated", lambda held, raw: raw[:-1])
+    file("truncated-by-an-entry", lambda held, raw: raw[:-4])
+    file("truncated-in-the-header", lambda held, raw: raw[:40])
+    file("of-seven-bytes", lambda held, raw: raw[:7])
+    file("empty-file", lambda held, raw: b"")
+    file("extended", lambda held, raw: raw + b"\0")
+    file("one-bit-changed", lambda held, raw: raw[:-1] + bytes([raw[-1] ^ 1]))
+    file("header-length-zero", lambda held, raw: bytes(8) + raw[8:])
+    file("header-length-huge", lambda held, raw: b"\xff" * 8 + raw[8:])
+    file("header-length-beyond-the-end", lambda held, raw: struct.pack("<Q", len(raw)) + raw[8:])
+    file("header-length-byte-order", lambda held, raw: raw[:8][::-1] + raw[8:])
+    file("header-no-json", rewritten(lambda table, data: (b"R_Q", data)))
+    file("header-an-array", rewritten(lambda table, data: ([table], data)))
+    file("header-nested-deeply", rewritten(lambda table, data: (b"[" * 100_000, data)))
+    file("header-not-utf-8", rewritten(lambda table, data: (b'{"\xff":1}', data)))
+    file("tensor-twice", rewritten(
+        lambda table, data: (json.dumps(table)[:-1].encode() + b',"U":' + json.dumps(table["U"]).encode() + b"}", data)
+    ))  # fmt: skip
+    file(
+        "gap", rewritten(lambda table, data: (table | {"U": table["U"] | {"data_offsets": [64, 76]}}, data + bytes(4)))
+    )
+    file("overlap", entry("U", data_offsets=[0, 12]))
+    file("offsets-negative", entry("R_Q", data_offsets=[-12, 0]))
+    file("offsets-exchanged", entry("U", data_offsets=[72, 60]))
+    file("offsets-three", entry("U", data_offsets=[60, 72, 72]))
+    file("offsets-beyond-the-end", entry("U", data_offsets=[60, 2**62]))
+    file("shape-larger-than-the-data", entry("U", shape=[4, 1]))
+    file("shape-huge", entry("U", shape=[2**31, 2**33]))
+    file("shape-negative", entry("U", shape=[-3, -1]))
+    file("shape-of-nine-axes", entry("U", shape=[3] + [1] * 8))
+    file("shape-null", entry("U", shape=None))
+    file("shape-true", entry("U", shape=[3, True]))
+    file("type-unknown", entry("U", dtype="F8"))
+    file("type-bool", entry("U", dtype="BOOL"))
+    file("type-of-another-width", entry("U", dtype="F64"))
+    file("type-null", entry("U", dtype=None))
+    file("tensor-field-unknown", entry("U", zzz=1))
+    file("tensor-null", rewritten(lambda table, data: (table | {"U": None}, data)))
+    file("signed-for-unsigned", tensors=drawn_weights(False, tiny, 3, next(seeds), "I8"), alter=rewritten(
+        lambda table, data: ({name: held | {"dtype": "U8"} for name, held in table.items()}, data)
+    ))  # fmt: skip
+    good = drawn_weights(False, tiny, 3, next(seeds))
+    file("another-tensor-too", tensors=good | {"W_Q": ("F32", (1,), bytes(4))})
+    file(
+        "with-R_V-and-its-factors",
+        tensors=good | {"R_Vv": ("F32", (1, 1, 3, 0), b""), "R_Vo": ("F32", (1, 1, 0, 3), b"")},
+    )
+    for name in good:
+        file(f"without-{name}", tensors={key: held for key, held in good.items() if key != name})
+    file("with-one-factor", tensors={("R_Vv" if name == "R_V" else name): held for name, held in good.items()})
+    file("no-tensors", tensors={})
+    raw = safetensors(good)
+    for case, value in {
+        "of-the-bytes": hashlib.sha256(raw).hexdigest(),
+        "upper-case": digest_of(drawn_weights(False, tiny, 3, 1)).upper(),
+        "short": "0" * 63,
+        "long": "0" * 65,
+        "list": ["0" * 64],
+        "null": None,
+        "path": "../valid/".ljust(64, "0"),
+        "newline": "0" * 63 + "\n",
+        "zero": "0" * 64,
+    }.items():
+        file(f"digest-{case}", change=lambda found, value=value: changed(found, "claim", "host", "weights", value))
+    for case, value in {
+        "unknown": "random",
+        "shared": "shared-attention-universal",
+        "null": None,
+        "list": ["universal"],
+    }.items():
+        file(f"system-{case}", change=lambda found, value=value: changed(found, "claim", "host", "system", value))
+    file("system-missing", change=lambda found: changed(found, "claim", "host", "system", ...))
+    file("host-with-a-seed", change=lambda found: added(found, "claim", "host", "seed", 0))
+    file("host-with-a-construction", change=lambda found: added(found, "claim", "host", "construction", "random"))
+    file("kind-permutation", change=lambda found: changed(changed(found, "kind", "rank-permutation"), "evidence",
+                                                          {"rows": [0, 1, 2]}))  # fmt: skip
+    file("targets-all-tied", change=lambda found: changed(found, "claim", "targets", "all tied"))
+
+    base = tied_target("printed-looped", (2, 2, 1, 1, 1))
+    entries = base["evidence"]["target"]
+    for case, path_and_value in {
+        "row-d_in": ("evidence", "row", 1),
+        "row-negative": ("evidence", "row", -1),
+        "row-null": ("evidence", "row", None),
+        "row-missing": ("evidence", "row", ...),
+        "target-missing": ("evidence", "target", ...),
+        "target-null": ("evidence", "target", None),
+        "target-in-a-list": ("evidence", "target", [entries]),
+        "target-unsorted": ("evidence", "target", entries[::-1]),
+        "target-entry-twice": ("evidence", "target", [entries[0], *entries]),
+        "target-entry-zero": ("evidence", "target", 0, 5, 0),
+        "target-entry-of-layer-one": ("evidence", "target", 0, 1, 1),
+        "target-entry-outside": ("evidence", "target", 0, 3, 1),
+        "target-entry-of-W_E": ("evidence", "target", 0, 0, "W_E"),
+        "z-empty": ("evidence", "z", []),
+        "z-position-M": ("evidence", "z", [[16, 1]]),
+        "z-missing": ("evidence", "z", ...),
+        "all-untied": ("claim", "targets", "all untied"),
+        "method-kernel-vector": ("evidence", "method", "kernel-vector"),
+        "d_out-is-not-d_in": ("shape", "d_out", 2),
+    }.items():
+        add(f"tied-target-{case}", changed(base, *path_and_value))
+    add("tied-target-with-a-column", added(base, "evidence", "column", 0))
+    kernel, _ = proved("printed-looped", (2, 2, 1, 1, 1))
+    add("kernel-vector-for-tied-targets", changed(kernel, "claim", "targets", "all tied"))
+    small = document("rank-deficient", "random", (2, 1, 1, 1, 1), 5, {"method": "dimension"})
+    add("dimension-for-tied-targets", changed(small, "claim", "targets", "all tied"))
+    add("tied-target-4097-entries", changed(base, "evidence", "z", [[i, 1] for i in range(4097)]))
+
+    base, files = tied_kernel((2, 2, 1), "tied-kernel-file")
+    z = base["evidence"]["basis"][0]
+    for case, path_and_value in {
+        "basis-empty": ("evidence", "basis", []),
+        "basis-null": ("evidence", "basis", None),
+        "basis-an-object": ("evidence", "basis", {}),
+        "basis-flat": ("evidence", "basis", z),
+        "basis-missing": ("evidence", "basis", ...),
+        "vector-empty": ("evidence", "basis", [z, []]),
+        "vector-null": ("evidence", "basis", [None]),
+        "vector-unsorted": ("evidence", "basis", [z[::-1]]),
+        "vector-position-M": ("evidence", "basis", [[*z, [16, 1]]]),
+        "vector-zero-value": ("evidence", "basis", [[z[0], [z[1][0], 0]]]),
+        "vector-4097-entries": ("evidence", "basis", [[[i, 1] for i in range(4097)]]),
+        "prime-missing": ("evidence", "prime", ...),
+        "prime-out-of-range": ("evidence", "prime", 2**31),
+        "rank-missing": ("claim", "rank", ...),
+        "all-untied": ("claim", "targets", "all untied"),
+        "attention-matching": ("claim", "notion", "attention-matching"),
+        "of-an-index-host": ("claim", "host", {"construction": "printed-looped"}),
+        "of-commuting-trie": ("claim", "host", {"construction": "commuting-trie"}),
+        "of-every-host": ("claim", "host", {"every": "host"}),
+        "d_out-is-not-d_in": ("shape", "d_out", 2),
+    }.items():
+        add(f"tied-kernel-{case}", changed(base, *path_and_value), files)
+    add("tied-kernel-with-a-method", added(base, "evidence", "method", "recompute"), files)
+
+    base = gauged("random", (2, 2, 2, 1, 1), 30, 1, seed=3)
+    gauges = base["evidence"]["gauges"]
+    for case, path_and_value in {
+        "null": (None,),
+        "empty": ([],),
+        "of-a-layer-less": (gauges[1:],),
+        "of-a-head-less": (0, gauges[0][:1]),
+        "of-a-row-more": (0, 0, [[1, 0], [0, 1]]),
+        "transposed": (0, 0, [[1], [0]]),
+        "of-an-entry-less": (0, 0, 0, [1]),
+        "with-null": (0, 0, 0, 0, None),
+        "with-true": (0, 0, 0, 0, True),
+        "with-a-string": (0, 0, 0, 0, "1"),
+        "flat": (gauges[0],),
+        "an-object": ({},),
+    }.items():
+        add(f"linear-gauges-{case}", changed(base, "evidence", "gauges", *path_and_value))
+    add("linear-gauges-per-layer-of-a-tied-host", changed(base, "claim", "host", "construction", "random-tied"))
+    add("linear-gauges-with-a-float", canonical(base).replace(b'"gauges":[[[[', b'"gauges":[[[[1.5,'))
+    modular, _ = proved("random", (2, 1, 1, 1, 1), seed=7)
+    add("modular-with-gauges", added(modular, "evidence", "gauges", [[[[1]], [[1]]]]))
+    return out
+
+
 def build(folder: Path) -> int:
     """Write the three folders anew; returns the number of certificates."""
     expected = {"valid": 0, "invalid": 1, "malformed": 2}
     count = 0
-    tables = [(valid, more_valid), (invalid, more_invalid), (malformed, more_malformed)]
+    tables = [
+        (valid, more_valid, stored_valid),
+        (invalid, more_invalid, stored_invalid),
+        (malformed, more_malformed, stored_malformed),
+    ]
     for (name, code), parts in zip(expected.items(), tables, strict=True):
         place = folder / name
         shutil.rmtree(place, ignore_errors=True)
@@ -2746,8 +2501,8 @@ def build(folder: Path) -> int:
         table = {case: content for part in parts for case, content in part().items()}
         for case, content in table.items():
             raw, files = (content, {}) if isinstance(content, bytes) else (encoded(content[0]), content[1])
-            for digest, data in files.items():
-                (place / f"{digest}.bin").write_bytes(data)
+            for file, data in files.items():
+                (place / (file if "." in file else f"{file}.bin")).write_bytes(data)
             found = judge(raw, place)
             if found != code:
                 raise AssertionError(f"{name}/{case} is judged {found}")

@@ -8,28 +8,31 @@ import random
 import time
 import tracemalloc
 from array import array
+from fractions import Fraction
 from types import SimpleNamespace
 
 import make_corpus as corpus
 import naive
 import numpy as np
 import pytest
+import sceptic
 from hypothesis import given
 from hypothesis import strategies as st
-from make_corpus import ATTENTION, CORPUS, INVERTIBLE, RULES, SCALAR
+from make_corpus import ATTENTION, CORPUS, SCALAR
+from sceptic import INVERTIBLE, RULES
 
 from utfproof import weights
 from utfproof.certificates import checker
 from utfproof.weights import TensorSource
 
 LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
-NEW = ("linear-", "identity-", "bound-", "span-", "null-vector-")
+NEW = ("linear-", "identity-", "bound-", "span-", "null-vector-", "tied-", "weights-")
 DIMS = [(1, 1, 1, 1), (2, 1, 2, 1), (2, 2, 2, 2), (3, 2, 2, 2), (1, 4, 2, 2), (2, 4, 1, 1), (3, 2, 2, 1), (2, 3, 3, 1)]
 
 
 def verdict_on(document, folder):
     path = folder / "case.json"
-    path.write_bytes(corpus.canonical(document))
+    path.write_bytes(sceptic.canonical(document))
     return checker.check_file(path, LIMITS)
 
 
@@ -47,8 +50,8 @@ def test_the_checker_follows_coordinates_as_defined(name):
     compared = 0
     for dims in [dims for dims in DIMS if defined(name, dims)]:
         H, L, d, b = dims
-        Q, K, V, U = corpus.identity_host(name, H, L, d, b)
-        least = corpus.identity_least(name, H, L, d, b)
+        Q, K, V, U = sceptic.identity_host(name, H, L, d, b)
+        least = sceptic.identity_least(name, H, L, d, b)
         shape = checker.Shape(H, L, d, b, b, least)
         host = checker.IDENTITIES[name].host(shape)
         assert host.least(shape) == least
@@ -69,7 +72,7 @@ def test_the_checker_follows_coordinates_as_defined(name):
                 assert word not in found
                 found[word] = [host.first(block) + offset + j for j in range(width)]
             for word in naive.words(H, depth):
-                expected = [corpus.routed(values, word, dict.fromkeys(reader.get(j, ()), 1)) for j in range(run[2])]
+                expected = [sceptic.routed(values, word, dict.fromkeys(reader.get(j, ()), 1)) for j in range(run[2])]
                 assert [{row: 1} for row in found.get(word, [])] == [column for column in expected if column]
                 compared += 1
     assert compared > 20
@@ -110,7 +113,7 @@ def test_words_reduce_alike_exactly_when_they_are_equal(left, right, size, copie
     """Against products of random matrices modulo a prime (d_in = 1: of numbers)."""
     from flint import nmod_mat
 
-    p = corpus.LARGE
+    p = sceptic.LARGE
     source = random.Random(1)
     table = {
         (kind, head): nmod_mat(size, size, [source.randrange(p) for _ in range(size * size)], p)
@@ -143,7 +146,7 @@ def test_the_linear_test_drops_the_right_columns():
     for tied in (False, True):
         name, dims, m, p = "random-tied" if tied else "random", (2, 2, 3, 2, 2), 5, 10007
         drawn = (tied, "float64", "uniform", 9, *dims, m)
-        matrix = corpus.random_integers(*drawn)[0] % p
+        matrix = sceptic.random_integers(*drawn)[0] % p
         queries = 3 * 6
         kept = [c for c in range(matrix.shape[1]) if c >= queries or c % 3 < 2]
         claim = checker.Claim("linear-test", checker.Shape(*dims, m), name, "float64", "uniform", 9, tied=tied)
@@ -190,7 +193,7 @@ def test_what_tied_targets_span(dims, rank, tmp_path):
     """M where d_in >= L and d >= L, as the table of section 10.1 has it (and elsewhere, too), less where d_in = 1. As
     the definitions say (plain integers), and as the checker says (at m = rank - 1 and rank)."""
     H, L, d, d_in = dims
-    M = corpus.dimension(H, L, d, d_in, d_in)
+    M = sceptic.dimension(H, L, d, d_in, d_in)
     covered = min(d, d_in) >= L
     assert rank == M or not covered
     given_targets = corpus.drawn_targets(2 * M // d_in + 2, True, *dims, 4)
@@ -205,10 +208,10 @@ def test_what_tied_targets_span(dims, rank, tmp_path):
             return [table[tensor, h] for tensor in ("W_Q", "W_K", "W_V", "W_O")]
 
         products = {(): np.array([[int(i == j) for j in range(d_in)] for i in range(d_in)], dtype=object)}
-        for w in corpus.by_length(H, 1, L):
+        for w in sceptic.by_length(H, 1, L):
             _, _, value, out = parameters(0, w[-1])
             products[w] = products[w[:-1]] @ value @ out
-        blocks = [products[w[:-1]] @ parameters(0, w[-1])[part] for part in (0, 1) for w in corpus.by_length(H, 1, L)]
+        blocks = [products[w[:-1]] @ parameters(0, w[-1])[part] for part in (0, 1) for w in sceptic.by_length(H, 1, L)]
         rows += np.concatenate([*blocks, *(products[w] for w in naive.words(H, L))], axis=1).tolist()
     if rows:
         assert rank_of([[int(x) for x in row] for row in rows]) == rank
@@ -266,13 +269,13 @@ def test_rows_of_targets_are_those_of_the_definition():
                 for at in range(L) if tied else [layer - 1]:
                     table[tensor][at, h, i, j] = v
             products = {(): np.array([[int(i == j) for j in range(d_in)] for i in range(d_in)], dtype=object)}
-            for w in corpus.by_length(H, 1, L):
+            for w in sceptic.by_length(H, 1, L):
                 at = (len(w) - 1, w[-1])
                 products[w] = products[w[:-1]] @ table["W_V"][at] @ table["W_O"][at]
             blocks = [
                 products[w[:-1]] @ table[t][len(w) - 1, w[-1]]
                 for t in ("W_Q", "W_K")
-                for w in corpus.by_length(H, 1, L)
+                for w in sceptic.by_length(H, 1, L)
             ]
             blocks += [products[w] for w in naive.words(H, L)]
             expected = np.concatenate(blocks, axis=1) % 10007
@@ -326,6 +329,12 @@ SAID = {
         "not universal in the functional sense (targets: all untied): "
         "every tied host with m <= 6 at H=2, L=1, d=1, d_in=2, d_out=2"
     ),
+    "tied-kernel-h2-l3-d1": (
+        "universal by matching (targets: all tied): looped-universal weights {} at H=2, L=3, d=1, d_in=1, d_out=1, m=28"
+    ),
+    "tied-target-printed-looped-h2-l3-d1-in1-out1": (
+        "not universal by matching (targets: all tied): printed-looped at H=2, L=3, d=1, d_in=1, d_out=1, m=30"
+    ),
     "span-tied-commuting-targets": (
         "not universal by matching (targets: all tied): every tied host with m <= 27 at H=2, L=3, d=1, d_in=1, d_out=1"
     ),
@@ -345,14 +354,16 @@ SAID = {
 
 @pytest.mark.parametrize("case", SAID)
 def test_verdicts_name_the_notion_the_targets_and_what_is_free(case):
-    verdict = checker.check_file(CORPUS / "valid" / f"{case}.json", LIMITS)
-    assert (verdict.code, verdict.message) == (0, SAID[case])
+    path = CORPUS / "valid" / f"{case}.json"
+    verdict = checker.check_file(path, LIMITS)
+    digest = sceptic.parsed(path.read_bytes())["claim"]["host"].get("weights", "")[:16]
+    assert (verdict.code, verdict.message) == (0, SAID[case].format(digest))
 
 
 def test_facts_name_them_too():
     for path in (CORPUS / "valid").glob("*.json"):
         facts = checker.check_file(path, LIMITS).facts
-        claim = corpus.parsed(path.read_bytes())["claim"]
+        claim = sceptic.parsed(path.read_bytes())["claim"]
         assert {key: facts.get(key) for key in ("notion", "targets", "free", "verdict")} == {
             key: claim.get(key) for key in ("notion", "targets", "free", "verdict")
         }
@@ -392,14 +403,22 @@ ESTIMATED = {
         corpus.drawn_values(False, 2, 8, 4, 1), False, (2, 8, 1, 1, 1), dict.fromkeys(range(0, 256, 3), 1)
     ),
     "linear-test": lambda: corpus.linear("random", (2, 2, 5, 3, 3), 60),
-}
+    "linear-test with gauges": lambda: corpus.gauged("random", (2, 2, 5, 3, 3), 60, 1),
+    "tied target": lambda: corpus.tied_target("printed-looped", (2, 3, 3, 3, 3)),
+    "tied kernel": lambda: corpus.changed(
+        corpus.document(
+            "tied-kernel", "random", (2, 4, 1, 1, 1), 70,
+            {"basis": [corpus.pairs_of(z) for z in corpus.commuting_kernel(2, 4, 1)], "prime": 2**31 - 1}, rank=45,
+        ), "claim", "targets", "all tied",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ESTIMATED)
 def test_what_is_allocated_was_estimated(case, tmp_path, monkeypatch):
     """The largest demand covers the peak of the memory; one byte less is refused, and little is allocated then."""
     path = tmp_path / "case.json"
-    path.write_bytes(corpus.canonical(ESTIMATED[case]()))
+    path.write_bytes(sceptic.canonical(ESTIMATED[case]()))
     asked = []
     require = checker.Limits.require
 
@@ -481,6 +500,18 @@ def off_by_one(claim, bound=checker.dimension_bound):
     return have - 1, needed, names
 
 
+def queries_for_keys(shape, entries, by_layer=checker.by_layer):
+    layers = by_layer(shape, entries)
+    return {layer: [(0 if part == 1 else part, *rest) for part, *rest in found] for layer, found in layers.items()}
+
+
+class AnyDigest:
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
 FAULTS = {
     "words compared as multisets": (checker, "reduce", forgiving_reduce),
     "layers of letters ignored": (checker, "reduce", layerless),
@@ -496,6 +527,17 @@ FAULTS = {
     "every rank reached": (checker, "rank_reaches", lambda rows, p, wanted: True),
     "every number prime": (checker, "require_prime", lambda p: None),
     "no column dropped": (checker.Claim, "queries", property(lambda self: self.shape.head_dim)),
+    "gauges ignored": (checker, "times_transposed", lambda matrix, row: row[: len(matrix)]),
+    "a gauge for its transpose": (checker, "times_transposed", lambda matrix, row: row[-len(matrix) :]),
+    "W_all z always zero": (checker, "target_product", lambda *_: {}),
+    "W_all z never zero": (checker, "target_product", lambda *_: {0: 1}),
+    "W_all z of row 0 always": (checker, "target_product", lambda *arguments: dict.fromkeys(range(9), 1)),
+    "queries for keys": (checker, "by_layer", queries_for_keys),
+    "kernels not tested": (checker, "require_kernel", lambda *_: None),
+    "units of weights left out": (checker.WeightsHost, "units", lambda self, code: Fraction(1)),
+    "NaN tolerated": (checker, "require_finite", lambda tensors: None),
+    "any file will do": (checker, "canonical_digest", lambda tensors: AnyDigest()),
+    "coefficients reduced modulo 2^127 - 1": (checker, "identity_prime", lambda claim, basis: (2**127 - 1, 1)),
 }
 
 

@@ -251,7 +251,9 @@ def test_random_targets_of_other_kinds(cli):
     assert report["max_relative_error"] < 1e-12
 
 
-@pytest.mark.parametrize("command", ["certify", "decide", "verify", "refute-lower", "build", "embed", "emulate", "check"])
+@pytest.mark.parametrize(
+    "command", ["certify", "decide", "verify", "refute-lower", "build", "embed", "emulate", "check"]
+)
 def test_help_has_an_example(cli, command):
     code, out, _ = cli(command, "--help")
     assert code == 0

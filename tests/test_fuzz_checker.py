@@ -1,14 +1,19 @@
 """The checker on random input, with a fixed seed: well-formed statements that may be false, mutated certificates, and
-bytes. Each verdict is compared with `make_corpus.judge`; nothing is accepted that the judge does not confirm."""
+bytes. Each verdict is compared with `sceptic.judge`; nothing is accepted that the judge does not confirm."""
 
+import copy
+import json
 import random
 import re
+import shutil
+import signal
 import time
 
 import make_corpus as corpus
 import pytest
-from make_corpus import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
-from test_certificates import BASES, LIMITS, Pairs, copy_sidecars, paired, replacements, text_of
+import sceptic
+from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
+from test_certificates import BASES, LIMITS, WEIGHTS, Pairs, copy_sidecars, paired, replacements, text_of
 
 from utfproof.certificates import checker
 
@@ -27,10 +32,10 @@ def statement(source):
     d = source.randint(1, 3)
     d = max(d, d_in if name == "shared-key" else d_out if name == "shared-query" else 1)
     dims = (H, L, d, d_in, d_out)
-    M = corpus.dimension(*dims)
+    M = sceptic.dimension(*dims)
     if name in RANDOM and M > 16:
         return statement(source)
-    least = corpus.least_m(name, *dims) if name in INDEX else 1
+    least = sceptic.least_m(name, *dims) if name in INDEX else 1
     m = max(least, source.choice([least, M, M, M + 1, M - 1, least + 3]))
     drawn = {}
     if name in RANDOM:
@@ -42,7 +47,7 @@ def statement(source):
     if kind == "main" and name in RANDOM:
         p = source.choice([3, 3, 5, 7, 101, 8388593, 2**31 - 1, 9, 15, 2047, 2])
         host = (name == "random-tied", *(drawn.get(field) for field in ("dtype", "law", "seed")), *dims, m)
-        if p not in (2, 9, 15, 2047) and source.random() < 0.4 and corpus.rank_modulo(p, *host) == M:
+        if p not in (2, 9, 15, 2047) and source.random() < 0.4 and sceptic.rank_modulo(p, *host) == M:
             found, _ = corpus.witness(name, dims, m, p, **drawn)
             if source.random() < 0.6:
                 inverse = found["evidence"]["inverse"]
@@ -50,7 +55,7 @@ def statement(source):
             return found
         return corpus.document("rank-modular", name, dims, m, {"method": "recompute", "prime": p}, rank=M, **drawn)
     if kind == "main" and name in PERMUTATIONS:
-        rows = [next(iter(column)) for column in corpus.index_columns(name, *dims)[1]]
+        rows = [next(iter(column)) for column in sceptic.index_columns(name, *dims)[1]]
         for _ in range(source.choice([0, 0, 1, 1, 2])):
             a, b = source.randrange(M), source.randrange(M)
             rows[a], rows[b] = rows[b], source.choice([rows[a], rows[a], source.randrange(m)])
@@ -87,7 +92,7 @@ def another_letter(source, letter, dims):
 
 def identity_statement(source):
     """An identity with up to three changes to its words and blocks."""
-    name = source.choice(list(corpus.RULES))
+    name = source.choice(list(sceptic.RULES))
     H, L, d, b = source.randint(1, 3), source.randint(1, 3), source.randint(1, 3), source.choice([1, 1, 2])
     b = 1 if name in corpus.SCALAR else b
     d = max(d, b) if name in corpus.ATTENTION else d
@@ -95,7 +100,7 @@ def identity_statement(source):
     found = corpus.identity(name, dims)
     found["shape"]["m"] += source.choice([0, 0, 3])
     if name == "shared-query":
-        found["claim"]["targets"] = source.choice([corpus.INVERTIBLE] * 9 + ["all untied"])
+        found["claim"]["targets"] = source.choice([sceptic.INVERTIBLE] * 9 + ["all untied"])
     for _ in range(source.choice([0, 1, 1, 1, 2, 3])):
         blocks = found["evidence"][source.choice(list(found["evidence"]))]
         a, c = source.choice(blocks), source.choice(blocks)
@@ -133,7 +138,7 @@ def lower_bound_statement(source):
     H, L, d, d_in = source.randint(1, 2), source.randint(1, 3), source.randint(1, 2), source.randint(1, 2)
     if how == 1:
         tied = source.random() < 0.6
-        M = corpus.dimension(H, L, d, d_in, d_in)
+        M = sceptic.dimension(H, L, d, d_in, d_in)
         count = M // d_in + source.choice([0, 1, 2])
         given = corpus.drawn_targets(count, tied, H, L, d, d_in, source.randrange(1000))
         if source.random() < 0.3:
@@ -164,10 +169,71 @@ def linear_statement(source):
     return found
 
 
+def tied_statement(source):
+    """Of the method tied-target, or of the kind tied-kernel about random hosts or the file of WEIGHTS."""
+    if source.random() < 0.3:
+        found = copy.deepcopy(WEIGHTS["tied-kernel"][0])
+        found["evidence"]["prime"] = source.choice([3, 101, 2**31 - 1, 9])
+        (z,) = found["evidence"]["basis"]
+        how = source.randrange(6)
+        if how == 0:
+            z[source.randrange(2)][1] += source.choice([1, 2**40])
+        elif how == 1:
+            z[0][0] -= source.randint(1, 5)
+        elif how == 2:
+            for pair in z:
+                pair[1] *= source.choice([-1, 2, 3, 101])
+        elif how == 3:
+            found["shape"]["m"] += source.choice([1, -1])
+        return found
+    name = source.choice(["printed-looped", "printed-tree-row", "shared-key", "shared-query", *RANDOM])
+    H, L, d_in = source.randint(1, 2), source.randint(1, 2), source.randint(1, 2)
+    d = source.randint(d_in, 2)
+    dims = (H, L, d, d_in, d_in)
+    drawn = {}
+    least, M = 1, sceptic.dimension(*dims)
+    if name in RANDOM:
+        drawn = {"seed": source.getrandbits(8), "law": source.choice(LAWS), "dtype": source.choice(DTYPES)}
+        if M > 20:
+            return tied_statement(source)
+    else:
+        least = sceptic.least_m(name, *dims)
+    m = max(least, M - source.randint(0, 3))
+    basis = corpus.kernel_basis(corpus.matrix_of(name, dims, m, **drawn))
+    if name in RANDOM and basis and source.random() < 0.3:
+        evidence = {"basis": [corpus.pairs_of(z) for z in basis], "prime": 2**31 - 1}
+        found = corpus.document("tied-kernel", name, dims, m, evidence, rank=M - len(basis), **drawn)
+        return corpus.changed(found, "claim", "targets", "all tied")
+    z = dict(source.choice(basis)) if basis else {source.randrange(M): 1}
+    if source.random() < 0.3:
+        z[source.randrange(M)] = source.choice([1, -1, 2**64])
+    (target,) = corpus.drawn_targets(1, True, H, L, d, d_in, source.randrange(1000))
+    target = [entry for entry in target if source.random() < source.choice([1, 1, 0.5])]
+    evidence = {"method": "tied-target", "row": source.randrange(d_in), "target": target, "z": corpus.pairs_of(z)}
+    return corpus.changed(document_of(name, dims, m, evidence, drawn), "claim", "targets", "all tied")
+
+
+def document_of(name, dims, m, evidence, drawn):
+    return corpus.document("rank-deficient", name, dims, m, evidence, **drawn)
+
+
+def gauged_statement(source):
+    found = linear_statement(source)
+    shape = found["shape"]
+    layers = 1 if found["claim"]["host"]["construction"] == "random-tied" else shape["layers"]
+    gauges = corpus.drawn_gauges(layers, shape["heads"], shape["d_in"], shape["head_dim"], source.randrange(1000))
+    found["evidence"]["gauges"] = gauges
+    if source.random() < 0.2:
+        gauges[0][0] = [[0] * shape["head_dim"]] * shape["d_in"]
+    return found
+
+
+STATEMENTS = [statement, statement, identity_statement, identity_statement, lower_bound_statement, linear_statement,
+              tied_statement, gauged_statement]  # fmt: skip
+
+
 def any_statement(source):
-    return source.choice(
-        [statement, statement, identity_statement, identity_statement, lower_bound_statement, linear_statement]
-    )(source)
+    return source.choice(STATEMENTS)(source)
 
 
 def places(value, path=()):
@@ -243,12 +309,12 @@ def damaged(source, raw, other):
 
 def inputs(count, seed):
     source = random.Random(seed)
-    bases = [corpus.canonical(make()) for make in BASES.values()]
+    bases = [sceptic.canonical(make()) for make in BASES.values()]
     trees = [paired(make()) for name, make in BASES.items() if name != "witness-sidecar"]
     for _ in range(count):
         how = source.random()
         if how < 0.45:
-            yield "statement", corpus.canonical(any_statement(source))
+            yield "statement", sceptic.canonical(any_statement(source))
         elif how < 0.65:
             yield "structured", structured(source, source.choice(trees), source.choice(trees))
         elif how < 0.75:
@@ -259,14 +325,51 @@ def inputs(count, seed):
             yield "noise", source.randbytes(source.choice([0, 1, 2, 50, 1000]))
 
 
-def fuzz(count, seed, folder):
+def corpus_inputs(count, seed):
+    """Certificates of the corpus of every kind, with up to three changes to the structure or five to the bytes."""
+    source = random.Random(seed)
+    kinds = {}
+    for folder in ("valid", "invalid", "malformed"):
+        for path in sorted((corpus.CORPUS / folder).glob("*.json")):
+            if 0 < path.stat().st_size < 20_000:
+                kinds.setdefault((folder, path.name.split("-")[0]), []).append(path)
+    kinds = list(kinds.values())
+    for _ in range(count):
+        raw, other = (source.choice(source.choice(kinds)).read_bytes() for _ in range(2))
+        try:
+            trees = [paired(json.loads(x)) for x in (raw, other)]
+            text_of(trees[0])
+        except (ValueError, RecursionError, UnicodeError):
+            trees = []
+        if trees and source.random() < 0.6:
+            yield "corpus", structured(source, *trees)
+        else:
+            yield "corpus bytes", damaged(source, raw, other)
+
+
+class Hangs(AssertionError):
+    pass
+
+
+def stop(*_):
+    raise Hangs("a check took longer than 20 s")
+
+
+def fuzz(count, seed, folder, source=inputs):
     copy_sidecars(folder)
     path = folder / "fuzz.json"
     seen = {}
-    for how, raw in inputs(count, seed):
+    for how, raw in source(count, seed):
         path.write_bytes(raw)
         start = time.process_time()
-        verdict = checker.check_file(path, LIMITS)
+        old = signal.signal(signal.SIGALRM, stop)
+        signal.alarm(20)
+        try:
+            verdict = checker.check_file(path, LIMITS)
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, old)
+        assert "Hangs" not in verdict.message, raw[:2000]
         assert time.process_time() - start < 5, raw[:2000]
         assert verdict.code in (0, 1, 2, 3)
         assert "broke off" not in verdict.message, (verdict, raw[:2000])
@@ -288,7 +391,67 @@ def test_random_input(tmp_path):
     assert ("noise", 0) not in seen
 
 
+def with_files_of_the_corpus(folder):
+    for place in ("invalid", "valid"):  # where two have one name, the valid one
+        for path in sorted((corpus.CORPUS / place).iterdir()):
+            if path.suffix != ".json":
+                shutil.copy(path, folder / f"{place}-{path.name}" if path.suffix == ".safetensors" else folder)
+
+
+def test_mutated_corpus(tmp_path):
+    with_files_of_the_corpus(tmp_path)
+    seen = fuzz(300, 1, tmp_path, corpus_inputs)
+    assert min(seen["corpus", code] for code in (0, 1, 2)) > 0
+
+
+def fuzz_weights(count, seed, folder):
+    """Damaged files of weights. Where one can still be read, the certificate names its digest."""
+    source = random.Random(seed)
+    bases = list(WEIGHTS.values())
+    seen = {}
+    place, path = folder / "fuzz.safetensors", folder / "fuzz.json"
+    for _ in range(count):
+        document, files = source.choice(bases)
+        (raw,) = files.values()
+        length = int.from_bytes(raw[:8], "little")
+        if source.random() < 0.5:  # within the header, or a certificate's numbers
+            header = damaged(source, raw[8 : 8 + length], raw[8 : 8 + length])
+            raw = len(header).to_bytes(8, "little") + header + raw[8 + length :]
+        else:
+            raw = raw[: 8 + length] + damaged(source, raw[8 + length :], raw)[: len(raw) - 8 - length]
+            if source.random() < 0.2:
+                raw = damaged(source, raw, raw)
+        place.write_bytes(raw)
+        found = sceptic.tensors_of(raw)
+        if found is not None and all(name.isascii() for name in found):
+            document = corpus.changed(document, "claim", "host", "weights", sceptic.digest_of(found))
+        path.write_bytes(sceptic.canonical(document))
+        verdict = checker.check_file(path, LIMITS)
+        assert "broke off" not in verdict.message, (verdict, raw[:2000])
+        assert verdict.code == judge(path.read_bytes(), folder), (verdict, raw[:2000])
+        seen[verdict.code] = seen.get(verdict.code, 0) + 1
+    return seen
+
+
+def test_damaged_weights(tmp_path):
+    seen = fuzz_weights(300, 1, tmp_path)
+    assert min(seen.get(code, 0) for code in (0, 1, 2)) > 5, seen
+
+
+@pytest.mark.exhaustive
+def test_more_damaged_weights(tmp_path):
+    assert min(fuzz_weights(8000, 2, tmp_path).values()) > 100
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(2, 10))
 def test_more_random_input(seed, tmp_path):
     fuzz(4000, seed, tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2, 10))
+def test_more_of_the_mutated_corpus(seed, tmp_path):
+    with_files_of_the_corpus(tmp_path)
+    seen = fuzz(3000, seed, tmp_path, corpus_inputs)
+    assert min(seen["corpus", code] for code in (0, 1, 2)) > 20

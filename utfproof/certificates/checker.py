@@ -20,10 +20,16 @@ are sound:
   With a witness, an inverse B of M rows of R_all, B (R_all x) = x is tested on random vectors x drawn here, so
   many that a wrong B passes with probability at most 2^-100.
 * rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integers, with z_c != 0. Then
-  E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c.
-* linear-test. As rank-modular, for R_all without the Q columns of coordinate d_in or more. If the others are
-  independent, some E gives keys M_w C and queries whose first d_in coordinates are M_w A, for C = (I 0): then
-  all logits are those of the target.
+  E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c. For tied targets one of
+  them is given, and W_all z is computed in exact integers.
+* tied-kernel. The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel
+  (exact integers): they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their
+  entries. It is tested at random points modulo a prime q above all coefficients (zero modulo q means zero), so many
+  that a false one passes with probability at most 2^-100. Then every row of every W_all is a combination of rows
+  of R_all.
+* linear-test. As rank-modular, with the d_in columns of every R_w R_Q C^T in place of the d columns of R_w R_Q; C
+  is the evidence's, or (I 0). If the columns are independent, some E gives keys M_w C and queries x with
+  x C^T = M_w A: then all logits are those of the target.
 * identity. E (and U) consist of blocks that are words in the target's matrices. The blocks that the host's
   readers meet are followed through its definition, and the words read are compared with those demanded after
   free reduction (d_in = 1: as monomials). Equal reduced words are equal matrices for every target, or for
@@ -51,7 +57,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, compress, pairwise
 from operator import add, itemgetter, mul
 from typing import Any, TypeAlias
@@ -831,6 +837,12 @@ def find_weights(digest: str, folder: str, limits: Limits) -> dict[str, Tensor]:
     raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
 
 
+def require_host_tensors(tensors: dict[str, Tensor]) -> None:
+    values = {"R_Vv", "R_Vo"} if "R_Vv" in tensors else {"R_V"}
+    if tensors.keys() != {"R_Q", "R_K", "U", *values}:
+        raise Malformed(f"the weights have the tensors {', '.join(map(quote, sorted(tensors)))}")
+
+
 class WeightsHost:
     """Entries of a file as integers: a float is multiplied by the power of two that makes every number of its
     type an integer (section 4.8)."""
@@ -847,8 +859,6 @@ class WeightsHost:
             expected |= {"R_Vv": (*lead, s.m, self.inner), "R_Vo": (*lead, self.inner, s.m)}
         else:
             expected["R_V"] = (*lead, s.m, s.m)
-        if self.tensors.keys() != expected.keys():
-            raise Malformed(f"the weights have the tensors {', '.join(map(quote, sorted(self.tensors)))}")
         for name, sizes in expected.items():
             if self.tensors[name].sizes != sizes:
                 raise Stop(f"{name} has the shape {list(self.tensors[name].sizes)}, the certificate's is {list(sizes)}")
@@ -944,9 +954,13 @@ class Packing:
         return array(U32, [number(raw[j : j + w], "little") % p for j in range(0, columns * w, w)])
 
 
-def dense_matrix(host: DenseHost, p: int, queries: int | None = None) -> list[array[int]]:
+Matrix: TypeAlias = "list[list[int]]"
+Grid: TypeAlias = "list[list[Matrix]]"  # by layer (one only if tied) and head
+
+
+def dense_matrix(host: DenseHost, p: int, queries: int | None = None, gauges: Grid | None = None) -> list[array[int]]:
     """The rows of R_all modulo p, with the columns in another order (which does not change the rank); with
-    `queries`, only the first so many of the d columns of every R_Q are used.
+    `queries`, only the first so many of the d columns of every R_Q are used; with `gauges`, those of R_Q C^T.
 
     Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so
     that S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer, not kept."""
@@ -958,8 +972,11 @@ def dense_matrix(host: DenseHost, p: int, queries: int | None = None) -> list[ar
         packed, biases = [packing.pack(row) for row in rows], packing.biases(columns)
         reads: list[Iterator[list[int]]] = []
         for code, width in ((R_Q, queries), (R_K, None)):
-            kept = itemgetter(slice(width))
-            reads += [map(kept, host.rows(code, layer, h, s.head_dim, p)) for h in range(s.heads)]
+            for h in range(s.heads):
+                change: Callable[[list[int]], list[int]] = itemgetter(slice(width))
+                if code == R_Q and gauges is not None:
+                    change = partial(times_transposed, gauges[0 if host.tied else layer - 1][h])
+                reads.append(map(change, host.rows(code, layer, h, s.head_dim, p)))
         values = [host.rows(R_V, layer, h, s.m, p) for h in range(s.heads)]
         rows = []
         for _ in range(s.m):
@@ -969,6 +986,10 @@ def dense_matrix(host: DenseHost, p: int, queries: int | None = None) -> list[ar
                 row.extend(packing.unpack(total, columns))
             rows.append(row)
     return rows
+
+
+def times_transposed(matrix: Matrix, row: list[int]) -> list[int]:
+    return [sum(map(mul, row, other)) for other in matrix]
 
 
 PANEL = 64
@@ -1071,9 +1092,19 @@ def drawing_work(claim: Claim) -> int:
     return s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) * (900 if rounding else 250)
 
 
-def check_modular(claim: Claim, p: int, limits: Limits) -> None:
-    s, columns = claim.shape, claim.columns
+def check_modular(claim: Claim, p: int, limits: Limits, gauges: Grid | None = None) -> None:
     require_modular(claim, p)
+    require_matrix(claim, p, limits, gauges is not None)
+    if gauges is not None:
+        gauges = [[[[x % p for x in row] for row in matrix] for matrix in layer] for layer in gauges]
+    if not full_column_rank(dense_matrix(dense_host(claim), p, claim.queries, gauges), p):
+        matrix = "R_all" if claim.kind == "rank-modular" else "the test matrix"
+        raise Stop(f"the rank of {matrix} modulo {p} is below {claim.columns_name} = {claim.columns}")
+
+
+def require_matrix(claim: Claim, p: int, limits: Limits, gauged: bool = False) -> None:
+    """What forming R_all (or the test matrix) modulo p and finding its rank takes."""
+    s, columns = claim.shape, claim.columns
     limits.require(4 * s.m * columns, s.m * columns)  # from here on L <= M <= m are of moderate size
     widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
     for _ in range(s.layers):
@@ -1083,10 +1114,8 @@ def check_modular(claim: Claim, p: int, limits: Limits) -> None:
     eliminated = columns * columns * (3 * s.m - columns) // 6
     products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
     reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
-    limits.require(memory, drawing_work(claim) + products * slot * 2 // 3 + reduced * 200)
-    if not full_column_rank(dense_matrix(dense_host(claim), p, claim.queries), p):
-        matrix = "R_all" if claim.kind == "rank-modular" else "the test matrix"
-        raise Stop(f"the rank of {matrix} modulo {p} is below {claim.columns_name} = {columns}")
+    gauging = s.layers * s.heads * (s.m + 1) * s.d_in * s.head_dim * 60 if gauged else 0
+    limits.require(memory, drawing_work(claim) + gauging + products * slot * 2 // 3 + reduced * 200)
 
 
 # The witness method (section 6.2). Vectors x and T(w) are kept for all words of one length and all probes at
@@ -1182,10 +1211,12 @@ def numpy_module() -> Any:
 # ----------------------------------------------------------------------------------------------------
 # rank-deficient (section 7)
 
+Target = dict[tuple[str, int, int], dict[int, dict[int, int]]]  # (tensor, layer, head) -> row -> column -> entry
+Pairs = list[tuple[int, int]]  # (position, nonzero value), positions increasing
 Entry = tuple[int, int, int, int]  # (part, number of the word, column within the word's block, value)
 
 
-def by_layer(s: Shape, entries: list[tuple[int, int]]) -> dict[int, list[Entry]]:
+def by_layer(s: Shape, entries: Pairs) -> dict[int, list[Entry]]:
     """The entries of z by the layer of their columns; those of the OV columns under L + 1, as part 2."""
     half = s.head_dim * s.words(s.layers)
     result: dict[int, list[Entry]] = {}
@@ -1278,7 +1309,7 @@ def dense_product_is_zero(host: DenseHost, layers: dict[int, list[Entry]]) -> bo
     return not any(x for vector in vectors.values() for x in vector)
 
 
-def read_kernel(evidence: list[Any], columns: int) -> tuple[int, list[tuple[int, int]], int, int]:
+def read_kernel(evidence: list[Any], columns: int) -> tuple[int, Pairs, int, int]:
     """column, the entries of z, n and q; every demand on their form."""
     column, distance, pairs = evidence
     column = integer(column, "column")
@@ -1292,7 +1323,7 @@ def read_kernel(evidence: list[Any], columns: int) -> tuple[int, list[tuple[int,
     return column, read_pairs(pairs, "z", columns), n, q
 
 
-def read_pairs(pairs: object, name: str, length: int) -> list[tuple[int, int]]:
+def read_pairs(pairs: object, name: str, length: int) -> Pairs:
     """A vector of this length by its nonzero entries: (position, value)."""
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= INLINE:
         raise Malformed(f"{name} is not an array of 1 to {INLINE} entries")
@@ -1310,31 +1341,190 @@ def read_pairs(pairs: object, name: str, length: int) -> list[tuple[int, int]]:
     return entries
 
 
-def check_kernel(claim: Claim, kernel: tuple[int, list[tuple[int, int]], int, int], limits: Limits) -> None:
-    s = claim.shape
+def check_kernel(claim: Claim, kernel: tuple[int, Pairs, int, int], limits: Limits) -> None:
     column, entries, n, q = kernel
     if (top := dict(entries).get(column)) is None:
         raise Stop(f"z is zero at column {figure(column)}")
     if n * sum(value * value for _, value in entries) != q * top * top:
         raise Stop("distance_squared is not z_c^2 / |z|^2")
+    require_kernel(claim, entries, limits)
+
+
+def require_kernel(claim: Claim, entries: Pairs, limits: Limits, times: int = 1) -> None:
+    """R_all z = 0, exactly. `times`: of how many vectors like this one the work is to be allowed for."""
+    s = claim.shape
     limits.require(100 * s.layers, 1000 * s.layers)
     layers = by_layer(s, entries)
-    bits = max(abs(value).bit_length() for _, value in entries)
+    bits = value_bits(entries)
     if (kind := INDEX_HOSTS.get(claim.construction)) is not None:
         starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
-        limits.require((300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1))
+        limits.require((300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1) * times)
         zero = index_product_is_zero(kind(s), layers)
     else:
-        words = min(len(entries) * (s.layers + 1), 1 + s.words(s.layers))  # at most so many are visited
+        words = visited(s, entries)
         bits += (s.layers + 1) * (200 if claim.weights is None else 2300) + s.layers * s.m.bit_length()
         drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out
         limits.require(
             words * s.m * (40 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim),
-            drawn * 900 + words * s.m * s.m * (60 + bits // 16),
+            (drawn * 900 + words * s.m * s.m * (60 + bits // 16)) * times,
         )
         zero = dense_product_is_zero(dense_host(claim), layers)
     if not zero:
         raise Stop("R_all z is not zero")
+
+
+def visited(s: Shape, entries: Pairs) -> int:
+    """At most so many words lie on the way to the entries."""
+    return min(len(entries) * (s.layers + 1), 1 + s.words(s.layers))
+
+
+def value_bits(entries: Pairs) -> int:
+    return max(abs(value).bit_length() for _, value in entries)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tied targets: a target against a kernel vector (section 7), and tied-kernel (section 11)
+#
+# W_all z = G_0(), where G_L(w) = z_OV(w) and
+#     G_{l-1}(w) = sum over h of  W_Q^h z_Q(w,h) + W_K^h z_K(w,h) + W_V^h (W_O^h G_l(w,h)).
+
+
+def target_product(s: Shape, target: Target, layers: dict[int, list[Entry]], q: int = 0) -> dict[int, int]:
+    """W_all z by its nonzero coordinates, in integers or modulo q."""
+    none: dict[int, dict[int, int]] = {}
+
+    def times(matrix: dict[int, dict[int, int]], vector: dict[int, int]) -> dict[int, int]:
+        result = {}
+        for i, row in matrix.items():
+            total = sum(x * vector[j] for j, x in row.items() if j in vector)
+            if total := total % q if q else total:
+                result[i] = total
+        return result
+
+    def include(vector: dict[int, int], more: dict[int, int]) -> None:
+        for i, x in more.items():
+            vector[i] = vector.get(i, 0) + x
+
+    vectors: dict[int, dict[int, int]] = {}
+    for _, word, column, value in layers.get(s.layers + 1, []):
+        include(vectors.setdefault(word, {}), {column: value})
+    for layer in range(s.layers, 0, -1):
+        shorter: dict[int, dict[int, int]] = {}
+        for word, vector in vectors.items():
+            parent, head = divmod(word, s.heads)
+            inner = times(target.get(("W_O", 0, head), none), vector)
+            include(shorter.setdefault(parent, {}), times(target.get(("W_V", 0, head), none), inner))
+        for part, word, column, value in layers.get(layer, []):
+            parent, head = divmod(word, s.heads)
+            reader = target.get(("W_" + "QK"[part], 0, head), none)
+            include(shorter.setdefault(parent, {}), times(reader, {column: value}))
+        vectors = shorter
+    return {i: x for i, x in vectors.get(0, {}).items() if (x % q if q else x)}
+
+
+def target_work(s: Shape, entries: Pairs, size: int, bits: int, entry: int) -> tuple[int, int]:
+    """(memory, operations) of target_product; numbers grow to `bits`, the target has `size` entries of `entry` bits."""
+    words = visited(s, entries)
+    return words * (400 + min(size, s.d_in) * (100 + bits // 7)), (2 * words + len(entries)) * (
+        1000 + size * (200 + bits // 8 + bits * entry // 500)
+    )
+
+
+def check_tied_target(claim: Claim, target: Target, row: int, z: Pairs, limits: Limits) -> None:
+    s = claim.shape
+    size = target_size(target)
+    entry = max(
+        (abs(x).bit_length() for matrix in target.values() for line in matrix.values() for x in line.values()),
+        default=0,
+    )
+    grown = value_bits(z) + (2 * s.layers + 1) * (entry + size.bit_length())
+    limits.require(*target_work(s, z, size, grown, entry))
+    if row not in target_product(s, target, by_layer(s, z)):
+        raise Stop(f"W_all z of this target is zero in row {figure(row)}")
+    require_kernel(claim, z, limits)
+
+
+MERSENNE = (127, 521, 1279, 2203, 4423, 9689, 19937)
+"""2^n - 1 is prime for each."""
+
+
+def identity_prime(claim: Claim, basis: list[Pairs]) -> tuple[int, int]:
+    """(q, how many points): q is a prime above every coefficient of every W_all z, and a polynomial that is not zero
+    modulo q vanishes at so many random points with probability at most 2^-100.
+
+    With 1 for every variable a column of length t (of an OV word: L) has entries of at most (d d_in)^(t-1), (d d_in)^L
+    in W_all, which counts its monomials. The degree is at most 2 L."""
+    s = claim.shape
+    paths = s.head_dim * s.d_in
+    powers = [1]
+    for _ in range(s.layers):
+        powers.append(powers[-1] * paths)
+    largest = max(
+        sum(abs(value) * powers[layer - 1] for layer, found in by_layer(s, z).items() for *_, value in found)
+        for z in basis
+    )
+    exponent = next((n for n in MERSENNE if largest < 2**n - 1), None)
+    if exponent is None:
+        raise OverLimit(
+            f"the identities can have coefficients of {largest.bit_length()} bits, allowed are {MERSENNE[-1]}"
+        )
+    q = 2**exponent - 1
+    points = 1
+    while (q // (2 * s.layers)) ** points < 2**100:
+        points += 1
+    return q, points
+
+
+def random_tied_target(s: Shape, q: int) -> Target:
+    sizes = {"W_Q": (s.d_in, s.head_dim), "W_K": (s.d_in, s.head_dim), "W_V": (s.d_in, s.head_dim)}
+    sizes["W_O"] = (s.head_dim, s.d_in)
+    return {
+        (tensor, 0, head): {i: {j: secrets.randbelow(q) for j in range(columns)} for i in range(rows)}
+        for tensor, (rows, columns) in sizes.items()
+        for head in range(s.heads)
+    }
+
+
+def check_tied_kernel(claim: Claim, basis: list[Pairs], p: int, limits: Limits) -> None:
+    s, k = claim.shape, len(basis)
+    require_prime(p)
+    if s.m < claim.rank:
+        raise Stop(f"the rank is at most m = {figure(s.m)} and M - {k} = {figure(claim.rank)}")
+    require_matrix(claim, p, limits)
+    # the vectors are independent
+    support = sorted({position for z in basis for position, _ in z})
+    limits.require(
+        (4 * k + 64 * PANEL) * len(support) + 200 * k, k * k * len(support) * 20 + 400 * (k + PANEL) * len(support)
+    )
+    place = {position: at for at, position in enumerate(support)}
+    rows = []
+    for z in basis:
+        row = array(U32, bytes(4 * len(support)))
+        for position, value in z:
+            row[place[position]] = value % p
+        rows.append(row)
+    if not rank_reaches(rows, p, k):
+        raise Stop(f"the {k} vectors of the basis are not independent modulo {p}")
+    # they are annihilated by every target
+    limits.require(
+        300 * s.layers * (s.layers * (s.head_dim * s.d_in).bit_length() // 8 + 100), 1000 * sum(map(len, basis))
+    )
+    q, points = identity_prime(claim, basis)
+    size, bits = 4 * s.heads * s.d_in * s.head_dim, 2 * q.bit_length() + s.m.bit_length()
+    estimates = [target_work(s, z, size // s.heads, bits, bits) for z in basis]
+    limits.require(
+        max(memory for memory, _ in estimates) + size * (150 + bits // 8),
+        points * (sum(work for _, work in estimates) + 2000 * size),
+    )
+    for _ in range(points):
+        target = random_tied_target(s, q)
+        if any(target_product(s, target, by_layer(s, z), q) for z in basis):
+            raise Stop("W_all z is not zero for every tied target")
+    # they are in the kernel, and nothing else is
+    for z in basis:
+        require_kernel(claim, z, limits, k)
+    if not rank_reaches(dense_matrix(dense_host(claim), p), p, claim.rank):
+        raise Stop(f"the rank of R_all modulo {p} is below M - {k} = {claim.rank}")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -1689,38 +1879,41 @@ def read_dimension(claim: Claim) -> Callable[[], None]:
     return check
 
 
-Target = dict[tuple[str, int, int], dict[int, dict[int, int]]]  # (tensor, layer, head) -> row -> column -> entry
-
-
 def read_targets(value: object, claim: Claim, p: int) -> list[Target]:
     """The targets' nonzero entries modulo p."""
-    s, tied = claim.shape, claim.targets == "all tied"
-    widths = {"W_K": s.head_dim, "W_O": s.d_in, "W_Q": s.head_dim, "W_V": s.head_dim}
     if not isinstance(value, list) or not value:
         raise Malformed("targets is not an array of targets")
-    result = []
-    for entries in value:
-        if not isinstance(entries, list):
-            raise Malformed("a target is not an array of entries")
-        target: Target = {}
-        last: tuple[Any, ...] = ()
-        for entry in entries:
-            if not isinstance(entry, list) or len(entry) != 6:
-                raise Malformed("an entry of a target is not [tensor, l, h, i, j, v]")
-            tensor = choice(entry[0], "tensor", *widths)
-            layer, head, i, j, v = (integer(number, f"a number of {tensor}") for number in entry[1:])
-            place = (tensor, layer, head, i, j)
-            height = s.head_dim if tensor == "W_O" else s.d_in
-            if not (0 <= head < s.heads and 0 <= i < height and 0 <= j < widths[tensor]):
-                raise Malformed(f"an entry of {tensor} lies outside")
-            if layer != 0 if tied else not 1 <= layer <= s.layers:
-                raise Malformed(f"an entry of {tensor} is at layer {figure(layer)}")
-            if place <= last or v == 0:
-                raise Malformed("the entries of a target do not increase strictly, or one is 0")
-            last = place
-            target.setdefault((tensor, layer, head), {}).setdefault(i, {})[j] = v % p
-        result.append(target)
-    return result
+    return [read_target(entries, claim, p) for entries in value]
+
+
+def read_target(entries: object, claim: Claim, p: int = 0) -> Target:
+    """The target's nonzero entries (modulo p, if p is given)."""
+    s, tied = claim.shape, claim.targets == "all tied"
+    widths = {"W_K": s.head_dim, "W_O": s.d_in, "W_Q": s.head_dim, "W_V": s.head_dim}
+    if not isinstance(entries, list):
+        raise Malformed("a target is not an array of entries")
+    target: Target = {}
+    last: tuple[Any, ...] = ()
+    for entry in entries:
+        if not isinstance(entry, list) or len(entry) != 6:
+            raise Malformed("an entry of a target is not [tensor, l, h, i, j, v]")
+        tensor = choice(entry[0], "tensor", *widths)
+        layer, head, i, j, v = (integer(number, f"a number of {tensor}") for number in entry[1:])
+        place = (tensor, layer, head, i, j)
+        height = s.head_dim if tensor == "W_O" else s.d_in
+        if not (0 <= head < s.heads and 0 <= i < height and 0 <= j < widths[tensor]):
+            raise Malformed(f"an entry of {tensor} lies outside")
+        if layer != 0 if tied else not 1 <= layer <= s.layers:
+            raise Malformed(f"an entry of {tensor} is at layer {figure(layer)}")
+        if place <= last or v == 0:
+            raise Malformed("the entries of a target do not increase strictly, or one is 0")
+        last = place
+        target.setdefault((tensor, layer, head), {}).setdefault(i, {})[j] = v % p if p else v
+    return target
+
+
+def target_size(target: Target) -> int:
+    return sum(len(row) for matrix in target.values() for row in matrix.values())
 
 
 def sparse_times(row: dict[int, int], matrix: dict[int, dict[int, int]], p: int) -> dict[int, int]:
@@ -1762,7 +1955,7 @@ def check_span(claim: Claim, p: int, targets: list[Target], limits: Limits) -> N
     if min(count, s.columns) <= s.m:
         raise Stop(f"{figure(count)} rows of {figure(s.columns)} columns have no rank above m = {figure(s.m)}")
     limits.require((4 * count + 64 * PANEL) * s.columns, count * s.columns)
-    size = max(sum(len(row) for matrix in target.values() for row in matrix.values()) for target in targets)
+    size = max(map(target_size, targets))
     slot = Packing(p, PANEL + 1).bytes
     rank = s.m + 1
     follow = count * s.words(s.layers) * (1000 + 300 * min(size, 4 * s.d_in * s.head_dim))
@@ -1776,30 +1969,25 @@ def check_span(claim: Claim, p: int, targets: list[Target], limits: Limits) -> N
         raise Stop(f"the rank of the targets' rows modulo {p} is not above m = {s.m}")
 
 
-Matrix = list[list[int]]
+def read_matrix(value: object, name: str, rows: int, columns: int) -> Matrix:
+    if not isinstance(value, list) or len(value) != rows:
+        raise Malformed(f"a matrix of {name} does not have {figure(rows)} rows")
+    if any(not isinstance(row, list) or len(row) != columns for row in value):
+        raise Malformed(f"a matrix of {name} has a row that does not have {figure(columns)} entries")
+    return [[integer(x, f"an entry of {name}") for x in row] for row in value]
 
 
-def read_square(value: object, size: int) -> Matrix:
-    if not isinstance(value, list) or len(value) != size:
-        raise Malformed("a matrix of R_V does not have m rows")
-    if any(not isinstance(row, list) or len(row) != size for row in value):
-        raise Malformed("a matrix of R_V has a row that does not have m entries")
-    return [[integer(x, "an entry of R_V") for x in row] for row in value]
-
-
-def read_values(value: object, claim: Claim) -> list[list[Matrix]]:
-    """R_V by layer (one layer only if tied) and head."""
+def read_grid(value: object, name: str, claim: Claim, rows: int, columns: int) -> Grid:
+    """Matrices by layer (one layer only if the host is tied) and head."""
     s, layers = claim.shape, 1 if claim.tied else claim.shape.layers
     if not isinstance(value, list) or len(value) != layers:
-        raise Malformed("R_V is not an array of the layers")
+        raise Malformed(f"{name} is not an array of the layers")
     if any(not isinstance(matrices, list) or len(matrices) != s.heads for matrices in value):
-        raise Malformed("R_V has a layer that is not an array of the heads")
-    return [[read_square(matrix, s.m) for matrix in matrices] for matrices in value]
+        raise Malformed(f"{name} has a layer that is not an array of the heads")
+    return [[read_matrix(matrix, name, rows, columns) for matrix in matrices] for matrices in value]
 
 
-def check_null_vector(
-    claim: Claim, values: list[list[Matrix]], y: list[tuple[int, int]], word: int, limits: Limits
-) -> None:
+def check_null_vector(claim: Claim, values: Grid, y: Pairs, word: int, limits: Limits) -> None:
     """sum y_w R_w = G_0(), where G_L(w) = y_w I and G_{l-1}(w) = sum over h of R_V^{l,h} G_l(w,h)."""
     s = claim.shape
     if word not in dict(y):
@@ -1851,20 +2039,29 @@ def read_lower_bound(claim: Claim, host: dict[str, Any], evidence: object, limit
     if not 0 <= word < words:
         raise Malformed("word is not the number of a word of length L")
     y = read_pairs(pairs, "y", words)
-    matrices = read_values(host["R_V"], claim)
+    matrices = read_grid(host["R_V"], "R_V", claim, claim.shape.m, claim.shape.m)
     return lambda: check_null_vector(claim, matrices, y, word, limits)
 
 
 # ----------------------------------------------------------------------------------------------------
-# One certificate (sections 2-4 and 11)
+# One certificate (sections 2-4 and 12)
 
-KINDS = ("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound")
+KINDS = (
+    *("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound"),
+    "tied-kernel",
+)
 NOTIONS = {
     "linear-test": ("attention-matching",),
     "identity": ("attention-matching", "matching", "shared attention"),
     "lower-bound": ("matching", "shared attention", "functional"),
 }  # of the other kinds: matching
 REFUTATIONS = ("rank-deficient", "lower-bound")
+TARGETS_OF = {
+    "identity": TARGETS,
+    "lower-bound": TARGETS[:2],
+    "rank-deficient": TARGETS[:2],
+    "tied-kernel": TARGETS[1:2],
+}  # of the other kinds: all untied
 
 
 @dataclass(frozen=True)
@@ -1880,6 +2077,7 @@ class Claim:
     notion: str = "matching"
     targets: str = "all untied"
     free: str = ""
+    nullity: int = 0  # of R_all, as a tied-kernel has it
 
     @property
     def queries(self) -> int:
@@ -1892,13 +2090,19 @@ class Claim:
         return self.shape.columns - (self.shape.head_dim - self.queries) * self.shape.words(self.shape.layers)
 
     @property
+    def rank(self) -> int:
+        return self.columns - self.nullity
+
+    @property
     def columns_name(self) -> str:
+        if self.nullity:
+            return f"M - {self.nullity}"
         return "the number of its columns" if self.kind == "linear-test" else "M"
 
     @property
     def how(self) -> str:
         """The notion and, for the kinds that differ in them, the targets and what depends on the target."""
-        if self.kind.startswith("rank-"):
+        if self.kind.startswith("rank-") and self.targets == TARGETS[0]:
             return f"by {self.notion}"
         notion = "in the functional sense" if self.notion == "functional" else f"by {self.notion}"
         return f"{notion} (targets: {self.targets}{'; ' + self.free + ' free' if self.free else ''})"
@@ -1917,6 +2121,8 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
         raise Malformed("host is not an object")
     if kind == "linear-test" and not shape.d_in == shape.d_out <= shape.head_dim:
         raise Malformed(f"the linear test is for d_in = d_out <= d, the shape is {shape}")
+    if claim.targets == "all tied" and kind in ("rank-deficient", "tied-kernel") and shape.d_in != shape.d_out:
+        raise Malformed(f"{kind} is for tied targets with d_in = d_out only, the shape is {shape}")
     if kind == "lower-bound":
         if "every" in host:
             (every,) = record(host, "host", "every")
@@ -1932,11 +2138,8 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
         if kind == "rank-permutation":
             raise Malformed(f"{kind} is not for weights from a file")
         tensors = find_weights(digest, folder, limits)
-        claim = replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
-        WeightsHost(claim)  # complains about other tensors or shapes
-        limits.require(0, 60 * sum(len(tensor.data) // array(tensor.code).itemsize for tensor in tensors.values()))
-        require_finite(tensors)
-        return claim
+        require_host_tensors(tensors)
+        return replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
     known = (*IDENTITIES,) if kind == "identity" else (*INDEX_HOSTS, *RANDOM)
     name = choice(host.get("construction"), "construction", *known)
     if name in RANDOM:
@@ -1964,7 +2167,8 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
             raise Malformed(f"{name} is not defined at {shape}")
         if shape.m < least:
             raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
-    allowed = {"rank-permutation": PERMUTATIONS, "rank-modular": RANDOM, "linear-test": RANDOM}.get(kind)
+    dense = dict.fromkeys(("rank-modular", "linear-test", "tied-kernel"), RANDOM)
+    allowed = {"rank-permutation": PERMUTATIONS, **dense}.get(kind)
     if allowed is not None and name not in allowed:
         raise Malformed(f"{kind} is not for the construction {name}")
     return claim
@@ -1987,9 +2191,7 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     ranked = verdict == "universal" and kind not in ("identity", "lower-bound")
     names += ["rank"] * ranked + ["free"] * (notion == "shared attention")
     claimed = dict(zip(names, record(statement, "claim", *names), strict=True))
-    targets = choice(claimed["targets"], "targets", *(TARGETS if kind in ("identity", "lower-bound") else TARGETS[:1]))
-    if kind == "lower-bound" and targets == INVERTIBLE:
-        raise Malformed(f"{kind} is not for targets {targets}")
+    targets = choice(claimed["targets"], "targets", *TARGETS_OF.get(kind, TARGETS[:1]))
     free = choice(claimed["free"], "free", "E", "E and U") if "free" in claimed else ""
     facts |= {"notion": notion, "targets": targets, "verdict": verdict} | ({"free": free} if free else {})
     rank = integer(claimed["rank"], "rank") if ranked else None
@@ -2006,14 +2208,22 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         check = read_identity(claim, evidence, limits)
     elif kind == "lower-bound":
         check = read_lower_bound(claim, claimed["host"], evidence, limits)
+    elif kind == "tied-kernel":
+        basis, p = read_tied_kernel(claim, evidence)
+        claim = known = replace(claim, nullity=len(basis))
+        check = lambda: check_tied_kernel(known, basis, p, limits)  # noqa: E731
     else:
         check = read_modular(claim, evidence, folder, limits)
     if verdict != ("not universal" if kind in REFUTATIONS else "universal"):
         raise Stop(f'{kind} does not prove "{verdict}"')
     if rank is not None:
-        if rank != claim.columns:
-            raise Stop(f"the rank is stated as {figure(rank)}, {claim.columns_name} is {figure(claim.columns)}")
+        if rank != claim.rank:
+            raise Stop(f"the rank is stated as {figure(rank)}, {claim.columns_name} is {figure(claim.rank)}")
         facts["rank"] = stated(rank)
+    if claim.weights is not None:
+        WeightsHost(claim)  # complains about other shapes
+        limits.require(0, 60 * sum(len(held.data) // array(held.code).itemsize for held in claim.weights.values()))
+        require_finite(claim.weights)
     check()
     return f"{verdict} {claim.how}: {claim}"
 
@@ -2022,10 +2232,16 @@ def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[
     method = choice(
         evidence.get("method") if isinstance(evidence, dict) else None,
         "the evidence's method",
-        "dimension",
-        "kernel-vector",
+        *(["dimension", "kernel-vector"] if claim.targets == TARGETS[0] else ["tied-target"]),
     )
     columns = claim.shape.columns
+    if method == "tied-target":
+        row, entries, pairs = record(evidence, "evidence", "row", "target", "z", "method")[:3]
+        row = integer(row, "row")
+        if not 0 <= row < claim.shape.d_in:
+            raise Malformed("row is not one of the d_in rows")
+        target, z = read_target(entries, claim), read_pairs(pairs, "z", columns)
+        return lambda: check_tied_target(claim, target, row, z, limits)
     if method == "kernel-vector":
         parts = record(evidence, "evidence", "column", "distance_squared", "z", "method")[:3]
         kernel = read_kernel(parts, columns)
@@ -2037,6 +2253,13 @@ def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[
             raise Stop(f"m = {figure(claim.shape.m)} is not below M = {figure(columns)}")
 
     return check
+
+
+def read_tied_kernel(claim: Claim, evidence: object) -> tuple[list[Pairs], int]:
+    vectors, prime = record(evidence, "evidence", "basis", "prime")
+    if not isinstance(vectors, list) or not vectors:
+        raise Malformed("basis is not an array of vectors")
+    return [read_pairs(pairs, "a vector of the basis", claim.shape.columns) for pairs in vectors], read_prime(prime)
 
 
 def read_prime(value: object) -> int:
@@ -2054,10 +2277,13 @@ def read_modular(claim: Claim, evidence: object, folder: str, limits: Limits) ->
         *(["witness"] if claim.kind == "rank-modular" else []),
     )
     names = ["prime"] if method == "recompute" else ["prime", "rows", "inverse"]
+    if claim.kind == "linear-test" and isinstance(evidence, dict) and "gauges" in evidence:
+        names.append("gauges")
     prime, *arrays = record(evidence, "evidence", *names, "method")[:-1]
     p = read_prime(prime)
     if method == "recompute":
-        return lambda: check_modular(claim, p, limits)
+        gauges = read_grid(arrays[0], "gauges", claim, claim.shape.d_in, claim.shape.head_dim) if arrays else None
+        return lambda: check_modular(claim, p, limits, gauges)
     columns = claim.shape.columns
     rows = integer_array(arrays[0], "rows", columns, folder, limits)
     if any(later <= earlier for earlier, later in pairwise(rows)):

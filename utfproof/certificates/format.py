@@ -31,7 +31,7 @@ class Certificate:
 
     @property
     def kind(self) -> str:
-        """rank-permutation, rank-modular, rank-deficient, linear-test, identity or lower-bound."""
+        """rank-permutation, rank-modular, rank-deficient, linear-test, identity, tied-kernel or lower-bound."""
         return str(self.document["kind"])
 
     @property

@@ -1,0 +1,1311 @@
+"""A second judge of certificates, as a sceptic would write it from docs/certificate-format.md alone.
+
+    python tests/sceptic.py FILE...
+
+It shares no code with the checker nor with the prover and imports nothing of utfproof: hosts are dense or column-wise exact
+matrices from their definitions, ranks are FLINT's, polynomials are expanded, and everything is done the slow way. Prints a
+line for each file; the exit status is 0 if all are valid, else 1 if one is invalid, else 2 if one is malformed, else 3 if one
+is too large to be judged here. Weights are looked for beside the certificate only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+import sys
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import gcd, isqrt
+from pathlib import Path
+from types import SimpleNamespace
+
+import naive
+import numpy as np
+import rfc8785
+
+SAFE = 2**53 - 1
+FIELDS = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Hosts from their definitions (sections 4.1-4.6): a matrix is {column: [rows of its ones]}
+
+
+class Undefined(Exception):
+    """The construction does not exist at this shape, or not at this m."""
+
+
+class TooLarge(Exception):
+    """Beyond what is computed here."""
+
+
+def identities(*runs):
+    """Identities between rows a+i and columns b+i, i < width, for each (a, b, width)."""
+    out = {}
+    for a, b, width in runs:
+        for i in range(width):
+            out.setdefault(b + i, []).append(a + i)
+    return out
+
+
+def layout(words, width):
+    """{word: first coordinate} of blocks in this order, and the total width."""
+    start, position = {}, 0
+    for word in words:
+        start[word] = position
+        position += width(word)
+    return start, position
+
+
+def by_length(H, first, last):
+    return [w for t in range(first, last + 1) for w in naive.words(H, t)]
+
+
+def index_host(name, H, L, d, d_in, d_out):
+    """(least m, Q, K, V, U) with Q, K, V functions of (layer, head), layers from 1."""
+    if name in ("sparse", "printed-tree-row", "printed-tree-column"):
+
+        def width(w):
+            return d_out if len(w) == L else 2 * H * d
+
+        start, m = layout(by_length(H, 0, L), width)
+
+        def reader(place):
+            return lambda layer, h: identities(
+                *((start[w] + (place * H + h) * d, 0, d) for w in naive.words(H, layer - 1))
+            )
+
+        def value(layer, h):
+            if name == "sparse":
+                return identities(
+                    *((a, a, width(w)) for w, a in start.items() if len(w) >= layer and w[layer - 1] == h)
+                )
+            pairs = [(w, (*w, h)) for w in naive.words(H, layer - 1)]
+            if name == "printed-tree-column":
+                pairs = [(b, a) for a, b in pairs]
+            return identities(*((start[a], start[b], min(width(a), width(b))) for a, b in pairs))
+
+        U = identities(*((start[w], 0, d_out) for w in naive.words(H, L)))
+        return m, reader(0), reader(1), value, U
+    if name == "sparse-front":
+        T = {L: d_out}
+        for t in reversed(range(L)):
+            T[t] = 2 * H * d + H * T[t + 1]
+        return (
+            T[0],
+            lambda layer, h: identities((h * d, 0, d)),
+            lambda layer, h: identities((H * d + h * d, 0, d)),
+            lambda layer, h: identities((2 * H * d + h * T[layer], 0, T[layer])),
+            identities((0, 0, d_out)),
+        )
+    if name in ("tied", "shared-query"):
+        if name == "shared-query" and d < d_out:
+            raise Undefined
+        step = 2 * d if name == "tied" else d_out
+        trie, position = layout(by_length(H, 1, L), lambda w: step)
+        register, total = layout(naive.words(H, L), lambda w: d_out)
+        register = {w: position + a for w, a in register.items()}
+        root = register[(0,) * L]
+
+        def value(layer, h):
+            down = [(trie[h, *w], trie[w], step) for w in by_length(H, 1, L - 1)]
+            return identities(*down, *((register[h, *w[:-1]], a, d_out) for w, a in register.items()))
+
+        U = identities((root, 0, d_out))
+        if name == "shared-query":
+            return (position + total, lambda layer, h: U, lambda layer, h: identities((trie[h,], 0, d_out)), value, U)
+        return (
+            position + total,
+            lambda layer, h: identities((trie[h,], 0, d)),
+            lambda layer, h: identities((trie[h,] + d, 0, d)),
+            value,
+            U,
+        )
+    if name == "shared-key":
+        if d < d_in:
+            raise Undefined
+        widths = {"q": lambda w: d_in, "k": lambda w: d_out if len(w) == L else max(d_in, d_out)}
+        q, total = layout(by_length(H, 1, L), widths["q"])
+        k, size = layout(by_length(H, 0, L), widths["k"])
+        k = {w: total + a for w, a in k.items()}
+
+        def value(layer, h):
+            return identities(
+                *(
+                    (trie[h, *w], a, min(widths[which](w), widths[which]((h, *w))))
+                    for which, trie in (("q", q), ("k", k))
+                    for w, a in trie.items()
+                    if len(w) < L
+                )
+            )
+
+        return (
+            total + size,
+            lambda layer, h: identities((q[h,], 0, d_in)),
+            lambda layer, h: identities((k[()], 0, d_in)),
+            value,
+            identities((k[()], 0, d_out)),
+        )
+    b = max(2 * d, d_out)
+    if name == "printed-single-head":
+        if H != 1:
+            raise Undefined
+        return (
+            (L + 1) * b,
+            lambda layer, h: identities(((layer - 1) * b, 0, d)),
+            lambda layer, h: identities(((layer - 1) * b + d, 0, d)),
+            lambda layer, h: identities(*((i * b, (i - 1) * b, b) for i in range(1, L + 1))),
+            identities((L * b, 0, d_out)),
+        )
+    assert name == "printed-looped"
+    block, m = layout(by_length(H, 0, L), lambda w: b)
+    return (
+        m,
+        lambda layer, h: identities((block[h,], 0, d)),
+        lambda layer, h: identities((block[h,] + d, 0, d)),
+        lambda layer, h: identities(*((block[h, *p], block[p], b) for p in by_length(H, 0, L - 1))),
+        identities((0, 0, d_out)),
+    )
+
+
+INDEX = (
+    "sparse", "sparse-front", "tied", "shared-key", "shared-query",
+    "printed-single-head", "printed-tree-row", "printed-tree-column", "printed-looped",
+)  # fmt: skip
+PERMUTATIONS = INDEX[:3]
+RANDOM = ("random", "random-tied")
+LAWS = ("uniform", "signs", "binomial")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+
+def dimension(H, L, d, d_in, d_out):
+    """M, section 1."""
+    S = L if H == 1 else sum(H**t for t in range(1, L + 1))
+    return 2 * d * S + d_out * H**L
+
+
+@lru_cache(maxsize=4000)
+def index_parts(name, *shape):
+    """(least m, Q, K, V, U) with the R_V as a table."""
+    H, L = shape[:2]
+    try:
+        least = least_m(name, *shape)
+    except IllFormed:
+        raise Undefined from None
+    if least > 20_000 or L > 12:
+        raise TooLarge
+    found, Q, K, V, U = index_host(name, *shape)
+    assert found == least
+    return least, Q, K, {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}, U
+
+
+def routed(values, word, column):
+    """R_w times a column."""
+    for layer in range(len(word), 0, -1):
+        step, moved = values[layer, word[layer - 1]], {}
+        for j, x in column.items():
+            for i in step.get(j, ()):
+                moved[i] = moved.get(i, 0) + x
+        column = moved
+    return column
+
+
+@lru_cache(maxsize=50_000)
+def index_column(position, name, *shape):
+    """One column of R_all, {row: entry}."""
+    H, L, d, _, d_out = shape
+    _, Q, K, V, U = index_parts(name, *shape)
+    for read in (Q, K):
+        for length in range(1, L + 1):
+            if position < H**length * d:
+                number, j = divmod(position, d)
+                word = tuple(number // H**k % H for k in reversed(range(length)))
+                return routed(V, word[:-1], dict.fromkeys(read(length, word[-1]).get(j, ()), 1))
+            position -= H**length * d
+    number, j = divmod(position, d_out)
+    return routed(V, tuple(number // H**k % H for k in reversed(range(L))), dict.fromkeys(U.get(j, ()), 1))
+
+
+@lru_cache(maxsize=4000)
+def index_columns(name, *shape):
+    """(least m, the columns of R_all in canonical order)."""
+    H, L, d, _, d_out = shape
+    least, Q, K, V, U = index_parts(name, *shape)
+    if dimension(*shape) > 20_000:
+        raise TooLarge
+    result = []
+    for read in (Q, K):
+        for word in by_length(H, 1, L):
+            reader = read(len(word), word[-1])
+            result += [routed(V, word[:-1], dict.fromkeys(reader.get(j, ()), 1)) for j in range(d)]
+    for word in naive.words(H, L):
+        result += [routed(V, word, dict.fromkeys(U.get(j, ()), 1)) for j in range(d_out)]
+    return least, result
+
+
+def dense_index_host(name, shape, m):
+    """The same host with dense matrices, for naive.r_all."""
+    H, L, d, _, d_out = shape
+    least, Q, K, V, U = index_host(name, *shape)
+    assert m >= least
+
+    def full(matrix, columns):
+        out = np.zeros((m, columns), dtype=object)
+        for j, rows in matrix.items():
+            for i in rows:
+                out[i, j] += 1
+        return out
+
+    def maps(layer, h):
+        return full(Q(layer + 1, h), d), full(K(layer + 1, h), d), [full(V(layer + 1, h), m)]
+
+    return SimpleNamespace(shape=SimpleNamespace(heads=H, layers=L), maps=maps, U=full(U, d_out))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Random hosts (section 4.7)
+
+MASK, GOLDEN = 2**64 - 1, 0x9E3779B97F4A7C15
+
+
+def mix(z):
+    z &= MASK
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+    return z ^ (z >> 31)
+
+
+def law_unit(law, rows):
+    """(c, e) with unit c * 2^-e."""
+    t = 0
+    while (c := isqrt(4**t // rows)) < 2**20:
+        t += 1
+    return {"uniform": (c, t + 32), "signs": (1, 0), "binomial": (c, t + 2)}[law]
+
+
+def rounded(x, dtype):
+    """A fraction that is exact in float64, rounded once to `dtype`."""
+    if dtype == "bfloat16":
+        if x == 0:
+            return x
+        exponent = abs(x.numerator).bit_length() - x.denominator.bit_length() + 1  # a power of two below: exact
+        while Fraction(2) ** exponent > abs(x):
+            exponent -= 1
+        quantum = Fraction(2) ** max(exponent - 7, -133)
+        return round(x / quantum) * quantum  # Python rounds fractions half to even
+    form = {"float64": "<d", "float32": "<f", "float16": "<e"}[dtype]
+    return Fraction(struct.unpack(form, struct.pack(form, x.numerator / x.denominator))[0])
+
+
+@lru_cache(maxsize=3000)
+def random_integers(tied, dtype, law, seed, H, L, d, d_in, d_out, m):
+    """(integer R_all of section 4.7, the entries' common unit)."""
+    M = dimension(H, L, d, d_in, d_out)
+    if L * H * m * (m + 2 * d) + m * d_out > 150_000 or m * M > 60_000:
+        raise TooLarge
+    c, e = law_unit(law, m)
+    power = Fraction(1, 2**e)
+    unit = c * power
+
+    def matrix(code, layer, head, columns):
+        key = mix(seed)
+        for number in (code, 0 if tied else layer, head):
+            key = mix(key + GOLDEN * (number + 1))
+        out = np.empty((m, columns), dtype=object)
+        for i in range(m * columns):
+            x = mix(key + GOLDEN * (i + 1))
+            if law == "uniform":
+                n = 2 * (x >> 32) + 1 - 2**32
+            else:
+                n = 1 - 2 * (x >> 63) if law == "signs" else bin(x).count("1") - 32
+            if dtype != "float64":
+                entry = rounded(n * unit, dtype) / power
+                assert entry.denominator == 1
+                n = entry.numerator
+            out[divmod(i, columns)] = n
+        return out
+
+    held = {(c, layer, h): matrix(c, layer, h, (d, d, m)[c]) for c in range(3) for layer in range(L) for h in range(H)}
+    host = SimpleNamespace(
+        shape=SimpleNamespace(heads=H, layers=L),
+        maps=lambda layer, h: (held[0, layer, h], held[1, layer, h], [held[2, layer, h]]),
+        U=matrix(3, 0, 0, d_out),
+    )
+    return naive.r_all(host), unit if dtype == "float64" else power
+
+
+def _depths(H, L, d, d_in, d_out):
+    """How many matrices each column of R_all is a product of."""
+    half = [t for t in range(1, L + 1) for _ in range(d * H**t)]
+    return [*half, *half, *[L + 1] * (d_out * H**L)]
+
+
+def random_r_all(*arguments):
+    """R_all in the entries' true values."""
+    integers, unit = random_integers(*arguments)
+    return integers * np.array([unit**t for t in _depths(*arguments[4:9])], dtype=object)
+
+
+@lru_cache(maxsize=3000)
+def rank_modulo(p, *arguments):
+    from flint import nmod_mat
+
+    integers, _ = random_integers(*arguments)
+    return int(nmod_mat(*integers.shape, [int(x) % p for x in integers.reshape(-1)], p).rank())
+
+
+# ----------------------------------------------------------------------------------------------------
+# The second opinion
+
+
+class IllFormed(Exception):
+    pass
+
+
+def demand(condition):
+    if not condition:
+        raise IllFormed
+
+
+def fields(value, *names):
+    demand(type(value) is dict and sorted(value) == sorted(names))
+    return [value[name] for name in names]
+
+
+def number(value):
+    if type(value) is str:
+        demand(value.isascii() and value.removeprefix("-").isdigit())
+        if len(value) > 4000:
+            raise TooLarge
+        demand(str(int(value)) == value and abs(int(value)) > SAFE)
+        return int(value)
+    demand(type(value) is int and abs(value) <= SAFE)
+    return value
+
+
+def canonical(value):
+    """RFC 8785; integers up to 2^53 inclusive as numbers."""
+    if type(value) is dict:
+        return b"{%s}" % b",".join(rfc8785.dumps(k) + b":" + canonical(value[k]) for k in sorted(value))
+    if type(value) is list:
+        return b"[%s]" % b",".join(map(canonical, value))
+    return b"%d" % value if type(value) is int and abs(value) <= SAFE else rfc8785.dumps(value)
+
+
+def parsed(raw):
+    def pairs(items):
+        demand(len({key for key, _ in items}) == len(items))
+        return dict(items)
+
+    try:
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=pairs)
+        demand(canonical(value) == raw)
+    except (ValueError, RecursionError, rfc8785.CanonicalizationError):
+        raise IllFormed from None
+    return value
+
+
+def judge(raw: bytes, folder: Path) -> int | None:
+    """0, 1 or 2 as section 12 has it for a certificate with these bytes in this folder; None where it would take
+    too long to say (never for the shapes of the corpus)."""
+    try:
+        return 0 if _holds(parsed(raw), folder) else 1
+    except IllFormed:
+        return 2
+    except TooLarge:
+        return None
+
+
+def _holds(document, folder):
+    form, version, kind, shape, claim, evidence = fields(
+        document, "format", "version", "kind", "shape", "claim", "evidence"
+    )
+    demand(form == "utfproof-certificate" and type(version) is int and version == 1)
+    demand(kind in KINDS)
+    demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
+    if kind in ("identity", "lower-bound"):
+        settle = _identity if kind == "identity" else _lower_bound
+        holds = settle(shape, claim, evidence)
+        return claim["verdict"] == ("universal" if kind == "identity" else "not universal") and holds()
+    universal = claim["verdict"] == "universal"
+    host, notion, targets, *rank = fields(
+        claim, "host", "notion", "targets", *(["rank"] if universal else []), "verdict"
+    )[:-1]
+    linear, kernel = kind == "linear-test", kind == "tied-kernel"
+    demand(notion == ("attention-matching" if linear else "matching"))
+    demand(targets == ("all tied" if kernel else "all untied") or (targets == "all tied" and kind == "rank-deficient"))
+    rank = [number(r) for r in rank]
+    dims, m = dimensions(shape)
+    demand(not linear or dims[3] == dims[4] <= dims[2])
+    demand(targets == "all untied" or dims[3] == dims[4])
+    name = host.get("construction") if type(host) is dict else None
+    drawn = ()
+    if type(host) is dict and "weights" in host:
+        system, digest = fields(host, "system", "weights")
+        demand(system in ("universal", "looped-universal"))
+        demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
+        demand(kind != "rank-permutation")
+        drawn = Stored(weights_beside(folder, digest), system == "looped-universal", dims, m)
+    else:
+        demand(name in INDEX or name in RANDOM)
+    if drawn:
+        pass
+    elif name in RANDOM:
+        _, dtype, law, seed = fields(host, "construction", "dtype", "law", "seed")
+        demand(dtype in DTYPES and law in LAWS and 0 <= number(seed) < 2**64)
+        drawn = (name == "random-tied", dtype, law, number(seed), *dims, m)
+    else:
+        fields(host, "construction")
+        demand(m >= least_m(name, *dims))
+    demand(kind not in ("rank-modular", "linear-test", "tied-kernel") or drawn)
+    demand(kind != "rank-permutation" or name in PERMUTATIONS)
+    M = dimension(*dims) if dims[0] > 1 else 2 * dims[1] * dims[2] + dims[4]
+    if linear:
+        M -= (dims[2] - dims[3]) * (dims[1] if dims[0] == 1 else sum(dims[0] ** t for t in range(1, dims[1] + 1)))
+    settle = {
+        "rank-permutation": _permutation, "rank-modular": _modular, "rank-deficient": _deficient, "linear-test": _linear,
+        "tied-kernel": _tied_kernel,
+    }[kind]  # fmt: skip
+    if targets == "all tied" and not kernel:
+        settle = _tied_target
+    holds = settle(name, dims, m, M, drawn, evidence, folder)
+    if kernel:
+        M -= len(evidence["basis"])
+    if universal == (kind == "rank-deficient") or (rank and rank[0] != M):
+        return False
+    if type(drawn) is Stored and not drawn.sound():
+        return False
+    return holds()
+
+
+KINDS = (
+    "rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound", "tied-kernel",
+)  # fmt: skip
+
+
+def integers_of_host(drawn):
+    """(integer R_all, the factor of each column that makes it true) of a dense host."""
+    if type(drawn) is Stored:
+        return drawn.integers()
+    integers, unit = random_integers(*drawn)
+    return integers, [unit**t for t in _depths(*drawn[4:9])]
+
+
+def residue_rank(p, matrix):
+    from flint import nmod_mat
+
+    return int(nmod_mat(*matrix.shape, [int(x) % p for x in matrix.reshape(-1)], p).rank())
+
+
+def dimensions(shape):
+    """(H, L, d, d_in, d_out) and m of a certificate's shape."""
+    *dims, m = [number(x) for x in fields(shape, *FIELDS)]
+    demand(min(*dims, m) >= 1)
+    if dims[0] > 1 and dims[1] * (dims[0] - 1).bit_length() > 60:
+        raise TooLarge
+    return dims, m
+
+
+def least_m(name, H, L, d, d_in, d_out):
+    S = L if H == 1 else sum(H**t for t in range(1, L + 1))
+    demand(name != "shared-key" or d >= d_in)
+    demand(name != "shared-query" or d >= d_out)
+    demand(name != "printed-single-head" or H == 1)
+    if name == "shared-key":
+        return d_in * S + max(d_in, d_out) * (1 + S - H**L) + d_out * H**L
+    if name == "shared-query":
+        return d_out * (S + H**L)
+    if name == "printed-single-head":
+        return (L + 1) * max(2 * d, d_out)
+    if name == "printed-looped":
+        return (1 + S) * max(2 * d, d_out)
+    return 2 * d * S + d_out * H**L
+
+
+def integers_of(value, length, folder, size=4):
+    """An array (section 2)."""
+    if type(value) is list:
+        demand(len(value) == length <= 4096)
+        return [number(entry) for entry in value]
+    dtype, stated, digest = fields(value, "dtype", "length", "sidecar")
+    demand(dtype == f"uint{8 * size}" and number(stated) == length > 4096)
+    demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
+    path = Path(folder) / f"{digest}.bin"
+    demand(path.is_file() and not path.is_symlink())
+    content = path.read_bytes()
+    demand(len(content) == size * length and hashlib.sha256(content).hexdigest() == digest)
+    return list(struct.unpack(f"<{length}{'H' if size == 2 else 'I'}", content))
+
+
+def _permutation(name, dims, m, M, drawn, evidence, folder):
+    (rows,) = fields(evidence, "rows")
+    rows = integers_of(rows, M, folder)
+
+    def holds():
+        least, columns = index_columns(name, *dims)
+        assert least <= m
+        return len(set(rows)) == M and all(column == {r: 1} for r, column in zip(rows, columns, strict=True))
+
+    return holds
+
+
+def _modular(name, dims, m, M, drawn, evidence, folder):
+    method = evidence.get("method") if type(evidence) is dict else None
+    demand(method in ("recompute", "witness"))
+    p, *arrays = fields(evidence, "prime", *(["rows", "inverse"] if method == "witness" else []), "method")[:-1]
+    p = number(p)
+    demand(2 <= p < 2**31)
+    prime = p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
+    if method == "recompute":
+        if type(drawn) is Stored:
+            return lambda: prime and m >= M and residue_rank(p, drawn.integers()[0]) == M
+        return lambda: prime and m >= M and rank_modulo(p, *drawn) == M
+    rows = integers_of(arrays[0], M, folder)
+    demand(all(a < b for a, b in pairwise(rows)))
+    inverse = integers_of(arrays[1], M * M, folder, 2 if p < 2**16 else 4)
+
+    def holds():
+        if not prime or rows[0] < 0 or rows[-1] >= m or min(inverse) < 0 or max(inverse) >= p:
+            return False
+        from flint import nmod_mat
+
+        N = integers_of_host(drawn)[0][rows]
+        product = nmod_mat(M, M, inverse, p) * nmod_mat(M, M, [int(x) % p for x in N.reshape(-1)], p)
+        return all(int(product[a, b]) == (a == b) for a in range(M) for b in range(M))
+
+    return holds
+
+
+def _deficient(name, dims, m, M, drawn, evidence, folder):
+    method = evidence.get("method") if type(evidence) is dict else None
+    if method == "dimension":
+        fields(evidence, "method")
+        return lambda: m < M
+    _, column, distance, z = fields(evidence, "method", "column", "distance_squared", "z")
+    demand(method == "kernel-vector" and type(distance) is list and len(distance) == 2 and type(z) is list)
+    column, n, q = number(column), *map(number, distance)
+    demand(q > 0 and gcd(n, q) == 1)
+    z = sparse_vector(z, M)
+    demand(0 <= column < M)
+    vector = dict(z)
+
+    def holds():
+        if column not in vector or Fraction(n, q) != Fraction(vector[column] ** 2, sum(v * v for _, v in z)):
+            return False
+        return in_kernel(z, name, dims, drawn)
+
+    return holds
+
+
+def sparse_vector(z, length):
+    """[(position, value)] of section 7."""
+    demand(type(z) is list and 1 <= len(z) <= 4096)
+    demand(all(type(pair) is list and len(pair) == 2 for pair in z))
+    z = [(number(i), number(v)) for i, v in z]
+    positions = [i for i, _ in z]
+    demand(all(v for _, v in z) and positions == sorted(set(positions)))
+    demand(positions[0] >= 0 and positions[-1] < length)
+    return z
+
+
+def in_kernel(z, name, dims, drawn):
+    """Whether R_all z = 0."""
+    if name in INDEX:
+        total = {}
+        for i, v in z:
+            for row, x in index_column(i, name, *dims).items():
+                total[row] = total.get(row, 0) + x * v
+        return not any(total.values())
+    integers, factors = integers_of_host(drawn)
+    weighted = [(i, v * factors[i]) for i, v in z]
+    return not any(sum(row[i] * v for i, v in weighted) for row in integers)
+
+
+def _tied_target(name, dims, m, M, drawn, evidence, folder):
+    H, L, d, d_in, _ = dims
+    method, row, target, z = fields(evidence, "method", "row", "target", "z")
+    demand(method == "tied-target" and 0 <= number(row) < d_in)
+    z = sparse_vector(z, M)
+    table = target_table(target, True, H, L, d, d_in)
+
+    def holds():
+        line = target_line(table, row, H, L, d, d_in)
+        return sum(line[i] * v for i, v in z) != 0 and in_kernel(z, name, dims, drawn)
+
+    return holds
+
+
+def target_line(table, row, H, L, d, d_in):
+    """A row of W_all of a tied target, in integers."""
+    if dimension(H, L, d, d_in, d_in) > 4000 or max(d, d_in) > 50:
+        raise TooLarge
+    matrices = {
+        (tensor, h): np.zeros(size, dtype=object) for tensor, size in target_sizes(d, d_in).items() for h in range(H)
+    }
+    for (tensor, _, h, i, j), v in table.items():
+        matrices[tensor, h][i, j] = v
+    product = {(): np.array([[int(i == j) for j in range(d_in)] for i in range(d_in)], dtype=object)}
+    for w in by_length(H, 1, L):
+        product[w] = product[w[:-1]].dot(matrices["W_V", w[-1]]).dot(matrices["W_O", w[-1]])
+    line = []
+    for tensor in ("W_Q", "W_K"):
+        for w in by_length(H, 1, L):
+            line += list(product[w[:-1]].dot(matrices[tensor, w[-1]])[row])
+    for w in naive.words(H, L):
+        line += list(product[w][row])
+    return line
+
+
+def _tied_kernel(name, dims, m, M, drawn, evidence, folder):
+    H, L, d, d_in, _ = dims
+    basis, p = fields(evidence, "basis", "prime")
+    p, prime = prime_of(p)
+    demand(type(basis) is list and basis)
+    basis = [sparse_vector(z, M) for z in basis]
+
+    def holds():
+        rank = M - len(basis)
+        if not prime or m < rank:
+            return False
+        if M > 4000 or len(basis) * M > 10**6 or sum(map(len, basis)) * d_in * (d * d_in) ** L > 3 * 10**5:
+            raise TooLarge
+        dense = np.zeros((len(basis), M), dtype=object)
+        for line, z in enumerate(basis):
+            for i, v in z:
+                dense[line, i] = v
+        return (
+            residue_rank(p, dense) == len(basis)
+            and all(vanishes_for_tied_targets(z, H, L, d, d_in) for z in basis)
+            and all(in_kernel(z, name, dims, drawn) for z in basis)
+            and residue_rank(p, integers_of_host(drawn)[0]) >= rank
+        )
+
+    return holds
+
+
+def vanishes_for_tied_targets(z, H, L, d, d_in):
+    """Whether W_all z is the zero polynomial: every coefficient of it is computed."""
+    words = [(part, w) for part in "QK" for w in by_length(H, 1, L)] + [("U", w) for w in naive.words(H, L)]
+    widths = {"Q": d, "K": d, "U": d_in}
+    place = {}
+    for part, w in words:
+        for j in range(widths[part]):
+            place[len(place)] = (part, w, j)
+    for row in range(d_in):
+        coefficients = {}
+        for position, v in z:
+            part, w, j = place[position]
+            paths = [((), row)]  # (the entries along it, where it stands)
+            for h in w if part == "U" else w[:-1]:
+                paths = [
+                    ((*entries, ("V", h, at, a), ("O", h, a, b)), b)
+                    for entries, at in paths
+                    for a in range(d)
+                    for b in range(d_in)
+                ]
+            for entries, at in paths:
+                if part != "U":
+                    entries = (*entries, (part, w[-1], at, j))
+                elif at != j:
+                    continue
+                monomial = tuple(sorted(entries))
+                coefficients[monomial] = coefficients.get(monomial, 0) + v
+        if any(coefficients.values()):
+            return False
+    return True
+
+
+# Weights from a file (section 4.8)
+
+BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I8": 1,
+    "I16": 2,
+    "I32": 4,
+    "I64": 8,
+    "U8": 1,
+    "U16": 2,
+    "U32": 4,
+    "U64": 8,
+}
+POWERS = {"F64": 1074, "F32": 149, "F16": 24, "BF16": 133}
+
+
+def tensors_of(raw):
+    """{name: (type, shape, bytes)} of a safetensors file with known types, else None."""
+
+    def pairs(items):
+        demand(len({key for key, _ in items}) == len(items))
+        return dict(items)
+
+    def counts(value):
+        return type(value) is list and all(type(n) is int and n >= 0 for n in value)
+
+    length = int.from_bytes(raw[:8], "little")
+    if length > len(raw) - 8:
+        return None
+    try:
+        header = json.loads(raw[8 : 8 + length].decode("utf-8"), object_pairs_hook=pairs)
+    except (ValueError, RecursionError, IllFormed):
+        return None
+    if type(header) is not dict:
+        return None
+    data, found, places = raw[8 + length :], {}, []
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        if type(entry) is not dict or sorted(entry) != ["data_offsets", "dtype", "shape"]:
+            return None
+        kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if type(kind) is not str or kind not in BYTES or not counts(shape) or len(shape) > 8:
+            return None
+        if not counts(offsets) or len(offsets) != 2:
+            return None
+        size = BYTES[kind]
+        for n in shape:
+            size *= n
+        if offsets[1] - offsets[0] != size:
+            return None
+        places.append(offsets)
+        found[name] = (kind, tuple(shape), data[offsets[0] : offsets[1]])
+    end = 0
+    for first, last in sorted(places):
+        if first != end:
+            return None
+        end = last
+    return found if end == len(data) else None
+
+
+def digest_of(tensors):
+    content = b""
+    for name in sorted(tensors):
+        kind, shape, data = tensors[name]
+        content += f"{name} {kind} {','.join(str(n) for n in shape)}\n".encode() + data
+    return hashlib.sha256(content).hexdigest()
+
+
+def weights_beside(folder, digest):
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        try:
+            tensors = tensors_of(path.read_bytes())
+        except OSError:
+            continue
+        if tensors is None or not set(tensors) <= {"R_Q", "R_K", "R_V", "R_Vv", "R_Vo", "U"}:
+            continue
+        if digest_of(tensors) == digest:
+            values = {"R_V"} if "R_V" in tensors else {"R_Vv", "R_Vo"}
+            demand(set(tensors) == {"R_Q", "R_K", "U"} | values)
+            return tensors
+    raise IllFormed
+
+
+def entries_of(kind, data):
+    """Integers, or fractions; None for what is not finite."""
+    count = len(data) // BYTES[kind]
+    if kind[0] in "IU":
+        size = BYTES[kind]
+        return [int.from_bytes(data[i * size : i * size + size], "little", signed=kind[0] == "I") for i in range(count)]
+    if kind == "BF16":
+        data = b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2))
+        kind = "F32"
+    floats = struct.unpack(f"<{count}{ {'F64': 'd', 'F32': 'f', 'F16': 'e'}[kind] }", data)
+    return [Fraction(x) if x - x == 0 else None for x in floats]
+
+
+class Stored:
+    """A host of a file, whose shapes and entries may yet be wrong."""
+
+    def __init__(self, tensors, tied, dims, m):
+        self.tensors, self.tied, self.dims, self.m = tensors, tied, dims, m
+
+    def __bool__(self):
+        return True
+
+    def sound(self):
+        H, L, d, _, d_out = self.dims
+        lead, m = ((H,) if self.tied else (L, H)), self.m
+        expected = {"R_Q": (*lead, m, d), "R_K": (*lead, m, d), "U": (m, d_out)}
+        if "R_V" in self.tensors:
+            expected["R_V"] = (*lead, m, m)
+        else:
+            shape = self.tensors["R_Vv"][1]
+            inner = shape[-1] if shape else 0
+            expected |= {"R_Vv": (*lead, m, inner), "R_Vo": (*lead, inner, m)}
+        if any(self.tensors[name][1] != shape for name, shape in expected.items()):
+            return False
+        return all(x is not None for kind, _, data in self.tensors.values() for x in entries_of(kind, data))
+
+    def integers(self):
+        H, L, d, _, d_out = self.dims
+        M = dimension(*self.dims)
+        if M * self.m > 60_000 or L > 12:
+            raise TooLarge
+        held = {}
+        for name, (kind, shape, data) in self.tensors.items():
+            numbers = [x * 2 ** POWERS.get(kind, 0) for x in entries_of(kind, data)]
+            assert all(x == int(x) for x in numbers)
+            flat = np.empty(len(numbers), dtype=object)
+            flat[:] = [int(x) for x in numbers]
+            held[name] = flat.reshape(shape)
+        if "R_Vv" in held:
+            first, second = held["R_Vv"], held["R_Vo"]
+            product = np.zeros((*first.shape[:-1], self.m), dtype=object)
+            for place in np.ndindex(first.shape[:-2]):
+                if first.shape[-1]:
+                    product[place] = first[place].dot(second[place])
+            held["R_V"] = product
+        host = SimpleNamespace(
+            shape=SimpleNamespace(heads=H, layers=L),
+            maps=lambda layer, h: [
+                [part] if name == "R_V" else part
+                for name in ("R_Q", "R_K", "R_V")
+                for part in [held[name][h] if self.tied else held[name][layer, h]]
+            ],
+            U=held["U"],
+        )
+        power = {name: POWERS.get(self.tensors[name][0], 0) for name in self.tensors}
+        value = power["R_V"] if "R_V" in power else power["R_Vv"] + power["R_Vo"]
+        factors = []
+        for name in ("R_Q", "R_K"):
+            for t in range(1, L + 1):
+                factors += [Fraction(1, 2 ** (power[name] + (t - 1) * value))] * (d * H**t)
+        factors += [Fraction(1, 2 ** (power["U"] + L * value))] * (d_out * H**L)
+        return naive.r_all(host), factors
+
+
+def prime_of(value):
+    """(p, whether it is an odd prime)."""
+    p = number(value)
+    demand(2 <= p < 2**31)
+    return p, p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
+
+
+def _linear(name, dims, m, M, drawn, evidence, folder):
+    H, L, d, d_in, _ = dims
+    gauged = type(evidence) is dict and "gauges" in evidence
+    method, p = fields(evidence, "method", "prime", *(["gauges"] if gauged else []))[:2]
+    demand(method == "recompute")
+    p, prime = prime_of(p)
+    tied = drawn.tied if type(drawn) is Stored else drawn[0]
+    gauges = grid_of(evidence["gauges"], 1 if tied else L, H, d_in, d) if gauged else None
+    if type(drawn) is not Stored and not gauged:
+        return lambda: prime and m >= M and test_rank(p, *drawn) == M
+    return lambda: prime and m >= M and residue_rank(p, tested(integers_of_host(drawn)[0], dims, gauges)) == M
+
+
+def grid_of(value, layers, heads, rows, columns):
+    """Integer matrices by layer and head."""
+    demand(type(value) is list and len(value) == layers)
+    held = []
+    for layer in value:
+        demand(type(layer) is list and len(layer) == heads)
+        for matrix in layer:
+            demand(type(matrix) is list and len(matrix) == rows)
+            demand(all(type(row) is list and len(row) == columns for row in matrix))
+        held.append([np.array([[number(x) for x in row] for row in matrix], dtype=object) for matrix in layer])
+    return held
+
+
+def tested(matrix, dims, gauges):
+    """The test matrix of section 8."""
+    H, L, d, d_in, _ = dims
+    first = np.array([[int(i == j) for j in range(d)] for i in range(d_in)], dtype=object)
+    blocks, words = [], by_length(H, 1, L)
+    for place, w in enumerate(words):
+        gauge = first if gauges is None else gauges[0 if len(gauges) == 1 else len(w) - 1][w[-1]]
+        blocks.append(matrix[:, place * d : place * d + d].dot(gauge.T))
+    return np.concatenate([*blocks, matrix[:, len(words) * d :]], axis=1)
+
+
+@lru_cache(maxsize=1000)
+def test_rank(p, *arguments):
+    """The rank modulo p of the test matrix of a random host, without gauges."""
+    return residue_rank(p, tested(random_integers(*arguments)[0], arguments[4:9], None))
+
+
+# An identity is evaluated at a random target modulo a large prime: the words are multiplied out, the host is
+# applied to them, and the demanded matrices must come out.
+
+LARGE = 2**61 - 1
+INVERTIBLE = "untied with invertible M^(l,0)"
+RULES = {
+    "shared-key": ("attention-matching", ("all untied",), None),
+    "shared-query": ("attention-matching", ("all untied", INVERTIBLE), None),
+    "commuting-trie": ("matching", ("all tied",), None),
+    "register": ("shared attention", ("all untied",), "E"),
+    "two-sided": ("shared attention", ("all untied",), "E and U"),
+    "counting": ("shared attention", ("all tied",), "E"),
+}
+
+
+def multisets(L, H):
+    """C(L+H-1, H-1), by a product of min(L, H-1) factors."""
+    small, large = sorted((L, H - 1))
+    out = 1
+    for i in range(1, small + 1):
+        out = out * (large + i) // i
+    return out
+
+
+def tuples(length, total):
+    """Tuples of integers >= 0 with at most this sum, in lexicographic order."""
+    if length == 0:
+        return [()]
+    return [(c, *rest) for c in range(total + 1) for rest in tuples(length - 1, total - c)]
+
+
+def identity_least(name, H, L, d, b):
+    if name in ("shared-key", "shared-query"):
+        return least_m(name, H, L, d, b, b)
+    if name == "register":
+        return b * H**L
+    if name == "two-sided":
+        demand(L % 2 == 0)
+        return b * H ** (L // 2)
+    demand(b == 1)
+    if name == "counting":
+        return multisets(L, H)
+    return 2 * d * H * multisets(L - 1, H + 1) + multisets(L, H)
+
+
+def identity_host(name, H, L, d, b):
+    """(Q, K, V, U) as index_host has them; None for what the construction lacks."""
+    if name in ("shared-key", "shared-query"):
+        return index_host(name, H, L, d, b, b)[1:]
+    if name == "register":
+        start, _ = layout(naive.words(H, L), lambda w: b)
+        return (
+            None,
+            None,
+            lambda layer, h: identities(*((start[h, *w[:-1]], a, b) for w, a in start.items())),
+            identities((0, 0, b)),
+        )
+    if name == "two-sided":
+        k = L // 2
+        start, _ = layout(naive.words(H, k), lambda w: b)
+
+        def value(layer, h):
+            ends = naive.words(H, k - 1)
+            if layer <= k:
+                return identities(*((start[h, *s], start[*s, 0], b) for s in ends))
+            return identities(*((start[0, *s], start[*s, h], b) for s in ends))
+
+        return None, None, value, None
+    counts = tuples(H - 1, L)
+    first = 0
+    trie = {}
+    if name == "commuting-trie":
+        trie, first = layout([(c, g) for c in tuples(H, L - 1) for g in range(H)], lambda block: 2 * d)
+    tail = {c: first + i for i, c in enumerate(counts)}
+
+    def up(c, place):
+        return tuple(x + (i == place) for i, x in enumerate(c))
+
+    def value(layer, h):
+        runs = [(trie[up(c, h), g], a, 2 * d) for (c, g), a in trie.items() if sum(c) < L - 1]
+        for c, a in tail.items():
+            if h == 0:
+                runs.append((a, a, 1))
+            elif sum(c) < L:
+                runs.append((tail[up(c, h - 1)], a, 1))
+        return identities(*runs)
+
+    U = identities((tail[(0,) * (H - 1)], 0, 1))
+    if name == "counting":
+        return None, None, value, U
+    zero = (0,) * H
+    return (
+        lambda layer, h: identities((trie[zero, h], 0, d)),
+        lambda layer, h: identities((trie[zero, h] + d, 0, d)),
+        value,
+        U,
+    )
+
+
+def letter_of(text, name, tied, H, L):
+    """(matrix, layer, head, suffix)."""
+    demand(type(text) is str and text.isascii() and text[:1] in ("M", "A", "Q", "K") and text.count(".") == 1)
+    layer, head = text[1:].split(".")
+    suffix = head.lstrip("0123456789")
+    head = head[: len(head) - len(suffix)]
+    demand(max(len(head), len(layer)) <= 4000)  # as many digits as a layer can have here
+    demand(suffix in ("", "T", "I", "IT") and head.isdigit() and str(int(head)) == head and int(head) < H)
+    if tied:
+        demand(layer == "")
+    else:
+        demand(layer.isdigit() and str(int(layer)) == layer and 1 <= int(layer) <= L)
+    if text[0] in "QK":
+        demand(suffix == "" and name == "commuting-trie")
+    if "I" in suffix:
+        demand(name == "shared-query" and text[0] == "M" and head == "0")
+    return text[0], 0 if tied else int(layer), int(head), suffix
+
+
+def blocks_of(value, name, tied, H, L, d, b, m):
+    """[(start, width, letters)]."""
+    demand(type(value) is list)
+    found, end = [], 0
+    for block in value:
+        demand(type(block) is list and len(block) == 2 and type(block[1]) is list)
+        start = number(block[0])
+        word = [letter_of(text, name, tied, H, L) for text in block[1]]
+        demand(all(letter[0] in "MA" for letter in word[:-1]))
+        width = d if word and word[-1][0] in "QK" else b
+        demand(start >= end)
+        end = start + width
+        found.append((start, width, word))
+    demand(end <= m)
+    return found
+
+
+def random_target(tied, read, H, L, d, b, seed):
+    """{(name, layer, head): matrix modulo LARGE}, with Q and K if they are read; the rank of M is at most d."""
+    from flint import nmod_mat
+
+    source = random.Random(seed)
+    inner = min(d, b)  # M and A are any matrices of at most this rank
+
+    def draw(rows, columns):
+        return nmod_mat(rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE)
+
+    target = {}
+    for layer in [0] if tied else range(1, L + 1):
+        for h in range(H):
+            target["M", layer, h] = draw(b, inner) * draw(inner, b)
+            if read:
+                target["Q", layer, h], target["K", layer, h] = draw(b, d), draw(b, d)
+                target["A", layer, h] = target["Q", layer, h] * target["K", layer, h].transpose()
+            else:
+                target["A", layer, h] = draw(b, inner) * draw(inner, b)
+    return target
+
+
+def _identity(shape, claim, evidence):
+    free = claim.get("free")
+    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
+        :4
+    ]
+    (H, L, d, b, d_out), m = dimensions(shape)
+    (name,) = fields(host, "construction")
+    demand(type(name) is str and name in RULES)
+    demand(type(notion) is str and notion == RULES[name][0] and targets in RULES[name][1] and free == RULES[name][2])
+    demand(b == d_out and m >= identity_least(name, H, L, d, b))
+    tied = targets == "all tied"
+    values = fields(evidence, "E", *(["U"] if free == "E and U" else []))
+    e, *u = [blocks_of(value, name, tied, H, L, d, b, m) for value in values]
+    inverse = any("I" in suffix for blocks in (e, *u) for _, _, word in blocks for *_, suffix in word)
+
+    def holds():
+        if inverse != (targets == INVERTIBLE):
+            return False
+        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b) > 4000:
+            raise TooLarge
+        return evaluated(name, tied, H, L, d, b, e, u[0] if u else None)
+
+    return holds
+
+
+def evaluated(name, tied, H, L, d, b, e, u):
+    from flint import nmod_mat
+
+    target = random_target(tied, name == "commuting-trie", H, L, d, b, 1)
+    one = nmod_mat(b, b, [int(i == j) for i in range(b) for j in range(b)], LARGE)
+
+    def multiplied(letters):
+        out = one
+        for kind, layer, h, suffix in letters:
+            matrix = target[kind, layer, h]
+            if "I" in suffix:
+                matrix = matrix.inv()
+            out = out * (matrix.transpose() if "T" in suffix else matrix)
+        return out
+
+    held = {}  # coordinate -> column of E
+    for start, width, word in e:
+        product = multiplied(word)
+        assert product.ncols() == width
+        for j in range(width):
+            held[start + j] = [int(product[i, j]) for i in range(b)]
+    Q, K, V, U = identity_host(name, H, L, d, b)
+    if u is not None:
+        U = {}
+        for start, _, word in u:
+            product = multiplied(word)
+            for i in range(b):
+                for j in range(b):
+                    U.setdefault(j, {})[start + i] = int(product[i, j])
+    values = {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}
+
+    def read(word, reader, columns):
+        """E R_w times a reader given as {column: rows of its ones} or {column: {row: entry}}."""
+        out = nmod_mat(b, columns, LARGE)
+        for j, rows in reader.items():
+            column = routed(values, word, rows if type(rows) is dict else dict.fromkeys(rows, 1))
+            for i in range(b):
+                out[i, j] = sum(held[c][i] * x for c, x in column.items() if c in held) % LARGE
+        return out
+
+    def product_of(word):
+        return multiplied([("M", 0 if tied else layer, h, "") for layer, h in enumerate(word, 1)])
+
+    for layer in range(1, L + 1):
+        for h in range(H if Q is not None else 0):
+            words = naive.words(H, layer - 1)
+            wide = d if name == "commuting-trie" else b  # the others' further columns are zero in queries and keys
+            queries = [read(w, Q(layer, h), wide) for w in words]
+            keys = [read(w, K(layer, h), wide) for w in words]
+            products = [product_of(w) for w in words]
+            if name == "commuting-trie":
+                for got, kind in ((queries, "Q"), (keys, "K")):
+                    if any(x != product * target[kind, 0, h] for x, product in zip(got, products, strict=True)):
+                        return False
+                continue
+            for x, left in zip(queries, products, strict=True):
+                for y, right in zip(keys, products, strict=True):
+                    if x * y.transpose() != left * target["A", layer, h] * right.transpose():
+                        return False
+    return all(read(w, U, b) == product_of(w) for w in naive.words(H, L))
+
+
+def _lower_bound(shape, claim, evidence):
+    free = claim.get("free")
+    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
+        :4
+    ]
+    dims, m = dimensions(shape)
+    H, L, d, d_in, d_out = dims
+    demand(targets in ("all untied", "all tied"))
+    demand(notion in ("matching", "functional", "shared attention"))
+    demand(free in (("E", "E and U") if notion == "shared attention" else (None,)))
+    demand("free" in claim or free is None)
+    method = evidence.get("method") if type(evidence) is dict else None
+    if type(host) is dict and "every" in host:
+        demand(fields(host, "every")[0] in ("host", "tied host") and method in ("dimension", "span"))
+    else:
+        R, system = fields(host, "R_V", "system")
+        demand(system in ("shared-attention-universal", "looped-shared-attention-universal"))
+        demand(method == "null-vector" and notion == "shared attention" and targets == "all untied")
+        demand(free == "E and U")
+        _, word, y = fields(evidence, "method", "word", "y")
+        return _null(R, system.startswith("looped"), H, L, m, number(word), y)
+    if method == "span":
+        _, p, given = fields(evidence, "method", "prime", "targets")
+        demand(notion == "matching" and d_in == d_out)
+        return _span(*prime_of(p), given, targets == "all tied", H, L, d, d_in, m)
+    fields(evidence, "method")
+    leaves = H**L
+    M = dimension(*dims)
+    untied = targets == "all untied"
+    if notion == "matching":
+        demand(untied or (d_in >= L and d >= L))
+        return lambda: m < M
+    if notion == "functional":
+        demand(untied and L == 1 and d <= d_in == d_out)
+        return lambda: Fraction(m) < H * (d_in + 2 * d - Fraction(d * d, d_in))
+    if free == "E":
+        return lambda: m < (d_out * leaves if untied else multisets(L, H))
+    return lambda: m * m < (leaves if untied else multisets(L, H))
+
+
+def target_sizes(d, d_in):
+    return {"W_Q": (d_in, d), "W_K": (d_in, d), "W_V": (d_in, d), "W_O": (d, d_in)}
+
+
+def target_table(entries, tied, H, L, d, d_in):
+    """{(tensor, layer, head, row, column): entry} of a target as section 10.2 writes it."""
+    sizes = target_sizes(d, d_in)
+    demand(type(entries) is list)
+    places, table = [], {}
+    for entry in entries:
+        demand(type(entry) is list and len(entry) == 6 and type(entry[0]) is str and entry[0] in sizes)
+        tensor, (layer, h, i, j, v) = entry[0], map(number, entry[1:])
+        demand((layer == 0 if tied else 1 <= layer <= L) and 0 <= h < H and v != 0)
+        demand(0 <= i < sizes[tensor][0] and 0 <= j < sizes[tensor][1])
+        places.append((tensor, layer, h, i, j))
+        table[places[-1]] = v
+    demand(all(a < b for a, b in pairwise(places)))
+    return table
+
+
+def _span(p, prime, given, tied, H, L, d, d_in, m):
+    demand(type(given) is list and given)
+    sizes = target_sizes(d, d_in)
+    tables = [target_table(entries, tied, H, L, d, d_in) for entries in given]
+
+    def holds():
+        from flint import nmod_mat
+
+        if not prime:
+            return False
+        columns = dimension(H, L, d, d_in, d_in)
+        if columns > 4000 or max(d, d_in) > 50:
+            raise TooLarge
+        rows = []
+        for table in tables:
+
+            def matrix(tensor, layer, h, table=table):
+                height, width = sizes[tensor]
+                place = (tensor, 0 if tied else layer, h)
+                entries = [table.get((*place, i, j), 0) % p for i in range(height) for j in range(width)]
+                return nmod_mat(height, width, entries, p)
+
+            def product(word, matrix=matrix):
+                out = nmod_mat(d_in, d_in, [int(i == j) for i in range(d_in) for j in range(d_in)], p)
+                for layer, h in enumerate(word, 1):
+                    out = out * matrix("W_V", layer, h) * matrix("W_O", layer, h)
+                return out
+
+            found = [
+                product(word[:-1]) * matrix(tensor, len(word), word[-1])
+                for tensor in ("W_Q", "W_K")
+                for word in by_length(H, 1, L)
+            ]
+            found += [product(word) for word in naive.words(H, L)]
+            rows += [[int(x[i, j]) for x in found for j in range(x.ncols())] for i in range(d_in)]
+        return nmod_mat(len(rows), columns, [x for row in rows for x in row], p).rank() > m
+
+    return holds
+
+
+def _null(R, looped, H, L, m, s, y):
+    demand(0 <= s < H**L and type(y) is list and 1 <= len(y) <= 4096)
+    demand(all(type(pair) is list and len(pair) == 2 for pair in y))
+    y = [(number(i), number(v)) for i, v in y]
+    demand(all(v for _, v in y) and all(a[0] < b[0] for a, b in pairwise(y)) and y[0][0] >= 0 and y[-1][0] < H**L)
+    held = grid_of(R, 1 if looped else L, H, m, m)
+
+    def holds():
+        if L > 60:
+            raise TooLarge
+        total = np.zeros((m, m), dtype=object)
+        for position, v in y:
+            out = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+            for layer in range(L):
+                out = out.dot(held[0 if looped else layer][position // H ** (L - 1 - layer) % H])
+            total = total + v * out
+        return s in dict(y) and not total.any()
+
+    return holds
+
+
+def main(paths):
+    words = {0: "valid", 1: "INVALID", 2: "MALFORMED", None: "TOO LARGE"}
+    found = []
+    for path in map(Path, paths):
+        try:
+            verdict = judge(path.read_bytes(), path.parent)
+        except OSError:
+            verdict = 2
+        found.append(3 if verdict is None else verdict)
+        print(f"{words[verdict]:9} {path}", flush=True)
+    return next((code for code in (1, 2, 3) if code in found), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

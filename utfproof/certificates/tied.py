@@ -1,0 +1,256 @@
+"""Does a host match all *tied* targets (the same W_Q, W_K, W_V, W_O in every layer)? With a certificate either way.
+
+Rows W_all of tied targets may span less than all M columns, so R_all may be deficient and the host still match them: what
+counts is whether every kernel vector z of R_all has W_all z = 0 for every tied target. If one has not, a target says so
+(method `tied-target`); if all have, that is an identity of polynomials in the target's entries (kind `tied-kernel`). Below the
+dimension that tied targets span no host matches them (kind `lower-bound`). See docs/certificate-format.md sections 7, 10, 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import comb, gcd, log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import exact
+from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
+from utfproof.certificates.lower_bounds import (
+    ALL_TIED,
+    dimension_certificate,
+    small_target,
+    span_certificate,
+    span_dimension,
+    target_entries,
+)
+from utfproof.certificates.prover import PERMUTATIONS, certify, host_document
+from utfproof.certificates.sources import RandomDraw, StoredWeights
+from utfproof.constructions import build_host, construction, resolve_m
+from utfproof.errors import NotDefined, ResourceLimit, Undecided
+from utfproof.exact import gfp
+from utfproof.generator import check_dtype, check_law, check_seed
+from utfproof.matching import r_all, w_all
+from utfproof.notions import Notion
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import LoopedUniversal, Universal
+from utfproof.weights import host_shape, read_tensors, require_finite
+
+KERNEL_ENTRIES = 40_000
+"""Largest R_all (entries) whose kernel is computed over the rationals."""
+TRIALS = 4
+"""Random targets that a kernel vector is tested with before it is taken to be annihilated by all; the checker proves that."""
+
+
+@dataclass(frozen=True)
+class _Host:
+    """What the decision needs of a host."""
+
+    name: str
+    shape: Shape
+    m: int
+    document: dict[str, Any]
+    residues: Callable[[int], Any] | None
+    """R_all modulo a prime, centred; None for {0,1} constructions, which have no certificates of kind `tied-kernel`."""
+    rational: Callable[[], np.ndarray]
+    """R_all [m, M] in exact true entries."""
+
+
+def certify_tied(
+    name: str,
+    shape: Shape,
+    m: int | None = None,
+    *,
+    seed: int = 0,
+    law: str = "uniform",
+    dtype: str = "float64",
+    primes: tuple[int, ...] | None = None,
+    max_memory: int | None = None,
+) -> Certificate:
+    """Decide whether a named construction matches all tied targets of width d_in = d_out.
+
+    A host of full rank M gets the certificate for all untied targets, which says more; `commuting-trie` that of its
+    identity. Raises Undecided where no certificate settles it (the message has what is known of the dimension that tied
+    targets span), NotDefined unless d_in = d_out and outside the construction's shapes, ResourceLimit before allocating.
+    """
+    _require_square(shape)
+    if name == "commuting-trie":
+        from utfproof.certificates.identities import identity_certificate
+
+        return identity_certificate(name, shape, m, max_memory=max_memory)
+    entry = construction(name)
+    m = resolve_m(entry, shape, m)
+    if name in PERMUTATIONS:
+        return certify(name, shape, m, notion=Notion.MATCHING, max_memory=max_memory)
+    document = host_document(entry, seed=check_seed(seed), law=check_law(law), dtype=check_dtype(dtype))
+
+    def dense() -> np.ndarray:
+        if not entry.is_random:
+            return _dense(r_all(build_host(name, shape, m, max_memory=max_memory)))
+        host = build_host(name, shape, m, seed=seed, law=law, dtype=dtype, max_memory=max_memory)
+        R_Q, R_K, R_V, U = (exact(tensor) for tensor in (host.R_Q, host.R_K, host.R_V, host.U))
+        return _dense(r_all(replace(host, R_Q=R_Q, R_K=R_K, R_V=R_V, U=U)))
+
+    residues = RandomDraw(shape, m, seed, law, dtype, entry.tied).r_all if entry.is_random else None
+    return _decide(_Host(name, shape, m, document, residues, dense), primes, max_memory)
+
+
+def certify_tied_weights(
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    primes: tuple[int, ...] | None = None,
+    max_memory: int | None = None,
+) -> Certificate:
+    """The same for a host given as a file; layers and d_in as for `certify_weights`. The certificate is bound to the file's
+    content, but for one that no host of this dimension matches all tied targets."""
+    file = read_tensors(path, max_memory=max_memory)
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    for name in file.tensors:
+        require_finite(file, name)
+    _require_square(shape)
+
+    def dense() -> np.ndarray:
+        parts = {tensor: exact(array) for tensor, array in file.tensors.items()}
+        first = parts["R_Vv" if "R_Vv" in parts else "R_V"]
+        kind = LoopedUniversal if tied else Universal
+        return _dense(r_all(kind(shape, m, parts["R_Q"], parts["R_K"], first, parts["U"], R_Vo=parts.get("R_Vo"))))
+
+    document = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
+    source = StoredWeights(shape, m, file, tied)
+    return _decide(_Host(str(path), shape, m, document, source.r_all, dense), primes, max_memory)
+
+
+def span_upper_bound(shape: Shape) -> int:
+    """A proved upper bound for the dimension that W_all of tied targets of width d_in = d_out span.
+
+    For d_in = 1 the factors M_h are numbers, so columns with the same letters before their reader are equal; else M.
+    """
+    H, L, d = shape.heads, shape.layers, shape.head_dim
+    M = matching_dimension(shape)
+    if shape.d_in != 1 or shape.d_out != 1:
+        return M
+    return min(M, 2 * d * H * comb(L - 1 + H, H) + comb(L + H - 1, H - 1))
+
+
+def _require_square(shape: Shape) -> None:
+    if shape.d_in != shape.d_out:
+        raise NotDefined(f"tied targets are decided for d_in = d_out only, got {shape}, d_out = {shape.d_out}")
+    if shape.layers * log2(shape.heads) > 60:
+        raise ResourceLimit(f"{shape} has more than 2^60 head words; choose a smaller shape")
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix, dtype=object)
+
+
+def _decide(host: _Host, primes: tuple[int, ...] | None, max_memory: int | None) -> Certificate:
+    shape, m, M = host.shape, host.m, matching_dimension(host.shape)
+    tried = primes or gfp.DEFAULT_PRIMES
+    if m < M and min(shape.d_in, shape.head_dim) >= shape.layers:
+        return dimension_certificate(shape, m, targets=ALL_TIED)
+    require_memory(8 * (3 * m * M + 4 * m * m), f"the rank of R_all of {host.name} at {shape}, m = {m},", max_memory)
+    ranks = {}
+    if host.residues is not None:
+        for p in tried:
+            ranks[p] = gfp.rank(host.residues(p), p, overwrite=True)
+            if ranks[p] == M:
+                evidence = {"method": "recompute", "prime": p}
+                return certificate("rank-modular", shape, m, host.document, evidence, rank=M)
+    spanned = span_dimension(shape, tied=True)
+    if m < spanned:
+        return span_certificate(shape, m, tied=True)
+    known = f"tied targets at {shape} span between {spanned} and {span_upper_bound(shape)} dimensions, m = {m}"
+    if m * M > KERNEL_ENTRIES:
+        rank = f" and R_all has rank {max(ranks.values())} modulo a prime" if ranks else ""
+        raise Undecided(
+            f"R_all of {host.name} has {m} x {M} entries; a rational kernel is computed up to {KERNEL_ENTRIES} entries. "
+            f"{known}{rank}"
+        )
+    basis = kernel_basis(host.rational())
+    if not basis:
+        raise Undecided(f"R_all of {host.name} at {shape}, m = {m}, has full rank; no certificate kind says so here")
+    refuted = _tied_target(host, basis)
+    return refuted if refuted is not None else _tied_kernel(host, basis, ranks, tried, known)
+
+
+def kernel_basis(matrix: np.ndarray) -> list[list[int]]:
+    """Primitive integer vectors that span the kernel of an exact matrix [rows, columns], one for each free column."""
+    from flint import fmpz_mat
+
+    rows, columns = matrix.shape
+    integers = []
+    for row in matrix:
+        scale = 1
+        for x in row:
+            scale = scale * x.denominator // gcd(scale, x.denominator)
+        integers += [int(x * scale) for x in row]
+    reduced, denominator, rank = fmpz_mat(rows, columns, integers).rref()
+    pivots: list[int] = []
+    for column in range(columns):
+        if len(pivots) < rank and reduced[len(pivots), column] != 0:
+            pivots.append(column)
+    basis = []
+    for free in sorted(set(range(columns)) - set(pivots)):
+        z = [0] * columns
+        z[free] = int(denominator)
+        for i, pivot in enumerate(pivots):
+            z[pivot] = -int(reduced[i, free])
+        divisor = gcd(*z) * (-1 if z[free] < 0 else 1)
+        basis.append([v // divisor for v in z])
+    return basis
+
+
+def _pairs(z: list[int], name: str) -> list[list[int | str]]:
+    pairs = [[integer(i), integer(v)] for i, v in enumerate(z) if v]
+    if len(pairs) > INLINE_LIMIT:
+        raise ResourceLimit(f"a kernel vector of {name} has {len(pairs)} entries, a certificate holds {INLINE_LIMIT}")
+    return pairs
+
+
+def _tied_target(host: _Host, basis: list[list[int]]) -> Certificate | None:
+    """The refutation by the kernel vector with the fewest digits that some drawn target does not annihilate."""
+    vectors = sorted(basis, key=lambda z: (sum(abs(v).bit_length() for v in z), z))
+    columns = np.array(vectors, dtype=object).T
+    for seed in range(TRIALS):
+        target = small_target(host.shape, seed, tied=True)
+        missed = np.asarray(w_all(target), dtype=object) @ columns  # [d_in, k]
+        for at, z in enumerate(vectors):
+            rows = np.flatnonzero(missed[:, at])
+            if len(rows):
+                evidence = {
+                    "method": "tied-target",
+                    "row": int(rows[0]),
+                    "target": target_entries(target),
+                    "z": _pairs(z, host.name),
+                }
+                return certificate(
+                    "rank-deficient", host.shape, host.m, host.document, evidence, rank=None, targets=ALL_TIED
+                )
+    return None
+
+
+def _tied_kernel(
+    host: _Host, basis: list[list[int]], ranks: dict[int, int], primes: tuple[int, ...], known: str
+) -> Certificate:
+    shape, m = host.shape, host.m
+    rank = matching_dimension(shape) - len(basis)
+    if host.residues is None:
+        raise Undecided(
+            f"{host.name} at {shape}, m = {m}: every tied target drawn annihilates the kernel of R_all, but the certificate "
+            "kind that says so is for random hosts and weights from a file; write the host to a file and decide that"
+        )
+    vectors = np.array(basis, dtype=object)
+    for p in primes:
+        if ranks[p] >= rank and gfp.rank(gfp.residues(vectors, p), p) == len(basis):
+            evidence = {"basis": [_pairs(z, host.name) for z in basis], "prime": p}
+            return certificate("tied-kernel", shape, m, host.document, evidence, rank=rank, targets=ALL_TIED)
+    raise Undecided(
+        f"R_all of {host.name} has rank {rank} over the rationals but less modulo {', '.join(map(str, primes))}; "
+        f"pass other primes. {known}"
+    )
