@@ -24,13 +24,13 @@ from utfproof.certificates.lower_bounds import (
     dimension_bound,
     dimension_certificate,
     null_vector_certificate,
-    small_target,
     span_certificate,
     span_dimension,
     target_entries,
 )
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_trie_host
+from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_host, register_host, two_sided_host
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
 from utfproof.exact import rational
@@ -529,13 +529,13 @@ def test_span_of_given_targets(tmp_path):
         target_entries(half)
 
 
-def test_small_targets_are_small_and_repeat():
+def test_integer_targets_are_small_and_repeat():
     shape = Shape(2, 2, 1, 2)
-    first, again, other = (small_target(shape, seed, tied=False) for seed in (1, 1, 2))
+    first, again, other = (integer_target(shape, seed, bound=16) for seed in (1, 1, 2))
     assert np.array_equal(first.W_V, again.W_V)
     assert not np.array_equal(first.W_V, other.W_V)
-    assert max(abs(int(v)) for v in first.W_V.reshape(-1)) <= 32
-    rows = np.concatenate([w_all(small_target(shape, seed, tied=False)) for seed in range(12)])
+    assert max(abs(int(v)) for v in first.W_V.reshape(-1)) <= 16
+    rows = np.concatenate([w_all(integer_target(shape, seed, bound=16)) for seed in range(12)])
     assert rational.rank(rows) == matching_dimension(shape)
 
 
@@ -632,7 +632,7 @@ def test_linear_test_embedding_serves_every_logit():
     rng = np.random.default_rng(0)
     host = build_host("random-tied", shape, m, seed=1, law="signs")
     matrix = exact(r_all(host))[:, test_columns(shape)]
-    target = small_target(shape, 3, tied=False)
+    target = integer_target(shape, 3, tied=False)
     # right-hand sides: queries M_w A, keys M_w C, outputs M_w
     C = exact(np.eye(2, 3, dtype=int))
     forms = {(layer, h): target.attention_form(layer, h) for layer in range(2) for h in range(2)}

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from utfproof.claims.decisions import small_target
 from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.exact import rational
 from utfproof.local_test import local_test
@@ -52,7 +52,7 @@ def test_jacobian_is_the_derivative(place):
     host = build_host("tied", shape)
     target = next(
         found
-        for found in (small_target(shape, seed) for seed in range(50))
+        for found in (integer_target(shape, seed) for seed in range(50))
         if all(
             rational.rank(np.concatenate([p @ found.parameters(layer, h)[0] for p in prefix_products(found, layer)]))
             == shape.head_dim
@@ -91,7 +91,7 @@ def test_seven_dimensions_reach_nearby_targets_and_a_repeated_reader_does_not():
     host = seven_dimension_host()
     target, E = next(
         (target, E)
-        for target in (small_target(host.shape, seed, bound=3) for seed in range(60))
+        for target in (integer_target(host.shape, seed, bound=3) for seed in range(60))
         if (E := seven_dimension_embedding(target)) is not None
     )
     assert local_test(host, target, np.array(E, dtype=object)).reaches_nearby
@@ -102,7 +102,7 @@ def test_seven_dimensions_reach_nearby_targets_and_a_repeated_reader_does_not():
 
 def test_refusals():
     shape = Shape(2, 1, 1, 2)
-    host, target = build_host("tied", shape), small_target(shape, 1)
+    host, target = build_host("tied", shape), integer_target(shape, 1)
     E = embed(host, target).E
     with pytest.raises(Refuted, match="outputs"):
         local_test(host, target, E + 1)

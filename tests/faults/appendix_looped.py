@@ -126,9 +126,9 @@ FAULTS = [
     ),
     Fault(
         "sample targets of a span have equal heads",
-        "utfproof.certificates.lower_bounds",
-        '            integer_matrix(seed, tensor, rows, columns, law="binomial", layer=layer, head=head)',
-        '            integer_matrix(seed, tensor, rows, columns, law="binomial", layer=layer, head=0 * head)',
+        "utfproof.constructions.random",
+        '            integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head)',
+        '            integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=0 * head)',
         (
             "thm:designed-R-looped/tied",
             "thm:looped_random-R/tied",

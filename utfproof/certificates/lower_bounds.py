@@ -14,18 +14,20 @@ import numpy as np
 
 from utfproof.arrays import exact
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
+from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
-from utfproof.generator import integer_matrix
 from utfproof.matching import w_all
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, positive_integer
-from utfproof.systems import LoopedTarget, Target
+from utfproof.systems import Target
 
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
+TARGET_BOUND = 16
+"""Drawn targets have weights in -16 ... 16: generic enough for spans, and short in a certificate."""
 NULL_ENTRIES = 10**6
 """Largest m^2 H^L whose null vector is computed over the rationals."""
 
@@ -105,24 +107,6 @@ def _require_every(every: str) -> None:
 # --- span --------------------------------------------------------------------------------------------------
 
 
-def small_target(shape: Shape, seed: int, *, tied: bool) -> Target:
-    """A target of width d_in with small integers (binomial numerators of the seeded generator), object arrays."""
-    H, d, D = shape.heads, shape.head_dim, shape.d_in
-    layers = 1 if tied else shape.layers
-
-    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
-        matrices = [
-            integer_matrix(seed, tensor, rows, columns, law="binomial", layer=layer, head=head)
-            for layer in range(layers)
-            for head in range(H)
-        ]
-        out = exact(np.stack(matrices)).reshape(layers, H, rows, columns)
-        return out[0] if tied else out
-
-    kind = LoopedTarget if tied else Target
-    return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
-
-
 def target_entries(target: Target) -> list[list[Any]]:
     """[tensor, l, h, i, j, v] for the nonzero entries, as section 10.2 writes them. MalformedInput for targets that are
     not of width d_in = d_out or not of integers."""
@@ -170,7 +154,7 @@ def _drawn(shape: Shape, tied: bool, seed: int, count: int) -> list[Target]:
         raise MalformedInput(f"span certificates are for d_in = d_out, got {shape}")
     M = matching_dimension(shape)
     require_memory(200 * count * shape.d_in * M, f"{count} targets at {shape}, M = {M},")
-    return [small_target(shape, (seed << 32) + i, tied=tied) for i in range(count)]
+    return [integer_target(shape, (seed << 32) + i, tied=tied, bound=TARGET_BOUND) for i in range(count)]
 
 
 def span_certificate(

@@ -20,8 +20,8 @@ from utfproof.arrays import exact
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
 from utfproof.certificates.lower_bounds import (
     ALL_TIED,
+    TARGET_BOUND,
     dimension_certificate,
-    small_target,
     span_certificate,
     span_dimension,
     target_entries,
@@ -29,6 +29,7 @@ from utfproof.certificates.lower_bounds import (
 from utfproof.certificates.prover import PERMUTATIONS, certify, host_document
 from utfproof.certificates.sources import RandomDraw, StoredWeights
 from utfproof.constructions import build_host, construction, resolve_m
+from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, ResourceLimit, Undecided
 from utfproof.exact import gfp
 from utfproof.generator import check_dtype, check_law, check_seed
@@ -218,7 +219,7 @@ def _tied_target(host: _Host, basis: list[list[int]]) -> Certificate | None:
     vectors = sorted(basis, key=lambda z: (sum(abs(v).bit_length() for v in z), z))
     columns = np.array(vectors, dtype=object).T
     for seed in range(TRIALS):
-        target = small_target(host.shape, seed, tied=True)
+        target = integer_target(host.shape, seed, tied=True, bound=TARGET_BOUND)
         missed = np.asarray(w_all(target), dtype=object) @ columns  # [d_in, k]
         for at, z in enumerate(vectors):
             rows = np.flatnonzero(missed[:, at])

@@ -13,12 +13,13 @@ import numpy as np
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, dense, small_target
+from utfproof.claims.decisions import decided, dense
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
+from utfproof.constructions.random import integer_target
 from utfproof.matching import r_all, w_all
 from utfproof.notions import Notion
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension, paper_looped_dimension
@@ -201,7 +202,7 @@ def looped_construction(run: Run) -> Iterator[Instance | Figure]:
 def looped_construction_tied(run: Run) -> Iterator[Instance | Figure]:
     """Two equal columns of R_all, and a tied target whose W_all differs in them."""
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=36):
-        host, target = build_host("printed-looped", shape), small_target(shape, seed=4, tied=True)
+        host, target = build_host("printed-looped", shape), integer_target(shape, seed=4, tied=True)
         clash = {
             "matching": _clash(dense(r_all(host)), dense(w_all(target))),
             "plain integers": _clash(
@@ -305,7 +306,7 @@ def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
 def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
     """Columns of the contents of a target, against the width."""
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=60):
-        target = small_target(shape, tied=True)
+        target = integer_target(shape, tied=True)
         w_q, w_k, _, _ = target.parameters(0, 0)
         columns = agree({"target": w_q.shape[1] + w_k.shape[1], "2d": 2 * shape.head_dim})
         yield Instance(

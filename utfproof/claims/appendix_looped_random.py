@@ -10,13 +10,14 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.appendix_looped import letter_orders
 from utfproof.claims.appendix_random import equations_as_blocks
-from utfproof.claims.decisions import decided, dense, rank_modulo, rank_of, small_target
+from utfproof.claims.decisions import decided, dense, rank_modulo, rank_of
 from utfproof.claims.linear import determinant_of, integer_host, minors
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import span_verdict, tied_rows, tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
+from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.matching import r_all
 from utfproof.notions import Notion
@@ -164,7 +165,7 @@ def looped_stacked(run: Run) -> Iterator[Instance | Figure]:
     """Column by column, for tied and untied targets."""
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 2)], largest=20):
         for tied_target in (False, True):
-            yield from equations_as_blocks(shape, small_target(shape, seed=1, tied=tied_target), tied=True)
+            yield from equations_as_blocks(shape, integer_target(shape, seed=1, tied=tied_target), tied=True)
 
 
 @claim(

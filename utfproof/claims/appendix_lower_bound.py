@@ -11,10 +11,11 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.bounds import count_dimension, square_root_bound
-from utfproof.claims.decisions import rank_of_matrix, small_input, small_target
+from utfproof.claims.decisions import rank_of_matrix, small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid, values_of
+from utfproof.constructions.random import integer_target
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import GivenAttention, SharedAttentionUniversal, prefix_products
@@ -195,7 +196,7 @@ def matching_term(run: Run) -> Iterator[Instance | Figure]:
     for shape in (Shape(*s) for s in [(1, 1, 1, 1), (2, 2, 1, 1), (2, 2, 1, 2), (3, 2, 1, 1)]):
         for tied in (False, True):
             m, n = 3, 2
-            grid, target = value_grid(shape, m, 5, tied=tied), small_target(shape, 6)
+            grid, target = value_grid(shape, m, 5, tied=tied), integer_target(shape, 6)
             E, U = drawn(7, shape.d_in, m), drawn(8, m, shape.d_out)
             attention, x = stochastic_grid(shape, n, 9), small_input(shape, n)
             model = SharedAttentionUniversal(shape, m, array(grid))
@@ -229,7 +230,7 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
     """The first row of the package's difference against v·α in plain Fractions."""
     for shape in (Shape(*s) for s in [(1, 1, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1), (3, 2, 1, 1)]):
         m = 2
-        grid, target, attention = value_grid(shape, m, 5), small_target(shape, 6), stochastic_grid(shape, 2, 9)
+        grid, target, attention = value_grid(shape, m, 5), integer_target(shape, 6), stochastic_grid(shape, 2, 9)
         E, U, x = drawn(7, 1, m), drawn(8, m, 1), [[1], [0]]
         model = SharedAttentionUniversal(shape, m, array(grid))
         theirs = target.forward(array(x), GivenAttention(array(attention)))

@@ -12,11 +12,12 @@ import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, dense, matched, rank_of, small_target
+from utfproof.claims.decisions import decided, dense, matched, rank_of
 from utfproof.claims.linear import integer_host, left_inverse, minors
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.matching import embed, r_all, w_all
 from utfproof.notions import Notion
@@ -204,7 +205,7 @@ def equations(run: Run) -> Iterator[Instance | Figure]:
 def stacked(run: Run) -> Iterator[Instance | Figure]:
     """Column by column: which columns of E R_all and W_all agree, against the equations formed on their own."""
     for shape in run.shapes(anchors=SMALLEST, largest=20):
-        yield from equations_as_blocks(shape, small_target(shape, seed=1), tied=False)
+        yield from equations_as_blocks(shape, integer_target(shape, seed=1), tied=False)
 
 
 def equations_as_blocks(shape: Shape, target: Target, *, tied: bool) -> Iterator[Instance]:
@@ -283,7 +284,7 @@ def pseudoinverse(run: Run) -> Iterator[Instance | Figure]:
             matrix = dense(r_all(host))
             independent = rank_of(host).value == M
             invertible = left_inverse(matrix)
-            solves = rational.solve_left(matrix, dense(w_all(small_target(shape)))) is not None
+            solves = rational.solve_left(matrix, dense(w_all(integer_target(shape)))) is not None
             holds = invertible.value == independent and (solves or not independent)
             yield Instance(shape, holds, f"left inverse: {invertible.value}", routes=invertible.routes, m=m)
 
@@ -304,7 +305,7 @@ def single_target(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(anchors=SMALLEST, largest=12):
         m = matching_dimension(shape)
         host = integer_host(shape, m, seed=3, equal_readers=True)
-        target = small_target(shape, seed=2)
+        target = integer_target(shape, seed=2)
         target.W_K[0, 0] = target.W_Q[0, 0]
         rank = rank_of(host)
         if rank.value != m - shape.head_dim:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, rank_of, small_input, small_target
+from utfproof.claims.decisions import decided, rank_of, small_input
 from utfproof.claims.hosts import one_head, small_embedding, small_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.notions import Notion
 from utfproof.selection import pieces, uniform
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
@@ -234,7 +235,7 @@ def multiunroll(run: Run) -> Iterator[Instance | Figure]:
     yield from _unrolling(list(SEVERAL), 3)
     for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 2, 1, 2)], largest=20):
         host, E = small_host(shape, 2, tied=False), small_embedding(shape, 2)
-        target, x = small_target(shape), small_input(shape, 2)
+        target, x = integer_target(shape), small_input(shape, 2)
         holds = _summed(target, None, x) == plain.run_target(target, x)
         holds &= _summed(host, E, x) == plain.run_host(host, E, x)
         yield Instance(str(shape), holds, "n = 2", routes=("sum over words", "recursion"))

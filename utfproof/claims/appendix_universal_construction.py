@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from utfproof.claims import plain, printed
-from utfproof.claims.decisions import decided, matched, rank_of, small_target
+from utfproof.claims.decisions import decided, matched, rank_of
 from utfproof.claims.hosts import counted, heads
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.constructions.sparse import prefix_tree
 from utfproof.matching import embed, r_all
 from utfproof.notions import Notion
@@ -439,7 +440,7 @@ def _chunk(target: Target, prefix: tuple[int, ...], product: plain.Rows) -> plai
 def figure(run: Run) -> Iterator[Instance | Figure]:
     """The figure's E assembled in plain Fractions, against the package's; and the chunk that R_V^{1,h} selects."""
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 2)], largest=44):
-        host, target = build_host("sparse-front", shape), small_target(shape)
+        host, target = build_host("sparse-front", shape), integer_target(shape)
         drawn = _chunk(target, (), plain.identity(shape.d_in))
         solved = matched(host, target)
         holds = bool(solved) and plain.rows(embed(host, target).E) == drawn and len(drawn[0]) == counted(shape)

@@ -7,8 +7,9 @@ from math import ceil, comb, isqrt
 
 import numpy as np
 
-from utfproof.claims.decisions import dense, rank_of_matrix, small_target
+from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.claims.record import Agreed, agree
+from utfproof.constructions.random import integer_target
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
 
@@ -85,7 +86,9 @@ def form_rank(target: Target) -> Agreed:
 
 def generic_form_rank(shape: Shape) -> Agreed:
     """The largest `form_rank` among four integer targets: the generic rank is at least that, and at most the formula's."""
-    return max((form_rank(small_target(shape, seed, bound=3)) for seed in range(4)), key=lambda found: int(found.value))
+    return max(
+        (form_rank(integer_target(shape, seed, bound=3)) for seed in range(4)), key=lambda found: int(found.value)
+    )
 
 
 def word_family_rank(target: Target) -> Agreed:

@@ -12,7 +12,7 @@ from utfproof.arrays import Array, transpose
 from utfproof.attention import RationalAttention, visible
 from utfproof.certificates.format import Certificate
 from utfproof.claims import plain, printed
-from utfproof.claims.decisions import decided, small_input, small_target
+from utfproof.claims.decisions import decided, small_input
 from utfproof.claims.hosts import (
     TABLES,
     WIDE_TABLES,
@@ -27,6 +27,7 @@ from utfproof.claims.hosts import (
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.matching import embed
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension, paper_dimension, shared_key_dimension
@@ -428,7 +429,7 @@ class MaskedRational:
 def masking(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs under masks: plain Fractions, and the package's forward pass with its own masks."""
     for shape in run.shapes(anchors=[(1, 2, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)], largest=14):
-        target = small_target(shape)
+        target = integer_target(shape)
         for name in ("sparse", "tied"):
             host = build_host(name, shape)
             E = embed(host, target).E

@@ -11,14 +11,13 @@ from utfproof.certificates.format import Certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
 from utfproof.claims.record import Agreed, Instance, agree
-from utfproof.errors import MalformedInput
 from utfproof.exact import gfp, rational
 from utfproof.generator import integer_matrix
 from utfproof.matching import embed, r_all, w_all
 from utfproof.notions import Notion
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import LoopedTarget, Target, Universal
+from utfproof.systems import Target, Universal
 
 
 def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **options: Any) -> Instance:
@@ -58,27 +57,6 @@ def rank_of_matrix(matrix: Any) -> Agreed:
 def rank_modulo(matrix: np.ndarray, prime: int = gfp.DEFAULT_PRIMES[0]) -> int:
     """Rank modulo a prime by the package's own engine: a lower bound for the rank over the rationals."""
     return int(gfp.rank(gfp.residues(matrix, prime), prime))
-
-
-def small_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: int = 2) -> Target:
-    """A target with integer weights in -bound ... bound (object arrays) from the seeded generator."""
-    lead = (1 if tied else shape.layers, shape.heads)
-
-    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
-        drawn = [
-            integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head)
-            for layer in range(lead[0])
-            for head in range(lead[1])
-        ]
-        numbers = np.array([int(v) for matrix in drawn for v in matrix.reshape(-1)], dtype=object)
-        out = (numbers // 2 % (2 * bound + 1) - bound).reshape(*lead, rows, columns)
-        return out[0] if tied else out
-
-    if shape.d_in != shape.d_out:
-        raise MalformedInput(f"small targets have d_out = d_in, got {shape}")
-    d, D = shape.head_dim, shape.d_in
-    kind = LoopedTarget if tied else Target
-    return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
 
 
 def small_input(shape: Shape, context: int, seed: int = 0) -> plain.Rows:

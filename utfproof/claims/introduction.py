@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, exact_emulation, small_target
+from utfproof.claims.decisions import decided, exact_emulation
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.matching import embed
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
@@ -134,7 +135,7 @@ def random_single_head(run: Run) -> Iterator[Instance | Figure]:
 def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
     """The number of rows of the E that embed finds, and of W_all word by word."""
     for shape in run.shapes(anchors=[(1, 1, 1, 2), (2, 1, 1, 2), (2, 1, 2, 2)], largest=20):
-        target = small_target(shape)
+        target = integer_target(shape)
         rows = agree({"embed": embed(build_host("tied", shape), target).E.shape[0], "W_all": len(plain.w_all(target))})
         yield Instance(shape, rows.value == shape.head_dim, f"E has {rows.value} rows", routes=rows.routes)
 
@@ -189,6 +190,6 @@ def overview(run: Run) -> Iterator[Instance | Figure]:
             host = build_host(name, shape, law="signs", seed=3)
             if name == "random":
                 host = type(host)(shape, host.m, exact(host.R_Q), exact(host.R_K), exact(host.R_V), exact(host.U))
-            same = exact_emulation(host, small_target(shape, 5), contexts=(1, 2, 3))
+            same = exact_emulation(host, integer_target(shape, 5), contexts=(1, 2, 3))
             at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {name}"
             yield Instance(at, bool(same), "equal rational outputs", routes=same.routes)

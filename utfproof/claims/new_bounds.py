@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, fibre_bound, form_dimensions, generic_form_rank
-from utfproof.claims.decisions import decided, rank_of_matrix, small_input, small_target
+from utfproof.claims.decisions import decided, rank_of_matrix, small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import (
@@ -20,6 +20,7 @@ from utfproof.claims.small_models import (
     two_dimension_embedding,
     two_dimension_host,
 )
+from utfproof.constructions.random import integer_target
 from utfproof.notions import Notion
 from utfproof.shapes import (
     Shape,
@@ -120,7 +121,7 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs for the first twelve integer targets for which the formula is defined."""
     host, examined = seven_dimension_host(), 0
     for seed in range(200):
-        target = small_target(host.shape, seed, bound=3)
+        target = integer_target(host.shape, seed, bound=3)
         E = seven_dimension_embedding(target)
         if E is None or examined == 12:
             continue
@@ -153,7 +154,7 @@ def seven_all(run: Run) -> Iterator[Instance | Figure]:
     shape = Shape(2, 1, 1, 2)
     below = dimension_certificate(shape, fibre_bound(shape) - 1, notion=Notion.FUNCTIONAL)
     above = decided("sparse", shape)
-    left_out = [seed for seed in range(60) if seven_dimension_embedding(small_target(shape, seed)) is None]
+    left_out = [seed for seed in range(60) if seven_dimension_embedding(integer_target(shape, seed)) is None]
     lower, upper = int(below.document["shape"]["m"]), int(above.m or 0)
     known = lower + 1 == upper or not left_out
     yield Instance(shape, True if known else None, f"{lower + 1} ≤ m ≤ {upper}", below, m=lower + 1)
@@ -380,7 +381,7 @@ def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
 def frontier_functional(run: Run) -> Iterator[Instance | Figure]:
     """The rank of an exact output, which m cannot be below, and the best host known."""
     for shape in run.shapes(lambda s: s.layers == 2, anchors=[(2, 2, 1, 1), (2, 2, 1, 3)], largest=40):
-        target = small_target(shape, 4, bound=3)
+        target = integer_target(shape, 4, bound=3)
         x = small_input(shape, shape.d_in + 1)
         kernel = ExactKernel(plain.rational_attention)
         slow = rank_of_matrix(plain.run_target(target, x)).value

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import dense, exact_emulation, small_target
+from utfproof.claims.decisions import dense, exact_emulation
 from utfproof.claims.linear import full_rank_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.claims.wider_targets import BiasedTarget, biased_target, wide_target
 from utfproof.constructions import build_host, random_target
+from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.matching import r_all
 from utfproof.shapes import Shape
@@ -36,7 +37,7 @@ THEOREM = "docs/proofs/decision-theorem.md"
 def any_attention(run: Run) -> Iterator[Instance | Figure]:
     """Exact forward passes with two attentions."""
     for shape in run.shapes(anchors=SMALLEST, largest=14):
-        target = small_target(shape, seed=2, bound=1)
+        target = integer_target(shape, seed=2, bound=1)
         for name in ("sparse", "tied"):
             for attention in (plain.rational_attention, plain.separate_attention):
                 equal = exact_emulation(build_host(name, shape), target, contexts=(1, 2), attention=attention)

@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, exact_emulation, rank_of_matrix, small_input, small_target
+from utfproof.claims.decisions import decided, exact_emulation, rank_of_matrix, small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import LOGIT_MAPS, ExactKernel, array, drawn
 from utfproof.constructions import build_host, random_target
+from utfproof.constructions.random import integer_target
 from utfproof.errors import OutsideClass, SingularTarget
 from utfproof.matching import embed
 from utfproof.notions import Notion
@@ -124,7 +125,7 @@ def _at(shape: Shape) -> str:
 def _invertible_target(shape: Shape) -> Target:
     """An integer target with nonzero queries and keys and invertible M^{l,0}: the first seed that has them."""
     for seed in range(200):
-        target = small_target(shape, seed)
+        target = integer_target(shape, seed)
         forms = [plain.product(target.parameters(layer, 0)[2:]) for layer in range(shape.layers)]
         logits = [target.attention_form(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]
         if all(plain.rank(form) == shape.d_in for form in forms) and all(form.any() for form in logits):
@@ -341,7 +342,7 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
             warnings.simplefilter("always")
             shape, narrow_shape = Shape(*entry), Shape(entry[0], entry[1], entry[3], entry[3])
         warned = [w.category for w in caught] == [EffectiveHeadDimensionWarning]
-        target, L, H = small_target(shape, 3), range(entry[1]), range(entry[0])
+        target, L, H = integer_target(shape, 3), range(entry[1]), range(entry[0])
         identity = np.broadcast_to(array(plain.identity(shape.d_in)), (len(L), len(H), shape.d_in, shape.d_in))
         logits = np.stack([np.stack([target.attention_form(layer, h) for h in H]) for layer in L])
         values = np.stack([np.stack([target.value_form(layer, h) for h in H]) for layer in L])

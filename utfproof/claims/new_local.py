@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import small_target
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.local_test import local_test
 from utfproof.matching import embed
 from utfproof.notions import Notion
@@ -35,7 +35,7 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     """The exact rank of the Jacobian, by FLINT and by plain integers."""
     host, examined = seven_dimension_host(), 0
     for seed in range(60):
-        target = small_target(host.shape, seed, bound=3)
+        target = integer_target(host.shape, seed, bound=3)
         E = seven_dimension_embedding(target)
         if E is None or examined == 6 or plain.rank(plain.rows(target.attention_form(0, 0))) == 0:
             continue
@@ -68,7 +68,7 @@ def at_matching_dimension(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(lambda s: s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), (2, 2, 1, 2)], largest=20):
         host = build_host("tied", shape)
         target = next(
-            found for found in (small_target(shape, seed) for seed in range(100)) if _queries_have_full_rank(found)
+            found for found in (integer_target(shape, seed) for seed in range(100)) if _queries_have_full_rank(found)
         )
         found = local_test(host, target, embed(host, target).E)
         ranks = agree({"FLINT": found.rank, "plain integers": plain.rank(found.jacobian)})

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 from utfproof.claims import plain
 from utfproof.claims.bounds import count_dimension, square_root_bound
-from utfproof.claims.decisions import rank_of_matrix, small_target
+from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
+from utfproof.constructions.random import integer_target
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import prefix_products
@@ -159,7 +160,7 @@ def wide(run: Run) -> Iterator[Instance | Figure]:
         shape = Shape(2, 4, d, 2)
         stacked: list[list[int]] = []
         for seed in range(20):
-            products = prefix_products(small_target(shape, seed, tied=True, bound=3), shape.layers)
+            products = prefix_products(integer_target(shape, seed, tied=True, bound=3), shape.layers)
             stacked += [[int(v) for v in row] for row in array(products.tolist()).transpose(1, 0, 2).reshape(2, -1)]
         words = list(plain.words(2, 4))
         classes = {_transitions(word) if d == 1 else word for word in words}

@@ -17,18 +17,12 @@ from utfproof.certificates.linear_test import test_columns as linear_test_column
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.sources import RandomDraw
 from utfproof.claims import plain
-from utfproof.claims.decisions import (
-    decided,
-    dense,
-    exact_emulation,
-    rank_modulo,
-    rank_of,
-    small_target,
-)
+from utfproof.claims.decisions import decided, dense, exact_emulation, rank_modulo, rank_of
 from utfproof.claims.linear import full_rank_host, integer_host, inverted
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.exact import gfp, rational
 from utfproof.matching import distance_bound, embed, isolating_target, r_all, w_all
 from utfproof.notions import Notion
@@ -95,7 +89,7 @@ def decision_full_rank(run: Run) -> Iterator[Instance | Figure]:
         M = matching_dimension(shape)
         for name in ("sparse", "tied", "random", "random-tied"):
             yield decided(name, shape, M)
-        host, target = full_rank_host(shape), small_target(shape, seed=1)
+        host, target = full_rank_host(shape), integer_target(shape, seed=1)
         E = rational.solve_left(dense(r_all(host)), dense(w_all(target)))
         solved = E is not None and plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target)
         yield Instance(shape, solved, "E R_all = W_all solved exactly", m=host.m)
@@ -285,7 +279,7 @@ def _rank_by_flint(host: Universal, prime: int) -> int:
 def implications(run: Run) -> Iterator[Instance | Figure]:
     """Logit forms and outputs of hosts with a matching E, and of an attention-matching one."""
     for shape in run.shapes(anchors=SMALLEST, largest=16):
-        target = small_target(shape, seed=3)
+        target = integer_target(shape, seed=3)
         names = ["sparse", "tied"] + (["shared-key"] if shape.head_dim >= shape.d_in else [])
         for name in names:
             host = build_host(name, shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, dense, matched, rank_of, small_target
+from utfproof.claims.decisions import decided, dense, matched, rank_of
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import (
@@ -22,6 +22,7 @@ from utfproof.claims.tied_targets import (
 )
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
+from utfproof.constructions.random import integer_target
 from utfproof.generator import weight_matrix
 from utfproof.matching import embed, numerical_rank
 from utfproof.notions import Notion
@@ -152,7 +153,7 @@ def _most_ones_dense(host: Universal) -> dict[str, Any]:
 def closed_form(run: Run) -> Iterator[Instance | Figure]:
     """E of a sample target against W_all's columns, and the matching equations."""
     for shape in run.shapes(anchors=SMALLEST, largest=12):
-        target = small_target(shape, seed=8)
+        target = integer_target(shape, seed=8)
         for name in REPAIRED:
             host = build_host(name, shape)
             found = embed(host, target)

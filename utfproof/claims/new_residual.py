@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import rank_of_matrix, small_input, small_target
+from utfproof.claims.decisions import rank_of_matrix, small_input
 from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.claims.record import Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
+from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import (
     embed_residual_tied,
     embed_residual_tree,
@@ -128,7 +129,7 @@ def _shapes(run: Run, largest: int) -> list[Shape]:
 def dimension(run: Run) -> Iterator[Instance | Figure]:
     """Columns of W_all, counted twice, against the formula."""
     for shape in _shapes(run, 120):
-        target = small_target(shape, 1)
+        target = integer_target(shape, 1)
         found = agree({"package": residual_w_all(target).shape[1], "plain": len(_target_rows(target)[0])})
         yield Instance(
             shape, found.value == residual_matching_dimension(shape), f"M_res = {found.value}", routes=found.routes
@@ -179,7 +180,7 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
 def moebius(run: Run) -> Iterator[Instance | Figure]:
     """Equations and outputs for integer targets."""
     for shape in _shapes(run, 30):
-        m, target = residual_matching_dimension(shape), small_target(shape, 3)
+        m, target = residual_matching_dimension(shape), integer_target(shape, 3)
         found = _matched(residual_tree_host(shape, m), embed_residual_tree(shape, m, target), target)
         yield Instance(shape, bool(found), "equations and outputs", routes=found.routes, m=m)
 
@@ -282,7 +283,7 @@ def random_hosts(run: Run) -> Iterator[Instance | Figure]:
 def tied_host(run: Run) -> Iterator[Instance | Figure]:
     """Equal columns in two tied hosts, and the target's gap, by the package and from the definition."""
     for shape in (Shape(*entry) for entry in [(1, 2, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1), (2, 2, 1, 2)]):
-        target = small_target(shape, 5)
+        target = integer_target(shape, 5)
         found = tied_obstruction(target)
         if found is None:
             yield Instance(shape, False, "this target shows no difference", routes=("package", "plain Fractions"))
@@ -322,7 +323,7 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
 def tied_targets(run: Run) -> Iterator[Instance | Figure]:
     """Distinct columns against the formula; equations and outputs for tied integer targets."""
     for shape in _shapes(run, 30):
-        m, target = residual_tied_dimension(shape), small_target(shape, 3, tied=True)
+        m, target = residual_tied_dimension(shape), integer_target(shape, 3, tied=True)
         host = residual_tied_host(shape, m)
         found = _matched(host, embed_residual_tied(shape, m, target), target)
         columns = {tuple(column) for column in plain.transpose(_host_rows(host))}

@@ -13,7 +13,6 @@ from utfproof.claims.bounds import (
     word_family_dimension,
     word_family_rank,
 )
-from utfproof.claims.decisions import small_target
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, serves
@@ -25,6 +24,7 @@ from utfproof.constructions.middle import (
     path_bilinear,
     two_stars_bilinear,
 )
+from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import two_sided_dimension
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
@@ -203,7 +203,7 @@ def parameter_count(run: Run) -> Iterator[Instance | Figure]:
         lambda s: s.head_dim >= s.d_in and s.leaves <= 9, anchors=[(1, 1, 1, 1), (2, 2, 2, 2)], largest=60
     ):
         found = max(
-            (word_family_rank(small_target(shape, seed, bound=3)) for seed in (1, 2, 3)), key=lambda f: int(f.value)
+            (word_family_rank(integer_target(shape, seed, bound=3)) for seed in (1, 2, 3)), key=lambda f: int(f.value)
         )
         bound = parameter_bound(shape)
         room = 2 * shape.d_in * bound - 1 >= found.value > 2 * shape.d_in * (bound - 1) - 1
@@ -244,7 +244,7 @@ def width_two(run: Run) -> Iterator[Instance | Figure]:
 
 def _scalar_target(shape: Shape, seed: int, middle: Sequence[int] | None = None) -> Target:
     """A target of width 1 with nonzero integer weights; `middle`: the weights of the middle layer."""
-    drawn = small_target(Shape(shape.heads, shape.layers, 1, 1), seed)
+    drawn = integer_target(Shape(shape.heads, shape.layers, 1, 1), seed)
     W_V = array([[[[int(v) or 3 for v in row] for row in head] for head in layer] for layer in drawn.W_V.tolist()])
     W_O = np.ones_like(W_V)
     if middle is not None:

@@ -7,11 +7,12 @@ from math import isqrt
 
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, count_dimension, square_root_bound
-from utfproof.claims.decisions import small_input, small_target
+from utfproof.claims.decisions import small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import Recording, array, drawn, path_sum, stochastic_grid, value_grid
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.matching import embed
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, head_words
@@ -37,7 +38,7 @@ def upper_bounds_match(run: Run) -> Iterator[Instance | Figure]:
     """Attention matrices of host and target, recorded in both forward passes."""
     for shape in (Shape(*entry) for entry in SMALL):
         for name in ("sparse", "tied"):
-            host, target = build_host(name, shape), small_target(shape, 5)
+            host, target = build_host(name, shape), integer_target(shape, 5)
             E, x = embed(host, target).E, small_input(shape, 3)
             ours, theirs, slow_ours, slow_theirs = (Recording() for _ in range(4))
             host.forward(array(x), E, ours)
@@ -97,7 +98,7 @@ def stronger_model(run: Run) -> Iterator[Instance | Figure]:
     """The target's attention, recorded, given to the shared-attention model of the same host."""
     for shape in (Shape(*entry) for entry in SMALL):
         for name in ("sparse", "tied"):
-            host, target = build_host(name, shape), small_target(shape, 5)
+            host, target = build_host(name, shape), integer_target(shape, 5)
             E, x, seen = embed(host, target).E, small_input(shape, 3), Recording()
             wanted = plain.run_target(target, x, seen.as_plain())
             heads, layers = range(shape.heads), range(shape.layers)

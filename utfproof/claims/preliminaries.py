@@ -8,11 +8,12 @@ import numpy as np
 
 from utfproof.attention import RationalAttention, softmax
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, exact_emulation, matched, rank_of_matrix, small_input, small_target
+from utfproof.claims.decisions import decided, exact_emulation, matched, rank_of_matrix, small_input
 from utfproof.claims.hosts import small_embedding, small_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
 from utfproof.generator import integer_matrix
 from utfproof.matching import embed, isolating_target, r_all
 from utfproof.notions import Notion
@@ -75,7 +76,7 @@ def row_softmax(run: Run) -> Iterator[Instance | Figure]:
 def transformer(run: Run) -> Iterator[Instance | Figure]:
     """Target.forward over object arrays against the definition in Fractions."""
     for shape in run.shapes(anchors=SMALL, largest=44):
-        target, holds = small_target(shape), True
+        target, holds = integer_target(shape), True
         for n in (1, 2, 3):
             x = small_input(shape, n)
             found = plain.rows(target.forward(np.array(x, dtype=object), RationalAttention()))
@@ -153,7 +154,7 @@ def uniform(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic import equal_output
 
     for shape in run.shapes(anchors=SMALL, largest=14):
-        holds = exact_emulation(build_host("sparse", shape), small_target(shape), (1, 2, 3, 6))
+        holds = exact_emulation(build_host("sparse", shape), integer_target(shape), (1, 2, 3, 6))
         yield Instance(shape, holds.value, "n = 1, 2, 3, 6", routes=holds.routes)
     for heads, layers in ((1, 2), (2, 2)):
         found = equal_output(heads, layers)
@@ -187,7 +188,7 @@ def description(run: Run) -> Iterator[Instance | Figure]:
             m=unique.m,
         )
         host = build_host("sparse", shape)
-        targets = small_target(shape, 0), small_target(shape, 1)
+        targets = integer_target(shape, 0), integer_target(shape, 1)
         both = [matched(host, target) for target in targets]
         first, second = (plain.rows(embed(host, target).E) for target in targets)
         apart = agree({"E": first != second, "W_all": plain.w_all(targets[0]) != plain.w_all(targets[1])})

@@ -7,7 +7,8 @@ import numpy as np
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import span_certificate
 from utfproof.claims import plain
-from utfproof.claims.decisions import dense, rank_modulo, small_target
+from utfproof.claims.decisions import dense, rank_modulo
+from utfproof.constructions.random import integer_target
 from utfproof.errors import Undecided
 from utfproof.exact import rational
 from utfproof.matching import w_all
@@ -30,7 +31,7 @@ def span_verdict(shape: Shape, m: int) -> str:
 
 def tied_rows(shape: Shape, count: int) -> np.ndarray:
     """The rows of W_all of this many tied targets with small integer weights [count * d_in, M], exact."""
-    return np.concatenate([dense(w_all(small_target(shape, seed, tied=True, bound=8))) for seed in range(count)])
+    return np.concatenate([dense(w_all(integer_target(shape, seed, tied=True, bound=8))) for seed in range(count)])
 
 
 def tied_isolating_target(shape: Shape, column: int) -> LoopedTarget:

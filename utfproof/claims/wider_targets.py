@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import small_target
+from utfproof.constructions.random import integer_target
 from utfproof.generator import integer_matrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target
@@ -20,7 +20,7 @@ def _integers(seed: int, tensor: str, rows: int, columns: int, layer: int = 0, h
 
 def wide_target(shape: Shape, width: int, seed: int = 0) -> Target:
     """A target of this width with small integer weights, W_E [d_in, D] and W_U [D, d_in]."""
-    inner = small_target(Shape(shape.heads, shape.layers, shape.head_dim, width), seed, bound=1)
+    inner = integer_target(Shape(shape.heads, shape.layers, shape.head_dim, width), seed, bound=1)
     return replace(
         inner,
         shape=shape,
@@ -98,4 +98,4 @@ def biased_target(shape: Shape, seed: int = 0) -> BiasedTarget:
 
     d, D = shape.head_dim, shape.d_in
     last = [1000] * D  # larger than anything that could cancel it, so that X = 0 tells targets with biases apart
-    return BiasedTarget(small_target(shape, seed, bound=1), rows("W_Q", d), rows("W_K", d), rows("W_O", D), last)
+    return BiasedTarget(integer_target(shape, seed, bound=1), rows("W_Q", d), rows("W_K", d), rows("W_O", D), last)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.generator import check_dtype, check_law, check_seed, weight_matrix
+from utfproof.errors import MalformedInput
+from utfproof.generator import check_dtype, check_law, check_seed, integer_matrix, weight_matrix
 from utfproof.resources import require_memory
 from utfproof.shapes import Shape, positive_integer
 from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
@@ -86,3 +87,27 @@ def random_target(
         single("W_E", shape.d_in, D),
         single("W_U", D, shape.d_out),
     )
+
+
+def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: int = 2) -> Target:
+    """Target of width d_in = d_out with integer weights in -bound ... bound (object arrays), for exact arithmetic.
+
+    Raises MalformedInput where d_out differs from d_in.
+    """
+    if shape.d_in != shape.d_out:
+        raise MalformedInput(f"integer targets have d_out = d_in, got {shape}")
+    lead = (1 if tied else shape.layers, shape.heads)
+
+    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
+        drawn = [
+            integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head)
+            for layer in range(lead[0])
+            for head in range(lead[1])
+        ]
+        numbers = np.array([int(v) for matrix in drawn for v in matrix.reshape(-1)], dtype=object)
+        out = (numbers // 2 % (2 * bound + 1) - bound).reshape(*lead, rows, columns)
+        return out[0] if tied else out
+
+    d, D = shape.head_dim, shape.d_in
+    kind = LoopedTarget if tied else Target
+    return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
