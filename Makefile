@@ -12,8 +12,9 @@ verify: $(VENV)/.core
 tables: $(VENV)/.core
 	$(BIN)/python scripts/verify_tables.py
 
+# two processes, a file at a time each: what a file prepares for its tests is prepared once
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 exhaustive: $(VENV)/.dev
 	$(BIN)/python -m pytest -m exhaustive
