@@ -148,7 +148,7 @@ def test_ctrl_c_leaves_nothing_half_written(tmp_path):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    time.sleep(4)
+    time.sleep(6)  # imports are done by then, the claims are not
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
