@@ -190,7 +190,7 @@ def _write(path: Path, host: Universal) -> None:
     from safetensors.numpy import save
 
     from utfproof.files import write_bytes
-    from utfproof.weights import dense
+    from utfproof.weights import dense, host_metadata
 
     def stored(matrix: Any) -> np.ndarray:
         array = np.ascontiguousarray(dense(matrix))
@@ -217,9 +217,5 @@ def _write(path: Path, host: Universal) -> None:
         tensors["R_V"] = grid(lambda maps: maps.value[0])
     else:
         tensors["R_Vv"], tensors["R_Vo"] = grid(lambda maps: maps.value[0]), grid(lambda maps: maps.value[1])
-    facts = {
-        "system": "looped-universal" if host.tied else "universal",
-        "layers": str(host.shape.layers),
-        "d_in": str(host.shape.d_in),
-    }
-    write_bytes(path, save({key: np.ascontiguousarray(value) for key, value in tensors.items()}, metadata=facts))
+    whole = {key: np.ascontiguousarray(value) for key, value in tensors.items()}
+    write_bytes(path, save(whole, metadata=host_metadata(host)))

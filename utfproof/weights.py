@@ -353,14 +353,21 @@ def _grid(host: Universal, columns: int, pick: Callable[[Any], Any]) -> TensorSo
     return TensorSource((*lead, host.m, columns), parts)
 
 
+def host_metadata(host: Universal) -> dict[str, str]:
+    """What a host's tensors do not show: system, layers, d_in."""
+    return {
+        "system": "looped-universal" if host.tied else "universal",
+        "layers": str(host.shape.layers),
+        "d_in": str(host.shape.d_in),
+    }
+
+
 def write_host(
     path: Path | str, host: Universal, *, dtype: str = "float64", metadata: dict[str, str] | None = None
 ) -> None:
     """A host as R_Q, R_K, R_V, U, with metadata that names the system, its layers and its d_in."""
     facts = {
-        "system": "looped-universal" if host.tied else "universal",
-        "layers": str(host.shape.layers),
-        "d_in": str(host.shape.d_in),
+        **host_metadata(host),
         **({"construction": host.construction} if host.construction else {}),
         **(metadata or {}),
     }

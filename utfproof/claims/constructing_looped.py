@@ -268,7 +268,7 @@ def _open(run: Run, of: Callable[[Shape], str], *also: tuple[int, ...]) -> Itera
     for shape in run.shapes(_in(UNDECIDED, of), anchors=[(2, 2, 28, 30), (2, 3, 28, 30), *also]):
         m, M = paper_looped_dimension(shape), matching_dimension(shape)
         if of(shape) != UNDECIDED:  # an anchor that something decides after all
-            yield Instance(shape, of(shape) != FALSE, of(shape), routes=("cases", "arithmetic"), m=m)
+            yield Instance(shape, of(shape) != FALSE, of(shape), m=m)
             continue
         yield Instance(shape, None, f"m-bar-loop = {m} < M = {M}", m=m)
         if shape.head_dim > 20:

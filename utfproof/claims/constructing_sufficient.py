@@ -8,7 +8,7 @@ from fractions import Fraction
 from utfproof.claims import printed
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import counted, heads, no_matching, one_head
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
@@ -16,8 +16,9 @@ from utfproof.shapes import Shape, matching_dimension
 
 def _served(name: str, shape: Shape, m: int, part: str = "") -> Instance:
     """A certificate at m, or a failure where m is below M."""
-    if m < counted(shape):
-        return Instance(shape, False, f"M = {counted(shape)}", routes=("formula", "words counted"), part=part, m=m)
+    below = agree({"formula": m < matching_dimension(shape), "words counted": m < counted(shape)})
+    if below:
+        return Instance(shape, False, f"M = {counted(shape)}", routes=below.routes, part=part, m=m)
     return decided(name, shape, m, part=part)
 
 

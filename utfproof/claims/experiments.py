@@ -287,7 +287,7 @@ def standard_width(run: Run) -> Iterator[Instance | Figure]:
             paper.STANDARD_PARAMETRISATION
         ]
         if width >= matching_dimension(shape):
-            yield Instance(shape, False, f"{width} is not below M", routes=("width", "count of columns"), m=width)
+            yield Instance(shape, False, f"{width} is not below M", m=width)
             continue
         found = decided("random", shape, width)
         yield Instance(shape, not found.holds, found.detail, found.certificate, m=width)

@@ -43,7 +43,7 @@ def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(lambda s: s.heads > 1 and _diagonal(s), anchors=DIAGONAL):
         m = paper_dimension(shape)
         if m >= 5 * shape.leaves * shape.head_dim:
-            yield Instance(shape, False, f"m-bar = {m}", routes=("formula", "comparison"), m=m)
+            yield Instance(shape, False, f"m-bar = {m}", m=m)
         else:
             yield decided("sparse", shape, m)
     yield Figure("largest m / (H^L d) examined", str(max(ratios)))

@@ -298,9 +298,8 @@ def width(run: Run) -> Iterator[Instance | Figure]:
                     refused = False
                 except OutsideClass:
                     refused = True
-                yield Instance(
-                    at, refused and D > min(shape.head_dim, shape.d_in), "refused", routes=("embed", "widths")
-                )
+                outside = agree({"embed": refused, "widths": min(shape.head_dim, shape.d_in) < D})
+                yield Instance(at, bool(outside), "refused", routes=outside.routes)
 
 
 def _narrow_target(shape: Shape, D: int) -> Target:
