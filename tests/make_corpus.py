@@ -2487,12 +2487,14 @@ def stored_malformed():
 
 def build(folder: Path) -> int:
     """Write the three folders anew; returns the number of certificates."""
+    import corpus_enclosures as enclosures  # which uses what stands above
+
     expected = {"valid": 0, "invalid": 1, "malformed": 2}
     count = 0
     tables = [
-        (valid, more_valid, stored_valid),
-        (invalid, more_invalid, stored_invalid),
-        (malformed, more_malformed, stored_malformed),
+        (valid, more_valid, stored_valid, enclosures.valid),
+        (invalid, more_invalid, stored_invalid, enclosures.invalid),
+        (malformed, more_malformed, stored_malformed, enclosures.malformed),
     ]
     for (name, code), parts in zip(expected.items(), tables, strict=True):
         place = folder / name

@@ -301,8 +301,15 @@ def rounded(x, dtype):
 
 
 @lru_cache(maxsize=3000)
-def random_integers(tied, dtype, law, seed, H, L, d, d_in, d_out, m):
+def random_integers(*arguments):
     """(integer R_all of section 4.7, the entries' common unit)."""
+    host, unit = random_host(*arguments)
+    return naive.r_all(host), unit
+
+
+@lru_cache(maxsize=500)
+def random_host(tied, dtype, law, seed, H, L, d, d_in, d_out, m):
+    """(the host in the integers of section 4.7, the entries' common unit)."""
     M = dimension(H, L, d, d_in, d_out)
     if L * H * m * (m + 2 * d) + m * d_out > 150_000 or m * M > 60_000:
         raise TooLarge
@@ -334,7 +341,7 @@ def random_integers(tied, dtype, law, seed, H, L, d, d_in, d_out, m):
         maps=lambda layer, h: (held[0, layer, h], held[1, layer, h], [held[2, layer, h]]),
         U=matrix(3, 0, 0, d_out),
     )
-    return naive.r_all(host), unit if dtype == "float64" else power
+    return host, unit if dtype == "float64" else power
 
 
 def _depths(H, L, d, d_in, d_out):
@@ -409,7 +416,7 @@ def parsed(raw):
 
 
 def judge(raw: bytes, folder: Path) -> int | None:
-    """0, 1 or 2 as section 12 has it for a certificate with these bytes in this folder; None where it would take
+    """0, 1 or 2 as section 13 has it for a certificate with these bytes in this folder; None where it would take
     too long to say (never for the shapes of the corpus)."""
     try:
         return 0 if _holds(parsed(raw), folder) else 1
@@ -425,6 +432,8 @@ def _holds(document, folder):
     )
     demand(form == "utfproof-certificate" and type(version) is int and version == 1)
     demand(kind in KINDS)
+    if kind == "enclosure":
+        return _enclosure(shape, claim, evidence, folder)[0]()
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
     if kind in ("identity", "lower-bound"):
         settle = _identity if kind == "identity" else _lower_bound
@@ -441,25 +450,8 @@ def _holds(document, folder):
     dims, m = dimensions(shape)
     demand(not linear or dims[3] == dims[4] <= dims[2])
     demand(targets == "all untied" or dims[3] == dims[4])
-    name = host.get("construction") if type(host) is dict else None
-    drawn = ()
-    if type(host) is dict and "weights" in host:
-        system, digest = fields(host, "system", "weights")
-        demand(system in ("universal", "looped-universal"))
-        demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
-        demand(kind != "rank-permutation")
-        drawn = Stored(weights_beside(folder, digest), system == "looped-universal", dims, m)
-    else:
-        demand(name in INDEX or name in RANDOM)
-    if drawn:
-        pass
-    elif name in RANDOM:
-        _, dtype, law, seed = fields(host, "construction", "dtype", "law", "seed")
-        demand(dtype in DTYPES and law in LAWS and 0 <= number(seed) < 2**64)
-        drawn = (name == "random-tied", dtype, law, number(seed), *dims, m)
-    else:
-        fields(host, "construction")
-        demand(m >= least_m(name, *dims))
+    name, drawn = host_of(host, dims, m, folder)
+    demand(kind != "rank-permutation" or type(drawn) is not Stored)
     demand(kind not in ("rank-modular", "linear-test", "tied-kernel") or drawn)
     demand(kind != "rank-permutation" or name in PERMUTATIONS)
     M = dimension(*dims) if dims[0] > 1 else 2 * dims[1] * dims[2] + dims[4]
@@ -483,7 +475,26 @@ def _holds(document, folder):
 
 KINDS = (
     "rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound", "tied-kernel",
+    "enclosure",
 )  # fmt: skip
+
+
+def host_of(host, dims, m, folder):
+    """(name of the construction, what a dense host is drawn or read from) of section 4."""
+    name = host.get("construction") if type(host) is dict else None
+    if type(host) is dict and "weights" in host:
+        system, digest = fields(host, "system", "weights")
+        demand(system in ("universal", "looped-universal"))
+        demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
+        return None, Stored(weights_beside(folder, digest), system == "looped-universal", dims, m)
+    demand(name in INDEX or name in RANDOM)
+    if name in RANDOM:
+        _, dtype, law, seed = fields(host, "construction", "dtype", "law", "seed")
+        demand(dtype in DTYPES and law in LAWS and 0 <= number(seed) < 2**64)
+        return name, (name == "random-tied", dtype, law, number(seed), *dims, m)
+    fields(host, "construction")
+    demand(m >= least_m(name, *dims))
+    return name, ()
 
 
 def integers_of_host(drawn):
@@ -841,10 +852,10 @@ class Stored:
             return False
         return all(x is not None for kind, _, data in self.tensors.values() for x in entries_of(kind, data))
 
-    def integers(self):
-        H, L, d, _, d_out = self.dims
-        M = dimension(*self.dims)
-        if M * self.m > 60_000 or L > 12:
+    def host(self):
+        """(the host in integers, the power of two that makes entries of R_Q, R_K, R_V and U integers)."""
+        H, L, _, _, _ = self.dims
+        if dimension(*self.dims) * self.m > 60_000 or L > 12:
             raise TooLarge
         held = {}
         for name, (kind, shape, data) in self.tensors.items():
@@ -870,7 +881,14 @@ class Stored:
             U=held["U"],
         )
         power = {name: POWERS.get(self.tensors[name][0], 0) for name in self.tensors}
-        value = power["R_V"] if "R_V" in power else power["R_Vv"] + power["R_Vo"]
+        if "R_V" not in power:
+            power["R_V"] = power["R_Vv"] + power["R_Vo"]
+        return host, power
+
+    def integers(self):
+        H, L, d, _, d_out = self.dims
+        host, power = self.host()
+        value = power["R_V"]
         factors = []
         for name in ("R_Q", "R_K"):
             for t in range(1, L + 1):
@@ -1292,6 +1310,294 @@ def _null(R, looped, H, L, m, s, y):
         return s in dict(y) and not total.any()
 
     return holds
+
+
+# An enclosure is recomputed with mpmath's intervals (given attention: with fractions), host and target alike as plain
+# matrices {column: [(row, entry)]} from their definitions.
+
+PARTS = ("scaled", "causal", "window", "alibi", "rope")
+
+
+def exact_numbers(value, count):
+    q, numerators = fields(value, "denominator", "numerators")
+    demand(number(q) >= 1 and type(numerators) is list and len(numerators) == count)
+    return [Fraction(number(x), number(q)) for x in numerators]
+
+
+def cut(flat, columns):
+    return [flat[i : i + columns] for i in range(0, len(flat), columns)]
+
+
+def attention_parts(text, d):
+    """{part: its number or None}; empty for softmax, None for given attention."""
+    if text in ("softmax", "given"):
+        return {} if text == "softmax" else None
+    demand(type(text) is str)
+    parts = {}
+    for part in text.split("+"):
+        name, *rest = part.split(":")
+        demand(name in PARTS and name not in parts and len(rest) == (name == "window"))
+        if rest:
+            demand(rest[0].isascii() and rest[0].isdigit() and rest[0][0] != "0" and len(rest[0]) <= 18)
+        parts[name] = int(rest[0]) if rest else None
+    demand(list(parts) == [name for name in PARTS if name in parts])
+    demand("rope" not in parts or d % 2 == 0)
+    return parts
+
+
+def by_columns(matrix):
+    """A matrix given by its rows, {column: [(row, entry)]}."""
+    out = {j: [] for j in range(len(matrix[0]))}
+    for i, row in enumerate(matrix):
+        for j, x in enumerate(row):
+            if x:
+                out[j].append((i, x))
+    return out
+
+
+def host_columns(name, dims, m, drawn):
+    """(maps of (layer, head) to Q, K and V, U), layers from 1."""
+    H, L, d, _, d_out = dims
+    if name in INDEX:
+        _, Q, K, V, U = index_parts(name, *dims)
+
+        def full(matrix, columns):
+            return {j: [(i, 1) for i in matrix.get(j, ())] for j in range(columns)}
+
+        heads = {
+            (layer, h): (full(Q(layer, h), d), full(K(layer, h), d), full(V[layer, h], m))
+            for layer in range(1, L + 1)
+            for h in range(H)
+        }
+        return heads, full(U, d_out)
+    if type(drawn) is Stored:
+        host, power = drawn.host()
+        units = [Fraction(1, 2 ** power[tensor]) for tensor in ("R_Q", "R_K", "R_V", "U")]
+    else:
+        host, unit = random_host(*drawn)
+        units = [unit] * 4
+
+    def scaled(matrix, unit):
+        return by_columns([[x * unit for x in row] for row in matrix.tolist()])
+
+    heads = {}
+    for layer in range(1, L + 1):
+        for h in range(H):
+            Q, K, (V,) = host.maps(layer - 1, h)
+            heads[layer, h] = tuple(scaled(x, u) for x, u in zip((Q, K, V), units, strict=False))
+    return heads, scaled(host.U, units[3])
+
+
+def _enclosure(shape, claim, evidence, folder):
+    demand(type(claim) is dict and claim.get("verdict") in ("within", "apart", "equal"))
+    equal = claim["verdict"] == "equal"
+    host, notion, targets, verdict, attention, n, *stated = fields(
+        claim,
+        "host",
+        "notion",
+        "targets",
+        "verdict",
+        "attention",
+        "context",
+        *([] if equal else ["digits", "difference"]),
+    )
+    demand(notion == "one emulation" and targets == "this one")
+    dims, m = dimensions(shape)
+    H, L, d, d_in, d_out = dims
+    name, drawn = host_of(host, dims, m, folder)
+    parts = attention_parts(attention, d)
+    given, n = parts is None, number(n)
+    demand(n >= 1 and (given or not equal))
+    k, a, b = 0, 0, 0
+    if not equal:
+        k, (a, b) = (
+            number(stated[0]),
+            map(number, stated[1]) if type(stated[1]) is list and len(stated[1]) == 2 else (1, 0),
+        )
+        demand(k >= 1 and 0 <= a < b)
+    E, X, method, T, *matrices = fields(evidence, "E", "X", "method", "target", *(["attention"] if given else []))
+    demand(method == ("rational" if given else "interval"))
+    optional = [tensor for tensor in ("W_E", "W_U") if type(T) is dict and tensor in T]
+    tensors = ["W_Q", "W_K", "W_V", "W_O", *optional]
+    *values, system, D = fields(T, *tensors, "system", "width")
+    D = number(D)
+    demand(system in ("target", "looped-target") and D >= 1)
+    demand(("W_E" in optional or D == d_in) and ("W_U" in optional or D == d_out))
+    layers = 1 if system == "looped-target" else L
+    sizes = {"W_Q": (D, d), "W_K": (D, d), "W_V": (D, d), "W_O": (d, D), "W_E": (d_in, D), "W_U": (D, d_out)}
+    held = {}
+    for tensor, value in zip(tensors, values, strict=True):
+        rows, columns = sizes[tensor]
+        count = 1 if tensor in optional else layers * H
+        flat = exact_numbers(value, count * rows * columns)
+        held[tensor] = cut(cut(flat, columns), rows)
+    E, X = cut(exact_numbers(E, d_in * m), m), cut(exact_numbers(X, n * d_in), d_in)
+    A = None
+    if given:
+        A = cut(cut(exact_numbers(matrices[0], L * H * n * n), n), n)
+        demand(all(min(row) >= 0 and sum(row) == 1 for matrix in A for row in matrix))
+
+    def holds():
+        if not equal and (verdict == "apart") != (a > 0):
+            return False
+        if type(drawn) is Stored and not drawn.sound():
+            return False
+        for low, high in bounds():
+            if a <= low and high <= b:
+                return True
+            if low > b or high < a:
+                return False
+        return False
+
+    def bounds():
+        """Lower and upper bounds of 10^k delta, with more and more bits."""
+        if L * H * n * (n + m + D) * (m if name not in INDEX else 10) > 3 * 10**5 or k > 2000:
+            raise TooLarge
+        entries = [E, X, *(matrix for found in held.values() for matrix in found)]
+        if not given and max(abs(x) for matrix in entries for row in matrix for x in row) > 10**100:
+            raise TooLarge  # exponentials beyond measure
+        ours = host_columns(name, dims, m, drawn)
+        table = {tensor: [by_columns(matrix) for matrix in found] for tensor, found in held.items()}
+
+        def head(layer, h):
+            place = (0 if layers == 1 else layer - 1) * H + h
+            return [table[tensor][place] for tensor in ("W_Q", "W_K", "W_V", "W_O")]
+
+        theirs = {(layer, h): head(layer, h) for layer in range(1, L + 1) for h in range(H)}
+
+        def difference(field):
+            def run(x, heads, last):
+                for layer in range(1, L + 1):
+                    total = None
+                    for h in range(H):
+                        q, key, *value = heads[layer, h]
+                        if given:
+                            matrix = A[(layer - 1) * H + h]
+                        else:
+                            matrix = softmaxed(times(x, q, field), times(x, key, field), parts, h, H, d)
+                        term = [[sum(map(product, row, column)) for column in zip(*x, strict=True)] for row in matrix]
+                        for factor in value:
+                            term = times(term, factor, field)
+                        total = (
+                            term
+                            if total is None
+                            else [list(map(plus, *rows)) for rows in zip(total, term, strict=True)]
+                        )
+                    x = total
+                return times(x, last, field) if last is not None else x
+
+            start = [[field(x) for x in row] for row in X]
+            first = times(start, by_columns(E), field)
+            second = times(start, table["W_E"][0], field) if "W_E" in table else start
+            found = run(first, *ours), run(second, theirs, table["W_U"][0] if "W_U" in table else None)
+            return [x - y for rows in zip(*found, strict=True) for x, y in zip(*rows, strict=True)]
+
+        if given:
+            delta = max(map(abs, difference(Fraction))) * 10**k
+            return [(delta, delta)]
+        return narrowing(difference, k)
+
+    return holds, bounds
+
+
+def product(x, y):
+    return x * y
+
+
+def plus(x, y):
+    return x + y
+
+
+def times(x, matrix, field):
+    zero = field(Fraction(0))
+    return [[sum((row[i] * field(v) for i, v in column), zero) for column in matrix.values()] for row in x]
+
+
+def interval(x):
+    from mpmath import iv
+
+    x = Fraction(x)
+    return iv.mpf(x.numerator) / iv.mpf(x.denominator)
+
+
+def narrowing(difference, k):
+    """Bounds of 10^k max |difference|, with twice the bits each time, up to those that settle it or not."""
+    from mpmath import iv
+
+    bits, enough = 128 + 4 * k, False
+    while not enough:
+        before, iv.prec = iv.prec, bits
+        try:
+            found = [ends(abs(x)) for x in difference(interval)]
+        finally:
+            iv.prec = before
+        if None not in found:
+            yield tuple(max(pair[i] for pair in found) * 10**k for i in (0, 1))
+        enough = bits > max(2**13, 16 * (64 + 4 * k))
+        bits *= 2
+
+
+def measured(document, folder):
+    """Bounds of 10^k delta for an enclosure, whatever it states."""
+    return next(iter(_enclosure(document["shape"], document["claim"], document["evidence"], folder)[1]()))
+
+
+def ends(x):
+    """The ends of an interval of numbers >= 0 as fractions; None if one is not finite, or too large to be written out."""
+    out = []
+    for up, (sign, significand, exponent, bits) in enumerate(x._mpi_):
+        assert not sign
+        if (not significand and exponent) or exponent > 10**6:
+            return None
+        if exponent < -(10**6):
+            out.append(Fraction(up, 2 ** (10**6 - bits)))
+        else:
+            out.append(int(significand) * Fraction(2) ** int(exponent))
+    return out
+
+
+def softmaxed(queries, keys, parts, h, H, d):
+    from mpmath import iv
+
+    n = len(queries)
+    if "rope" in parts:
+        queries, keys = ([turned(row, i, d) for i, row in enumerate(rows)] for rows in (queries, keys))
+    out = []
+    for i in range(n):
+        seen = [j for j in range(n) if ("causal" not in parts or j <= i) and abs(i - j) < parts.get("window", n)]
+        logits = {}
+        for j in seen:
+            s = sum(map(product, queries[i], keys[j]))
+            if "scaled" in parts:
+                s = s / iv.sqrt(iv.mpf(d))
+            if "alibi" in parts:
+                s = s - abs(i - j) * power(2, Fraction(8 * (h + 1), H))
+            logits[j] = s
+        out.append(
+            [
+                1 / sum(iv.exp(logits[other] - logits[j]) for other in seen) if j in logits else iv.mpf(0)
+                for j in range(n)
+            ]
+        )
+    return out
+
+
+def power(base, exponent):
+    """base^-exponent."""
+    from mpmath import iv
+
+    return iv.exp(-interval(exponent) * iv.log(iv.mpf(base)))
+
+
+def turned(row, position, d):
+    from mpmath import iv
+
+    out = []
+    for t in range(d // 2):
+        angle = position * power(10000, Fraction(2 * t, d))
+        x, y = row[2 * t], row[2 * t + 1]
+        out += [x * iv.cos(angle) - y * iv.sin(angle), x * iv.sin(angle) + y * iv.cos(angle)]
+    return out
 
 
 def main(paths):

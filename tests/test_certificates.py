@@ -15,6 +15,7 @@ import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 
+import corpus_enclosures
 import make_corpus as corpus
 import naive
 import numpy as np
@@ -65,6 +66,8 @@ def test_corpus_covers_the_format():
         seen.add((found["kind"], host.get("system")))
         seen.add((host.get("construction"), host.get("law"), host.get("dtype")))
         seen.add((found["kind"], host.get("construction"), claim["notion"], claim["targets"], claim.get("free")))
+        seen.add((found["kind"], claim["verdict"], *sorted(claim.get("attention", "").split("+"))))
+        seen |= {(found["kind"], part.split(":")[0]) for part in claim.get("attention", "").split("+")}
     assert {("rank-permutation", name, None) for name in PERMUTATIONS} <= seen
     assert {("rank-modular", name, method) for name in RANDOM for method in ("recompute", "witness")} <= seen
     refuted = set(INDEX) - set(PERMUTATIONS) | set(RANDOM)
@@ -86,7 +89,12 @@ def test_corpus_covers_the_format():
     bounds = {("lower-bound", None, *row[:3]) for row in corpus.table_of_bounds().values()}
     assert len(bounds) == 7
     assert bounds <= seen
-    assert sum(path.stat().st_size for path in CORPUS.rglob("*.*")) < 2_500_000
+    enclosed = {("enclosure", part) for part in ("softmax", "given", *sceptic.PARTS)}
+    enclosed |= {("enclosure", verdict, "given") for verdict in ("within", "apart", "equal")}
+    enclosed |= {("enclosure", verdict, "softmax") for verdict in ("within", "apart")}
+    enclosed |= {("enclosure", name, "one emulation", "this one", None) for name in (*INDEX, *RANDOM, None)}
+    assert enclosed <= seen
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*.*")) < 2_700_000
 
 
 def test_corpus_regenerates_byte_for_byte(tmp_path):
@@ -324,7 +332,9 @@ WORDS = ["", "x", "utfproof-certificate", "rank-permutation", "rank-modular", "r
          "all untied", "all", "universal", "not universal", *INDEX, *RANDOM, *LAWS, *DTYPES, "recompute", "dimension",
          "kernel-vector", "uint32", "uint64", "linear-test", "identity", "lower-bound", "attention-matching",
          "shared attention", "all tied", sceptic.INVERTIBLE, *sceptic.RULES, "E", "E and U", "host", "tied host", "span",
-         "null-vector", "W_Q", "W_K", "W_O", "tied-target", "tied-kernel", "looped-universal",
+         "null-vector", "W_Q", "W_K", "W_O", "tied-target", "tied-kernel", "looped-universal", "enclosure", "one emulation",
+         "this one", "within", "apart", "equal", "softmax", "given", "causal", "alibi", "interval", "rational", "target",
+         "looped-target",
          "M1.0", "A1.0", "A1.0T", "M.0", "Q.0", "M1.0I",
          "M1.0IT", "shared-attention-universal", "looped-shared-attention-universal"]  # fmt: skip
 
@@ -380,6 +390,12 @@ BASES = {
     ),
     "tied-kernel": lambda: WEIGHTS["tied-kernel"][0],
     "linear-gauged": lambda: corpus.gauged("random", (1, 1, 2, 1, 1), 5, 1, seed=4),
+    "enclosure": lambda: corpus_enclosures.enclosure(
+        "tied", (1, 1, 2, 1, 1), "scaled+alibi", 2, 20, seed=3, step=Fraction(1, 1000)
+    )[0],
+    "enclosure-given": lambda: corpus_enclosures.enclosure(
+        "sparse", SMALL, "given", 2, 6, seed=1, step=Fraction(1, 100)
+    )[0],
 }
 
 
@@ -484,6 +500,10 @@ def mutants(value, name=""):
 GROWN = ("2147483647", '"9007199254740992"', '"9007199254740993"', '"1000000000000000000000000000000"', "+1", "+2",
          "doubled", "+2^32", "+2^64")  # fmt: skip
 """How `replacements` makes a number larger."""
+
+
+ANY_NUMBER = (*GROWN, "0", "1", "-1", "negated", '"-1000000000000000000000000000000"')
+"""How it changes one into any other integer."""
 
 
 def each(place, *hows):
@@ -621,6 +641,30 @@ STILL_TRUE = {
     | each("evidence.gauges[0][0][0][0]", *GROWN, *OTHER_WEIGHTS, "0", "1")
     | each("evidence.gauges[0][0][0][1]", *GROWN, *OTHER_WEIGHTS, "0")
     | each("shape.m", "+1", "-1", "+2", "doubled"),
+    # wider bounds; other hosts with the same matrices; without a mask tokens may change places
+    "enclosure": each("claim.difference[0]", "1", "2147483647", '"9007199254740992"', '"9007199254740993"')
+    | each("claim.difference[1]", '"1000000000000000000000000000000"', "+1")
+    | each(RENAMED, "now sparse", "now sparse-front")
+    | each("evidence.X.numerators", "reversed", "rotated", "0 and 1 swapped")
+    | each("evidence.target.system", "now looped-target"),
+    # queries and keys play no part
+    "enclosure-given": each("claim.difference[0]", "1", "-1")
+    | each("claim.difference[1]", *GROWN)
+    | each(RENAMED, "now sparse-front", "now tied")
+    | each(
+        "evidence.E.numerators",
+        *(f"{i} {how}" for i in range(3) for how in (f"and {i + 1} swapped", f"copied to {i + 1}")),
+    )
+    | each("evidence.target.system", "now looped-target").union(
+        *(each(f"evidence.E.numerators[{i}]", *ANY_NUMBER) for i in range(4)),
+        *(
+            each(f"evidence.target.{tensor}.denominator", *GROWN, "1", "-1")
+            | each(f"evidence.target.{tensor}.numerators", "reversed", "rotated", "0 and 1 swapped", "0 copied to 1")
+            | each(f"evidence.target.{tensor}.numerators[0]", *ANY_NUMBER)
+            | each(f"evidence.target.{tensor}.numerators[1]", *ANY_NUMBER)
+            for tensor in ("W_Q", "W_K")
+        ),
+    ),
 }
 """Mutants that are certificates of other true statements, by base. The judge confirms each."""
 

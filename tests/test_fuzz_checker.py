@@ -8,7 +8,9 @@ import re
 import shutil
 import signal
 import time
+from fractions import Fraction
 
+import corpus_enclosures
 import make_corpus as corpus
 import pytest
 import sceptic
@@ -228,8 +230,71 @@ def gauged_statement(source):
     return found
 
 
+def enclosure_statement(source):
+    """Of any host, with an exact, a rounded or any other E, and up to two changes."""
+    name = source.choice([*INDEX, *RANDOM])
+    H = 1 if name == "printed-single-head" else source.randint(1, 2)
+    L, d, d_in, d_out = (source.randint(1, 2) for _ in range(4))
+    if name in corpus.ATTENTION:
+        d_out = d_in
+        d = max(d, d_in)
+    dims = (H, L, d, d_in, d_out)
+    M = sceptic.dimension(*dims)
+    if M > (9 if name in RANDOM else 20):
+        return enclosure_statement(source)
+    names = [part for part in sceptic.PARTS if source.random() < 0.3 and (part != "rope" or d == 2)]
+    parts = [f"window:{source.randint(1, 3)}" if part == "window" else part for part in names]
+    attention = source.choice(["+".join(parts) or "softmax"] * 3 + ["given"])
+    options = {
+        "seed": source.getrandbits(3),
+        "step": source.choice([None, corpus_enclosures.ROUNDED, Fraction(1, 100)]),
+    }
+    m = sceptic.least_m(name, *dims) if name in INDEX else M
+    if name.startswith("printed"):
+        options["E"] = corpus_enclosures.drawn(source, d_in, m)
+    options["width"] = None if name in corpus.ATTENTION else source.choice([None, 1, 2])
+    digits = source.choice([1, 3, 15, 30])
+    try:
+        found, _ = corpus_enclosures.enclosure(name, dims, attention, source.randint(1, 3), digits, m=m, **options)
+    except (AssertionError, ZeroDivisionError):  # out of this host's reach
+        return enclosure_statement(source)
+    claim, evidence = found["claim"], found["evidence"]
+    for _ in range(source.choice([0, 0, 1, 1, 2])):
+        how = source.randrange(8)
+        if how < 3:
+            low, high = map(int, claim["difference"])
+            low, high = source.choice(
+                [
+                    (low - 5, high),
+                    (low, high + 5),
+                    (high, high + 9),
+                    (0, low),
+                    (0, 1),
+                    (low // 10, high // 10),
+                    (low, 10**40),
+                ]
+            )
+            claim["difference"] = [corpus.written(x) for x in (low, high)]
+        elif how == 3:
+            claim["verdict"] = source.choice(["within", "apart", "equal"])
+        elif how == 4:
+            claim["digits"] = source.randint(1, 40)
+        elif how == 5:
+            claim["attention"] = source.choice(
+                ["softmax", "causal", "scaled", "alibi", "causal+alibi", "rope", "window:1"]
+            )
+        else:
+            tensor = source.choice(["E", "X", *(name for name in evidence["target"] if name.startswith("W"))])
+            numbers = (evidence if tensor in ("E", "X") else evidence["target"])[tensor]["numerators"]
+            place = source.randrange(len(numbers))
+            numbers[place] = corpus.written(int(numbers[place]) + source.choice([1, -1, 2**30]))
+    if claim["verdict"] == "equal":
+        claim = {key: value for key, value in claim.items() if key not in ("digits", "difference")}
+    return found | {"claim": claim}
+
+
 STATEMENTS = [statement, statement, identity_statement, identity_statement, lower_bound_statement, linear_statement,
-              tied_statement, gauged_statement]  # fmt: skip
+              tied_statement, gauged_statement, enclosure_statement]  # fmt: skip
 
 
 def any_statement(source):

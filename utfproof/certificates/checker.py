@@ -37,6 +37,9 @@ are sound:
 * lower-bound. The arithmetic of a bound proved in docs/proofs; or more than m independent rows of W_all, which
   E R_all would span with m rows; or sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that
   is 1 along the word s.
+* enclosure. Host and target are run on the input, as the format defines them, in integers with error bounds that every
+  operation carries along: rounding, remainders of series, roots. The bounds stated are compared with what comes out;
+  the precision is raised until that settles it. With attention given as rational matrices nothing is rounded.
 
 Work and memory are estimated from the claim before anything of that size is allocated.
 """
@@ -346,7 +349,7 @@ def read_shape(value: object) -> Shape:
 # The constructions whose matrices are identities between runs of coordinates (sections 4.1-4.6)
 #
 # A coordinate is named by (block, offset). The n-th word w of length t is named (t, n); then (h, w) is
-# (t+1, h*H^t + n) and (w, h) is (t+1, n*H + h). Only rank-permutation needs the numbers of the coordinates
+# (t+1, h*H^t + n) and (w, h) is (t+1, n*H + h). Only rank-permutation and enclosure need the numbers of the coordinates
 # (`first`); for a kernel vector any injective naming does.
 
 Block = tuple[int, ...]
@@ -524,6 +527,9 @@ class PrintedSingleHead(IndexHost):
     def move(self, layer: int, head: int, block: Block) -> Step:
         return ((block[0] + 1,), 0, max(2 * self.d, self.out)) if block[0] <= self.L else None
 
+    def first(self, block: Block) -> int:
+        return (block[0] - 1) * max(2 * self.d, self.out)
+
 
 class PrintedTreeRow(Sparse):
     def move(self, layer: int, head: int, block: Block) -> Step:
@@ -557,6 +563,10 @@ class PrintedLooped(IndexHost):
         if length == self.L:
             return None
         return (length + 1, head * self.power[length] + n), 0, max(2 * self.d, self.out)
+
+    def first(self, block: Block) -> int:
+        length, n = block
+        return max(2 * self.d, self.out) * (1 + self.s.words(length - 1) + n)  # the root is 0
 
 
 INDEX_HOSTS: dict[str, type[IndexHost]] = {
@@ -2044,19 +2054,457 @@ def read_lower_bound(claim: Claim, host: dict[str, Any], evidence: object, limit
 
 
 # ----------------------------------------------------------------------------------------------------
-# One certificate (sections 2-4 and 12)
+# enclosure (section 12): how far apart two outputs are, in integers with stated errors
+#
+# Numbers are integers times a unit. `bits` is the precision: results are brought to the unit 2^-bits, rounded down;
+# bits = 0 stands for exact arithmetic, where units multiply and nothing is rounded.
+
+Bounds = tuple[int, int]  # a number lies between these, in units of 2^-bits
+Place = tuple[Block, int]  # a coordinate: (block, offset)
+Names = list[list[Place]]  # by column, the coordinates that have a 1 in it
+PARTS = ("scaled", "causal", "window", "alibi", "rope")
+
+
+@dataclass
+class Ball:
+    """A matrix: every entry divided by `unit` is within `error` of the integer in `rows`."""
+
+    rows: Matrix
+    unit: Fraction = Fraction(1)
+    error: int = 0
+
+    def at(self, bits: int) -> Ball:
+        """In units of 2^-bits."""
+        if not bits:
+            return self
+        up, down = self.unit.numerator << bits, self.unit.denominator
+        rows = [[x * up // down for x in row] for row in self.rows]
+        return Ball(rows, Fraction(1, 1 << bits), -(-self.error * up // down) + 1)
+
+    def top(self) -> int:
+        return max(abs(x) for row in self.rows for x in row)
+
+    def transposed(self) -> Ball:
+        return Ball([list(column) for column in zip(*self.rows, strict=True)], self.unit, self.error)
+
+    def times(self, other: Ball, bits: int) -> Ball:
+        """|sum (a+s)(b+t) - sum ab| <= sum |a||t| + |b||s| + |s||t|."""
+        columns = other.transposed().rows
+        rows = [[sum(map(mul, row, column)) for column in columns] for row in self.rows]
+        error = len(other.rows) * self.error * other.error
+        if self.error:
+            error += self.error * max(sum(map(abs, column)) for column in columns)
+        if other.error:
+            error += other.error * max(sum(map(abs, row)) for row in self.rows)
+        return Ball(rows, self.unit * other.unit, error).at(bits)
+
+    def plus(self, other: Ball) -> Ball:
+        """Both have one unit."""
+        rows = [[*map(add, x, y)] for x, y in zip(self.rows, other.rows, strict=True)]
+        return Ball(rows, self.unit, self.error + other.error)
+
+    def selected(self, sources: list[list[int]]) -> Ball:
+        """Each column is the sum of the columns named."""
+        rows = [[sum(row[i] for i in places) for places in sources] for row in self.rows]
+        return Ball(rows, self.unit, self.error * max(map(len, sources)))
+
+
+def taylor(x: int, bits: int) -> list[int]:
+    """x^k / k! for k = 0, 1, ... and 0 <= x <= 1/2, rounded down until 0. A term is short by less than 2: what the one before
+    it is short by is at least halved, and 1 is lost. So all the terms left out are together less than 2, too."""
+    terms = [1 << bits]
+    while terms[-1]:
+        terms.append(terms[-1] * x // (len(terms) << bits))
+    return terms
+
+
+def halved(x: int, bits: int) -> tuple[int, int, list[int], int]:
+    """(halvings s, a higher precision, the Taylor terms of |x| / 2^s, the error of any sum of them with signs)."""
+    halvings = (abs(x) >> bits).bit_length() + math.isqrt(bits)
+    work = bits + 2 * halvings + 16
+    terms = taylor(abs(x) << (work - bits - halvings), work)
+    return halvings, work, terms, 2 * len(terms) + 2
+
+
+def exponential(x: int, bits: int) -> Bounds:
+    """e^x for x up to about 1. An error of a number up to 1 doubles when it is squared; the spare bits allow for that."""
+    if x < -bits << bits:
+        return 0, 1  # e^-bits < 2^-bits
+    halvings, work, terms, error = halved(x, bits)
+    middle = sum(terms[::2]) + (sum(terms[1::2]) if x > 0 else -sum(terms[1::2]))
+    low, high = max(0, middle - error), middle + error
+    for _ in range(halvings):
+        low, high = low * low >> work, -(-high * high >> work)
+    return low >> work - bits, -(-high >> work - bits)
+
+
+def cosine_sine(x: int, bits: int) -> tuple[int, int, int]:
+    """(cos x, sin x, the error of both) for x >= 0, by doubling the angle. With |cos| + |sin| < 1.4143 an error e turns into
+    less than 2.83 e + 1 and a multiple of e^2, which is far below e/6: e stays below 2^-bits in the end."""
+    halvings, work, terms, error = halved(x, bits)
+    cos, sin = sum(terms[::4]) - sum(terms[2::4]), sum(terms[1::4]) - sum(terms[3::4])
+    for _ in range(halvings):
+        cos, sin, error = cos * cos - sin * sin >> work, 2 * cos * sin >> work, 3 * error + 2
+    spare = work - bits
+    return cos >> spare, sin >> spare, (error >> spare) + 2
+
+
+def integer_root(n: int, degree: int) -> int:
+    """The largest x with x^degree <= n, for n >= 1, by Newton's steps from above."""
+    if degree == 2:
+        return math.isqrt(n)
+    x = 1 << -(-n.bit_length() // degree)
+    while (y := ((degree - 1) * x + n // x ** (degree - 1)) // degree) < x:
+        x = y
+    return x
+
+
+@lru_cache(maxsize=256)
+def root(n: int, q: int, degree: int, bits: int) -> Bounds:
+    """(n/q)^(1/degree)."""
+    power = n << bits * degree
+    low = integer_root(power // q, degree)
+    return low, low + (low**degree * q != power)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """An attention map: softmax with its parts, or matrices given for every layer and head."""
+
+    shape: Shape
+    name: str
+    parts: frozenset[str]
+    window: int
+    given: tuple[Ball, ...] = ()
+
+    def visible(self, i: int, tokens: int) -> list[int]:
+        last = i if "causal" in self.parts else tokens - 1
+        return [j for j in range(last + 1) if not self.window or abs(i - j) < self.window]
+
+    def matrix(self, x: Ball, query: Linear, key: Linear, layer: int, head: int, bits: int) -> Ball:
+        if self.given:
+            return self.given[(layer - 1) * self.shape.heads + head]
+        queries, keys = query(x), key(x)
+        if "rope" in self.parts:
+            queries, keys = self.rotated(queries, bits), self.rotated(keys, bits)
+        logits = queries.times(keys.transposed(), bits)
+        if "scaled" in self.parts:
+            low, high = root(1, self.shape.head_dim, 2, bits)
+            error = logits.error * high + logits.top() * (high - low)
+            logits = Ball([[s * low for s in row] for row in logits.rows], logits.unit / 2**bits, error).at(bits)
+        if "alibi" in self.parts:
+            # 2^(-8(h+1)/H)
+            low, high = root(1, 2 ** (8 * (head + 1)), self.shape.heads, bits)
+            rows = [[s - low * abs(i - j) for j, s in enumerate(row)] for i, row in enumerate(logits.rows)]
+            logits = Ball(rows, logits.unit, logits.error + (high - low) * len(rows))
+        return self.softmax(logits, bits)
+
+    def rotated(self, x: Ball, bits: int) -> Ball:
+        d = self.shape.head_dim
+        rows: Matrix = [[] for _ in x.rows]
+        worst = 0
+        for t in range(d // 2):
+            common = math.gcd(2 * t, d)
+            low, high = root(1, 10000 ** (2 * t // common), d // common, bits)  # 10000^(-2t/d)
+            for i, row in enumerate(x.rows):
+                cos, sin, error = cosine_sine(low * i, bits)
+                worst = max(worst, error + (high - low) * i)
+                a, b = row[2 * t : 2 * t + 2]
+                rows[i] += [a * cos - b * sin, a * sin + b * cos]
+        error = 2 * x.error * ((1 << bits) + worst) + 2 * x.top() * worst
+        return Ball(rows, x.unit / 2**bits, error).at(bits)
+
+    def softmax(self, logits: Ball, bits: int) -> Ball:
+        """With an error e of the logits, e^s (1-e) <= e^(s-e) and e^(s+e) <= e^s (1+2e) for e <= 1/2."""
+        one, e, rows, worst = 1 << bits, logits.error, [], 0
+        for i, row in enumerate(logits.rows):
+            seen = self.visible(i, len(row))
+            bounds = dict.fromkeys(seen, (0, one))  # if nothing is known of the logits
+            if 2 * e <= one:
+                top = max(row[j] for j in seen)
+                found = {j: exponential(row[j] - top, bits) for j in seen}
+                found = {
+                    j: (low * (one - e) >> bits, -(-high * (one + 2 * e) >> bits)) for j, (low, high) in found.items()
+                }
+                least, most = map(sum, zip(*found.values(), strict=True))
+                bounds = {j: ((low << bits) // most, -((-high << bits) // least)) for j, (low, high) in found.items()}
+            worst = max(worst, *(high - low for low, high in bounds.values()))
+            rows.append([sum(bounds[j]) // 2 if j in bounds else 0 for j in range(len(row))])
+        return Ball(rows, Fraction(1, one), worst // 2 + 1)
+
+
+Linear = Callable[[Ball], Ball]
+HeadMaps = Callable[[int, int], tuple[Linear, Linear, Linear]]  # (layer, head) -> what x is multiplied by
+
+
+def run_system(x: Ball, maps: HeadMaps, attention: Attention, bits: int) -> Ball:
+    """X^l = sum over h of A^{l,h} X^{l-1} V^{l,h}."""
+    for layer in range(1, attention.shape.layers + 1):
+        total: Ball | None = None
+        for head in range(attention.shape.heads):
+            query, key, value = maps(layer, head)
+            term = attention.matrix(x, query, key, layer, head, bits).times(value(x), bits)
+            total = term if total is None else total.plus(term)
+        assert total is not None
+        x = total
+    return x
+
+
+def named(runs: list[Run], width: int) -> Names:
+    return [[(block, offset + j) for block, offset, limit in runs if j < limit] for j in range(width)]
+
+
+def run_index_host(host: IndexHost, x: Ball, E: Ball, attention: Attention, bits: int) -> Ball:
+    """Only the coordinates that can reach the output or a reader are followed, from the last layer back."""
+    tables: list[list[tuple[Names, Names, Names]]] = []
+    outputs = named(host.outputs(), host.out)
+    wanted = dict.fromkeys(chain.from_iterable(outputs))
+    levels = [wanted]
+    for layer in range(host.L, 0, -1):
+        heads = []
+        for h in range(host.H):
+            values: Names = []
+            for block, offset in wanted:
+                step = host.move(layer, h, block)
+                values.append([(step[0], offset + step[1])] if step is not None and offset < step[2] else [])
+            heads.append((*(named(host.reads(part, layer, h), host.d) for part in (0, 1)), values))
+        wanted = dict.fromkeys(chain.from_iterable(chain.from_iterable(chain.from_iterable(heads))))
+        tables.append(heads)  # type: ignore[arg-type]
+        levels.append(wanted)
+    tables.reverse()
+    levels.reverse()
+    places = [{place: number for number, place in enumerate(level)} for level in levels]
+
+    def selecting(names: Names, layer: int) -> Linear:
+        sources = [[places[layer][place] for place in column] for column in names]
+        return lambda ball: ball.selected(sources)
+
+    def maps(layer: int, head: int) -> tuple[Linear, Linear, Linear]:
+        query, key, value = tables[layer - 1][head]
+        return selecting(query, layer - 1), selecting(key, layer - 1), selecting(value, layer - 1)
+
+    start = E.selected([[host.first(block) + offset] for block, offset in levels[0]])
+    return selecting(outputs, host.L)(run_system(x.times(start, bits), maps, attention, bits))
+
+
+def run_dense_host(host: DenseHost, x: Ball, E: Ball, attention: Attention, bits: int) -> Ball:
+    s = host.s
+
+    def by(code: int, layer: int, head: int, columns: int) -> Linear:
+        def multiply(ball: Ball) -> Ball:
+            return ball.times(host_ball(host, code, layer, head, columns, bits), bits)
+
+        return multiply
+
+    def maps(layer: int, head: int) -> tuple[Linear, Linear, Linear]:
+        query, key, value = (by(code, layer, head, s.m if code == R_V else s.head_dim) for code in (R_Q, R_K, R_V))
+        return query, key, value
+
+    return by(CODE_U, 1, 0, s.d_out)(run_system(x.times(E, bits), maps, attention, bits))
+
+
+def host_ball(host: DenseHost, code: int, layer: int, head: int, columns: int, bits: int) -> Ball:
+    """One of the host's matrices, exactly. In exact arithmetic all of one kind must have one unit; otherwise a common
+    power of two goes into it."""
+    rows, unit = list(host.rows(code, layer, head, columns)), host.units(code)
+    union = 0
+    for x in chain.from_iterable(rows):
+        union |= x
+    if bits and (common := (union & -union).bit_length() - 1) > 0:
+        rows, unit = [[x >> common for x in row] for row in rows], unit * 2**common
+    return Ball(rows, unit)
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """What the evidence gives: a target's tensors by name, an embedding E and an input X, all exact."""
+
+    target: dict[str, list[list[Ball]]]  # by layer (one only if it is tied) and head
+    width: int
+    E: Ball
+    X: Ball
+    attention: Attention
+
+    def output(self, bits: int) -> Ball:
+        """T(X)."""
+
+        def by(matrix: Ball) -> Linear:
+            return lambda ball: ball.times(matrix, bits)
+
+        def maps(layer: int, head: int) -> tuple[Linear, Linear, Linear]:
+            grids = (self.target[name] for name in ("W_Q", "W_K", "W_V", "W_O"))
+            q, k, v, o = (by(grid[0 if len(grid) == 1 else layer - 1][head]) for grid in grids)
+            return q, k, lambda ball: o(v(ball))
+
+        x = self.X.at(bits)
+        if "W_E" in self.target:
+            x = by(self.target["W_E"][0][0])(x)
+        x = run_system(x, maps, self.attention, bits)
+        return by(self.target["W_U"][0][0])(x) if "W_U" in self.target else x
+
+    def difference(self, claim: Claim, bits: int) -> tuple[Fraction, Fraction]:
+        """Bounds of the largest entry of |UTF(X, E) - T(X)|."""
+        kind = INDEX_HOSTS.get(claim.construction)
+        if kind is not None:
+            ours = run_index_host(kind(claim.shape), self.X, self.E, self.attention, bits)
+        else:
+            ours = run_dense_host(dense_host(claim), self.X, self.E, self.attention, bits)
+        theirs = self.output(bits)
+        u, v = ours.unit, theirs.unit
+        largest = max(
+            abs(x * u - y * v)
+            for row, other in zip(ours.rows, theirs.rows, strict=True)
+            for x, y in zip(row, other, strict=True)
+        )
+        error = ours.error * u + theirs.error * v
+        return max(Fraction(0), largest - error), largest + error
+
+    def require(self, claim: Claim, bits: int, limits: Limits) -> None:
+        """What one run takes."""
+        s, n = claim.shape, len(self.X.rows)
+        balls = [self.E, self.X, *self.attention.given]
+        balls += [ball for grid in self.target.values() for layer in grid for ball in layer]
+        data = max(max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls)
+        size = bits + data  # bits of the numbers
+        if not bits:  # every layer multiplies three matrices into them
+            size = 3 * (s.layers + 2) * (data + 64 if claim.weights is None else data + 2300) + s.m.bit_length()
+        dense = claim.construction not in INDEX_HOSTS
+        pairs = s.layers * s.heads
+        products = n * s.d_in * s.m + n * n * pairs * (s.m + 2 * s.head_dim + 3 * self.width)
+        products += n * pairs * 4 * self.width * s.head_dim + n * self.width * (s.d_in + s.d_out)
+        products += n * (pairs * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out) if dense else 20 * pairs * s.m
+        functions = 0 if self.attention.given else 2 * pairs * n * (n + s.head_dim) * (4 * math.isqrt(bits) + 20)
+        numbers = 8 * n * (s.m + self.width + n) + s.d_in * s.m + (2 * s.m * (s.m + s.head_dim) if dense else 0)
+        widest = size if claim.weights is None else size + 2300
+        memory = (numbers + (0 if dense else 30 * (s.layers + 1) * s.heads * s.m)) * (60 + widest // 7)
+        work = (products + functions) * (200 + size * size // 600) + (drawing_work(claim) if dense else 0)
+        for part, degree in (("alibi", s.heads), ("rope", s.head_dim)):  # so many roots of this degree
+            if part in self.attention.parts:
+                work += degree * 100 * (200 + (bits * degree) ** 2 // 600)
+        limits.require(memory, work)
+
+
+def read_numbers(value: object, name: str, rows: int, columns: int, count: int = 1) -> list[Ball]:
+    """`count` matrices with one denominator."""
+    denominator, numerators = record(value, name, "denominator", "numerators")
+    q = integer(denominator, f"denominator of {name}")
+    if q < 1:
+        raise Malformed(f"the denominator of {name} is not positive")
+    if not isinstance(numerators, list) or len(numerators) != count * rows * columns:
+        raise Malformed(f"{name} does not have {figure(count * rows * columns)} numerators")
+    flat = [integer(x, f"an entry of {name}") for x in numerators]
+    lines = [flat[at : at + columns] for at in range(0, len(flat), columns)]
+    return [Ball(lines[at : at + rows], Fraction(1, q)) for at in range(0, len(lines), rows)]
+
+
+def read_given_target(value: object, s: Shape) -> tuple[dict[str, list[list[Ball]]], int]:
+    """The tensors of the target and its width."""
+    names = ["W_Q", "W_K", "W_V", "W_O"]
+    names += [name for name in ("W_E", "W_U") if isinstance(value, dict) and name in value]
+    *tensors, system, width = record(value, "target", *names, "system", "width")
+    tied = choice(system, "the target's system", "target", "looped-target") == "looped-target"
+    D, d, layers = integer(width, "width"), s.head_dim, 1 if tied else s.layers
+    if D < 1 or ("W_E" not in names and s.d_in != D) or ("W_U" not in names and s.d_out != D):
+        raise Malformed(f"a target of width {figure(D)} without W_E and W_U is not for {s}")
+    sizes = {"W_Q": (D, d), "W_K": (D, d), "W_V": (D, d), "W_O": (d, D), "W_E": (s.d_in, D), "W_U": (D, s.d_out)}
+    target = {}
+    for name, tensor in zip(names, tensors, strict=True):
+        across, down = (1, 1) if name in ("W_E", "W_U") else (s.heads, layers)
+        flat = read_numbers(tensor, name, *sizes[name], across * down)
+        target[name] = [flat[at : at + across] for at in range(0, len(flat), across)]
+    return target, D
+
+
+def read_attention(text: object, s: Shape) -> Attention:
+    if text in ("softmax", "given"):
+        return Attention(s, str(text), frozenset(), 0)
+    parts = text.split("+") if isinstance(text, str) else []
+    names = [part.partition(":")[0] for part in parts]
+    if not parts or names != [name for name in PARTS if name in names]:
+        raise Malformed(f"attention is {quote(text)}, known: softmax, given, or {', '.join(PARTS)} in this order")
+    window = 0
+    for part, name in zip(parts, names, strict=True):
+        if name == "window" and re.fullmatch("window:[1-9][0-9]{0,17}", part, re.ASCII):
+            window = int(part[7:])
+        elif part != name or name == "window":
+            raise Malformed(f"attention has the part {quote(part)}")
+    if "rope" in names and s.head_dim % 2:
+        raise Malformed("rope needs an even head dimension")
+    return Attention(s, str(text), frozenset(names), window)
+
+
+def read_enclosure(claim: Claim, claimed: dict[str, Any], evidence: object, limits: Limits) -> Callable[[], None]:
+    s, verdict = claim.shape, claimed["verdict"]
+    attention, n = read_attention(claimed["attention"], s), integer(claimed["context"], "context")
+    given = attention.name == "given"
+    if n < 1:
+        raise Malformed("context is not positive")
+    if verdict == "equal" and not given:
+        raise Malformed('"equal" is for given attention only')
+    digits, low, high = 0, 0, 0
+    if verdict != "equal":
+        digits, bounds = integer(claimed["digits"], "digits"), claimed["difference"]
+        if not isinstance(bounds, list) or len(bounds) != 2:
+            raise Malformed("difference is not a pair")
+        low, high = (integer(x, "difference") for x in bounds)
+        if digits < 1 or not 0 <= low < high:
+            raise Malformed("digits is not positive, or difference not a pair 0 <= a < b")
+    names = ["method", "target", "E", "X"] + ["attention"] * given
+    method, target, embedding, x, *matrices = record(evidence, "evidence", *names)
+    choice(method, "the evidence's method", "rational" if given else "interval")
+    tensors, width = read_given_target(target, s)
+    if given:
+        held = read_numbers(matrices[0], "attention", n, n, s.layers * s.heads)
+        for row in chain.from_iterable(ball.rows for ball in held):
+            if min(row) < 0 or sum(row) != held[0].unit.denominator:
+                raise Malformed("a row of a given attention matrix has a negative entry, or does not sum to 1")
+        attention = replace(attention, given=tuple(held))
+    (E,), (X,) = read_numbers(embedding, "E", s.d_in, s.m), read_numbers(x, "X", n, s.d_in)
+    emulation = Emulation(tensors, width, E, X, attention)
+    if digits > MAX_DIGITS:
+        raise OverLimit(f"digits is {figure(digits)}, allowed are {MAX_DIGITS}")
+    return lambda: check_enclosure(claim, emulation, verdict, digits, low, high, limits)
+
+
+def check_enclosure(
+    claim: Claim, emulation: Emulation, verdict: str, digits: int, low: int, high: int, limits: Limits
+) -> None:
+    if verdict != "equal" and verdict != ("apart" if low else "within"):
+        raise Stop(f'the difference stated does not say "{verdict}"')
+    bits = 0 if emulation.attention.given else 64 + 4 * digits
+    most = max(16 * bits, 2**13)
+    while True:
+        emulation.require(claim, bits, limits)
+        least, largest = (10**digits * bound for bound in emulation.difference(claim, bits))
+        if low <= least and largest <= high:
+            return
+        if least > high or largest < low:
+            raise Stop(
+                "the outputs differ"
+                if verdict == "equal"
+                else f"the outputs are {'less' if largest < low else 'more'} than stated apart"
+            )
+        if bits >= most:
+            raise Stop(f"the difference stated could not be established with {bits} bits")
+        bits *= 2
+
+
+# ----------------------------------------------------------------------------------------------------
+# One certificate (sections 2-4 and 13)
 
 KINDS = (
     *("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound"),
-    "tied-kernel",
+    *("tied-kernel", "enclosure"),
 )
 NOTIONS = {
+    "enclosure": ("one emulation",),
     "linear-test": ("attention-matching",),
     "identity": ("attention-matching", "matching", "shared attention"),
     "lower-bound": ("matching", "shared attention", "functional"),
 }  # of the other kinds: matching
 REFUTATIONS = ("rank-deficient", "lower-bound")
 TARGETS_OF = {
+    "enclosure": ("this one",),
     "identity": TARGETS,
     "lower-bound": TARGETS[:2],
     "rank-deficient": TARGETS[:2],
@@ -2185,11 +2633,14 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     facts["kind"] = kind = choice(kind, "kind", *KINDS)
     if not isinstance(statement, dict):
         raise Malformed("claim is not an object")
-    verdict = choice(statement.get("verdict"), "the claim's verdict", "universal", "not universal")
+    known = ("within", "apart", "equal") if kind == "enclosure" else ("universal", "not universal")
+    verdict = choice(statement.get("verdict"), "the claim's verdict", *known)
     notion = choice(statement.get("notion"), "notion", *NOTIONS.get(kind, ("matching",)))
     names = ["host", "notion", "targets", "verdict"]
     ranked = verdict == "universal" and kind not in ("identity", "lower-bound")
     names += ["rank"] * ranked + ["free"] * (notion == "shared attention")
+    if kind == "enclosure":
+        names += ["attention", "context"] + ["digits", "difference"] * (verdict != "equal")
     claimed = dict(zip(names, record(statement, "claim", *names), strict=True))
     targets = choice(claimed["targets"], "targets", *TARGETS_OF.get(kind, TARGETS[:1]))
     free = choice(claimed["free"], "free", "E", "E and U") if "free" in claimed else ""
@@ -2210,11 +2661,13 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         check = read_lower_bound(claim, claimed["host"], evidence, limits)
     elif kind == "tied-kernel":
         basis, p = read_tied_kernel(claim, evidence)
-        claim = known = replace(claim, nullity=len(basis))
-        check = lambda: check_tied_kernel(known, basis, p, limits)  # noqa: E731
+        claim = narrowed = replace(claim, nullity=len(basis))
+        check = lambda: check_tied_kernel(narrowed, basis, p, limits)  # noqa: E731
+    elif kind == "enclosure":
+        check = read_enclosure(claim, claimed, evidence, limits)
     else:
         check = read_modular(claim, evidence, folder, limits)
-    if verdict != ("not universal" if kind in REFUTATIONS else "universal"):
+    if kind != "enclosure" and verdict != ("not universal" if kind in REFUTATIONS else "universal"):
         raise Stop(f'{kind} does not prove "{verdict}"')
     if rank is not None:
         if rank != claim.rank:
@@ -2225,7 +2678,29 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         limits.require(0, 60 * sum(len(held.data) // array(held.code).itemsize for held in claim.weights.values()))
         require_finite(claim.weights)
     check()
+    if kind == "enclosure":
+        return f"{emulated(claimed, facts)}: {claim}"
     return f"{verdict} {claim.how}: {claim}"
+
+
+def scientific(n: int, digits: int, *, up: bool) -> str:
+    """n * 10^-digits to a few digits, rounded up or down."""
+    dropped = max(0, n.bit_length() * 30103 // 100000 - 5)  # log10(2) = 0.30103
+    text = str(-(-n // 10**dropped) if up else n // 10**dropped)
+    return f"{text[0]}{'.' if text[1:] else ''}{text[1:]}e{len(text) - 1 + dropped - digits}"
+
+
+def emulated(claimed: dict[str, Any], facts: dict[str, Any]) -> str:
+    """What was shown of one emulation."""
+    facts |= {"attention": claimed["attention"], "context": claimed["context"]}
+    found = "the outputs are equal exactly"
+    if claimed["verdict"] != "equal":
+        digits, (low, high) = claimed["digits"], (integer(x, "difference") for x in claimed["difference"])
+        facts |= {"digits": digits, "difference": [stated(low), stated(high)]}
+        least = f"at least {scientific(low, digits, up=False)} and " if low else ""
+        found = f"the outputs are {least}at most {scientific(high, digits, up=True)} apart"
+    where = f"attention {claimed['attention']}, n = {claimed['context']}"
+    return f"{claimed['verdict']}, {found} (one target, one embedding, one input; {where})"
 
 
 def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
@@ -2326,6 +2801,7 @@ def check_file(path: Path, limits: Limits | None = None) -> Verdict:
         return Verdict(INVALID, f"the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
     finally:
         lanes.cache_clear()  # constants as long as a row
+        root.cache_clear()
 
 
 def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]:

@@ -31,12 +31,13 @@ class Certificate:
 
     @property
     def kind(self) -> str:
-        """rank-permutation, rank-modular, rank-deficient, linear-test, identity, tied-kernel or lower-bound."""
+        """rank-permutation, rank-modular, rank-deficient, linear-test, identity, tied-kernel, lower-bound or enclosure."""
         return str(self.document["kind"])
 
     @property
     def universal(self) -> bool:
-        """True if it certifies universality by the claim's notion, False if it refutes it."""
+        """True if it certifies universality by the claim's notion, False if it refutes it, or (an enclosure, which is
+        about one emulation) says nothing of it."""
         return self.document["claim"]["verdict"] == "universal"
 
     def to_bytes(self) -> bytes:
@@ -110,6 +111,18 @@ def certificate(
         claim["rank"] = integer(rank)
     if free is not None:
         claim["free"] = free
+    return stating(kind, shape, m, claim, evidence, sidecars)
+
+
+def stating(
+    kind: str,
+    shape: Shape,
+    m: int,
+    claim: dict[str, Any],
+    evidence: dict[str, Any],
+    sidecars: dict[str, bytes] | None = None,
+) -> Certificate:
+    """A version 1 certificate with this claim, which need not be about universality."""
     document = {
         "format": FORMAT,
         "version": VERSION,

@@ -1,0 +1,615 @@
+"""Enclosures of one emulation: ball arithmetic against mpmath and float64, certificates against both checkers, planted faults,
+and the checker's own interval functions."""
+
+import json
+import math
+import random
+import time
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import corpus_enclosures
+import mpmath
+import naive
+import numpy as np
+import pytest
+import sceptic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_certificates import LIMITS, checked_frugally
+
+from utfproof.arrays import exact
+from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
+from utfproof.certificates import checker
+from utfproof.certificates.enclosures import attention_name, certify_enclosure, numbers
+from utfproof.cli.enclose import decimal, exact_embedding, named_host, run_enclosure
+from utfproof.constructions import build_host, random_target
+from utfproof.emulation.compare import random_input
+from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.matching import embed, exact_target
+from utfproof.shapes import Shape
+from utfproof.weights import write_host
+
+KERNELS = ("softmax", "scaled", "causal", "window:2", "alibi", "rope", "scaled+causal+window:2+alibi+rope")
+HOSTS = {
+    "sparse": (2, 2, 2, 2, 3),
+    "sparse-front": (2, 1, 2, 3, 2),
+    "tied": (3, 2, 2, 2, 2),
+    "random": (2, 1, 2, 2, 1),
+    "random-tied": (1, 2, 2, 1, 2),
+    "shared-key": (2, 2, 2, 2, 2),
+    "shared-query": (2, 1, 2, 2, 2),
+}
+LOGITS_ONLY = ("shared-key", "shared-query")
+
+
+def case(name, dims=None, *, seed=1, n=3, width=None):
+    """(host, target, exact E, X)."""
+    shape = Shape(*(HOSTS[name] if dims is None else dims))
+    host, target = build_host(name, shape), random_target(shape, seed, width=width)
+    return host, target, embed(exact_host(host), exact_target(target)).E, random_input(shape, n, seed)
+
+
+def written(folder, found):
+    path = folder / "enclosure.json"
+    found.write(path)
+    return path
+
+
+def codes(path):
+    """What the checker and the sceptic say."""
+    return checker.check_file(path, LIMITS).code, sceptic.judge(path.read_bytes(), path.parent)
+
+
+def changed(path, **claim):
+    """The certificate at this path with other fields of the claim."""
+    found = json.loads(path.read_bytes())
+    found["claim"] |= claim
+    other = path.with_name("changed.json")
+    other.write_bytes(sceptic.canonical(found))
+    return other
+
+
+# --- prover and both checkers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", HOSTS)
+def test_exact_embeddings_are_within_any_number_of_digits(name, kernel, tmp_path):
+    host, target, E, X = case(name)
+    attention = parse_kernel(kernel, host.shape.heads, host.shape.head_dim)
+    serves = name not in LOGITS_ONLY or attention.logits_only
+    for digits in (30, 100):
+        found = enclose(host, target, E, X, attention, digits)
+        assert found.verdict == ("within" if serves else "apart")
+        assert found.units[1] == 1 or not serves
+    options = {"seed": 0, "law": "uniform", "dtype": "float64", "limit": None}
+    certificate = certify_enclosure(named_host(name, tied=host.tied, **options), host, target, E, X, attention, digits)
+    assert not certificate.universal
+    assert codes(written(tmp_path, certificate)) == (0, 0)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", ["sparse", "random", "shared-key"])
+def test_float64_embeddings_are_apart_by_what_mpmath_says(name, kernel, tmp_path):
+    host, target, E, X = case(name)
+    E = embed(host, target).E if name == "random" else np.asarray(E, dtype=np.float64)
+    attention = parse_kernel(kernel, host.shape.heads, host.shape.head_dim)
+    found = enclose(host, target, E, X, attention, 40)
+    assert found.verdict == "apart"
+    assert found.units[1] - found.units[0] <= 2
+    with mpmath.workdps(80):
+        reference = in_mpmath(exact_host(host), exact_target(target), exact(E), exact(X), kernel)
+        assert found.lower <= fraction(reference) <= found.upper
+    if attention.logits_only or name not in LOGITS_ONLY:
+        assert found.upper < Fraction(1, 10**10)
+    floats = np.abs(host.forward(X, E, attention) - target.forward(X, attention)).max()
+    assert abs(floats - float(found.upper)) < 1e-9
+    options = {"seed": 0, "law": "uniform", "dtype": "float64", "limit": None}
+    certificate = certify_enclosure(named_host(name, tied=host.tied, **options), host, target, E, X, attention, 40)
+    path = written(tmp_path, certificate)
+    assert codes(path) == (0, 0)
+    low, high = found.units
+    for wrong in ([low - 9, low - 1], [high + 1, high + 9], [10 * low, 10 * high]):
+        other = changed(path, difference=[sceptic_number(x) for x in wrong])
+        assert codes(other) == (1, 1), wrong
+    assert codes(changed(path, difference=[0, 1], verdict="within")) == (1, 1)
+    assert codes(changed(path, difference=[sceptic_number(x) for x in (low - 9, high + 9)])) == (0, 0)
+
+
+def fraction(value):
+    """The number that an mpf is."""
+    return Fraction(*mpmath.libmp.to_rational(value._mpf_))
+
+
+def sceptic_number(n):
+    return n if abs(n) <= sceptic.SAFE else str(n)
+
+
+def in_mpmath(host, target, E, X, kernel):
+    """max |UTF - T| in mpmath's floats, everything written out."""
+    H, L, d = host.shape.heads, host.shape.layers, host.shape.head_dim
+    parts = dict(part.partition(":")[::2] for part in kernel.split("+"))
+    n = len(X)
+
+    def number(x):
+        return mpmath.mpf(Fraction(x).numerator) / Fraction(x).denominator
+
+    def lifted(matrix):
+        return mpmath.matrix([[number(x) for x in row] for row in naive.dense(matrix).tolist()])
+
+    def turned(x):
+        x = x.copy()
+        for i in range(n):
+            for t in range(d // 2):
+                z = mpmath.mpc(x[i, 2 * t], x[i, 2 * t + 1]) * mpmath.expj(
+                    i * mpmath.mpf(10000) ** (-mpmath.mpf(2 * t) / d)
+                )
+                x[i, 2 * t], x[i, 2 * t + 1] = z.real, z.imag
+        return x
+
+    def attention(q, k, h):
+        if "rope" in parts:
+            q, k = turned(q), turned(k)
+        s = q * k.T
+        A = mpmath.matrix(n, n)
+        for i in range(n):
+            for j in range(n):
+                away = abs(i - j)
+                s[i, j] = s[i, j] / mpmath.sqrt(d if "scaled" in parts else 1)
+                s[i, j] -= away * mpmath.mpf(2) ** (-mpmath.mpf(8 * (h + 1)) / H) * ("alibi" in parts)
+                hidden = ("causal" in parts and j > i) or ("window" in parts and away >= int(parts["window"]))
+                A[i, j] = 0 if hidden else mpmath.exp(s[i, j])
+            total = mpmath.fsum(A[i, j] for j in range(n))
+            for j in range(n):
+                A[i, j] /= total
+        return A
+
+    def run(x, maps):
+        for layer in range(L):
+            total = mpmath.matrix(n, x.cols)
+            for h in range(H):
+                q, k, v = maps(layer, h)
+                total += attention(x * q, x * k, h) * x * v
+            x = total
+        return x
+
+    def host_maps(layer, h):
+        q, k, value = host.maps(layer, h)
+        return lifted(q), lifted(k), lifted(value[0])
+
+    def target_maps(layer, h):
+        q, k, v, o = map(lifted, target.parameters(layer, h))
+        return q, k, v * o
+
+    x = lifted(X)
+    ours = run(x * lifted(E), host_maps) * lifted(host.U)
+    theirs = run(x * lifted(target.embedding()), target_maps) * lifted(target.unembedding())
+    return max(abs(z) for z in ours - theirs)
+
+
+def test_given_attention_is_exact(tmp_path):
+    host, target, E, X = case("tied")
+    A = corpus_enclosures.stochastic(random.Random(3), 2, 3, 3)
+    assert exact_difference(host, target, E, X, A) == 0
+    found = enclose(host, target, E, X, GivenAttention(A), 30)
+    assert found == Enclosure(Fraction(0), Fraction(0), 30, 0)
+    assert found.verdict == "equal"
+    path = written(tmp_path, certify_enclosure({"construction": "tied"}, host, target, E, X, GivenAttention(A), 30))
+    assert "digits" not in json.loads(path.read_bytes())["claim"]
+    assert codes(path) == (0, 0)
+    rounded = np.asarray(E, dtype=np.float64)
+    delta = exact_difference(host, target, rounded, X, A)
+    assert 0 < delta < Fraction(1, 10**12)
+    found = enclose(host, target, rounded, X, GivenAttention(A), 25)
+    assert found.verdict == "apart"
+    assert found.lower <= delta <= found.upper
+    assert enclose(host, target, rounded, X, GivenAttention(A), 10).units == (0, 1)
+    path = written(
+        tmp_path, certify_enclosure({"construction": "tied"}, host, target, rounded, X, GivenAttention(A), 25)
+    )
+    assert codes(path) == (0, 0)
+    assert codes(changed(path, difference=[found.units[1], found.units[1] + 1])) == (1, 1)
+    A[0, 0, 0, 0] += 1
+    with pytest.raises(MalformedInput, match="not row-stochastic"):
+        exact_difference(host, target, E, X, A)
+    with pytest.raises(MalformedInput, match=r"expected \[2, 3, 3, 3\]"):
+        exact_difference(host, target, E, X, A[:, :2])
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=15)
+def test_given_attention_agrees_with_the_exact_forward_pass(seed):
+    """Against the definitions of systems, in fractions."""
+    source = random.Random(seed)
+    host, target, _, X = case("sparse-front", seed=seed)
+    E = corpus_enclosures.drawn(source, 3, host.m)
+    A = corpus_enclosures.stochastic(source, 1, 2, 3)
+    by_hand = exact_host(host).forward(exact(X), E, GivenAttention(A)) - exact_target(target).forward(
+        exact(X), GivenAttention(A)
+    )
+    assert exact_difference(host, target, E, X, A) == max(abs(x) for x in by_hand.reshape(-1))
+
+
+# --- planted faults ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A certificate that holds, and what it is made of."""
+    host, target, E, X = case("tied", (2, 2, 2, 2), n=4)
+    kernel = parse_kernel("scaled+causal+alibi", 2, 2)
+    folder = tmp_path_factory.mktemp("good")
+    found = certify_enclosure({"construction": "tied"}, host, target, E, X, kernel, 30)
+    path = written(folder, found)
+    assert codes(path) == (0, 0)
+    return SimpleNamespace(host=host, target=target, E=E, X=X, kernel=kernel, path=path)
+
+
+@pytest.mark.parametrize("part", [10**12, 10**20])
+def test_an_entry_of_E_that_is_off_is_seen(good, part, tmp_path):
+    """At most entries of E; a few digits are lost on the way through keys."""
+    seen = 0
+    for place in np.ndindex(good.E.shape):
+        E = good.E.copy()
+        E[place] *= 1 + Fraction(1, part)
+        found = enclose(good.host, good.target, E, good.X, good.kernel, 30)
+        if found.verdict == "within":
+            continue
+        seen += 1
+        assert Fraction(1, 10**9) / part < found.lower <= found.upper < Fraction(10) / part
+        if seen in (1, 20):
+            certificate = certify_enclosure(
+                {"construction": "tied"}, good.host, good.target, E, good.X, good.kernel, 30
+            )
+            assert codes(written(tmp_path, certificate)) == (0, 0)  # apart
+            document = json.loads(good.path.read_bytes())
+            document["evidence"]["E"] = numbers(E)
+            (tmp_path / "off.json").write_bytes(sceptic.canonical(document))
+            assert codes(tmp_path / "off.json") == (1, 1)
+    assert seen >= good.E.size // 2
+
+
+@pytest.mark.parametrize(
+    "other", ["scaled+causal", "scaled+alibi", "causal+alibi", "softmax", "scaled+causal+window:1"]
+)
+def test_a_wrong_mask_scale_or_bias_is_seen(good, other, tmp_path):
+    """A target run with another kernel than the host: every part of the kernel makes a difference."""
+    E = good.E.copy()
+    E[:, : 4 * (2 + 4)] *= 1 + Fraction(1, 10**6)  # the queries and keys of the trie
+    certificate = certify_enclosure({"construction": "tied"}, good.host, good.target, E, good.X, good.kernel, 40)
+    path = written(tmp_path, certificate)
+    assert codes(path) == (0, 0)
+    assert codes(changed(path, attention=other)) == (1, 1)
+
+
+def test_a_flipped_entry_of_the_host_is_seen(good, tmp_path):
+    flipped = exact_host(build_host("random", Shape(2, 1, 1, 2), 8, seed=5))
+    target = random_target(flipped.shape, 1)
+    E, X = embed(flipped, exact_target(target)).E, random_input(flipped.shape, 3, 0)
+    kernel = SoftmaxAttention()
+    assert enclose(flipped, target, E, X, kernel, 30).verdict == "within"
+    named = {"construction": "random", "dtype": "float64", "law": "uniform", "seed": 5}
+    path = written(tmp_path, certify_enclosure(named, flipped, target, E, X, kernel, 30))
+    assert codes(path) == (0, 0)
+    R_V = flipped.R_V.copy()
+    R_V[0, 1, 3, 2] = -R_V[0, 1, 3, 2]
+    assert enclose(replace(flipped, R_V=R_V), target, E, X, kernel, 30).verdict == "apart"
+    assert codes(changed(path, host=named | {"seed": 6})) == (1, 1)
+    # a prover whose host is not the one it names
+    E = embed(replace(flipped, R_V=R_V), exact_target(target)).E
+    certificate = certify_enclosure(named, replace(flipped, R_V=R_V), target, E, X, kernel, 30)
+    assert codes(written(tmp_path, certificate)) == (1, 1)
+
+
+def test_an_enclosure_that_is_too_narrow_is_rejected(good, monkeypatch, tmp_path):
+    """A prover that halves its upper bound, or computes with 20 bits."""
+    E = np.asarray(good.E, dtype=np.float64)
+    found = enclose(good.host, good.target, E, good.X, good.kernel, 40)
+    narrow = replace(found, lower=found.lower / 2, upper=found.lower * 3 / 4)
+    monkeypatch.setattr("utfproof.certificates.enclosures.enclose", lambda *a, **k: narrow)
+    certificate = certify_enclosure({"construction": "tied"}, good.host, good.target, E, good.X, good.kernel, 40)
+    assert codes(written(tmp_path, certificate)) == (1, 1)
+
+
+# --- weights from a file, and the command's helper ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_weights_of_a_file(tied, tmp_path):
+    host = build_host("random-tied" if tied else "random", Shape(2, 1, 1, 2), 9, seed=7, dtype="float32")
+    path = tmp_path / "host.safetensors"
+    write_host(path, host)
+    target = random_target(host.shape, 3)
+    out = run_enclosure(str(path), host, target, attention="causal", context=3, digits=30, output=tmp_path / "c.json")
+    assert (out.exit_code, out.document["verdict"]) == (0, "within")
+    assert codes(tmp_path / "c.json") == (0, 0)
+    floats = embed(host, target).E
+    out = run_enclosure(
+        str(path), host, target, attention="causal", context=3, digits=30, output=tmp_path / "d.json", embedding=floats
+    )
+    assert (out.exit_code, out.document["verdict"], out.document["embedding"]) == (1, "apart", "given")
+    assert codes(tmp_path / "d.json") == (0, 0)
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    assert codes(tmp_path / "c.json") == (2, 2)  # no such weights any more
+
+
+def test_the_helper_says_what_was_shown(tmp_path):
+    host, target, E, _ = case("sparse")
+    arguments = {"attention": "alibi+causal", "context": 2, "seed": 1}
+    out = run_enclosure("sparse", host, target, **arguments, digits=50, output=tmp_path / "a.json")
+    assert out.exit_code == 0
+    assert out.rows["result"] == "outputs within 10^-50"
+    assert "not about universality" in out.rows["means"]
+    assert out.document["attention"] == "causal+alibi"
+    assert out.document["difference"] == {"at_least": "0", "at_most": "0." + "0" * 49 + "1"}
+    assert out.document["files"] == [str(tmp_path / "a.json")]
+    assert "universal" not in json.dumps(out.document).replace("looped-universal", "")
+    claim = json.loads((tmp_path / "a.json").read_bytes())["claim"]
+    assert "universal" not in json.dumps(claim)
+    again = run_enclosure("sparse", host, target, **arguments, digits=50, output=tmp_path / "b.json")
+    assert again.rows["result"] == out.rows["result"]
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    verdict = checker.check_file(tmp_path / "a.json", LIMITS)
+    assert "at most 1e-50 apart (one target, one embedding, one input" in verdict.message
+    assert verdict.facts["difference"] == [0, 1]
+    rounded = run_enclosure("sparse", host, target, **arguments, digits=20, embedding=np.asarray(E, dtype=np.float32))
+    assert rounded.exit_code == 1
+    assert rounded.document["files"] == []
+    low, high = (Fraction(rounded.document["difference"][key]) for key in ("at_least", "at_most"))
+    assert 0 < low < high < Fraction(1, 10**5)
+    with pytest.raises(MalformedInput, match=r"ends in \.json"):
+        run_enclosure("sparse", host, target, **arguments, digits=50, output=tmp_path / "a.txt")
+
+
+def test_decimals_are_written_to_the_last_digit():
+    assert [decimal(*x) for x in ((0, 5), (1, 3), (1000, 3), (1234, 2), (50, 3))] == [
+        "0",
+        "0.001",
+        "1",
+        "12.34",
+        "0.050",
+    ]
+    assert checker.scientific(1, 30, up=True) == "1e-30"
+    assert checker.scientific(123456789012, 20, up=False) in ("1.2345e-9", "1.23456e-9", "1.234567e-9")
+    for n in (*range(1, 200), 10**9 - 1, 99999, 10**50 + 1, 7**400):
+        for digits in (1, 17, 300):
+            low, high = (Fraction(checker.scientific(n, digits, up=up)) for up in (False, True))
+            assert low <= Fraction(n, 10**digits) <= high <= low * (1 + Fraction(1, 1000))
+
+
+# --- limits and refusals -------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_refused_before_anything_is_allocated():
+    host, target, E, _ = case("tied", (2, 2, 2, 2))
+    start = time.perf_counter()
+    with pytest.raises(ResourceLimit, match="products of words"):
+        enclose(host, target, E, np.ones((512, 2)), SoftmaxAttention(), 1000, max_memory=2**40)
+    with pytest.raises(ResourceLimit, match="needs about"):
+        enclose(host, target, E, np.ones((512, 2)), SoftmaxAttention(), 30, max_memory=2**20)
+    with pytest.raises(ResourceLimit, match="the limit is 10000"):
+        enclose(host, target, E, np.ones((8, 2)), SoftmaxAttention(), 10001)
+    wide = Shape(2, 2, 24, 24)
+    with pytest.raises(ResourceLimit, match="--embedding"):
+        exact_embedding(build_host("random", wide, 384), random_target(wide, 0))
+    assert time.perf_counter() - start < 5
+
+
+def test_a_difference_that_is_a_unit_exactly_is_not_settled():
+    """One token: the outputs differ by 1/10 whatever the kernel."""
+    shape = Shape(1, 1, 1, 1)
+    host, target = build_host("tied", shape), random_target(shape, 0)
+    E = embed(host, exact_target(target)).E
+    E[0, 2] += Fraction(1, 10)
+    one = np.array([[Fraction(1)]], dtype=object)
+    with pytest.raises(ResourceLimit, match="do not settle digit 1"):
+        enclose(host, target, E, one, SoftmaxAttention(), 1)
+    E[0, 2] += Fraction(1, 5)
+    assert enclose(host, target, E, one, SoftmaxAttention(), 1).units in ((2, 3), (2, 4), (3, 4))
+
+
+def test_what_does_not_fit_is_malformed():
+    host, target, E, X = case("sparse")
+    for wrong, match in (((E[:, :-1], X), "E has shape"), ((E, X[:, :1]), "X has shape"), ((E, X[:0]), "X has shape"),
+                         ((np.full(E.shape, np.nan), X), "not finite")):  # fmt: skip
+        with pytest.raises(MalformedInput, match=match):
+            enclose(host, target, *wrong, SoftmaxAttention(), 10)
+    with pytest.raises(MalformedInput, match="digits"):
+        enclose(host, target, E, X, SoftmaxAttention(), 0)
+    odd = case("sparse", (1, 1, 1, 1))
+    with pytest.raises(MalformedInput, match="even head dimension"):
+        enclose(*odd, SoftmaxAttention(rope_base=10000.0), 10)
+
+
+def test_names_of_kernels():
+    for name in KERNELS:
+        assert attention_name(parse_kernel(name, 3, 2), 3) == name
+    assert attention_name(parse_kernel("rope+causal+scaled+causal", 3, 2), 3) == "scaled+causal+rope"
+    for kernel in (SoftmaxAttention(scale=0.5), SoftmaxAttention(alibi_heads=4), SoftmaxAttention(rope_base=500000.0),
+                   SoftmaxAttention(window=10**18)):  # fmt: skip
+        with pytest.raises(MalformedInput, match="has no name"):
+            attention_name(kernel, 3)
+
+
+def test_absurd_sizes_are_refused_at_once(tmp_path):
+    path = tmp_path / "absurd.json"
+    document, _ = corpus_enclosures.enclosure("tied", (2, 2, 1, 1, 1), "alibi", 3, 30)
+    for digits in (100_000, 100_001, 2**60):
+        document["claim"]["digits"] = sceptic_number(digits)
+        path.write_bytes(sceptic.canonical(document))
+        assert checked_frugally(path).code == 3
+    looped, _ = corpus_enclosures.enclosure("random-tied", (1, 1, 1, 1, 1), "causal", 2, 30, m=3, tied_target=True)
+    for layers in (10**9, 2**70):
+        looped["shape"]["layers"] = sceptic_number(layers)
+        path.write_bytes(sceptic.canonical(looped))
+        assert checked_frugally(path).code == 3
+    wide, _ = corpus_enclosures.enclosure("tied", (1, 1, 1, 1, 1), "softmax", 1, 30)
+    wide["claim"]["context"] = 10_000
+    wide["evidence"]["X"]["numerators"] = [1] * 10_000
+    path.write_bytes(sceptic.canonical(wide))
+    verdict = checker.check_file(path, checker.Limits(memory_bytes=2**30))
+    assert verdict.code == 3
+    assert "allowed" in verdict.message
+
+
+def test_logits_of_a_thousand_digits(tmp_path):
+    """Softmax becomes a choice of tokens; nothing overflows and nothing is lost."""
+    host, target, _, X = case("tied", (1, 1, 1, 1))
+    big = replace(exact_target(target), W_Q=exact(target.W_Q) * 10**1000)
+    E = embed(host, big).E
+    certificate = certify_enclosure({"construction": "tied"}, host, big, E, X, SoftmaxAttention(), 30)
+    assert certificate.document["claim"]["verdict"] == "within"
+    assert codes(written(tmp_path, certificate)) == (0, None)  # too large for the sceptic
+
+
+# --- the checker's interval functions --------------------------------------------------------------------------------------
+
+BITS = st.sampled_from([64, 65, 100, 184, 464, 1000, 2048])
+
+
+def scaled(value, bits):
+    """An mpf as the fraction value * 2^bits."""
+    return fraction(value) * 2**bits
+
+
+@given(BITS, st.data())
+@settings(max_examples=150)
+def test_exponential_encloses(bits, data):
+    size = data.draw(st.sampled_from([-bits, -3, 0, 2, 5, 7, 9, 12]))
+    x = -data.draw(st.integers(0, 2 ** max(bits + size, 1))) if size else data.draw(st.integers(-(2**bits), 2**bits))
+    low, high = checker.exponential(x, bits)
+    with mpmath.workprec(3 * bits + 100):
+        value = scaled(mpmath.exp(mpmath.mpf(x) / 2**bits), bits)
+    assert low <= value <= high
+    assert high - low <= (2 if x <= 0 else 4)
+
+
+@given(BITS, st.data())
+@settings(max_examples=150)
+def test_cosine_and_sine_are_enclosed(bits, data):
+    x = data.draw(st.integers(0, 2 ** (bits + data.draw(st.sampled_from([-bits + 1, -3, 0, 2, 5, 12])))))
+    cos, sin, error = checker.cosine_sine(x, bits)
+    with mpmath.workprec(2 * bits + 100):
+        angle = mpmath.mpf(x) / 2**bits
+        assert abs(scaled(mpmath.cos(angle), bits) - cos) <= error
+        assert abs(scaled(mpmath.sin(angle), bits) - sin) <= error
+    assert error <= 2
+
+
+@given(BITS, st.integers(1, 10**40), st.integers(1, 10**40), st.integers(1, 40))
+@settings(max_examples=150)
+def test_roots_are_enclosed(bits, n, q, degree):
+    low, high = checker.root(n, q, degree, bits)
+    assert low**degree * q <= n << bits * degree
+    assert n << bits * degree <= high**degree * q
+    assert high - low == (low**degree * q != n << bits * degree)
+    assert checker.integer_root(n, degree) ** degree <= n < (checker.integer_root(n, degree) + 1) ** degree
+
+
+def test_roots_that_are_exact():
+    assert checker.root(1, 4, 2, 64) == (2**63, 2**63)
+    assert checker.root(1, 2 ** (8 * 3), 8, 64) == (2**61, 2**61)
+    low, high = checker.root(1, 3, 2, 200)
+    assert high - low == 1
+    assert abs(low - math.isqrt(4**200 // 3)) <= 1
+
+
+@given(st.integers(0, 2**32), st.sampled_from([64, 128, 300]))
+@settings(max_examples=40)
+def test_products_carry_their_error(seed, bits):
+    """Matrices within the errors stated, anywhere: the product's error covers theirs."""
+    source = random.Random(seed)
+    rows, inner, columns = (source.randint(1, 4) for _ in range(3))
+
+    def ball(height, width):
+        error = source.choice([0, 1, 7, 2 ** (bits // 2)])
+        middle = [[source.randint(-(2**bits), 2**bits) for _ in range(width)] for _ in range(height)]
+        unit = Fraction(1, source.choice([2**bits, 3**40, 2 ** (bits - 3)]))
+        true = [[(x + Fraction(source.randint(-error, error))) * unit for x in row] for row in middle]
+        return checker.Ball(middle, unit, error), np.array(true, dtype=object).reshape(height, width)
+
+    a, true_a = ball(rows, inner)
+    b, true_b = ball(inner, columns)
+    product, true = a.times(b, bits), true_a @ true_b
+    assert product.unit == Fraction(1, 2**bits)
+    for i in range(rows):
+        for j in range(columns):
+            assert abs(true[i, j] / product.unit - product.rows[i][j]) <= product.error
+    exactly = checker.Ball(a.rows, a.unit).times(checker.Ball(b.rows, b.unit), 0)
+    assert exactly.error == 0
+    assert (np.array(exactly.rows, dtype=object) * exactly.unit == (np.array(a.rows, dtype=object) * a.unit)
+            @ (np.array(b.rows, dtype=object) * b.unit)).all()  # fmt: skip
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=30)
+def test_softmax_encloses_whatever_the_logits_are(seed):
+    source = random.Random(seed)
+    bits, n = source.choice([64, 200]), source.randint(1, 4)
+    error = source.choice([0, 3, 2 ** (bits // 2), 2 ** (bits - 1), 2 ** (bits + 5)])
+    logits = [[source.randint(-(3 << bits), 3 << bits) for _ in range(n)] for _ in range(n)]
+    parts = frozenset(part for part in ("causal",) if source.random() < 0.5)
+    attention = checker.Attention(checker.Shape(1, 1, 1, 1, 1, 1), "", parts, source.choice([0, 0, 1, 2]))
+    found = attention.softmax(checker.Ball(logits, Fraction(1, 2**bits), error), bits)
+    for _ in range(3):
+        true = [[x + source.choice([-error, error, source.randint(-error, error)]) for x in row] for row in logits]
+        with mpmath.workprec(3 * bits):
+            for i in range(n):
+                seen = attention.visible(i, n)
+                weights = {j: mpmath.exp(mpmath.mpf(true[i][j]) / 2**bits) for j in seen}
+                for j in range(n):
+                    value = scaled(weights.get(j, mpmath.mpf(0)) / mpmath.fsum(weights.values()), bits)
+                    assert abs(value - found.rows[i][j]) <= found.error + Fraction(1, 2**bits)
+    assert {j for j, x in enumerate(found.rows[-1]) if x or j in attention.visible(n - 1, n)} == set(
+        attention.visible(n - 1, n)
+    )
+
+
+@pytest.mark.parametrize("fault", ["taylor", "roots", "cosines", "errors of products", "softmax", "rounding"])
+def test_unsound_arithmetic_in_the_checker_is_seen(fault, monkeypatch):
+    """The properties above fail if a bound is left out: each is able to."""
+
+    class Plain(checker.Ball):
+        def times(self, other, bits):
+            found = super().times(other, bits)
+            return Plain(found.rows, found.unit, 0)
+
+        def at(self, bits):
+            found = super().at(bits)
+            return Plain(found.rows, found.unit, 0)
+
+    if fault == "taylor":
+        monkeypatch.setattr(checker, "taylor", lambda x, bits: [1 << bits, x])
+        with pytest.raises(AssertionError):
+            test_exponential_encloses()
+    elif fault == "roots":
+        monkeypatch.setattr(checker, "root", lambda n, q, degree, bits: (low := checker.integer_root((n << bits * degree)
+                                                                         // q, degree), low))  # fmt: skip
+        with pytest.raises(AssertionError):
+            test_roots_are_enclosed()
+    elif fault == "cosines":
+        real = checker.cosine_sine
+        monkeypatch.setattr(checker, "cosine_sine", lambda x, bits: (*real(x, bits)[:2], 0))
+        with pytest.raises(AssertionError):
+            test_cosine_and_sine_are_enclosed()
+    elif fault == "errors of products":
+        monkeypatch.setattr(checker, "Ball", Plain)
+        with pytest.raises(AssertionError):
+            test_products_carry_their_error()
+    elif fault == "softmax":
+        real = checker.Attention.softmax
+        monkeypatch.setattr(
+            checker.Attention, "softmax", lambda self, x, bits: real(self, checker.Ball(x.rows, x.unit), bits)
+        )
+        with pytest.raises(AssertionError):
+            test_softmax_encloses_whatever_the_logits_are()
+    else:
+        real = checker.exponential
+        monkeypatch.setattr(checker, "exponential", lambda x, bits: (real(x, bits)[0],) * 2)
+        with pytest.raises(AssertionError):
+            test_exponential_encloses()

@@ -1,0 +1,117 @@
+"""Certificates of kind `enclosure`: one host, target, embedding E and input X, and how far apart the two outputs are.
+
+Nothing of it is about universality: the claim is about the target, E and X that stand in the evidence
+(docs/certificate-format.md section 12).
+"""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array, exact
+from utfproof.attention import GivenAttention, SoftmaxAttention
+from utfproof.certificates.format import Certificate, integer, stating
+from utfproof.emulation.enclosure import Enclosure, enclose
+from utfproof.errors import MalformedInput
+from utfproof.systems import Target, Universal
+
+NOTION = "one emulation"
+TARGETS = "this one"
+LONGEST_WINDOW = 10**18
+"""Windows of this size and more have no name in the format."""
+
+
+def attention_name(kernel: SoftmaxAttention | GivenAttention, heads: int) -> str:
+    """The claim's `attention`: "given", "softmax", or its parts in their fixed order. MalformedInput for what has no name."""
+    if isinstance(kernel, GivenAttention):
+        return "given"
+    known = kernel.scale in (1, "1/sqrt(d)") and kernel.rope_base in (None, 10000)
+    if not known or kernel.alibi_heads not in (None, heads) or (kernel.window or 0) >= LONGEST_WINDOW:
+        raise MalformedInput(
+            f"the certificate format has no name for {kernel}; it knows scale 1/sqrt(d), ALiBi's slopes for the shape's "
+            f"{heads} heads, and RoPE with base 10000"
+        )
+    parts = {
+        "scaled": kernel.scale != 1,
+        "causal": kernel.causal,
+        f"window:{kernel.window}": kernel.window is not None,
+        "alibi": kernel.alibi_heads is not None,
+        "rope": kernel.rope_base is not None,
+    }
+    return "+".join(part for part, present in parts.items() if present) or "softmax"
+
+
+def numbers(array: Array) -> dict[str, Any]:
+    """Exact numbers (floats are dyadic rationals), in order of the last axis first, with their least common denominator."""
+    flat = exact(array).reshape(-1)
+    denominator = lcm(*(int(x.denominator) for x in flat))
+    numerators = [integer(int(x * denominator)) for x in flat]
+    return {"denominator": integer(denominator), "numerators": numerators}
+
+
+def target_document(target: Target) -> dict[str, Any]:
+    """The evidence's `target`."""
+    names = ["W_Q", "W_K", "W_V", "W_O"] + [name for name in ("W_E", "W_U") if getattr(target, name) is not None]
+    return {
+        **{name: numbers(getattr(target, name)) for name in names},
+        "system": "looped-target" if target.tied else "target",
+        "width": integer(target.width),
+    }
+
+
+def certify_enclosure(
+    named: dict[str, Any],
+    host: Universal,
+    target: Target,
+    E: Array,
+    X: Array,
+    kernel: SoftmaxAttention | GivenAttention,
+    digits: int,
+    *,
+    max_memory: int | None = None,
+) -> Certificate:
+    """Enclose the difference of the two outputs to so many decimal places and write it down.
+
+    named: the claim's `host`, as `prover.host_document` gives it, or {"system": …, "weights": digest}; `host` is that
+    host. The verdict is "within" 10^-digits, "apart", or "equal" (attention given as rational matrices only).
+    Raises as `enclose` does, and MalformedInput for a kernel that the format has no name for.
+    """
+    name = attention_name(kernel, host.shape.heads)
+    return enclosure_certificate(
+        named, host, target, E, X, kernel, enclose(host, target, E, X, kernel, digits, max_memory=max_memory), name
+    )
+
+
+def enclosure_certificate(
+    named: dict[str, Any],
+    host: Universal,
+    target: Target,
+    E: Array,
+    X: Array,
+    kernel: SoftmaxAttention | GivenAttention,
+    found: Enclosure,
+    name: str,
+) -> Certificate:
+    """The certificate that states an enclosure already found, under the name of its attention."""
+    claim: dict[str, Any] = {
+        "host": named,
+        "notion": NOTION,
+        "targets": TARGETS,
+        "verdict": found.verdict,
+        "attention": name,
+        "context": integer(len(X)),
+    }
+    if found.verdict != "equal":
+        claim |= {"digits": found.digits, "difference": [integer(unit) for unit in found.units]}
+    evidence: dict[str, Any] = {
+        "method": "rational" if isinstance(kernel, GivenAttention) else "interval",
+        "target": target_document(target),
+        "E": numbers(E),
+        "X": numbers(X),
+    }
+    if isinstance(kernel, GivenAttention):
+        evidence["attention"] = numbers(np.asarray(kernel.matrices))
+    return stating("enclosure", host.shape, host.m, claim, evidence)

@@ -1,0 +1,136 @@
+"""What `utfproof emulate --digits N` does: one emulation, enclosed rigorously, with its certificate if one is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.cli import options
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Target, Universal
+
+if TYPE_CHECKING:
+    from utfproof.emulation.enclosure import Enclosure
+
+SOLVED = 200
+"""Largest M for which a dense host's matching equations are solved over the rationals."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the command shows: rows for people, a document for machines, and the exit code (0 within, 1 apart)."""
+
+    rows: dict[str, Any]
+    document: dict[str, Any]
+    exit_code: int
+
+
+def named_host(argument: str, *, tied: bool, seed: int, law: str, dtype: str, limit: int | None) -> dict[str, Any]:
+    """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
+    from utfproof.certificates.prover import host_document
+    from utfproof.constructions import construction
+    from utfproof.weights import read_tensors
+
+    if not options.is_host_file(argument):
+        return host_document(construction(argument), seed=seed, law=law, dtype=dtype)
+    digest = read_tensors(argument, max_memory=limit).digest()
+    return {"system": "looped-universal" if tied else "universal", "weights": digest}
+
+
+def exact_embedding(host: Universal, target: Target, *, max_memory: int | None = None) -> Any:
+    """The exact E [d_in, m] of `matching.embed`, with its method: closed form, formula or rational solve.
+
+    Raises ResourceLimit for a dense host whose equations are too many to be solved over the rationals, and what `embed` raises.
+    """
+    from utfproof.emulation.enclosure import exact_host
+    from utfproof.matching import embed, exact_target
+    from utfproof.selection import SelectionMatrix
+
+    columns = matching_dimension(host.shape)
+    if not isinstance(host.U, SelectionMatrix) and max(columns, host.m) > SOLVED:
+        raise ResourceLimit(
+            f"E for this host at {host.shape}, m = {host.m} is found over the rationals up to M = {SOLVED}, here M = "
+            f"{columns}; pass a float64 E with --embedding to enclose the error that it makes"
+        )
+    return embed(exact_host(host), exact_target(target), max_memory=max_memory)
+
+
+def run_enclosure(
+    argument: str,
+    host: Universal,
+    target: Target,
+    *,
+    attention: str,
+    context: int,
+    seed: int = 0,
+    digits: int,
+    output: Path | None = None,
+    embedding: Any = None,
+    law: str = "uniform",
+    dtype: str = "float64",
+    max_memory: int | None = None,
+) -> Outcome:
+    """Enclose |UTF(X, E) - T(X)| to so many decimal places for one input X, drawn from the seed; write the certificate.
+
+    argument: HOST as given on the command line, host: what it means. E: `embedding` as it is (floats are dyadic rationals),
+    or solved for exactly. Raises ResourceLimit beyond sizes and precisions, MalformedInput, CannotCarry as `embed` does.
+    """
+    from utfproof.attention import parse_kernel
+    from utfproof.certificates.enclosures import attention_name, enclosure_certificate
+    from utfproof.emulation.compare import random_input
+    from utfproof.emulation.enclosure import enclose
+
+    if output is not None and output.suffix != ".json":
+        raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
+    kernel = parse_kernel(attention, host.shape.heads, host.shape.head_dim)
+    name = attention_name(kernel, host.shape.heads)
+    X = random_input(host.shape, context, seed)
+    E, method = embedding, "given"
+    if embedding is None:
+        solved = exact_embedding(host, target, max_memory=max_memory)
+        E, method = solved.E, f"exact ({solved.method})"
+    found = enclose(host, target, E, X, kernel, digits, max_memory=max_memory)
+    files = []
+    if output is not None:
+        named = named_host(argument, tied=host.tied, seed=seed, law=law, dtype=dtype, limit=max_memory)
+        written = enclosure_certificate(named, host, target, E, X, kernel, found, name).write(output)
+        files = [str(path) for path in written]
+    return _outcome(host.shape, host.m, found, name, context, method, files)
+
+
+def _outcome(
+    shape: Shape, m: int, found: Enclosure, attention: str, context: int, method: str, files: list[str]
+) -> Outcome:
+    low, high = (decimal(units, found.digits) for units in found.units)
+    within = found.verdict == "within"
+    document = {
+        "verdict": found.verdict,
+        "notion": "one emulation",
+        "difference": {"at_least": low, "at_most": high},
+        "digits": found.digits,
+        "precision_bits": found.precision_bits,
+        "attention": attention,
+        "context": context,
+        "embedding": method,
+        "shape": options.shape_document(shape, m),
+        "files": files,
+    }
+    rows = {
+        "result": f"outputs within 10^-{found.digits}" if within else "outputs DIFFER",
+        "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
+        "shape": f"{shape}, m = {m}",
+        "run": f"one target, one input of n = {context}, attention {attention}",
+        "E": method,
+        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed",
+        "means": "a statement about this target, E and X only, not about universality",
+        **({"certificate": ", ".join(files)} if files else {}),
+    }
+    return Outcome(rows, document, 0 if within else 1)
+
+
+def decimal(units: int, digits: int) -> str:
+    """units * 10^-digits, to the last digit."""
+    whole, part = divmod(units, 10**digits)
+    return f"{whole}.{part:0{digits}d}" if units % 10**digits else str(whole)

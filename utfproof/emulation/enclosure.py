@@ -1,0 +1,270 @@
+"""How far one host with one embedding E is from one target on one input X, enclosed rigorously.
+
+Weights, E and X are exact numbers (floats are the dyadic rationals that they are); attention is evaluated in ball arithmetic
+(FLINT's arb) whose precision is doubled until the enclosure is as narrow as asked for. Where attention is given as rational
+matrices, outputs are rational and the difference is computed exactly. A statement about one emulation says nothing about
+other targets, inputs or embeddings. Axis letters as in `systems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array, exact, transpose
+from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.matching import exact_target, require_same_class
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import positive_integer
+from utfproof.systems import Target, Universal
+
+MAX_DIGITS = 10_000
+"""Most decimal places of an enclosure."""
+PRODUCTS = 2 * 10**9
+"""Most products of words of 64 bits that one enclosure may take at its first precision, estimated: minutes."""
+LARGEST = 10**6
+"""Binary logarithm of the largest difference that is written out."""
+DOUBLINGS = 4
+"""How often the precision is doubled before an enclosure is given up; 2^13 bits are always tried."""
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """lower <= max |UTF(X, E) - T(X)| <= upper, both multiples of 10^-digits, for this one X, E and target.
+
+    precision_bits: of the ball arithmetic that showed it; 0 for exact rational arithmetic. The bounds are at most two units
+    apart, and the lower one is 0 only if the upper one is one unit.
+    """
+
+    lower: Fraction
+    upper: Fraction
+    digits: int
+    precision_bits: int
+
+    @property
+    def verdict(self) -> str:
+        """ "within" 10^-digits, "apart" by at least the lower bound, or "equal"."""
+        if self.lower:
+            return "apart"
+        return "within" if self.upper else "equal"
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The bounds in units of 10^-digits."""
+        return int(self.lower * 10**self.digits), int(self.upper * 10**self.digits)
+
+
+@dataclass(frozen=True)
+class BallAttention:
+    """A softmax kernel on object arrays of balls (or exact numbers), at the precision set when it is called."""
+
+    kernel: SoftmaxAttention
+
+    @property
+    def logits_only(self) -> bool:
+        """As of the kernel."""
+        return self.kernel.logits_only
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        """Attention matrix [n, n] of balls."""
+        from flint import arb
+
+        kernel = self.kernel
+        n, d = queries.shape
+        places = [int(position) for position in positions]
+        if kernel.rope_base is not None:
+            queries, keys = (_rotated(x, positions, kernel.rope_base) for x in (queries, keys))
+        logits = queries @ transpose(keys)
+        scale = 1 / arb(d).sqrt() if isinstance(kernel.scale, str) else _ball(Fraction(kernel.scale))
+        slope = arb(0)
+        if kernel.alibi_heads is not None:
+            slope = arb(2) ** _ball(Fraction(-8 * (head + 1), kernel.alibi_heads))
+        out: Array = np.empty((n, n), dtype=object)
+        for i in range(n):
+            away = [places[i] - place for place in places]
+            chosen = [j for j in range(n) if self._visible(away[j])]
+            row = [logits[i, j] * scale - slope * abs(away[j]) for j in chosen]
+            top = max(x.mid() for x in row)  # any common shift leaves softmax as it is
+            powers = [(x - top).exp() for x in row]
+            total = sum(powers, arb(0))
+            out[i] = arb(0)
+            for j, power in zip(chosen, powers, strict=True):
+                out[i, j] = power / total
+        return out
+
+    def _visible(self, away: int) -> bool:
+        """Whether a query sees a key that lies so far before it."""
+        hidden = self.kernel.causal and away < 0
+        return not hidden and (self.kernel.window is None or abs(away) < self.kernel.window)
+
+
+def _rotated(x: Array, positions: Array, base: float) -> Array:
+    """x [n, d] with the pairs (2t, 2t+1) turned by position * base^(-2t/d)."""
+    n, d = x.shape
+    out: Array = np.empty((n, d), dtype=object)
+    for t in range(0, d, 2):
+        frequency = _ball(Fraction(base)) ** _ball(Fraction(-t, d))
+        for i in range(n):
+            sin, cos = (frequency * int(positions[i])).sin_cos()
+            out[i, t] = x[i, t] * cos - x[i, t + 1] * sin
+            out[i, t + 1] = x[i, t] * sin + x[i, t + 1] * cos
+    return out
+
+
+def _ball(x: Any) -> Any:
+    """A ball around an int or a Fraction."""
+    from flint import arb, fmpq
+
+    return arb(fmpq(x.numerator, x.denominator))
+
+
+def _end(number: Any, *, up: bool) -> Fraction | None:
+    """A number >= 0 (a ball of radius 0), rounded where it is below 2^-LARGEST; None above 2^LARGEST or if it is not finite."""
+    if not number.is_finite():
+        return None
+    significand, exponent = (int(x) for x in number.man_exp())
+    size = significand.bit_length() + exponent
+    if significand and size > LARGEST:
+        return None
+    if significand and size < -LARGEST:
+        return Fraction(up, 2**LARGEST)
+    return significand * Fraction(2) ** exponent
+
+
+def exact_host(host: Universal) -> Universal:
+    """The same host with exact rational weights (floats are dyadic rationals); index maps stay as they are."""
+    return _with_arrays(host, exact)
+
+
+def _with_arrays(system: Any, convert: Callable[[Array], Array]) -> Any:
+    names = ("R_Q", "R_K", "R_V", "R_Vo", "U", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+    arrays = {name: getattr(system, name, None) for name in names}
+    # tuples hold index maps
+    kept = (type(None), tuple, list, SelectionMatrix)
+    return replace(system, **{name: convert(x) for name, x in arrays.items() if not isinstance(x, kept)})
+
+
+def _balls(array: Array) -> Array:
+    out = np.empty(array.shape, dtype=object)
+    out.reshape(-1)[:] = [_ball(x) for x in array.reshape(-1)]
+    return out
+
+
+def _prepared(host: Universal, target: Target, E: Array, X: Array) -> tuple[Universal, Target, Array, Array]:
+    """All of it exact. MalformedInput for shapes that do not fit, or numbers that are not finite."""
+    require_same_class(host, target)
+    E, X = exact(E), exact(X)
+    if E.shape != (host.shape.d_in, host.m):
+        raise MalformedInput(f"E has shape {list(E.shape)}, expected {[host.shape.d_in, host.m]}")
+    if X.ndim != 2 or X.shape[1] != host.shape.d_in or not len(X):
+        raise MalformedInput(f"X has shape {list(X.shape)}, expected [n, {host.shape.d_in}] with n >= 1")
+    return exact_host(host), exact_target(target), E, X
+
+
+def _difference(host: Universal, target: Target, E: Array, X: Array, kernel: AttentionKernel) -> Array:
+    return host.forward(X, E, kernel) - target.forward(X, kernel)
+
+
+def exact_difference(host: Universal, target: Target, E: Array, X: Array, attention: Array) -> Fraction:
+    """max |UTF(X, E) - T(X)| as a rational number, under the attention matrices [L, H, n, n] given.
+
+    Raises MalformedInput for shapes that do not fit, or matrices that are not row-stochastic.
+    """
+    host, target, E, X = _prepared(host, target, E, X)
+    matrices = exact(attention)
+    expected = (host.shape.layers, host.shape.heads, len(X), len(X))
+    if matrices.shape != expected:
+        raise MalformedInput(f"attention has shape {list(matrices.shape)}, expected {list(expected)}")
+    if any(x < 0 for x in matrices.reshape(-1)) or any(x != 1 for x in matrices.sum(axis=-1).reshape(-1)):
+        raise MalformedInput("attention is not row-stochastic: an entry is negative, or a row does not sum to 1")
+    _require_size(host, target, len(X), 0)
+    return Fraction(max(abs(x) for x in _difference(host, target, E, X, GivenAttention(matrices)).reshape(-1)))
+
+
+def enclose(
+    host: Universal,
+    target: Target,
+    E: Array,
+    X: Array,
+    kernel: SoftmaxAttention | GivenAttention,
+    digits: int,
+    *,
+    max_memory: int | None = None,
+) -> Enclosure:
+    """Enclose max |UTF(X, E) - T(X)| between two multiples of 10^-digits, in exact or ball arithmetic.
+
+    E [d_in, m] and X [n, d_in]; floats are taken as the dyadic rationals that they are. Positions are 0 ... n-1.
+    Raises MalformedInput for what does not fit, ResourceLimit before allocating, beyond sizes that take minutes, and where
+    the precision allowed does not settle the last digit (the difference may be a multiple of 10^-digits exactly).
+    """
+    digits = positive_integer("digits", digits)
+    if digits > MAX_DIGITS:
+        raise ResourceLimit(f"{digits} digits were asked for, the limit is {MAX_DIGITS}")
+    if isinstance(kernel, GivenAttention):
+        found = exact_difference(host, target, E, X, kernel.matrices) * 10**digits
+        units = (max(0, ceil(found) - 1), floor(found) + 1) if found else (0, 0)
+        return _enclosure(units, digits, 0)
+    if kernel.rope_base is not None and host.shape.head_dim % 2:
+        raise MalformedInput(f"RoPE needs an even head dimension, got {host.shape.head_dim}")
+    host, target, E, X = _prepared(host, target, E, X)
+    bits = 64 + 4 * digits
+    _require_size(host, target, len(X), bits, max_memory)
+    most = max(bits << DOUBLINGS, 2**13)
+    while True:
+        bounds = _bounds(host, target, E, X, kernel, digits, bits)
+        if bounds is not None and (bounds == (0, 1) or (bounds[0] and bounds[1] - bounds[0] <= 2)):
+            return _enclosure(bounds, digits, bits)
+        if bits >= most:
+            raise ResourceLimit(
+                f"{bits} bits do not settle digit {digits} of the difference of the outputs; ask for other digits"
+            )
+        bits *= 2
+
+
+def _enclosure(units: tuple[int, int], digits: int, bits: int) -> Enclosure:
+    return Enclosure(Fraction(units[0], 10**digits), Fraction(units[1], 10**digits), digits, bits)
+
+
+def _bounds(
+    host: Universal, target: Target, E: Array, X: Array, kernel: SoftmaxAttention, digits: int, bits: int
+) -> tuple[int, int] | None:
+    """Integers below and above 10^digits times the difference, at this precision; None where nothing useful is known.
+
+    They are below and above strictly (but for 0), so that whoever recomputes them has room.
+    """
+    from flint import ctx
+
+    with ctx.workprec(bits):
+        balls = (_with_arrays(host, _balls), _with_arrays(target, _balls), _balls(E), _balls(X))
+        gaps = [abs(x) for x in _difference(*balls, BallAttention(kernel)).reshape(-1)]
+        lows = [_end(gap.abs_lower(), up=False) for gap in gaps]
+        highs = [_end(gap.abs_upper(), up=True) for gap in gaps]
+    known = [x for x in (*lows, *highs) if x is not None]
+    if len(known) < 2 * len(gaps):
+        return None
+    low, high = max(known[: len(gaps)]), max(known[len(gaps) :])
+    return max(0, ceil(low * 10**digits) - 1), floor(high * 10**digits) + 1
+
+
+def _require_size(host: Universal, target: Target, n: int, bits: int, max_memory: int | None = None) -> None:
+    """ResourceLimit with the figure before anything is allocated."""
+    shape, D, m = host.shape, target.width, host.m
+    heads, words = shape.layers * shape.heads, 1 + bits // 64
+    dense = not isinstance(host.U, SelectionMatrix)
+    held = m * shape.d_in + 4 * n * (m + D + n) + 4 * heads * D * shape.head_dim
+    held += (1 if host.tied else shape.layers) * shape.heads * m * (m + 2 * shape.head_dim) if dense else 0
+    require_memory(held * (250 + 16 * words), f"an enclosure at {shape}, m = {m}, n = {n},", max_memory)
+    products = n * (shape.d_in * m + heads * (n * (m + D + 40) + 4 * D * shape.head_dim))
+    products += n * heads * m * (m + 2 * shape.head_dim) if dense else 0
+    if products * words > PRODUCTS:
+        raise ResourceLimit(
+            f"an enclosure at {shape}, m = {m}, n = {n} with {bits} bits takes about {products * words:.2g} products of "
+            f"words, the limit is {PRODUCTS:.2g}; choose a smaller shape or context"
+        )
