@@ -1,16 +1,22 @@
-# The two commands of the README: `make verify` and `make test`. Everything is installed into .venv.
+# The commands of the README: `make verify`, `make test` and `make proofs`. Everything is installed into .venv, Coq by apt-get.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify tables test lint certificates exhaustive corpus clean
+.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
 
 tables: $(VENV)/.core
 	$(BIN)/python scripts/verify_tables.py
+
+proofs:
+	$(PYTHON) proofs/check.py
+
+proofs-check:
+	$(PYTHON) proofs/check.py --coqchk
 
 # two processes, a file at a time each: what a file prepares for its tests is prepared once
 test: $(VENV)/.dev
@@ -41,4 +47,4 @@ corpus: $(VENV)/.dev
 	$(BIN)/python tests/make_corpus.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) proofs/build .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

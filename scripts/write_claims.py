@@ -35,11 +35,13 @@ Matching implies attention-matching, which implies functional. "Not universal by
 
 **Verdicts**: *holds*; *fails as printed*; *holds after repair* (the printed statement or construction fails, the mended one beside it holds); *open*.
 **Evidence**: an exact certificate is re-read by the independent checker; a symbolic identity or exact arithmetic is computed by two
-routes that must agree; a written proof stands in `docs/proofs/` and is not machine-checked, what accompanies it is arithmetic.
+routes that must agree; a written proof stands in `docs/proofs/` and is not machine-checked, what accompanies it is arithmetic. A
+machine-checked proof is a theorem of [proofs/](../proofs/README.md) for all sizes, beside what is computed and never in place of it; "in part" says how much
+of the claim it is. `make proofs` compiles the theorems, and `utfproof verify` says of each whether it is machine-checked or not built here.
 
 **The document** of `utfproof verify --json`: `grid`, `holds`, `seconds`, `certificates` (by the first 16 digits of the SHA-256 of their
 canonical bytes) and `claims`, each with `id`, `section`, `place`, `statement`, `category`, `notion`, `targets`, `scope`, `recorded` and `verdict`,
-`agrees` and `problems`, `evidence`, `proof`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, and `instances`: where (`at`), `outcome` (holds, fails,
+`agrees` and `problems`, `evidence`, `proof`, `theorems` (each with `name`, `status`, `detail`), `theorem_part`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, and `instances`: where (`at`), `outcome` (holds, fails,
 open), `detail`, `part` ("repair" for the mended statement), `certificate`, `routes`.
 
 """
@@ -50,11 +52,19 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def theorems(entry: Claim) -> str:
+    """The theorems behind a claim, each with a link to its file."""
+    links = ", ".join(f"[{name}](../proofs/theories/{name.partition('.')[0]}.v)" for name in entry.theorem)
+    return f"{Evidence.MACHINE.value}: {f'in part ({entry.theorem_part}), ' if entry.theorem_part else ''}{links}"
+
+
 def row(entry: Claim) -> str:
     """One line of the table."""
     kinds = ", ".join(kind.value for kind in entry.evidence)
     if entry.proof is not None:
         kinds = kinds.replace(Evidence.WRITTEN.value, f"[written proof]({Path(entry.proof).relative_to('docs')})")
+    if entry.theorem:
+        kinds = kinds.replace(Evidence.MACHINE.value, theorems(entry))
     about = entry.notion.value if entry.notion else "–"
     if entry.targets:
         about += f"; {entry.targets}"
@@ -75,10 +85,13 @@ def page() -> str:
     claims = list(all_claims().values())
     counts = Counter(entry.verdict.value for entry in claims)
     written = sum(1 for entry in claims if UNCERTIFIED.intersection(entry.evidence))
+    checked = [entry for entry in claims if entry.theorem]
+    in_part = sum(1 for entry in checked if entry.theorem_part)
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     parts = [
         HEAD,
-        f"{len(claims)} claims: {summary}. {written} of them rest in part on a written proof, sampling or recorded figures.\n",
+        f"{len(claims)} claims: {summary}. {written} of them rest in part on a written proof, sampling or recorded figures. "
+        f"{len(checked)} have machine-checked theorems for all sizes, {in_part} of these in part.\n",
     ]
     for section in dict.fromkeys(SECTIONS.values()):
         chosen = [entry for entry in claims if entry.section == section]

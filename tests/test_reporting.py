@@ -54,6 +54,8 @@ def claim(id, verdict="holds", notion="matching", **fields):
         "problems": [],
         "evidence": ["exact certificate"],
         "proof": None,
+        "theorems": [],
+        "theorem_part": None,
         "sentence": "R_all is a permutation matrix, so every right-hand side is reached.",
         "figures": {"rank of R_all at (2,2,1,2)": 20, "M at (2,2,1,2)": 20},
         "smallest": "(2,1,1,2), m = 8",
@@ -142,6 +144,8 @@ def hostile():
         entry["proof"] = "javascript:window.hit=1" if number % 2 else HOSTILE
         entry["evidence"], entry["problems"], entry["agrees"] = [HOSTILE], [HOSTILE], False
         entry["figures"] = {HOSTILE: HOSTILE}
+        entry["theorems"] = [{"name": HOSTILE, "status": HOSTILE, "detail": HOSTILE}]
+        entry["theorem_part"] = HOSTILE
         entry["smallest"] = entry["counterexample"] = HOSTILE
         entry["instances"] = [
             instance(HOSTILE, HOSTILE, HOSTILE * 20, certificate=HOSTILE, part=HOSTILE, routes=[HOSTILE]),

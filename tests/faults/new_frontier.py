@@ -34,8 +34,8 @@ FAULTS = [
     Fault(
         "RoPE is left out unless ALiBi is asked for",
         "utfproof.attention",
-        "        if self.rope_base is not None:\n            queries",
-        "        if self.rope_base is not None and self.alibi_heads:\n            queries",
+        "        if self.rope_base is None:\n            return queries, keys",
+        "        if self.rope_base is None or not self.alibi_heads:\n            return queries, keys",
         ("new:shared/rope",),
     ),
     Fault(

@@ -53,8 +53,8 @@ FAULTS = [
     Fault(
         "the closed form puts the columns of W_all in reverse order",
         "utfproof.matching",
-        "            E[:, _index(rows, right)] = right",
-        "            E[:, _index(rows[::-1], right)] = right",
+        "            E[:, _index(self.unit_rows, right)] = right",
+        "            E[:, _index(self.unit_rows[::-1], right)] = right",
         (
             "new:repaired-hosts/closed-form",
             "new:notions/implications",

@@ -8,8 +8,8 @@ FAULTS = [
     Fault(
         "softmax normalised over queries",
         "utfproof.attention",
-        "    return weights / weights.sum(axis=-1, keepdims=True)",
-        "    return weights / weights.sum(axis=-2, keepdims=True)",
+        "    return weights, weights.sum(axis=-1, keepdims=True)",
+        "    return weights, weights.sum(axis=-2, keepdims=True)",
         ("def:softmax",),
     ),
     Fault(
@@ -36,8 +36,8 @@ FAULTS = [
     Fault(
         "the embedding's columns in reverse",
         "utfproof.matching",
-        "E[:, _index(rows, right)] = right\n",
-        "E[:, _index(rows, right)] = right[:, ::-1]\n",
+        "E[:, _index(self.unit_rows, right)] = right\n",
+        "E[:, _index(self.unit_rows, right)] = right[:, ::-1]\n",
         (
             "sec:preliminaries/description",
             "def:universal-transformer/uniform-in-n",

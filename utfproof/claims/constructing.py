@@ -406,7 +406,8 @@ class MaskedRational:
             own: np.ndarray = RationalAttention(causal=self.causal)(queries, keys, positions, layer=layer, head=head)
             return own
         logits = queries @ transpose(keys)
-        mask = visible(np.asarray(positions), causal=self.causal, window=self.window)
+        places = np.asarray(positions)
+        mask = visible(places, places, causal=self.causal, window=self.window)
         assert mask is not None
         weights = np.where(mask, 1 + logits * logits, 0)
         return np.array(

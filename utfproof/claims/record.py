@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import Grid
+from utfproof.claims.theorems import MACHINE
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 
@@ -48,6 +49,7 @@ class Evidence(StrEnum):
     SYMBOLIC = "symbolic identity"
     GRID = "exhaustive on a grid"
     WRITTEN = "written proof"
+    MACHINE = MACHINE
     ARITHMETIC = "exact arithmetic"
     SAMPLED = "sampled float64"
     RECORD = "figures recorded from the paper"
@@ -140,7 +142,9 @@ Check = Callable[["Run"], Iterator[Instance | Figure]]
 class Claim:
     """One entry of the registry. id: the paper's label, with "/part" where a statement splits; "new:..." for results
     that the paper does not have. smallest, counterexample: recorded labels of the smallest instance that holds or fails.
-    proof: a page of docs/proofs where evidence includes a written proof."""
+    proof: a page of docs/proofs where evidence includes a written proof. theorem: theorems of proofs/ where it includes a
+    machine-checked one, beside the instances and never in place of them; theorem_part: what of the claim they prove, where
+    not all of it (`utfproof.claims.links`)."""
 
     id: str
     section: str
@@ -158,6 +162,8 @@ class Claim:
     smallest: str | None = None
     counterexample: str | None = None
     proof: str | None = None
+    theorem: tuple[str, ...] = ()
+    theorem_part: str | None = None
 
     @property
     def label(self) -> str:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from utfproof.claims.links import LINKS, Link
 from utfproof.claims.record import Category, Check, Claim, Evidence, Verdict
 from utfproof.errors import MalformedInput
 from utfproof.notions import Notion
@@ -58,13 +59,19 @@ def claim(
     counterexample: str | None = None,
     proof: str | None = None,
 ) -> Callable[[Check], Check]:
-    """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in."""
+    """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in, the theorems and
+    the evidence that they are from `LINKS`."""
 
     def register(check: Check) -> Check:
         if id in _CLAIMS:
             raise ValueError(f"claim {id} is registered twice")
         if (proof is not None) != (Evidence.WRITTEN in evidence):
             raise ValueError(f"claim {id}: evidence 'written proof' and a page of docs/proofs belong together")
+        if Evidence.MACHINE in evidence:
+            raise ValueError(
+                f"claim {id}: evidence 'machine-checked proof' comes with its theorem in utfproof.claims.links"
+            )
+        link = LINKS.get(id, Link(()))
         section = SECTIONS[check.__module__.rpartition(".")[2]]
         _CLAIMS[id] = Claim(
             id,
@@ -76,13 +83,15 @@ def claim(
             targets,
             scope,
             verdict,
-            tuple(evidence),
+            (*evidence, Evidence.MACHINE) if link.names else tuple(evidence),
             sentence,
             check,
             dict(figures or {}),
             smallest,
             counterexample,
             proof,
+            link.names,
+            link.part,
         )
         return check
 

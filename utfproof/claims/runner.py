@@ -17,6 +17,7 @@ from utfproof.certificates import checker
 from utfproof.claims.grid import Grid
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence, Figure, Instance, RoutesDisagree, Run, Verdict
 from utfproof.claims.registry import all_claims
+from utfproof.claims.theorems import standing
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.notions import Notion
 
@@ -118,8 +119,11 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Outcome:
             problems.append(f"the check failed: {type(error).__name__}: {error}")
     verdict = computed_verdict(instances)
     problems += _differences(claim, verdict, instances, figures)
+    theorems = standing(claim.theorem)
+    problems += [found.problem for found in theorems if found.problem is not None]
     outcome.document = {
         **_description(claim),
+        "theorems": [{"name": found.name, "status": found.status, "detail": found.detail} for found in theorems],
         "verdict": verdict.value,
         "agrees": not problems,
         "problems": [" ".join(problem.split())[:400] for problem in problems],
@@ -145,6 +149,7 @@ def _description(claim: Claim) -> dict[str, Any]:
         "recorded": claim.verdict.value,
         "evidence": [kind.value for kind in claim.evidence],
         "proof": claim.proof,
+        "theorem_part": claim.theorem_part,
         "sentence": claim.sentence,
     }
 

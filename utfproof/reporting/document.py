@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from typing import Any
 
+from utfproof.claims.theorems import ABSENT, CLOSED
 from utfproof.errors import MalformedInput
 
 VERDICTS = ("holds", "holds after repair", "fails as printed", "open")
@@ -44,6 +45,8 @@ FIELDS = (
     "problems",
     "evidence",
     "proof",
+    "theorems",
+    "theorem_part",
     "sentence",
     "figures",
     "smallest",
@@ -78,11 +81,36 @@ def claims_of(document: dict[str, Any]) -> list[dict[str, Any]]:
     return claims
 
 
+def theorem_lines(claim: dict[str, Any]) -> list[str]:
+    """The theorems behind a claim, a line for each way in which they stand here, and what of the claim they prove."""
+    names: dict[str, list[str]] = {}
+    for theorem in claim["theorems"]:
+        names.setdefault(str(theorem["status"]), []).append(str(theorem["name"]))
+    part = f"in part ({claim['theorem_part']}): " if claim["theorem_part"] else ""
+    lines = []
+    for status, members in names.items():
+        listed = ", ".join(members)
+        if status == CLOSED:
+            lines.append(f"machine-checked: {part}{listed} ({CLOSED})")
+        else:
+            lines.append(f"{'' if status == ABSENT else 'NOT machine-checked, '}{status}: {part}{listed}")
+    return lines
+
+
+def machine_checked(claim: dict[str, Any]) -> bool:
+    """Whether every theorem behind a claim, one at least, is compiled here and rests on no axiom."""
+    return bool(claim["theorems"]) and all(theorem["status"] == CLOSED for theorem in claim["theorems"])
+
+
 def problems_of(claim: dict[str, Any]) -> list[str]:
     """Why this claim is not as recorded, a line each; empty when it is."""
     problems = [str(problem) for problem in claim["problems"]]
     if claim["verdict"] != claim["recorded"] and not any(str(claim["recorded"]) in line for line in problems):
         problems.append(f"the verdict is {claim['verdict']!r}, recorded is {claim['recorded']!r}")
+    for theorem in claim["theorems"]:
+        named = any(str(theorem["name"]) in line for line in problems)
+        if theorem["status"] not in (CLOSED, ABSENT) and not named:
+            problems.append(f"theorem {theorem['name']}: {theorem['status']}")
     if claim["agrees"] is not True and not problems:
         problems.append("the run says that this claim does not agree with its record, and gives no reason")
     return problems
@@ -134,4 +162,17 @@ def summary(document: dict[str, Any]) -> str:
     else:
         state = "the run as a whole is NOT as recorded"
     listed = f" ({verdicts})" if verdicts else ""
-    return f"{counted(len(claims), 'claim')}{listed}, {state}; grid {plain(document.get('grid', ''))}"
+    return (
+        f"{counted(len(claims), 'claim')}{listed}, {state}; {_theorems(claims)}grid {plain(document.get('grid', ''))}"
+    )
+
+
+def _theorems(claims: list[dict[str, Any]]) -> str:
+    """How many claims have machine-checked theorems, for the summary."""
+    linked = [claim for claim in claims if claim["theorems"]]
+    if not linked:
+        return ""
+    checked = sum(machine_checked(claim) for claim in linked)
+    if checked == 0 and all(theorem["status"] == ABSENT for claim in linked for theorem in claim["theorems"]):
+        return f"theorems behind {len(linked)} of them not built here (make proofs); "
+    return f"{checked} of {len(linked)} with theorems machine-checked here; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from utfproof.reporting.document import claims_of, counted, figure_text, plain, problems_of, sections_of
+from utfproof.reporting.document import claims_of, counted, figure_text, plain, problems_of, sections_of, theorem_lines
 
 
 def junit_xml(document: dict[str, Any]) -> str:
@@ -55,7 +55,9 @@ def _case(claim: dict[str, Any]) -> ET.Element:
         if claim[name] is not None
     ]
     properties = ET.SubElement(case, "properties")
-    for name, value in [*described, *((f"figure: {key}", value) for key, value in claim["figures"].items())]:
+    figures = [(f"figure: {key}", value) for key, value in claim["figures"].items()]
+    theorems = [(f"theorem: {found['name']}", found["status"]) for found in claim["theorems"]]
+    for name, value in [*described, *figures, *theorems]:
         ET.SubElement(properties, "property", name=plain(name), value=figure_text(value))
     problems = [plain(problem) for problem in problems_of(claim)]
     if problems:
@@ -72,6 +74,7 @@ def _account(claim: dict[str, Any]) -> str:
         f"verdict: {claim['verdict']} (recorded: {claim['recorded']})",
         f"notion: {claim['notion'] or 'none'}",
         f"evidence: {', '.join(map(str, claim['evidence']))}",
+        *theorem_lines(claim),
         str(claim["sentence"]),
         *(f"{name}: {figure_text(value)}" for name, value in claim["figures"].items()),
         f"{counted(len(claim['instances']), 'instance')} examined",

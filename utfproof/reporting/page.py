@@ -296,6 +296,8 @@ def _evidence(claim: dict[str, Any], certificates: Certificates, proofs: str) ->
         ("Category", escape(claim["category"])),
         ("Recorded", _mark(claim["recorded"]) if problems else ""),
         ("Proof", _proof(claim["proof"], proofs)),
+        ("Theorems", _theorems(claim, proofs)),
+        ("Theorems prove", prose(claim["theorem_part"] or "")),
         ("Time", _seconds(claim["seconds"])),
     ]
     rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts if value)
@@ -327,6 +329,19 @@ def _proof(proof: object, proofs: str) -> str:
     if not _LINK.fullmatch(str(proof)):
         return escape(proof)
     return f'<a href="{escape(proofs + str(proof))}">{escape(proof)}</a>'
+
+
+def _theorems(claim: dict[str, Any], proofs: str) -> str:
+    """Each theorem with a link to its file, and where it stands here."""
+    lines = []
+    for theorem in claim["theorems"]:
+        file = f"proofs/theories/{str(theorem['name']).partition('.')[0]}.v"
+        name = f"<code>{escape(theorem['name'])}</code>"
+        if _LINK.fullmatch(file):
+            name = f'<a href="{escape(proofs + file)}">{name}</a>'
+        detail = f" ({escape(theorem['detail'])})" if theorem.get("detail") else ""
+        lines.append(f'<span class="line">{name} {escape(theorem["status"])}{detail}</span>')
+    return "".join(lines)
 
 
 def _instances(instances: list[dict[str, Any]], certificates: Certificates) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from utfproof.reporting.document import as_recorded, claims_of, plain, problems_of, summary
+from utfproof.claims.theorems import MACHINE
+from utfproof.reporting.document import as_recorded, claims_of, plain, problems_of, summary, theorem_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,4 +115,6 @@ def _instances(claim: dict[str, Any]) -> Text:
 
 
 def _evidence(claim: dict[str, Any]) -> Text:
-    return _text(", ".join(map(str, claim["evidence"])), "dim")
+    lines = theorem_lines(claim)  # they say more than the name of the evidence does
+    kinds = [str(kind) for kind in claim["evidence"] if not lines or kind != MACHINE]
+    return _stack(_text(", ".join(kinds), "dim"), *(_text(line, "dim") for line in lines))

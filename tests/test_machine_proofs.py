@@ -1,0 +1,468 @@
+"""The Coq library around its theorems: the driver, what it catches, the links from claims, and what reports make of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from utfproof.claims import runner, theorems
+from utfproof.claims.grid import Grid
+from utfproof.claims.links import LINKS
+from utfproof.claims.record import Evidence
+from utfproof.claims.registry import all_claims, claim
+from utfproof.reporting.document import machine_checked, problems_of, summary, theorem_lines
+from utfproof.reporting.page import html_page
+
+ROOT = Path(__file__).parents[1]
+PROOFS = ROOT / "proofs"
+HEADLINES = theorems.headlines(PROOFS)
+CLAIMS = all_claims()
+THEORIES = sorted((PROOFS / "theories").glob("*.v"))
+SMALL = Grid.parse("H=1,L=1,d=1,d_in=1")
+
+
+def _driver():
+    spec = importlib.util.spec_from_file_location("proofs_check", PROOFS / "check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check = _driver()
+
+
+# --- what is listed -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HEADLINES)
+def test_a_headline_is_a_theorem_of_its_file(name):
+    assert check.stands_in(name, PROOFS)
+    assert not check.stands_in(name + "_", PROOFS)
+    assert HEADLINES[name].says.endswith(".")
+
+
+def test_claims_and_headlines_name_each_other():
+    by_theorem = {(name, about) for name, entry in HEADLINES.items() for about in entry.claims}
+    by_claim = {(name, about) for about, link in LINKS.items() for name in link.names}
+    assert by_theorem == by_claim
+    assert {about for _, about in by_claim} <= set(CLAIMS)
+    assert all(entry.claims for entry in HEADLINES.values())
+    for entry in CLAIMS.values():
+        assert (
+            (entry.theorem, entry.theorem_part) == (LINKS[entry.id].names, LINKS[entry.id].part)
+            if entry.theorem
+            else True
+        )
+        assert bool(entry.theorem) == (entry.id in LINKS) == (Evidence.MACHINE in entry.evidence)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_a_theorem_is_about_the_notion_and_the_targets_of_its_claim(name):
+    """What is proved for all targets holds for samples of them; no notion stands in for another."""
+    entry, linked = CLAIMS[name], [HEADLINES[theorem] for theorem in LINKS[name].names]
+    if entry.notion is None:
+        return
+    assert entry.notion.value in {notion for theorem in linked for notion in theorem.notions}
+    served = {targets for theorem in linked for targets in theorem.targets}
+    examples = entry.targets is None or entry.targets.startswith(("sampled ", "targets with "))
+    assert entry.targets in served or (examples and "all untied" in served)
+
+
+def test_open_claims_have_no_theorem():
+    assert [name for name in LINKS if CLAIMS[name].verdict.value == "open"] == []
+
+
+def test_labels_are_the_papers():
+    from paper_labels import LABELS
+
+    assert {label for entry in HEADLINES.values() for label in entry.labels} <= set(LABELS)
+
+
+def test_evidence_comes_with_its_theorem():
+    with pytest.raises(ValueError, match="comes with its theorem"):
+        claim(
+            "x:y",
+            place="",
+            statement="",
+            category=None,
+            verdict=None,
+            evidence=[Evidence.MACHINE],
+            scope="",
+            sentence="",
+        )(lambda run: iter(()))
+
+
+def test_the_readme_and_the_statements_list_them_all():
+    page = (PROOFS / "README.md").read_text()
+    assert check.with_table(page, HEADLINES) == page
+    printed = re.findall(r"^(\w+\.\w+) :$", (PROOFS / "statements.txt").read_text(), re.MULTILINE)
+    assert printed == list(HEADLINES)
+    for file in re.findall(r"\]\((theories/\w+\.v)\)", page):
+        assert (PROOFS / file).is_file()
+
+
+@pytest.mark.parametrize("path", THEORIES, ids=lambda path: path.stem)
+def test_theories_are_in_order(path):
+    text = path.read_text()
+    assert check.gaps(path.name, text) == []
+    assert text.startswith("(* ")
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_nothing_weakens_the_logic():
+    assert check.options(PROOFS) == ["-w", "-notation-overridden,-ambiguous-paths"]
+
+
+# --- reading sources and answers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Axiom a : False.", ["x:1: Axiom"]),
+        ("Lemma a : True.\nProof. admit. Admitted.", ["x:2: admit", "x:2: Admitted"]),
+        ("(* Axiom (* Admitted *) Parameter *) Lemma a : True.", []),
+        ('(* a string " *) in a comment " *) Conjecture b : False.', ["x:1: Conjecture"]),
+        ('Definition s := "Axiom (*". Parameters b : False.', ["x:1: Parameters"]),
+        ("Section Parameters. Variable n : nat. End Parameters.", []),
+        ("Section A.\nVariables (n : nat).\nEnd A.\nVariable n : nat.", ["x:4: Variable outside a section"]),
+        ("Section A. Section B. End B.\nHypothesis h : 1 = 2.\nEnd A.", []),
+        ("Local Hypothesis h : False.", ["x:1: Hypothesis outside a section"]),
+        ("Context {h : False}.", ["x:1: Context outside a section"]),
+        ("Unset  Guard Checking.", ["x:1: Unset Guard Checking"]),
+        ("Unset Universe Checking.", ["x:1: Unset Universe Checking"]),
+        ("#[bypass_check(guard)]\nFixpoint f (n : nat) : False := f n.", ["x:1: bypass_check"]),
+        ("Module Type T. End T. Declare Module M : T.", ["x:1: Module", "x:1: Declare", "x:1: Module"]),
+        ("Lemma admits_nothing' : True.", []),
+    ],
+)
+def test_gaps_in_sources(text, found):
+    assert [line.removesuffix(" is not allowed") for line in check.gaps("x", text)] == found
+
+
+@pytest.mark.parametrize(
+    ("printed", "entries"),
+    [
+        ("Closed under the global context", []),
+        ("Closed under the global context\n", []),
+        ("Axioms:\nclassic : forall P : Prop, P \\/ ~ P", ["classic : forall P : Prop, P \\/ ~ P"]),
+        ("Axioms:\na : False\nb\n  : True ->\n    False\n", ["a : False", "b : True -> False"]),
+        ("Section Variables:\nh : 1 = 2", ["h : 1 = 2"]),
+        ("Axioms:\nf is assumed to be guarded.", ["f is assumed to be guarded."]),
+        ("Theory: Set is impredicative", ["Theory: Set is impredicative"]),
+        ("Closed under the global context, almost", ["Closed under the global context, almost"]),
+    ],
+)
+def test_what_a_theorem_rests_on(printed, entries):
+    assert check.assumptions(printed) == entries
+
+
+@pytest.mark.parametrize("printed", ["", "\n", "Axioms:\n"])
+def test_no_answer_is_not_a_good_answer(printed):
+    with pytest.raises(check.Failed):
+        check.assumptions(printed)
+
+
+def test_several_answers():
+    output = (
+        "noise\n@@ statement A.x\nx\n     : True\n@@ assumptions A.x\nClosed under the global context\n"
+        "@@ statement A.y\ny\n     : forall n : nat,\n       n = n\n@@ assumptions A.y\nAxioms:\na : False\n"
+    )
+    found = check.answers(output)
+    assert list(found) == ["A.x", "A.y"]
+    assert [check.statement(entry["statement"]) for entry in found.values()] == ["True", "forall n : nat,\nn = n"]
+    assert [check.assumptions(entry["assumptions"]) for entry in found.values()] == [[], ["a : False"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[theorem]]\nname = "A.x"\n', "a field too few"),
+        ('[[theorem]]\nname = "x"\nsays = "."\n', "a field too few"),
+        ('[[theorem]]\nname = "A.x"\nsays = "."\nclaim = []\n', "claim"),
+        ('[[theorem]]\nname = "A.x"\nsays = "."\n[[theorem]]\nname = "A.x"\nsays = "."\n', "twice"),
+    ],
+)
+def test_headlines_that_are_not_in_order(tmp_path, text, message):
+    (tmp_path / "headlines.toml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        theorems.headlines(tmp_path)
+
+
+def test_options_that_weaken_the_logic_are_refused(tmp_path):
+    (tmp_path / "_CoqProject").write_text("-Q theories Utfproof\n-arg -type-in-type\n")
+    with pytest.raises(check.Failed, match="more than warnings"):
+        check.options(tmp_path)
+    (tmp_path / "_CoqProject").write_text("-R theories Utfproof\n")
+    with pytest.raises(check.Failed, match="not understood"):
+        check.options(tmp_path)
+
+
+# --- Coq itself, on small libraries -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def coq():
+    if shutil.which("coqc") is None:
+        if os.environ.get("UTFPROOF_REQUIRE_COQ"):
+            pytest.fail("UTFPROOF_REQUIRE_COQ is set and coqc is missing")
+        pytest.skip("coqc is missing (Debian packages coq, libcoq-mathcomp, libcoq-mathcomp-multinomials)")
+
+
+GOOD = {
+    "A": "(* a *)\nSection S.\nVariable n : nat.\nDefinition twice := n + n.\nEnd S.\n",
+    "B": "From Utfproof Require Import A.\nTheorem zero : twice 0 = 0.\nProof. reflexivity. Qed.\n"
+    "Theorem one n : n = 1 -> twice n = 2.\nProof. intros e; rewrite e; reflexivity. Qed.\n",
+}
+
+
+def library(folder, files=GOOD, names=("B.zero", "B.one")):
+    (folder / "theories").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / "theories" / f"{name}.v").write_text(text)
+    (folder / "_CoqProject").write_text("-Q theories Utfproof\n-arg -w -arg -notation-overridden\n")
+    entries = [f'[[theorem]]\nname = "{name}"\nsays = "It holds."\n' for name in names]
+    (folder / "headlines.toml").write_text("\n".join(entries))
+    theorems._results.cache_clear()
+    return folder
+
+
+def stands(folder, *names):
+    theorems._results.cache_clear()
+    return [(found.status, found.detail) for found in theorems.standing(names, folder)]
+
+
+def test_a_library_in_order(coq, tmp_path, capsys):
+    found = check.check(library(tmp_path), write=True, coqchk=True)
+    assert found["B.zero"] == {"file": "theories/B.v", "statement": "twice 0 = 0", "assumptions": []}
+    assert stands(tmp_path, "B.zero", "B.one") == [(theorems.CLOSED, "")] * 2
+    assert (tmp_path / "statements.txt").read_text().count(" :\n") == 2
+    printed = capsys.readouterr().out
+    assert "B.one: closed under the global context" in printed
+    assert "coqchk: no axioms" in printed
+    assert not list((tmp_path / "theories").glob("*.vo"))
+    assert check.check(library(tmp_path)) == found
+
+
+def test_results_of_other_sources_do_not_count(coq, tmp_path):
+    check.check(library(tmp_path), write=True)
+    (tmp_path / "theories" / "A.v").write_text(GOOD["A"] + "(* changed *)\n")
+    assert stands(tmp_path, "B.zero") == [(theorems.ABSENT, "the build is of other sources; run make proofs")]
+    library(tmp_path)
+    assert stands(tmp_path, "B.zero") == [(theorems.CLOSED, "")]
+    library(tmp_path, {"C": "(* a file more *)\n"})
+    assert stands(tmp_path, "B.zero")[0][0] == theorems.ABSENT
+
+
+CLASSICAL = {
+    "B": "From Coq Require Import Classical.\nTheorem zero (P : Prop) : P \\/ ~ P.\nProof. exact (classic P). Qed.\n"
+}
+FAULTS = {
+    "an admitted lemma": (
+        GOOD | {"A": GOOD["A"] + "Lemma a : 1 = 2.\nProof. Admitted.\n"},
+        ("B.zero",),
+        "A.v:7: Admitted",
+    ),
+    "an axiom": (GOOD | {"A": GOOD["A"] + "Axiom a : 1 = 2.\n"}, ("B.zero",), "A.v:6: Axiom is not allowed"),
+    "a variable that is an axiom": (
+        GOOD | {"A": GOOD["A"] + "Variable a : 1 = 2.\n"},
+        ("B.zero",),
+        "outside a section",
+    ),
+    "a headline that does not exist": (GOOD, ("B.zero", "B.two"), "B.two is no theorem of theories/B.v"),
+    "a headline in a comment": (GOOD | {"A": "(*\nTheorem x : True.\n*)\n" + GOOD["A"]}, ("A.x",), "A.x is no theorem"),
+    "a headline of a file that does not exist": (GOOD, ("C.zero",), "C.zero is no theorem"),
+    "a proof that does not hold": (GOOD | {"B": GOOD["B"].replace("twice 0 = 0", "twice 1 = 3")}, ("B.zero",), "Error"),
+    "a proof without an end": (GOOD | {"B": GOOD["B"] + "Lemma a : 1 = 2.\n"}, ("B.zero",), "rror"),
+    "a theorem that rests on an axiom of Coq's library": (CLASSICAL, ("B.zero",), "B.zero rests on .*classic : "),
+    "files in a circle": (GOOD | {"A": "From Utfproof Require Import B.\n"}, ("B.zero",), ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught(coq, tmp_path, fault, capsys):
+    files, names, message = FAULTS[fault]
+    library(tmp_path, files, names)
+    (tmp_path / "README.md").write_text(f"{check.BEGIN}\n{check.END}")
+    assert check.main([str(tmp_path), "--write"]) == 1
+    printed = capsys.readouterr()
+    assert re.search(message, printed.err), printed.err
+    assert "Traceback" not in printed.err
+    assert theorems.CLOSED not in {status for status, _ in stands(tmp_path, *names)}
+
+
+def test_an_axiom_that_only_coq_sees_breaks_its_claims(coq, tmp_path):
+    library(tmp_path, CLASSICAL, ("B.zero",))
+    with pytest.raises(check.Failed):
+        check.check(tmp_path)
+    with pytest.raises(check.Failed, match=r"(?s)coqchk reports:.*Classical_Prop\.classic"):
+        check._second_reading(tmp_path)
+    [(status, detail)] = stands(tmp_path, "B.zero")
+    assert status == theorems.OPEN
+    assert "classic" in detail
+
+
+def test_a_statement_that_changes_is_caught(coq, tmp_path):
+    check.check(library(tmp_path), write=True)
+    weaker = GOOD["B"].replace("twice 0 = 0", "twice 0 = twice 0")
+    with pytest.raises(check.Failed, match=r"statements\.txt is not what the theorems say"):
+        check.check(library(tmp_path, GOOD | {"B": weaker}))
+
+
+def test_without_coq_it_says_what_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(check.shutil, "which", lambda name: None)
+    assert check.main([str(library(tmp_path))]) == 3
+    assert "coqc is missing; install Coq" in capsys.readouterr().err
+
+
+def test_the_library_is_built_where_coq_is_required():
+    """CI compiles it first (make proofs); then every headline is closed."""
+    theorems._results.cache_clear()
+    found = {entry.status for entry in theorems.standing(list(HEADLINES))}
+    if os.environ.get("UTFPROOF_REQUIRE_COQ"):
+        assert found == {theorems.CLOSED}, "run make proofs"
+    assert len(found) == 1
+    assert found <= {theorems.CLOSED, theorems.ABSENT}
+
+
+# --- claims and reports ------------------------------------------------------------------------------------
+
+NAME = "eq:multi-head-stacked"
+THEOREM = "MatchingSystem.matchesP"
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Make a library whose results say this of the theorem; `change` edits the document."""
+    library(tmp_path, {"MatchingSystem": "(* *)\n"}, (THEOREM,))
+    monkeypatch.setattr(theorems, "PROOFS", tmp_path)
+
+    def write(assumptions=(), **change):
+        entry = {"file": "theories/MatchingSystem.v", "statement": "s", "assumptions": list(assumptions)}
+        document = {"sources": theorems.digest(tmp_path), "theorems": {THEOREM: entry}} | change
+        (tmp_path / "build").mkdir(exist_ok=True)
+        (tmp_path / "build" / "assumptions.json").write_text(json.dumps(document))
+        theorems._results.cache_clear()
+        return tmp_path
+
+    yield write
+    theorems._results.cache_clear()
+
+
+def decided():
+    return runner.decide(CLAIMS[NAME], SMALL).document
+
+
+def test_closed(results):
+    results()
+    found = decided()
+    assert found["theorems"] == [{"name": THEOREM, "status": theorems.CLOSED, "detail": ""}]
+    assert found["agrees"]
+    assert machine_checked(found)
+    assert theorem_lines(found) == [f"machine-checked: {THEOREM} (closed under the global context)"]
+
+
+def test_not_built(tmp_path, monkeypatch):
+    monkeypatch.setattr(theorems, "PROOFS", tmp_path / "nowhere")  # as where only the package is installed
+    found = decided()
+    assert found["agrees"]
+    assert not machine_checked(found)
+    assert theorem_lines(found) == [f"not built here: {THEOREM}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"sources": "0" * 64}, theorems.ABSENT),
+        ({"assumptions": ["classic : forall P : Prop, P \\/ ~ P"]}, theorems.OPEN),
+        ({"theorems": {}}, theorems.MISSING),
+        ({"theorems": {THEOREM: {"statement": "", "assumptions": []}}}, theorems.MISSING),
+        ({"theorems": {THEOREM: {"statement": "s"}}}, theorems.MISSING),
+        ({"theorems": {THEOREM: {"statement": "s", "assumptions": "none"}}}, theorems.MISSING),
+        ({"theorems": 3}, theorems.MISSING),
+    ],
+)
+def test_a_link_is_never_believed(results, change, status):
+    results(**change)
+    found = decided()
+    assert found["theorems"][0]["status"] == status
+    assert found["agrees"] is (status == theorems.ABSENT)
+    assert bool(problems_of(found)) is (status != theorems.ABSENT)
+    assert not machine_checked(found)
+    assert "(closed under the global context)" not in " ".join(theorem_lines(found))
+
+
+def test_results_that_cannot_be_read(results):
+    folder = results()
+    (folder / "build" / "assumptions.json").write_text('{"sources": ')
+    theorems._results.cache_clear()
+    assert "unreadable results" in decided()["problems"][0]
+
+
+def test_a_document_whose_theorem_is_not_closed_is_broken(results):
+    results()
+    found = decided()
+    assert problems_of(found) == []
+    tampered = found | {"theorems": [{"name": THEOREM, "status": theorems.OPEN, "detail": ""}]}
+    assert problems_of(tampered) == [f"theorem {THEOREM}: rests on axioms"]
+
+
+def test_part_of_a_claim_is_said_so(results):
+    results()
+    found = decided() | {"theorem_part": "the inequality"}
+    assert theorem_lines(found)[0].startswith("machine-checked: in part (the inequality): ")
+    page = html_page({"grid": "", "holds": True, "claims": [found]})
+    assert '<a href="proofs/theories/MatchingSystem.v"><code>MatchingSystem.matchesP</code></a>' in page
+    assert "closed under the global context" in page
+    assert "the inequality" in page
+
+
+def test_the_summary_counts_them(results):
+    results()
+    document = {"grid": "g", "holds": True, "claims": [decided()]}
+    assert "1 of 1 with theorems machine-checked here" in summary(document)
+    results(sources="0")
+    document = {"grid": "g", "holds": True, "claims": [decided()]}
+    assert "theorems behind 1 of them not built here (make proofs)" in summary(document)
+
+
+def test_an_axiom_makes_verify_exit_1_and_is_in_every_report(results, tmp_path):
+    folder = results(assumptions=["classic : forall P : Prop, P \\/ ~ P"])
+    script = tmp_path / "on_an_axiom.py"
+    script.write_text(
+        "import sys; from pathlib import Path\nfrom utfproof.claims import theorems\nfrom utfproof.cli.app import run\n"
+        f"theorems.PROOFS = Path({str(folder)!r})\nsys.exit(run(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, str(script), "verify", NAME, "--workers", "1", "--json", str(tmp_path / "r.json")]
+    command += ["--junit", str(tmp_path / "r.xml"), "--html", str(tmp_path / "p.html")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"utfproof: not as recorded: {NAME}"
+    message = f"theorem {THEOREM}: rests on axioms: classic"
+    assert json.loads((tmp_path / "r.json").read_text())["claims"][0]["problems"][0].startswith(message)
+    root = ET.parse(tmp_path / "r.xml").getroot()
+    assert [failure.get("message", "").startswith(message) for failure in root.iter("failure")] == [True]
+    properties = {entry.get("name"): entry.get("value") for entry in root.iter("property")}
+    assert properties[f"theorem: {THEOREM}"] == theorems.OPEN
+    assert message in (tmp_path / "p.html").read_text()
+
+
+def test_the_driver_needs_the_standard_library_only():
+    code = (
+        f"import sys; sys.argv = ['check.py', '--help']; sys.path.insert(0, {str(PROOFS)!r}); import check; "
+        "new = {m.split('.')[0] for m in sys.modules}; "
+        "print(sorted(new - set(sys.stdlib_module_names) - {'check', 'utfproof', '__main__'}))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
