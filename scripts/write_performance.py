@@ -16,6 +16,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "performance.md"
 EXACT = "bench-exact-cpu.json"
 CERTIFY = "bench-certify-cpu.json"
+EMULATE = "bench-emulate-cpu.json"
+GPU_COMMANDS = r"""```
+utfproof bench emulate --shapes parentheses,1-hop,2-hop,4-hop --device cuda -o results/bench-emulate-cuda.json
+utfproof emulate random --shapes 4-hop --trials 10000 --context 256 --attention causal \
+  --engine m-wide --device cuda --batch 64 --json
+utfproof emulate random --shapes 4-hop --trials 10000 --context 16384 --attention causal \
+  --engine path-space --device cuda --batch 16 --json
+```"""
 
 
 def load(name: str) -> dict[str, Any]:
@@ -77,6 +85,59 @@ def certificates(document: dict[str, Any]) -> str:
     )
 
 
+def emulation_command(document: dict[str, Any]) -> str:
+    """What measures it again."""
+    shapes = ",".join(result["shape"] for result in document["results"])
+    setting = document["setting"]
+    options = f"--context {setting['context']} --threads {setting['threads']} --repetitions {setting['repetitions']}"
+    return f"utfproof bench emulate --shapes {shapes} {options} -o results/{EMULATE}"
+
+
+def noise(document: dict[str, Any]) -> float:
+    """Largest ratio of two medians of one computation under two names: path space of the hosts that match."""
+    factors = []
+    for result in document["results"]:
+        rows = [e for e in result["contestants"] if e["notion"] == "matching" and e["engine"] == "path-space"]
+        medians = [e["median_seconds"] for e in rows]
+        factors.append(max(medians) / min(medians))
+    return max(factors)
+
+
+def emulation(document: dict[str, Any]) -> str:
+    """Forward passes of hosts beside the target's: one table a shape."""
+    setting = document["setting"]
+    parts = [
+        f"Medians of {setting['repetitions']} interleaved repetitions: context {setting['context']}, "
+        f"{setting['inputs']} tokens, {setting['attention']} softmax, {setting['precision']}, "
+        f"BLAS threads: {setting['threads']}, {document['cores']} cores ({document['processor']}), "
+        f"load average {document['load_average']:.1f} at the start. BLAS: {document['blas']}."
+    ]
+    header = ["", "m", "tokens/s", "time / target", "time / random m-wide", "processor time / target"]
+    header += ["processor time / random m-wide", "multiplications a token", "in attention", "relative error"]
+    for result in document["results"]:
+        rows = []
+        for entry in result["contestants"]:
+            ratios = entry["ratios"]
+            names = [
+                f"{kind} over {other}" for kind in ("time", "processor time") for other in ("target", "random m-wide")
+            ]
+            rows.append(
+                [
+                    entry["name"],
+                    str(entry["m"]) if entry["host"] else "",
+                    f"{entry['tokens_per_second']:.0f}",
+                    *(f"{ratios[name]:.3g}" if name in ratios else "" for name in names),
+                    str(entry["multiplications_per_token"]),
+                    f"{entry['attention_multiplications_per_token']:.0f}",
+                    f"{entry['relative_error']:.1e}",
+                ]
+            )
+        dimensions = ", ".join(map(str, result["dimensions"]))
+        parts += [f"**{result['shape']}**, (H, L, d, d_in) = ({dimensions}):", table(header, rows)]
+        parts += [f"Without {name}: {reason}." for name, reason in result["absent"].items()]
+    return "\n\n".join(parts)
+
+
 def page() -> str:
     """The whole page."""
     return f"""# Performance
@@ -98,11 +159,28 @@ Written by `python scripts/write_performance.py` from the files in `results/`; m
 {{0,1}} hosts are certified on index maps, in time linear in m: (H, L, d, d_in) = (4, 6, 64, 128), m of 1.2 million,
 is part of the default tests, m of 20 million of the exhaustive ones.
 
+## The price of universality
+
+`{emulation_command(load(EMULATE))}`
+
+The forward pass of hosts that act as one random target, beside that target's own: as dense m × m matrices (m-wide), as
+gathers ({{0,1}} hosts), and in path space, where only the d_in × M numbers E R_all are multiplied. Within a shape all rows
+are one function of the tokens for attention by logits; those of random, sparse and tied for any attention map. `random` is
+the paper's host at m = M. Multiplications are counted from shapes, dense zeros included; those in attention are logits and
+averages over the keys that a causal mask leaves, and they grow with the context. Finding E is not timed. The path-space
+rows of random, sparse and tied multiply the same numbers, so what tells their times apart is noise: up to a factor of
+{noise(load(EMULATE)):.2f} within a shape here.
+
+{emulation(load(EMULATE))}
+
 ## On a GPU
 
 The same code runs on any torch device (`--device cuda`): weights are drawn there from the seeded generator, one matrix
 at a time, R_all is assembled and eliminated there. It is tested on torch's CPU device, where it gives the same bytes.
-**No GPU figure exists yet.**
+**No GPU figure exists yet.** These runs are wanted: the table above, and 10 000 targets
+at the 4-hop shape, m-wide and (long contexts) in path space:
+
+{GPU_COMMANDS}
 """
 
 

@@ -317,11 +317,11 @@ def test_too_few_dimensions():
 
 def test_torch_targets_get_torch_embeddings():
     torch = pytest.importorskip("torch")
-    from utfproof.emulation.compare import placed
+    from utfproof.emulation.engines import changed
 
     shape = Shape(2, 2, 2, 2)
     target = random_target(shape, 1)
-    on_torch = placed(target, torch.from_numpy)
+    on_torch = changed(target, torch.from_numpy)
     for name in ("tied", "shared-key", "shared-query", "random"):
         host = build_host(name, shape)
         found = embed(host, on_torch).E

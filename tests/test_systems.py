@@ -135,19 +135,19 @@ def test_batches_run_like_single_inputs():
 
 def test_torch_runs_the_same_pass():
     torch = pytest.importorskip("torch")
-    from utfproof.emulation.compare import placed
+    from utfproof.emulation.engines import changed
 
     shape = Shape(2, 2, 2, 3)
     to_torch = torch.from_numpy
     x, kernel = np.random.default_rng(0).normal(size=(6, 3)), SoftmaxAttention(scale="1/sqrt(d)", causal=True)
     target = random_target(shape, 0, width=4)
     assert np.allclose(
-        placed(target, to_torch).forward(to_torch(x), kernel).numpy(), target.forward(x, kernel), rtol=1e-13
+        changed(target, to_torch).forward(to_torch(x), kernel).numpy(), target.forward(x, kernel), rtol=1e-13
     )
     for name in ("tied", "random"):
         host = build_host(name, shape)
         E = np.random.default_rng(2).normal(size=(3, host.m))
-        found = placed(host, to_torch).forward(to_torch(x), to_torch(E), kernel)
+        found = changed(host, to_torch).forward(to_torch(x), to_torch(E), kernel)
         assert np.allclose(found.numpy(), host.forward(x, E, kernel), rtol=1e-12)
 
 

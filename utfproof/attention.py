@@ -32,11 +32,12 @@ class AttentionKernel(Protocol):
         ...
 
 
-def visible(positions: np.ndarray, *, causal: bool, window: int | None) -> np.ndarray | None:
-    """Boolean [n, n]: which key each query may see; None when all are. A window of w sees |i - j| < w."""
+def visible(rows: np.ndarray, columns: np.ndarray, *, causal: bool, window: int | None) -> np.ndarray | None:
+    """Boolean [rows, columns]: which key each query may see, by their positions; None when all are. A window of w sees
+    |i - j| < w."""
     if not causal and window is None:
         return None
-    distance = positions[:, None] - positions[None, :]
+    distance = rows[:, None] - columns[None, :]
     mask = distance >= 0 if causal else np.ones_like(distance, dtype=bool)
     return mask if window is None else mask & (np.abs(distance) < window)
 
@@ -70,27 +71,44 @@ class SoftmaxAttention:
         """RoPE mixes the coordinates of q and k with positions; the rest sees q k^T only."""
         return self.rope_base is None
 
-    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+    def factor(self, head_dim: int) -> float:
+        """The scale as a number."""
+        return 1 / math.sqrt(head_dim) if isinstance(self.scale, str) else float(self.scale)
+
+    def rotated(self, queries: Array, keys: Array, positions: np.ndarray) -> tuple[Array, Array]:
+        """Queries and keys as the logits see them: turned by their positions where there is a rope_base."""
         if is_exact(queries):
             raise MalformedInput(
                 "softmax has no exact values; pass floats, or RationalAttention or GivenAttention for exact arithmetic"
             )
-        positions = np.asarray(positions)
-        if self.rope_base is not None:
-            queries = rotate(queries, positions, self.rope_base)
-            keys = rotate(keys, positions, self.rope_base)
-        scale = 1 / math.sqrt(queries.shape[-1]) if isinstance(self.scale, str) else self.scale
-        logits = (queries @ transpose(keys)) * scale
+        if self.rope_base is None:
+            return queries, keys
+        return rotate(queries, positions, self.rope_base), rotate(keys, positions, self.rope_base)
+
+    def logits(self, queries: Array, keys: Array, rows: np.ndarray, columns: np.ndarray, *, head: int) -> Array:
+        """Logits [rows, columns] of rotated queries at positions `rows` and keys at positions `columns`, minus infinity
+        where a key is not visible."""
+        logits = queries @ transpose(keys)
+        scale = self.factor(queries.shape[-1])
+        if scale != 1:
+            logits = logits * scale
         if self.alibi_heads is not None:
             slope = 2.0 ** (-8.0 * (head + 1) / self.alibi_heads)
-            distance = np.abs(positions[:, None] - positions[None, :])
+            distance = np.abs(rows[:, None] - columns[None, :])
             logits = logits - slope * _like(logits, distance)
-        mask = visible(positions, causal=self.causal, window=self.window)
-        return softmax(logits, mask)
+        mask = visible(rows, columns, causal=self.causal, window=self.window)
+        return masked(logits, mask)
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        positions = np.asarray(positions)
+        queries, keys = self.rotated(queries, keys, positions)
+        return softmax(self.logits(queries, keys, positions, positions, head=head))
 
 
 def _like(reference: Array, values: np.ndarray) -> Array:
     """`values` with the dtype (unless boolean) and device of `reference`."""
+    if is_exact(reference):
+        return values
     if is_torch(reference):
         import torch
 
@@ -99,13 +117,24 @@ def _like(reference: Array, values: np.ndarray) -> Array:
     return values if values.dtype == bool else values.astype(reference.dtype)
 
 
-def softmax(logits: Array, mask: np.ndarray | None = None) -> Array:
-    """Row-wise softmax of [n, n] logits, over the visible keys."""
+def masked(logits: Array, mask: np.ndarray | None) -> Array:
+    """Logits with minus infinity where the mask is False."""
+    if mask is None:
+        return logits
+    return namespace(logits).where(_like(logits, mask), logits, -math.inf)
+
+
+def softmax_weights(logits: Array) -> tuple[Array, Array]:
+    """exp(logits - their row's maximum) [..., rows, columns], and the row sums [..., rows, 1]."""
     xp = namespace(logits)
-    if mask is not None:
-        logits = xp.where(_like(logits, mask), logits, -math.inf)
     weights = xp.exp(logits - xp.amax(logits, axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    return weights, weights.sum(axis=-1, keepdims=True)
+
+
+def softmax(logits: Array, mask: np.ndarray | None = None) -> Array:
+    """Row-wise softmax of [..., n, n] logits, over the visible keys."""
+    weights, total = softmax_weights(masked(logits, mask))
+    return weights / total
 
 
 def rotate(x: Array, positions: np.ndarray, base: float) -> Array:
@@ -123,6 +152,81 @@ def rotate(x: Array, positions: np.ndarray, base: float) -> Array:
     return pairs.reshape(x.shape)
 
 
+def attend(
+    kernel: AttentionKernel, queries: Array, keys: Array, x: Array, positions: Array, *, layer: int, head: int
+) -> Array:
+    """The attention matrix times the rows of x [..., n, width]: by the kernel's own `attended` where it has one."""
+    attended = getattr(kernel, "attended", None)
+    if attended is not None:
+        return attended(queries, keys, x, positions, layer=layer, head=head)
+    return kernel(queries, keys, positions, layer=layer, head=head) @ x
+
+
+KEY_BLOCK = 256
+"""Keys summed at a time by ChunkedAttention."""
+
+
+@dataclass(frozen=True)
+class ChunkedAttention:
+    """The same attention in bounded memory: `rows` queries at a time, sums over keys in blocks of KEY_BLOCK.
+
+    Keys that a causal mask or a window hides from a whole chunk are never looked at. Summing in blocks also keeps the
+    rounding error of n terms at that of KEY_BLOCK + n / KEY_BLOCK (docs/emulation.md). `rows` None: about 2^22 logits.
+    """
+
+    kernel: Any
+    rows: int | None = None
+
+    @property
+    def logits_only(self) -> bool:
+        """As the kernel's."""
+        return bool(self.kernel.logits_only)
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        return self.kernel(queries, keys, positions, layer=layer, head=head)
+
+    def attended(self, queries: Array, keys: Array, x: Array, positions: Array, *, layer: int, head: int) -> Array:
+        """A x [..., n, width], never more than `rows` rows of A at a time."""
+        positions = np.asarray(positions)
+        if not isinstance(self.kernel, SoftmaxAttention):
+            return blocked_product(self.kernel(queries, keys, positions, layer=layer, head=head), x)
+        n = x.shape[-2]
+        rows = self.rows or max(16, (1 << 22) // n)
+        queries, keys = self.kernel.rotated(queries, keys, positions)
+        parts = []
+        for start in range(0, n, rows):
+            stop = min(start + rows, n)
+            first, last = self._span(positions, start, stop)
+            logits = self.kernel.logits(
+                queries[..., start:stop, :],
+                keys[..., first:last, :],
+                positions[start:stop],
+                positions[first:last],
+                head=head,
+            )
+            weights, total = softmax_weights(logits)
+            parts.append(blocked_product(weights, x[..., first:last, :]) / total)
+        return parts[0] if len(parts) == 1 else namespace(x).concatenate(parts, axis=-2)
+
+    def _span(self, positions: np.ndarray, start: int, stop: int) -> tuple[int, int]:
+        """First and last key that any of these queries may see, where positions count upwards."""
+        n, causal, window = len(positions), self.kernel.causal, self.kernel.window
+        if (not causal and window is None) or not np.array_equal(positions, np.arange(n)):
+            return 0, n
+        first = 0 if window is None else max(0, start - window + 1)
+        last = stop if causal else min(n, stop + window - 1)
+        return first, last
+
+
+def blocked_product(weights: Array, x: Array, block: int = KEY_BLOCK) -> Array:
+    """weights @ x, the sum over the inner index taken in blocks."""
+    n = x.shape[-2]
+    total = weights[..., :block] @ x[..., :block, :]
+    for start in range(block, n, block):
+        total += weights[..., start : start + block] @ x[..., start : start + block, :]
+    return total
+
+
 @dataclass(frozen=True)
 class GivenAttention:
     """Attention matrices from outside, [L, H, n, n]: the shared-attention model of the paper's lower bound."""
@@ -137,7 +241,24 @@ class GivenAttention:
             raise MalformedInput(
                 f"attention matrices are for {matrix.shape[-1]} tokens, the input has {queries.shape[-2]}"
             )
-        return matrix
+        return matrix if is_exact(matrix) or is_torch(matrix) else _like(queries, np.asarray(matrix))
+
+
+@dataclass(frozen=True)
+class SeededAttention(GivenAttention):
+    """Matrices from outside for any context length, drawn from a seed: row i of layer l and head h holds the generator's
+    numbers 1 ... 16 over their sum, the same for host and target whatever they compute. Needs n^2 numbers at a time."""
+
+    matrices: Array = None
+    seed: int = 0
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        from utfproof.generator import raw_numpy, stream_key
+
+        n = queries.shape[-2]
+        numbers = raw_numpy(stream_key(self.seed, "X", layer, head), n * n).reshape(n, n)
+        weights = (numbers >> np.uint64(60)).astype(np.float64) + 1
+        return _like(queries, weights / weights.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -154,7 +275,8 @@ class RationalAttention:
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         logits = queries @ transpose(keys)
         weights = 1 + logits * logits
-        mask = visible(np.asarray(positions), causal=self.causal, window=None)
+        places = np.asarray(positions)
+        mask = visible(places, places, causal=self.causal, window=None)
         if mask is not None:
             weights = weights * _like(weights, mask.astype(np.int64))
         total = weights.sum(axis=-1, keepdims=True)
@@ -166,13 +288,18 @@ class RationalAttention:
 
 
 KERNEL_NAMES = ("softmax", "scaled", "causal", "window:W", "alibi", "rope")
+EVERY_KERNEL = ("softmax", "scaled", "causal", "window:64", "alibi", "rope", "scaled+causal+alibi", "given")
+"""One of each kind, and matrices from outside: what `--attention all` means."""
 
 
-def parse_kernel(text: str, heads: int, head_dim: int) -> SoftmaxAttention:
-    """A kernel from its command-line name: 'softmax', or parts joined by '+', as in 'scaled+causal+window:8'.
+def parse_kernel(text: str, heads: int, head_dim: int) -> SoftmaxAttention | SeededAttention:
+    """A kernel from its command-line name: 'softmax', or parts joined by '+', as in 'scaled+causal+window:8'; or 'given',
+    row-stochastic matrices from outside.
 
     scaled is 1/sqrt(d); alibi uses slopes for `heads` heads; rope needs an even `head_dim`. MalformedInput otherwise.
     """
+    if text.strip() == "given":
+        return SeededAttention()
     options: dict[str, Any] = {}
     for part in text.strip().split("+"):
         window = re.fullmatch(r"window:(\d+)", part)
@@ -190,6 +317,6 @@ def parse_kernel(text: str, heads: int, head_dim: int) -> SoftmaxAttention:
             options["rope_base"] = 10000.0
         elif part != "softmax":
             raise MalformedInput(
-                f"attention {text!r} is unknown at {part!r}; join any of {', '.join(KERNEL_NAMES)} with '+'"
+                f"attention {text!r} is unknown at {part!r}; join any of {', '.join(KERNEL_NAMES)} with '+', or use given alone"
             )
     return SoftmaxAttention(**options)

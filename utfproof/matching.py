@@ -6,10 +6,11 @@ for one target. For the two hosts below M it fills in E by formula instead, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,16 +75,31 @@ def _held(matrix: Any) -> Any:
     return matrix.materialise() if hasattr(matrix, "materialise") else _widened_array(matrix)
 
 
-def r_all(host: Universal) -> Any:
-    """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
+class SuffixStack(NamedTuple):
+    """Everything that reads the stream before `layer` (0-based): `columns` [m, ...] in blocks R_u R_Q^{t,h}, R_u R_K^{t,h}
+    and R_u U, with u the heads of the layers from `layer` on.
 
-    Built from the last layer backwards, S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1}, ...]: one product per
-    layer and head, never word by word; the blocks of columns are put in canonical order once, at the end.
+    Per block: kind (0 Q, 1 K, 2 OV), length (letters of its word, for Q and K with the reading head), word (its number).
     """
+
+    layer: int
+    columns: Any
+    kind: np.ndarray
+    length: np.ndarray
+    word: np.ndarray
+
+    def widths(self, shape: Shape) -> np.ndarray:
+        """Columns of each block."""
+        return np.where(self.kind == 2, shape.d_out, shape.head_dim)
+
+
+def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
+    """The stacks S_L = [U], ..., S_0 from the last layer backwards: S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1},
+    ...], one product per layer and head, never word by word."""
     H = host.shape.heads
-    # one entry per block of columns: kind (0 Q, 1 K, 2 OV), letters of its word so far, the word's number
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     columns = _held(host.U)
+    yield SuffixStack(host.shape.layers, columns, kind, length, word)
     for layer in reversed(range(host.shape.layers)):
         maps = [host.maps(layer, head) for head in range(H)]
         parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
@@ -97,8 +113,17 @@ def r_all(host: Universal) -> Any:
         kind = np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, H)])
         word = np.concatenate([heads, heads, (heads[:, None] * H**length + word).reshape(-1)])
         length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, H)])
-    widths = np.where(kind == 2, host.shape.d_out, host.shape.head_dim)
-    return take_column_blocks(columns, widths, np.lexsort((word, length, kind)))
+        yield SuffixStack(layer, columns, kind, length, word)
+
+
+def r_all(host: Universal) -> Any:
+    """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
+
+    The last of the suffix stacks, its blocks put in canonical order once, at the end.
+    """
+    *_, stack = suffix_stacks(host)
+    order = np.lexsort((stack.word, stack.length, stack.kind))
+    return take_column_blocks(stack.columns, stack.widths(host.shape), order)
 
 
 def w_all(target: Target) -> Array:
@@ -172,44 +197,79 @@ def require_same_class(host: Universal, target: Target) -> None:
 
 
 def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> Embedding:
-    """The embedding E [d_in, m] under which the host acts as the target, for every n and X.
+    """The embedding E [d_in, m] under which the host acts as the target, for every n and X; see `Embedder`."""
+    return Embedder(host, max_memory=max_memory).embed(target)
+
+
+class Embedder:
+    """Embeddings of many targets into one host: R_all is assembled and factored once, when first needed.
 
     Closed form for index-map hosts with a permutation R_all; a rational solve for exact weights; else least squares with
     scaled columns and one refinement step, in float64. For `shared-key` and `shared-query` the formulas of attention-matching.
-    Raises CannotCarry with rank and residual when R_all is deficient and this target is out of reach, OutsideClass and
-    SingularTarget where a formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
     """
-    require_same_class(host, target)
-    shape, m = host.shape, host.m
-    M = matching_dimension(shape)
-    require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", max_memory)
-    if host.construction in _ATTENTION_MATCHING:
-        _require_genuine(host)
-        E, condition = _ATTENTION_MATCHING[host.construction](shape, m, _widened(target))
-        _require_finite("E", E)
-        return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
-    right = w_all(target)
-    _require_finite("W_all", right)
-    matrix = r_all(host) if isinstance(host.U, SelectionMatrix) else None
-    if matrix is not None:
-        rows = matrix.unit_rows()
-        if rows is not None:
-            E = zeros(right, shape.d_in, m)
-            E[:, _index(rows, right)] = right
-            return Embedding(E, Notion.MATCHING, "closed form", M, M, 1.0, 0.0)
-    require_memory(8 * (4 * m * M + m * shape.heads * M), f"R_all at {shape}, m = {m},", max_memory)
-    if matrix is not None:
-        matrix = matrix.to_dense(object if is_exact(right) else np.float64)
-    else:
-        matrix = r_all(host)
-    if is_exact(matrix) and is_exact(right):
-        return _solve_exact(matrix, right, shape)
-    solved = _solve_float(_float64(matrix), _float64(right), shape)
-    if is_torch(right):
-        import torch
 
-        return replace(solved, E=torch.from_numpy(solved.E).to(right.device))
-    return solved
+    def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:
+        self.host = host
+        self.max_memory = max_memory
+        if host.construction in _ATTENTION_MATCHING:
+            _require_genuine(host)
+
+    @cached_property
+    def index_columns(self) -> SelectionMatrix | None:
+        """R_all as an index map; None for dense hosts."""
+        return r_all(self.host) if isinstance(self.host.U, SelectionMatrix) else None
+
+    @cached_property
+    def unit_rows(self) -> np.ndarray | None:
+        """Where R_all is a permutation (or part of one): the row of each of its columns."""
+        return None if self.index_columns is None else self.index_columns.unit_rows()
+
+    @cached_property
+    def columns(self) -> Any:
+        """R_all [m, M], dense, in the host's own arithmetic. ResourceLimit before allocating."""
+        shape, m = self.host.shape, self.host.m
+        M = matching_dimension(shape)
+        require_memory(8 * (4 * m * M + m * shape.heads * M), f"R_all at {shape}, m = {m},", self.max_memory)
+        return r_all(self.host) if self.index_columns is None else self.index_columns
+
+    @cached_property
+    def solver(self) -> FloatSolver:
+        """R_all factored in float64."""
+        matrix = self.columns
+        dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
+        return FloatSolver(dense, self.host.shape)
+
+    def embed(self, target: Target) -> Embedding:
+        """E [d_in, m] for this target.
+
+        Raises CannotCarry with rank and residual when R_all is deficient and this target is out of reach, OutsideClass and
+        SingularTarget where a formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
+        """
+        host = self.host
+        require_same_class(host, target)
+        shape, m = host.shape, host.m
+        M = matching_dimension(shape)
+        require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
+        if host.construction in _ATTENTION_MATCHING:
+            E, condition = _ATTENTION_MATCHING[host.construction](shape, m, _widened(target))
+            _require_finite("E", E)
+            return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
+        right = w_all(target)
+        _require_finite("W_all", right)
+        if self.unit_rows is not None:
+            E = zeros(right, shape.d_in, m)
+            E[:, _index(self.unit_rows, right)] = right
+            return Embedding(E, Notion.MATCHING, "closed form", M, M, 1.0, 0.0)
+        matrix = self.columns
+        if is_exact(right) and (isinstance(matrix, SelectionMatrix) or is_exact(matrix)):
+            exactly = matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else matrix
+            return _solve_exact(exactly, right, shape)
+        solved = self.solver.solve(_float64(right))
+        if is_torch(right):
+            import torch
+
+            return replace(solved, E=torch.from_numpy(solved.E).to(right.device))
+        return solved
 
 
 def _require_finite(name: str, array: Array) -> None:
@@ -309,33 +369,51 @@ def _least_squares(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, f
     return solution, _relative(solution @ matrix - right, right)
 
 
-def _solve_float(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embedding:
-    import scipy.linalg
+class FloatSolver:
+    """E R_all = W_all in float64 for one R_all [m, M] and many right-hand sides: QR with scaled columns.
 
-    m, M = matrix.shape
-    if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
-        raise MalformedInput("R_all or W_all is not finite: weights hold NaN or infinity, or products overflow")
-    scale = _column_scale(matrix)
-    scaled, goal = matrix * scale, right * scale
-    if m < M:
-        values = np.linalg.svd(scaled, compute_uv=False)
-    else:
-        orthogonal, triangle = scipy.linalg.qr(scaled, mode="economic")
-        values = np.linalg.svd(triangle, compute_uv=False)
-    rank = _count_significant(values, matrix.shape)
-    if rank < M:
-        E, residual = _least_squares(scaled, goal)
-        if residual > 8 * max(m, M) * _ROUNDING:
-            raise _deficient(shape, rank, M, residual)
-        return Embedding(E, Notion.MATCHING, "least squares", rank, M, float("inf"), residual)
+    rank is numerical; condition is the 2-norm condition number of R_all with columns of length one, infinite below rank M.
+    Raises MalformedInput for entries that are not finite.
+    """
 
-    def solve(rhs: np.ndarray) -> np.ndarray:
-        return (orthogonal @ scipy.linalg.solve_triangular(triangle, rhs.T, trans="T")).T
+    def __init__(self, matrix: np.ndarray, shape: Shape) -> None:
+        import scipy.linalg
 
-    E = solve(goal)
-    E = E + solve(goal - E @ scaled)  # one refinement step
-    residual = _relative(E @ scaled - goal, goal)
-    return Embedding(E, Notion.MATCHING, "least squares", rank, M, float(values[0] / values[-1]), residual)
+        if not np.isfinite(matrix).all():
+            raise MalformedInput("R_all is not finite: weights hold NaN or infinity, or products overflow")
+        m, M = matrix.shape
+        self.shape = shape
+        self.scale = _column_scale(matrix)
+        self.scaled = matrix * self.scale
+        if m < M:
+            values = np.linalg.svd(self.scaled, compute_uv=False)
+        else:
+            self.orthogonal, self.triangle = scipy.linalg.qr(self.scaled, mode="economic")
+            values = np.linalg.svd(self.triangle, compute_uv=False)
+        self.rank = _count_significant(values, matrix.shape)
+        self.condition = float(values[0] / values[-1]) if self.rank == M else float("inf")
+
+    def _minimum_norm(self, right: np.ndarray) -> np.ndarray:
+        import scipy.linalg
+
+        solution = self.orthogonal @ scipy.linalg.solve_triangular(self.triangle, right.T, trans="T")
+        return np.ascontiguousarray(solution.T)
+
+    def solve(self, right: np.ndarray) -> Embedding:
+        """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it."""
+        m, M = self.scaled.shape
+        if not np.isfinite(right).all():
+            raise MalformedInput("W_all is not finite: weights hold NaN or infinity, or products overflow")
+        goal = right * self.scale
+        if self.rank < M:
+            E, residual = _least_squares(self.scaled, goal)
+            if residual > 8 * max(m, M) * _ROUNDING:
+                raise _deficient(self.shape, self.rank, M, residual)
+            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), residual)
+        E = self._minimum_norm(goal)
+        E = E + self._minimum_norm(goal - E @ self.scaled)  # one refinement step
+        residual = _relative(E @ self.scaled - goal, goal)
+        return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, residual)
 
 
 def exact_target(target: Target) -> Target:

@@ -7,6 +7,7 @@ lists, and `x @ R` is a gather (or a sum of gathers), for NumPy arrays, exact ob
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -97,23 +98,27 @@ class SelectionMatrix:
     def __rmatmul__(self, x: Array) -> Array:
         if x.shape[-1] != self.rows.size:
             raise MalformedInput(f"cannot multiply {tuple(x.shape)} by {self.shape}")
-        rows, columns = self.coordinates()
+        rows, columns, first = self._gather
         out = zeros(x, *x.shape[:-1], self.columns.size)
-        order = np.argsort(columns, kind="stable")
-        rows, columns = rows[order], columns[order]
-        first = np.flatnonzero(np.diff(columns, prepend=-1))
-        single = len(first) == len(columns)
         if is_torch(x):
             import torch
 
             rows_t = torch.from_numpy(rows).to(x.device)
             columns_t = torch.from_numpy(columns).to(x.device)
             return out.index_add(-1, columns_t, x.index_select(-1, rows_t))
-        if single:
+        if len(first) == len(columns):
             out[..., columns] = x[..., rows]
         else:
             out[..., columns[first]] = np.add.reduceat(x[..., rows], first, axis=-1)
         return out
+
+    @cached_property
+    def _gather(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows and columns of the ones, sorted by column, and where each new column begins: kept for the next product."""
+        rows, columns = self.coordinates()
+        order = np.argsort(columns, kind="stable")
+        rows, columns = rows[order], columns[order]
+        return rows, columns, np.flatnonzero(np.diff(columns, prepend=-1))
 
     def __matmul__(self, other: Any) -> Any:
         if not isinstance(other, SelectionMatrix):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from utfproof.arrays import Array, eye, namespace
-from utfproof.attention import AttentionKernel, GivenAttention
+from utfproof.attention import AttentionKernel, GivenAttention, attend
 from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape
 
@@ -53,7 +53,7 @@ def run_layers(
         terms = []
         for head in range(shape.heads):
             query, key, value = maps(layer, head)
-            term = kernel(x @ query, x @ key, positions, layer=layer, head=head) @ x
+            term = attend(kernel, x @ query, x @ key, x, positions, layer=layer, head=head)
             for matrix in value:
                 term = term @ matrix
             terms.append(term)

@@ -20,11 +20,15 @@ EPILOG = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json
 CERTIFY_EPILOG = "Example: utfproof bench certify --shapes parentheses,1-hop --repetitions 3"
 
 
+EMULATE_EPILOG = "Example: utfproof bench emulate --shapes parentheses,4-hop --context 256 --hosts random,shared-key"
+
+
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="Measurements side by side with what a user would otherwise use.", no_args_is_help=True)
     group.command("exact", epilog=EPILOG)(exact)
     group.command("certify", epilog=CERTIFY_EPILOG)(certify)
+    group.command("emulate", epilog=EMULATE_EPILOG)(emulate)
     app.add_typer(group, name="bench")
 
 
@@ -54,11 +58,7 @@ def exact(
     from utfproof.benchmarks import exact as benchmark
     from utfproof.exact import gfp
 
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'")
-    for path in (output, plot):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise MalformedInput(f"folder {path.parent} does not exist")
+    _require_places(output, plot)
     setting = benchmark.Setting(
         sizes=tuple(_numbers(sizes)),
         prime=gfp.DEFAULT_PRIMES[0] if prime is None else prime,
@@ -103,6 +103,78 @@ def certify(
         for entry in document["results"]
     }
     emit(document, "dense rank certificates, median of whole processes", rows, as_json=as_json)
+
+
+def emulate(
+    shapes: Annotated[
+        str, typer.Option("--shapes", help="Table shapes, comma-separated: parentheses, 1-hop, 2-hop, 4-hop.")
+    ] = "parentheses,4-hop",
+    context: Annotated[int, typer.Option("--context", help="Context length n.")] = 256,
+    hosts: Annotated[
+        str | None,
+        typer.Option("--hosts", help="Constructions, comma-separated; random,sparse,tied,shared-key,shared-query."),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="cpu (NumPy) or cuda (torch).")] = "cpu",
+    precision: Annotated[
+        str, typer.Option("--precision", help="Numbers of hosts and target: float64, float32, bfloat16.")
+    ] = "float64",
+    threads: Annotated[int, typer.Option("--threads", help="BLAS threads of every contestant.")] = 2,
+    repetitions: Annotated[int, typer.Option("--repetitions", help="Interleaved repetitions.")] = 5,
+    seed: options.Seed = 0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Tokens per second, as .png, .pdf or .svg.")] = None,
+    max_memory: options.MaxMemory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """The price of universality: tokens per second of hosts, dense, as index maps and in path space, beside the target's.
+
+    Exit 1 when a host's output is not the target's.
+    """
+    from utfproof.benchmarks import emulate as benchmark
+
+    _require_places(output, plot)
+    document = benchmark.run(
+        _names(shapes),
+        context=context,
+        device=device,
+        precision=precision,
+        threads=threads,
+        repetitions=repetitions,
+        seed=seed,
+        hosts=None if hosts is None else _names(hosts),
+        max_memory=options.memory_limit(max_memory),
+    )
+    _write(output, document)
+    if plot is not None:
+        benchmark.plot(document, str(plot))
+    title = f"forward pass, context {context}, {precision} on {device}, {threads} BLAS threads, medians"
+    emit(document, title, _emulate_rows(document), as_json=as_json)
+
+
+def _emulate_rows(document: dict[str, Any]) -> dict[str, str]:
+    names = ("target", "random m-wide")
+    rows = {"times": f"over those of {' and of '.join(names)}"}
+    for result in document["results"]:
+        for entry in result["contestants"]:
+            ratios = entry["ratios"]
+            times = [f"{ratios[f'time over {name}']:.3g}" for name in names if f"time over {name}" in ratios]
+            label = f"{result['shape']}: {entry['name']}" + (f", m = {entry['m']}" if entry["host"] else "")
+            rows[label] = f"{entry['tokens_per_second']:,.0f} tokens/s; {', '.join(times)}"
+        rows.update({f"{result['shape']}, without {name}": reason for name, reason in result["absent"].items()})
+    return rows
+
+
+def _require_places(output: Path | None, plot: Path | None) -> None:
+    """MalformedInput before anything is measured that could not be written."""
+    if plot is not None and importlib.util.find_spec("matplotlib") is None:
+        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'")
+    for path in (output, plot):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise MalformedInput(f"folder {path.parent} does not exist")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(","))
 
 
 def _write(output: Path | None, document: dict[str, Any]) -> None:

@@ -1,21 +1,27 @@
-"""`utfproof emulate`: run targets and a host side by side and compare their outputs."""
+"""`utfproof emulate`: run targets and hosts side by side and compare their outputs with the a priori bound."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from utfproof.cli import options
 from utfproof.cli.embed import load_host
-from utfproof.cli.output import emit, progress
-from utfproof.errors import MalformedInput
-from utfproof.shapes import positive_integer
+from utfproof.cli.output import emit, emit_table, progress
+from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, positive_integer
+
+if TYPE_CHECKING:
+    from utfproof.emulation.compare import EmulationReport
+    from utfproof.emulation.sweep import Outcome, Plan
 
 EPILOG = (
-    "Example: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --context 1,7,64 "
-    "--attention softmax,causal,scaled+alibi+window:8,rope"
+    "Examples: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --context 1,7,64 "
+    "--attention softmax,causal,scaled+alibi+window:8,rope; "
+    "utfproof emulate sparse,tied,random --shapes parentheses,1-hop --attention all --target-law uniform,graded; "
+    "utfproof emulate tied -H 2 -L 2 -d 2 --d-in 3 --digits 30 -o enclosure.json"
 )
 
 
@@ -25,13 +31,19 @@ def register(app: typer.Typer) -> None:
 
 
 def command(
-    host: Annotated[str, typer.Argument(help="Name of a construction, or HOST.safetensors.")],
+    host: Annotated[
+        str, typer.Argument(help="Name of a construction (several, comma-separated), or HOST.safetensors.")
+    ],
     heads: options.Heads = None,
     layers: options.Layers = None,
     head_dim: options.HeadDim = None,
     d_in: options.DIn = None,
     d_out: options.DOut = None,
     m: options.EmbeddingDimension = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option("--shapes", help=f"Table shapes in place of a shape: {', '.join(PAPER_TABLE_SHAPES)}, or all."),
+    ] = None,
     target: Annotated[
         Path | None, typer.Option("--target", help="TARGET.safetensors in place of random targets.")
     ] = None,
@@ -41,39 +53,131 @@ def command(
     ] = None,
     width: Annotated[int | None, typer.Option("--width", help="Width D of random targets; d_in by default.")] = None,
     tied_targets: Annotated[bool, typer.Option("--tied-targets", help="Random targets are weight-tied.")] = False,
-    trials: Annotated[int, typer.Option("--trials", help="Random targets.")] = 1,
+    target_law: Annotated[
+        str,
+        typer.Option(
+            "--target-law",
+            help="Laws of random targets, comma-separated, or all: uniform, binomial, signs, graded, sharp, rank-one, "
+            "dead-heads.",
+        ),
+    ] = "uniform",
+    trials: Annotated[int, typer.Option("--trials", help="Random targets of each law.")] = 1,
     context: Annotated[str, typer.Option("--context", help="Context lengths n, comma-separated.")] = "1,7,64",
     attention: Annotated[
         str,
         typer.Option(
             "--attention",
-            help="Kernels, comma-separated; each joins softmax, scaled, causal, window:W, alibi, rope with '+'.",
+            help="Kernels, comma-separated; each joins softmax, scaled, causal, window:W, alibi, rope with '+'; "
+            "given: matrices from outside; all: one of each.",
         ),
     ] = "softmax,causal",
+    inputs: Annotated[
+        str, typer.Option("--inputs", help="Law of the inputs X: one-hot tokens, or uniform.")
+    ] = "one-hot",
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="m-wide, index-map ({0,1} hosts) or path-space; the host's own by default."),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu (NumPy), or a torch device such as cuda.")] = "cpu",
-    tolerance: Annotated[float, typer.Option("--tolerance", help="Largest relative error allowed.")] = 1e-9,
+    precision: Annotated[
+        str, typer.Option("--precision", help="Numbers the host runs in: float64, float32, bfloat16.")
+    ] = "float64",
+    batch: Annotated[int, typer.Option("--batch", help="Targets run together.")] = 1,
+    rows: Annotated[
+        int | None, typer.Option("--rows", help="Queries attended at a time; as many as fit 2^22 logits by default.")
+    ] = None,
+    bounds: Annotated[
+        bool, typer.Option("--bounds/--no-bounds", help="Compute the a priori bound of every run.")
+    ] = True,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="Largest relative error allowed, besides the bound.")
+    ] = None,
+    digits: Annotated[
+        int | None,
+        typer.Option("--digits", help="Enclose one emulation rigorously to so many decimal places (small shapes)."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Certificate of --digits to write (.json).")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="random, random-tied: plot the error against m/M and L (.png, .pdf, .svg)."),
+    ] = None,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",
     dtype: options.DtypeName = "float64",
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Embed targets into the host and compare outputs in float64, for every kernel and context length.
+    """Embed targets into hosts and compare outputs, for every kernel and context length, with an a priori bound.
 
-    Exit 0: every relative error is within the tolerance. 1: some is not, or the host cannot carry a target.
+    Exit 0: every relative error is within its bound (and the tolerance). 1: some is not, or a host cannot carry a target.
     """
-    from utfproof.attention import parse_kernel
-    from utfproof.constructions import random_target
+    from utfproof.emulation.compare import INPUTS, Setting
+    from utfproof.emulation.laws import TARGET_LAWS, check_target_law
+    from utfproof.emulation.sweep import Plan
+
+    positive_integer("--trials", trials)
+    positive_integer("--batch", batch)
+    if rows is not None:
+        positive_integer("--rows", rows)
+    if tolerance is not None and not tolerance > 0:
+        raise MalformedInput(f"--tolerance must be positive, got {tolerance}")
+    if inputs not in INPUTS:
+        raise MalformedInput(f"--inputs {inputs!r} is unknown; choose {', '.join(INPUTS)}")
+    plan = Plan(
+        _kernels(attention),
+        [_length(text) for text in _items("--context", context)],
+        trials,
+        seed,
+        m,
+        law,
+        dtype,
+        width,
+        tied_targets,
+        tolerance,
+        Setting(engine, device, precision, inputs, batch, bounds, rows),
+        options.memory_limit(max_memory),
+    )
+    laws = [
+        check_target_law(name) for name in (TARGET_LAWS if target_law == "all" else _items("--target-law", target_law))
+    ]
+    hosts = _items("HOST", host)
+    dimensions = (heads, layers, head_dim, d_in, d_out)
+    if shapes is not None and any(value is not None for value in dimensions):
+        raise MalformedInput("--shapes names table shapes; it cannot be combined with --heads, --layers and the others")
+    if plot is not None:
+        _slack(hosts, dimensions, plan, plot, as_json)
+    if shapes is None and len(hosts) == 1 and len(laws) == 1:
+        _single(hosts[0], dimensions, plan, laws[0], target, embedding, digits, output, as_json)
+    if target is not None or embedding is not None or digits is not None:
+        raise MalformedInput("--target, --embedding and --digits are about one host and one shape")
+    where = _table_shapes(shapes) if shapes is not None else [options.required_shape(*dimensions)]
+    _sweep(where, hosts, laws, plan, as_json)
+
+
+def _single(
+    host: str,
+    dimensions: tuple[int | None, ...],
+    plan: Plan,
+    target_law: str,
+    target: Path | None,
+    embedding: Path | None,
+    digits: int | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """One host, targets of one law or one from a file."""
     from utfproof.emulation.compare import compare
+    from utfproof.emulation.laws import draw_target
+    from utfproof.emulation.sweep import served
     from utfproof.weights import read_embedding, read_target
 
-    limit = options.memory_limit(max_memory)
-    positive_integer("--trials", trials)
-    if not tolerance > 0:
-        raise MalformedInput(f"--tolerance must be positive, got {tolerance}")
+    heads, layers, head_dim, d_in, d_out = dimensions
+    limit, trials = plan.max_memory, plan.trials
     if target is not None:
-        if width is not None or tied_targets:
-            raise MalformedInput("--width and --tied-targets describe random targets; --target gives one")
+        if plan.width is not None or plan.tied_targets or target_law != "uniform":
+            raise MalformedInput("--width, --tied-targets and --target-law describe random targets; --target gives one")
         model = read_target(target, layers=layers, max_memory=limit)
         options.agree_with(model.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
         trials = 1
@@ -81,51 +185,228 @@ def command(
         if embedding is not None:
             raise MalformedInput("--embedding belongs to one target: pass --target as well")
         shape = options.required_shape(heads, layers, head_dim, d_in, d_out)
-        model = random_target(shape, seed, width=width, tied=tied_targets, max_memory=limit)
+        model = draw_target(shape, plan.seed, target_law, width=plan.width, tied=plan.tied_targets, max_memory=limit)
     shape = model.shape
-    machine = load_host(host, model, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=limit)
-    kernels = [(name, parse_kernel(name, shape.heads, shape.head_dim)) for name in _items("--attention", attention)]
-    contexts = [_length(text) for text in _items("--context", context)]
+    machine = load_host(
+        host, model, layers=layers, m=plan.m, seed=plan.seed, law=plan.law, dtype=plan.dtype, limit=limit
+    )
+    given = None if embedding is None else read_embedding(embedding, max_memory=limit)
+    if digits is not None:
+        _enclose(host, machine, model, plan, digits, output, given, as_json)
+    if output is not None:
+        raise MalformedInput("-o writes the certificate of --digits N; use --json for the figures of a run")
+    kernels, left_out = served(machine, plan.attention)
+    if left_out:
+        name, reason = left_out[0]
+        hint = "; use a host that is universal by matching (sparse, tied, random)" if "logits only" in reason else ""
+        raise MalformedInput(f"attention {name!r}: {reason}{hint}")
 
     def nth(trial: int) -> Any:
-        return (
-            model
-            if trial == 0
-            else random_target(shape, seed + trial, width=width, tied=tied_targets, max_memory=limit)
+        if trial == 0:
+            return model
+        return draw_target(
+            shape, plan.seed + trial, target_law, width=plan.width, tied=plan.tied_targets, max_memory=limit
         )
 
-    total = trials * len(kernels) * len(contexts)
+    total = trials * len(kernels) * len(plan.contexts)
     with progress(f"emulate {host}", total, enabled=not as_json) as advance:
         report = compare(
             machine,
             nth,
             kernels,
-            contexts,
+            plan.contexts,
             trials=trials,
-            seed=seed,
-            device=device,
-            tolerance=tolerance,
-            embedding=None if embedding is None else read_embedding(embedding, max_memory=limit),
+            seed=plan.seed,
+            setting=plan.setting,
+            tolerance=plan.tolerance,
+            embedding=given,
             max_memory=limit,
             progress=advance,
         )
-    worst = max(report.comparisons, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
     rows = {
-        "result": ("outputs agree" if report.holds else "outputs DIFFER") + f" ({report.notion.value})",
+        "result": _verdict(report),
         "shape": f"{shape}, target width {model.width}, m = {machine.m}",
-        "runs": f"{trials} target{'s' * (trials != 1)}, contexts {contexts}, attention {[k for k, _ in kernels]}",
-        "max relative error": f"{report.max_relative_error:.3g} (n = {worst.context}, {worst.attention}); "
-        f"tolerance {tolerance:g}",
-        **({"condition": f"{report.condition:.3g}"} if report.condition is not None else {}),
+        "runs": f"{trials} target{'s' * (trials != 1)}, contexts {list(plan.contexts)}, "
+        f"attention {[k for k, _ in kernels]}",
+        **_figures(report),
     }
     document = {
         **report.document(),
         "shape": options.shape_document(shape, machine.m),
-        "device": device,
-        "dtype": "float64",
+        "device": plan.setting.device,
+        "dtype": plan.setting.precision,
     }
     emit(document, f"emulate {host}", rows, as_json=as_json)
     raise typer.Exit(0 if report.holds else 1)
+
+
+def _verdict(report: EmulationReport) -> str:
+    if report.unsolved is not None and report.tolerance is None:
+        return f"E does not solve the equations: {report.unsolved}"
+    if report.holds:
+        return f"outputs agree ({report.notion.value})"
+    return f"outputs DIFFER ({report.notion.value}): {len(report.broken)} of {len(report.comparisons)} runs"
+
+
+def _figures(report: EmulationReport) -> dict[str, str]:
+    """The rows that say how far host and target are apart, and why."""
+    shown = report.broken or report.comparisons
+    worst = max(shown, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
+    limit = "" if report.tolerance is None else f"; tolerance {report.tolerance:g}"
+    rows = {
+        "max relative error": f"{report.max_relative_error:.3g} (n = {worst.context}, {worst.attention}{limit})",
+        "quantiles": ", ".join(f"{name} {value:.2g}" for name, value in report.quantiles().items()),
+    }
+    if worst.bound is not None:
+        ratio = "" if report.ratios is None else f"; bound / error {report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
+        rows["a priori bound"] = f"{worst.bound:.3g} for that run{ratio}" + (
+            "; 1 or more: says nothing about the outputs" if worst.bound >= 1 else ""
+        )
+    growth = report.first_growth
+    if growth is not None:
+        place = "the output" if growth == len(worst.layer_errors) else f"the logits of layer {growth}"
+        rows["error first grows"] = f"at {place}"
+    rows["engine"] = f"{report.engine}, {report.precision}"
+    if report.condition is not None:
+        rows["condition"] = f"{report.condition:.3g}"
+    if report.unsolved is not None:
+        rows["equations"] = report.unsolved
+    return rows
+
+
+def _enclose(
+    argument: str, host: Any, target: Any, plan: Plan, digits: int, output: Path | None, given: Any, as_json: bool
+) -> None:
+    """--digits: one emulation of the first kernel and context, enclosed."""
+    from utfproof.cli.enclose import run_enclosure
+
+    if len(plan.attention) != 1 or len(plan.contexts) != 1:
+        raise MalformedInput("--digits encloses one emulation: pass one --attention and one --context")
+    outcome = run_enclosure(
+        argument,
+        host,
+        target,
+        attention=plan.attention[0],
+        context=plan.contexts[0],
+        seed=plan.seed,
+        digits=digits,
+        output=output,
+        embedding=given,
+        law=plan.law,
+        dtype=plan.dtype,
+        max_memory=plan.max_memory,
+    )
+    emit(outcome.document, f"emulate {argument}", outcome.rows, as_json=as_json)
+    raise typer.Exit(outcome.exit_code)
+
+
+def _slack(hosts: list[str], dimensions: tuple[int | None, ...], plan: Plan, path: Path, as_json: bool) -> None:
+    """--plot: the error of a random host against m / M and depth."""
+    from utfproof.emulation import slack
+
+    if len(hosts) != 1 or hosts[0] not in slack.HOSTS:
+        raise MalformedInput(f"--plot shows the error of a random host; choose one of {', '.join(slack.HOSTS)}")
+    shape = options.required_shape(*dimensions)
+    steps = slack.slack_steps(shape, slack.RATIOS, plan.trials)
+    with progress("m / M and depth", steps, enabled=not as_json) as advance:
+        found = slack.run_slack(
+            shape,
+            hosts[0],
+            seed=plan.seed,
+            trials=plan.trials,
+            plot_path=path,
+            law=plan.law,
+            max_memory=plan.max_memory,
+            progress=advance,
+        )
+    full = [row for row in found if row.layers == shape.layers]
+    errors = slack.medians(full, lambda row: row.ratio, lambda row: row.error)
+    conditions = slack.medians(full, lambda row: row.ratio, lambda row: row.condition)
+    rows = {
+        f"m = {ratio:g} M": f"condition {conditions[ratio]:.3g}, relative error {error:.2g}"
+        for ratio, error in errors.items()
+    }
+    emit(
+        {**slack.document(found), "plot": str(path)},
+        f"{hosts[0]} at {shape}: recommended m = {slack.RECOMMENDED_RATIO:g} M",
+        {**rows, "plot": str(path)},
+        as_json=as_json,
+    )
+    raise typer.Exit(0)
+
+
+def _sweep(where: list[Shape], hosts: list[str], laws: list[str], plan: Plan, as_json: bool) -> None:
+    """Every shape x host x law, a line each; refused pairs are named with the reason."""
+    from utfproof.constructions import construction
+    from utfproof.emulation.sweep import Case, run_case, totals
+
+    for name in hosts:
+        construction(name)
+    cases = [Case(shape, name, law) for shape in where for name in hosts for law in laws]
+    outcomes: list[Outcome] = []
+    with progress("emulate", len(cases), enabled=not as_json) as advance:
+        for case in cases:
+            outcomes.append(run_case(case, plan))
+            advance()
+    summary = totals(outcomes)
+    header = ["shape", "host", "targets", "m", "error", "bound/error", "result"]
+    emit_table(
+        {"totals": summary, "cases": [outcome.document() for outcome in outcomes]},
+        f"emulate: {summary['runs']} runs, {summary['broken']} beyond their bound, {summary['refused']} cases refused",
+        header,
+        [_line(outcome) for outcome in outcomes],
+        notes=_notes(outcomes),
+        as_json=as_json,
+    )
+    if summary["broken"] or summary["failed"]:
+        raise typer.Exit(1)
+    if not summary["runs"]:
+        raise UtfproofError(f"nothing could be run: {outcomes[0].refusal}")
+    raise typer.Exit(0)
+
+
+def _line(outcome: Outcome) -> list[str]:
+    shape = outcome.case.shape
+    start = [_short(shape), outcome.case.host, outcome.case.law]
+    report = outcome.report
+    if report is None:
+        return [*start, "", "", "", "FAILED" if outcome.failed else "refused"]
+    ratio = "" if report.ratios is None else f"{report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
+    verdict = "agree" if report.holds else f"DIFFER in {len(report.broken)} of {len(report.comparisons)}"
+    return [*start, str(outcome.m), f"{report.max_relative_error:.1e}", ratio, verdict]
+
+
+def _notes(outcomes: list[Outcome]) -> list[str]:
+    """Why pairs were refused and kernels left out, each once; and which hosts are ill-conditioned."""
+    from utfproof.emulation.sweep import ILL_CONDITIONED
+
+    notes = []
+    for outcome in outcomes:
+        if outcome.refusal is not None:
+            notes.append(f"{'failed' if outcome.failed else 'refused'}: {outcome.refusal}")
+        elif outcome.report is not None and (outcome.report.condition or 0) > ILL_CONDITIONED:
+            where = f"{outcome.case.host} at {_short(outcome.case.shape)}"
+            notes.append(f"{where}: condition {outcome.report.condition:.2g}, the bound is loose there")
+        notes += [f"{outcome.case.host} without {name}: {reason}" for name, reason in outcome.left_out]
+    return list(dict.fromkeys(notes))
+
+
+def _short(shape: Shape) -> str:
+    return str(shape).removeprefix("(H, L, d, d_in) = ").replace(", ", ",").strip("()")
+
+
+def _table_shapes(text: str) -> list[Shape]:
+    names = list(PAPER_TABLE_SHAPES) if text == "all" else _items("--shapes", text)
+    unknown = [name for name in names if name not in PAPER_TABLE_SHAPES]
+    if unknown:
+        raise MalformedInput(f"shape {unknown[0]!r} is unknown; choose {', '.join(PAPER_TABLE_SHAPES)}, or all")
+    return [Shape(*PAPER_TABLE_SHAPES[name]) for name in names]
+
+
+def _kernels(text: str) -> list[str]:
+    from utfproof.attention import EVERY_KERNEL
+
+    return list(EVERY_KERNEL) if text == "all" else _items("--attention", text)
 
 
 def _items(option: str, text: str) -> list[str]:

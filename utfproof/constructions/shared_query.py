@@ -71,7 +71,7 @@ def embed_shared_query(shape: Shape, m: int, target: Target) -> tuple[Array, flo
             f"shared-query at {shape} serves targets of width at most d_out = {shape.d_out} by attention-matching, "
             f"this one has width {D}; use a host that is universal by matching (sparse, tied, random)"
         )
-    duals, condition = _query_duals(shape, target)
+    duals, condition = query_duals(shape, target)
     E = zeros(target.W_Q, shape.d_in, m)
     start = 0
     for length in range(shape.layers):
@@ -88,7 +88,7 @@ def embed_shared_query(shape: Shape, m: int, target: Target) -> tuple[Array, flo
     return E, condition
 
 
-def _query_duals(shape: Shape, target: Target) -> tuple[list[Array], float | None]:
+def query_duals(shape: Shape, target: Target) -> tuple[list[Array], float | None]:
     """Z_l [D, d_out] for l = 1 ... L with (Y_l W_U) Z_l^T = I, and the largest condition number of the Y_l W_U."""
     for layer in range(shape.layers):
         # floats are dyadic rationals: whether M^(l,0) is singular is decided exactly

@@ -19,7 +19,8 @@ from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.certificates.sources import StoredWeights
 from utfproof.certificates.structure import find_relation
 from utfproof.decision.verdict import Decision, StoredHost
-from utfproof.emulation.compare import random_input, relative_error, run_memory
+from utfproof.emulation.compare import random_input, relative_error
+from utfproof.emulation.engines import run_memory
 from utfproof.errors import ResourceLimit, Undecided
 from utfproof.exact import gfp
 from utfproof.generator import integer_matrix

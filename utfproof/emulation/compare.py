@@ -1,7 +1,7 @@
-"""Run targets and hosts side by side and measure how far their outputs are apart.
+"""Run targets and hosts side by side and measure how far their outputs are apart, against the a priori bound.
 
-A host runs m-wide (random hosts, or weights from a file) or as index maps (sparse, tied and the shared ones); both are
-the one forward pass of `systems`. Numbers are float64; the device is passed explicitly.
+The host runs in the engine, on the device and in the precision asked for; the target always in float64, so a lower
+precision is compared with the truth and not with its own rounding.
 """
 
 from __future__ import annotations
@@ -12,59 +12,117 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, require_device, to_numpy
-from utfproof.attention import AttentionKernel
+from utfproof.arrays import Array, to_numpy
+from utfproof.attention import AttentionKernel, ChunkedAttention
+from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
+from utfproof.emulation.given import equation_gap
+from utfproof.emulation.observe import Observer, first_growth, layer_errors
+from utfproof.emulation.predict import Predictor, attention_matching
 from utfproof.errors import MalformedInput
 from utfproof.generator import integer_matrix
-from utfproof.matching import Embedding, embed
+from utfproof.matching import Embedder, Embedding
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 
-DEFAULT_TOLERANCE = 1e-9
+Kernels = Sequence[tuple[str, AttentionKernel | Callable[[int], AttentionKernel]]]
+"""Names and kernels; a function of the context length where the kernel depends on it (matrices from outside)."""
+
+INPUTS = ("uniform", "one-hot")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One run: which target, kernel and context length n; max |Z - Y| / max |Y| over the outputs Y of the target."""
+    """One run: which target, kernel and context length n.
+
+    relative_error: max |Z - Y| / max |Y| over the outputs Y of the target; bound: what it can be by docs/emulation.md, None
+    where it was not computed; layer_errors: relative error of the logits of layers 1 ... L, then of the output.
+    """
 
     trial: int
     attention: str
     context: int
     relative_error: float
+    bound: float | None = None
+    layer_errors: tuple[float, ...] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """Bound over observed error; None without a bound or an error."""
+        if self.bound is None or not self.relative_error > 0:
+            return None
+        return self.bound / self.relative_error
+
+    @property
+    def within(self) -> bool:
+        """Whether the bound is respected (a NaN is not; an absent bound is)."""
+        return self.bound is None or self.relative_error <= self.bound
 
 
 @dataclass(frozen=True)
 class EmulationReport:
-    """All comparisons of one host, the notion its embeddings achieve, and whether every error is within the tolerance."""
+    """All comparisons of one host, the notion its embeddings achieve, and whether every error is within its bound, and
+    within the tolerance where one was given. `unsolved`: where an E given by the user misses the equations by more than
+    rounding explains; decisive unless a tolerance was given."""
 
     notion: Notion
-    tolerance: float
+    tolerance: float | None
     comparisons: tuple[Comparison, ...]
     condition: float | None
     residual: float | None
+    engine: str = "m-wide"
+    precision: str = "float64"
+    unsolved: str | None = None
 
     @property
     def max_relative_error(self) -> float:
         """The largest error; NaN if any is NaN."""
         return float(np.max([c.relative_error for c in self.comparisons]))
 
+    def quantiles(self) -> dict[str, float]:
+        """Median, 90 % and 99 % quantiles of the relative errors."""
+        errors = [c.relative_error for c in self.comparisons]
+        return {name: float(np.quantile(errors, q)) for name, q in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99))}
+
+    @property
+    def broken(self) -> tuple[Comparison, ...]:
+        """Runs whose error exceeds the bound or the tolerance."""
+        limit = np.inf if self.tolerance is None else self.tolerance
+        return tuple(c for c in self.comparisons if not c.within or not c.relative_error <= limit)
+
+    @property
+    def ratios(self) -> tuple[float, float] | None:
+        """Smallest and largest bound / observed error; None without bounds."""
+        known = [c.ratio for c in self.comparisons if c.ratio is not None]
+        return (min(known), max(known)) if known else None
+
+    @property
+    def first_growth(self) -> int | None:
+        """The first layer (from 1; L + 1 is the output) where the error of the worst run grows; None where it nowhere does."""
+        worst = max(self.comparisons, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
+        return first_growth(worst.layer_errors)
+
     @property
     def holds(self) -> bool:
-        """Every error within the tolerance (a NaN is not)."""
-        return all(c.relative_error <= self.tolerance for c in self.comparisons)
+        """Every error within its bound and the tolerance, and E a solution unless only a tolerance counts."""
+        return not self.broken and (self.unsolved is None or self.tolerance is not None)
 
     def document(self) -> dict[str, Any]:
         """For --json."""
         return {
             "notion": self.notion.value,
             "holds": self.holds,
+            "engine": self.engine,
+            "precision": self.precision,
             "max_relative_error": self.max_relative_error,
+            "quantiles": self.quantiles(),
             "tolerance": self.tolerance,
+            "bound_over_error": None if self.ratios is None else list(self.ratios),
+            "first_growth": self.first_growth,
             "condition": self.condition,
             "residual": self.residual,
+            "unsolved": self.unsolved,
             "comparisons": [asdict(c) for c in self.comparisons],
         }
 
@@ -77,113 +135,178 @@ def relative_error(output: Array, reference: Array) -> float:
     return error / scale if scale else error
 
 
-def random_input(shape: Shape, context: int, seed: int, trial: int = 0) -> np.ndarray:
-    """X [n, d_in], uniform on (-1, 1), from the seeded generator."""
+def random_input(shape: Shape, context: int, seed: int, trial: int = 0, law: str = "uniform") -> np.ndarray:
+    """X [n, d_in] from the seeded generator: uniform on (-1, 1), or one-hot tokens ("one-hot")."""
     numerators = integer_matrix(seed, "X", context, shape.d_in, law="uniform", layer=trial, head=context)
-    return numerators.astype(np.float64) * 2.0**-32
+    if law == "uniform":
+        return numerators.astype(np.float64) * 2.0**-32
+    if law != "one-hot":
+        raise MalformedInput(f"inputs {law!r} are unknown; choose {', '.join(INPUTS)}")
+    tokens = np.argmax(numerators, axis=1)
+    return np.eye(shape.d_in)[tokens]
 
 
-def require_compatible(host: Universal, kernels: Iterable[tuple[str, AttentionKernel]]) -> None:
+def require_compatible(host: Universal, kernels: Iterable[tuple[str, Any]]) -> None:
     """MalformedInput for a kernel that an attention-matching host cannot serve."""
-    if host.construction not in ("shared-key", "shared-query"):
+    if not attention_matching(host):
         return
     for name, kernel in kernels:
-        if not kernel.logits_only:
+        if not getattr(kernel, "logits_only", True):
             raise MalformedInput(
                 f"{host.construction} matches attention logits only, and attention {name!r} looks at queries and keys "
                 "separately (RoPE): use a host that is universal by matching (sparse, tied, random)"
             )
 
 
-def run_memory(host: Universal, context: int) -> int:
-    """Bytes of the widest layer: H value streams [n, m] with gathers, and attention matrices [n, n]."""
-    per_head = 3 if isinstance(host.U, SelectionMatrix) else 1
-    return 8 * (context * host.m * (host.shape.heads * per_head + 3) + 5 * context * context)
+@dataclass(frozen=True)
+class Setting:
+    """How to run: engine (None: the host's own), device, precision, the inputs' law, targets run together, and whether the
+    bound is computed. `rows`: queries attended at a time (None: about 2^22 logits)."""
+
+    engine: str | None = None
+    device: str = "cpu"
+    precision: str = "float64"
+    inputs: str = "one-hot"
+    batch: int = 1
+    bounds: bool = True
+    rows: int | None = None
 
 
 def compare(
     host: Universal,
     targets: Sequence[Target] | Callable[[int], Target],
-    kernels: Sequence[tuple[str, AttentionKernel]],
+    kernels: Kernels,
     contexts: Sequence[int],
     *,
     trials: int = 1,
     seed: int = 0,
-    device: str = "cpu",
-    tolerance: float = DEFAULT_TOLERANCE,
+    setting: Setting | None = None,
+    tolerance: float | None = None,
     embedding: np.ndarray | None = None,
     max_memory: int | None = None,
     progress: Callable[[], None] | None = None,
 ) -> EmulationReport:
     """Embed each target once, then run it and the host on the same inputs for every kernel and context length.
 
-    One host and one E serve every n and kernel. `embedding` uses this E instead of solving for one.
-    Raises what `embed` raises, MalformedInput for a kernel the host cannot serve, ResourceLimit before allocating.
+    One host and one E serve every n and kernel. `embedding` uses this E instead of solving for one; it is checked against the
+    equations. Raises what `Embedder.embed` raises, MalformedInput for a kernel the host cannot
+    serve, ResourceLimit before allocating.
     """
+    setting = setting or Setting()
     require_compatible(host, kernels)
+    place = Placement(setting.device, setting.precision)
+    # a lower precision means another host: its weights rounded once, and E found for those
+    used = host if setting.precision == "float64" else changed(host, place.rounded)
+    embedder = Embedder(used, max_memory=max_memory)
+    engine = Engine(embedder, setting.engine, place)
+    batch = max(1, min(setting.batch, trials))
     for context in contexts:
-        require_memory(run_memory(host, context), f"a context of {context} at m = {host.m}", max_memory)
-    place = _placement(device)
-    placed_host = placed(host, place)
+        needed = engine.memory(context, batch)
+        require_memory(needed, f"a context of {context} at m = {host.m} ({engine.name})", max_memory)
+    predictor = Predictor(engine) if setting.bounds or embedding is not None else None
+    unsolved = None
     results: list[Comparison] = []
-    conditions, residuals = [], []
-    notion = Notion.MATCHING
-    for trial in range(trials):
-        target = targets(trial) if callable(targets) else targets[trial]
-        if embedding is None:
-            found = embed(host, target, max_memory=max_memory)
-        else:
-            expected = (host.shape.d_in, host.m)
-            if embedding.shape != expected:
-                raise MalformedInput(f"E has shape {list(embedding.shape)}, expected {list(expected)}")
-            found = Embedding(embedding, Notion.FUNCTIONAL, "given")
-        notion = found.notion
-        conditions.append(found.condition)
-        residuals.append(found.residual)
-        runs = _runs(placed_host, placed(target, place), place(found.E), kernels, contexts, seed, trial, place)
-        for result in runs:
+    found: list[Embedding] = []
+    for first in range(0, trials, batch):
+        numbers = range(first, min(first + batch, trials))
+        models = [targets(trial) if callable(targets) else targets[trial] for trial in numbers]
+        embeddings = [_embedding(embedder, model, embedding) for model in models]
+        found += embeddings
+        group = _Group(engine, predictor, models, embeddings, list(numbers), seed, setting)
+        if embedding is not None and group.predictions is not None:
+            gap = equation_gap(group.predictions[0])
+            unsolved = None if gap.explained else str(gap)
+            if gap.explained:
+                found[-1] = replace(found[-1], notion=_notion(host))
+        for result in group.runs(kernels, contexts):
             results.append(result)
             if progress is not None:
                 progress()
-    return EmulationReport(notion, tolerance, tuple(results), _largest(conditions), _largest(residuals))
+    conditions, residuals = [e.condition for e in found], [e.residual for e in found]
+    return EmulationReport(
+        found[-1].notion,
+        tolerance,
+        tuple(results),
+        _largest(conditions),
+        _largest(residuals),
+        engine.name,
+        setting.precision,
+        unsolved,
+    )
 
 
-def _runs(
-    host: Universal,
-    target: Target,
-    E: Array,
-    kernels: Sequence[tuple[str, AttentionKernel]],
-    contexts: Sequence[int],
-    seed: int,
-    trial: int,
-    place: Callable[[Any], Any],
-) -> Iterator[Comparison]:
-    for context in contexts:
-        x = place(random_input(host.shape, context, seed, trial))
-        for name, kernel in kernels:
-            error = relative_error(host.forward(x, E, kernel), target.forward(x, kernel))
-            yield Comparison(trial, name, context, error)
+def _notion(host: Universal) -> Notion:
+    return Notion.ATTENTION_MATCHING if attention_matching(host) else Notion.MATCHING
+
+
+def _embedding(embedder: Embedder, target: Target, given: np.ndarray | None) -> Embedding:
+    if given is None:
+        return embedder.embed(target)
+    expected = (embedder.host.shape.d_in, embedder.host.m)
+    if given.shape != expected:
+        raise MalformedInput(f"E has shape {list(given.shape)}, expected {list(expected)}")
+    return Embedding(given, Notion.FUNCTIONAL, "given")
+
+
+class _Group:
+    """Targets that run together, with their embeddings, in one engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        predictor: Predictor | None,
+        targets: list[Target],
+        embeddings: list[Embedding],
+        numbers: list[int],
+        seed: int,
+        setting: Setting,
+    ) -> None:
+        self.engine, self.setting, self.seed = engine, setting, seed
+        self.targets, self.numbers = targets, numbers
+        self.Es = [np.asarray(to_numpy(e.E), dtype=np.float64) for e in embeddings]
+        single = len(targets) == 1
+        self.reference = Placement(setting.device, "float64")
+        self.model = changed(stack_targets(targets), self.reference.array)
+        self.prepared = engine.prepare(self.Es[0] if single else np.stack(self.Es))
+        self.predictions = None
+        if predictor is not None:
+            self.predictions = [predictor.of(t, E) for t, E in zip(targets, self.Es, strict=True)]
+
+    def runs(self, kernels: Kernels, contexts: Sequence[int]) -> Iterator[Comparison]:
+        for context in contexts:
+            shape = self.engine.host.shape
+            inputs = [random_input(shape, context, self.seed, t, self.setting.inputs) for t in self.numbers]
+            x = inputs[0] if len(inputs) == 1 else np.stack(inputs)
+            for name, entry in kernels:
+                kernel = entry(context) if not hasattr(entry, "logits_only") else entry
+                yield from self._run(name, context, kernel, inputs, x)
+
+    def _run(
+        self, name: str, context: int, kernel: Any, inputs: list[np.ndarray], x: np.ndarray
+    ) -> Iterator[Comparison]:
+        ours = Observer(ChunkedAttention(kernel, self.setting.rows))
+        theirs = Observer(ChunkedAttention(kernel, self.setting.rows), streams=True)
+        place = self.engine.place
+        output = to_numpy(_double(self.engine.run(place.array(x), self.prepared, ours)))
+        with self.reference.strict():
+            expected = to_numpy(self.model.forward(self.reference.array(x), theirs))
+        single = len(inputs) == 1
+        for i, rows in enumerate(inputs):
+            mine, truth = (output, expected) if single else (output[i], expected[i])
+            index = None if single else i
+            errors = layer_errors(ours, theirs, index)
+            bound = None
+            if self.predictions is not None:
+                # what the host is given is X rounded to its precision; that rounding is counted like E's
+                bound = self.predictions[i].bound(theirs, index, kernel, rows, truth)
+            error = relative_error(mine, truth)
+            yield Comparison(self.numbers[i], name, context, error, bound, (*errors, error))
+
+
+def _double(array: Array) -> Array:
+    return array.double() if hasattr(array, "double") else array
 
 
 def _largest(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return max(known) if known else None
-
-
-def _placement(device: str) -> Callable[[Any], Any]:
-    """A function that moves arrays to where they are computed: NumPy on the CPU, torch float64 elsewhere."""
-    if device == "cpu":
-        return lambda array: array
-    torch = require_device(device)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    return lambda array: torch.as_tensor(np.ascontiguousarray(array), dtype=torch.float64, device=device)
-
-
-def placed(system: Any, place: Callable[[Any], Any]) -> Any:
-    """A host or target with its dense arrays moved; index maps stay as they are."""
-    changes = {}
-    for name in ("R_Q", "R_K", "R_V", "U", "R_Vo", "W_Q", "W_K", "W_V", "W_O", "W_E", "W_U"):
-        array = getattr(system, name, None)
-        if isinstance(array, np.ndarray):
-            changes[name] = place(array.astype(np.float64, copy=False))
-    return replace(system, **changes) if changes else system

@@ -1,0 +1,427 @@
+"""The a priori bound of an emulation's rounding error: from the host's and the target's norms, E and the unit roundoff.
+
+The derivation, with the same letters, is in docs/emulation.md. In short: in exact arithmetic host and target agree, so
+the outputs differ by (1) rounding noise injected into the host's stream, which has the size of E R_w (hence of the
+condition number of R_all) and is read by everything that follows, (2) the residual of E R_all = W_all, (3) attention
+matrices that differ because of both, and (4) the target's own rounding. Nothing of the host's run enters.
+
+Sums of many rounding errors are bounded under the usual model of independent errors of mean zero (Hoeffding's inequality
+with LAMBDA, so that one number of a billion exceeds its bound with probability below 10^-8). Neither overflow nor
+underflow is modelled: a run that overflows is NaN, and a NaN is within no bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import hypot, log, log2, sqrt
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import to_numpy
+from utfproof.attention import KEY_BLOCK, GivenAttention, SoftmaxAttention
+from utfproof.emulation.gains import (
+    NOTHING,
+    OUTPUT,
+    HostGains,
+    Norms,
+    Reading,
+    StreamSizes,
+    TargetGains,
+    largest_row,
+    readings,
+    spectral_norm,
+    weighted,
+)
+from utfproof.errors import MalformedInput
+from utfproof.shapes import Shape
+from utfproof.systems import Target, Universal, prefix_products
+
+LAMBDA = 9.0
+"""Standard deviations: 2 exp(-81/2) is below 10^-17."""
+
+_DOUBLE = 2.0**-53
+
+
+@dataclass(frozen=True)
+class RunSizes:
+    """Sizes met on a run of the target in float64 (never the host's): per (layer, head) the largest 2-norms of the queries
+    and keys that the host computes, and of the stream; and the stream's radius about its mean row.
+
+    scale: the largest |output|. context: n. rows: the input X [n, d_in].
+    """
+
+    queries: Mapping[tuple[int, int], float]
+    keys: Mapping[tuple[int, int], float]
+    own_queries: Mapping[tuple[int, int], float]
+    own_keys: Mapping[tuple[int, int], float]
+    stream: Mapping[int, float]
+    radius: Mapping[int, float]
+    scale: float
+    rows: np.ndarray
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Error of each reading before any attention differs: along any fixed unit vector of queries or keys; for OUTPUT of one
+    entry."""
+
+    size: dict[Reading, float]
+
+
+def _root(squares: float, systematic: float) -> float:
+    return LAMBDA * sqrt(squares) + systematic
+
+
+def attention_roundoff(context: int) -> float:
+    """Units of roundoff in one entry of A X, relative to |A||X|: a sum in blocks of KEY_BLOCK, and the division."""
+    return sqrt(min(context, KEY_BLOCK) + context / KEY_BLOCK + 4)
+
+
+def _met(norms: Norms, two: float, inf: float) -> float:
+    """The size of a noise of independent entries of size up to `inf` and of 2-norm up to `two`, as a reading sees it."""
+    return min(two * norms.inf, inf * norms.two)
+
+
+def _read_selected(host: Universal, entries: list[np.ndarray]) -> dict[Reading, float]:
+    """Rounding of an index map that reads and adds, in units of the roundoff: each column by the entries that it takes."""
+    last = host.shape.layers
+    found = {}
+    for key in readings(host.shape):
+        maps = None if key == OUTPUT else host.maps(key[1], key[2])
+        matrix = host.U if maps is None else (maps.query, maps.key)[key[0]]
+        taken = entries[last if key == OUTPUT else key[1]][None] @ matrix
+        added = np.bincount(matrix.coordinates()[1], minlength=matrix.shape[1]) - 1
+        found[key] = float((np.sqrt(np.maximum(added, 0)) * taken[0]).max(initial=0.0))
+    return found
+
+
+def selected_noise(
+    host: Universal,
+    gains: HostGains,
+    entries: list[np.ndarray],
+    residual: dict[Reading, float],
+    context: int,
+    roundoff: float,
+) -> Noise:
+    """Noise of an index-map host, run as gathers or as dense matrices: X E, sums over tokens, over heads, and of R_V, R_Q,
+    R_K and U where they add; and the residual of E."""
+    shape, u = gains.shape, roundoff
+    gamma = attention_roundoff(context)
+    squares = shape.d_in * (u * weighted(shape, gains.selected[0], entries[0], through=False)) ** 2
+    most = 0
+    for layer in range(shape.layers):
+        through = weighted(shape, gains.selected[layer], entries[layer], through=True)
+        after = weighted(shape, gains.selected[layer + 1], entries[layer + 1], through=False)
+        added = shape.heads - 1 + max(t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
+        most = max(most, added)
+        squares += (gamma * u * through) ** 2 + added * (u * after) ** 2
+    # noise is itself carried along with the stream, whose sizes `entries` are sums of sizes: second order
+    growth = (1 + LAMBDA * (sqrt(shape.d_in) + sqrt(most) + gamma) * u) ** (2 * shape.layers + 1)
+    read = _read_selected(host, entries)
+    return Noise(
+        {
+            key: LAMBDA * hypot(sqrt(square), u * read[key]) * growth + residual[key]
+            for key, square in zip(readings(shape), squares.tolist(), strict=True)
+        }
+    )
+
+
+class DenseNoise:
+    """Noise of an m-wide run of a dense host on X: products with E and R_V, attention, reading, the residual of E."""
+
+    def __init__(
+        self,
+        gains: HostGains,
+        sizes: StreamSizes,
+        E: np.ndarray,
+        residual: dict[Reading, float],
+        rows: np.ndarray,
+        roundoff: float,
+    ) -> None:
+        self.gains, self.sizes, self.residual, self.roundoff = gains, sizes, residual, roundoff
+        self.gamma = attention_roundoff(len(rows))
+        self.x2 = largest_row(rows)
+        self.spec_E, self.col_E = spectral_norm(E), float(np.linalg.norm(E, axis=0).max())
+        self.row_E = largest_row(E)
+
+    def _carried(self, apart: list[float]) -> tuple[list[float], list[float], list[float], list[float]]:
+        """Sizes of the host's own stream (two, partial, entries, and of the noise in it), when rows of P_w differ from the
+        target's by apart[l] in 1-norm, for words of length l."""
+        shape, u = self.gains.shape, self.roundoff
+        noise, two, partial, entries = [], [], [], []
+        off = LAMBDA * u * sqrt(shape.d_in) * self.x2 * self.spec_E
+        for layer in range(shape.layers + 1):
+            hull = self.sizes.hull[layer]
+            moved = min(apart[layer], 2.0) * hull + off
+            noise.append(off)
+            two.append(min(self.sizes.two[layer] + moved, hull + off))
+            partial.append(self.sizes.partial[layer] + moved)
+            entries.append(float(self.sizes.entries[layer].max()) + off)
+            if layer < shape.layers:
+                values = [self.gains.value[(layer, head)] for head in range(shape.heads)]
+                norms = [float(np.prod([s for s, _, _ in factors])) for factors in values]
+                terms = sum(sum(t for _, _, t in f) * s**2 for f, s in zip(values, norms, strict=True))
+                new = two[-1] * hypot(self.gamma * sum(norms), sqrt(terms), sqrt(shape.heads - 1) * sum(norms))
+                off = sum(norms) * off + LAMBDA * u * new
+        return two, partial, entries, noise
+
+    def noise(self, apart: list[float]) -> Noise:
+        """The readings' noise, with attention that differs by `apart` from layer to layer (only sizes depend on it)."""
+        gains, u = self.gains, self.roundoff
+        shape, gamma = gains.shape, self.gamma
+        two, partial, entries, _ = self._carried(apart)
+        size = {}
+        for key in readings(shape):
+            begin = _met(gains.full[0].get(key, NOTHING), self.x2 * self.spec_E, self.x2 * self.col_E)
+            squares = shape.d_in * (u * begin) ** 2
+            last = shape.layers if key == OUTPUT else key[1]
+            for layer in range(last):
+                through = gains.through[layer].get(key, NOTHING)
+                after = gains.full[layer + 1].get(key, NOTHING)
+                squares += (gamma * u * _met(through, two[layer], entries[layer])) ** 2
+                for head in range(shape.heads):
+                    squares += _value_variance(gains.value[(layer, head)], two[layer], entries[layer], after, u)
+                squares += (shape.heads - 1) * (u * _met(after, partial[layer + 1], entries[layer + 1])) ** 2
+            # the residual was itself computed with R_all, in float64
+            squares += (_DOUBLE * self.x2 * self.row_E * gains.evaluate[key]) ** 2
+            squares += (u * gains.read[key] * two[last]) ** 2
+            size[key] = _root(squares, self.residual[key])
+        return Noise(size)
+
+
+def _value_variance(factors: list[tuple[float, float, int]], two: float, inf: float, after: Norms, u: float) -> float:
+    """Square of the rounding of Y R_V as a later reading sees it, and of R_all's own rounding (in float64)."""
+    if len(factors) == 2:  # Y R_Vv, then times R_Vo
+        (first, _, terms), (second, _, inner) = factors
+        whole = (two * first * second) ** 2
+        own = u**2 * whole * (terms * after.two**2 + inner * after.inf**2)
+        return own + _DOUBLE**2 * whole * (terms + inner) * after.two**2
+    spectral, column, terms = factors[0]
+    rounding = u * min(two * spectral * after.inf, two * column * after.two)
+    return terms * (rounding**2 + (_DOUBLE * spectral * inf * after.two) ** 2)
+
+
+def path_noise(
+    columns: np.ndarray, shape: Shape, residual: dict[Reading, float], rows: np.ndarray, roundoff: float
+) -> Noise:
+    """Noise of a run in path space: streams are averages of X, read by E R_all itself (columns [d_in, M])."""
+    u, gamma = roundoff, attention_roundoff(len(rows))
+    x2 = largest_row(rows)
+    size = {}
+    for key, norm in column_norms(columns, shape).items():
+        kind, layer, _ = key
+        last = shape.layers if kind == 2 else layer
+        width = shape.d_in * shape.heads**last
+        squares = (width + last * gamma**2) * (u * x2 * sqrt(shape.heads**last) * norm) ** 2
+        size[key] = _root(squares, residual[key])
+    return Noise(size)
+
+
+def reading_blocks(columns: np.ndarray, shape: Shape) -> dict[Reading, np.ndarray]:
+    """Columns in canonical order [d_in, M] by reading: [d_in, words, d] of a layer and head, [d_in, H^L, d_out] at the end."""
+    H, d = shape.heads, shape.head_dim
+    out, start = {}, 0
+    for kind in (0, 1):
+        for layer in range(shape.layers):
+            words = H**layer
+            block = columns[:, start : start + words * H * d].reshape(-1, words, H, d)
+            for head in range(H):
+                out[(kind, layer, head)] = block[:, :, head]
+            start += words * H * d
+    out[OUTPUT] = columns[:, start:].reshape(columns.shape[0], shape.leaves, shape.d_out)
+    return out
+
+
+def column_norms(columns: np.ndarray, shape: Shape) -> dict[Reading, float]:
+    """2-norm of the stacked columns [words d_in, d] of each reading; for the output of its largest column."""
+    out = {}
+    for key, block in reading_blocks(columns, shape).items():
+        stacked = block.transpose(1, 0, 2).reshape(-1, block.shape[2])
+        out[key] = float(np.linalg.norm(stacked, axis=0).max()) if key == OUTPUT else spectral_norm(stacked)
+    return out
+
+
+_CHUNK = 1 << 22
+
+
+def residual_sizes(difference: np.ndarray, shape: Shape, rows: np.ndarray) -> dict[Reading, float]:
+    """How much E R_all - W_all [d_in, M] moves each reading: for every word another row in the hull of X's, then summed."""
+    x2, absolute = largest_row(rows), np.unique(np.abs(rows), axis=0)
+    out = {}
+    for key, block in reading_blocks(difference, shape).items():
+        # [d_in, words, 1] of queries and keys, in 2-norm; [d_in, words, d_out]
+        by_row = np.abs(block) if key == OUTPUT else np.linalg.norm(block, axis=2, keepdims=True)
+        whole = np.sqrt((by_row**2).sum(axis=0))
+        step = max(1, _CHUNK // (len(absolute) * by_row.shape[2]))
+        reached = np.empty_like(whole)
+        for start in range(0, len(whole), step):
+            part = by_row[:, start : start + step]
+            met = absolute @ part.reshape(len(part), -1)
+            reached[start : start + step] = met.max(axis=0).reshape(part.shape[1:])
+        out[key] = float(np.minimum(x2 * whole, reached).sum(axis=0).max())
+    return out
+
+
+def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) -> dict[Reading, float]:
+    """How much the rounding of W_all itself (computed in float64 from the target's weights) moves each reading.
+
+    Every product of a prefix M_w with the next value form, and with a reader, rounds by itself; what it rounds is read on
+    like any error of the stream. Summed over words: heads may repeat each other, and a form serves many words.
+    """
+    shape = target.shape
+    sizes = dict.fromkeys(readings(shape), 0.0)
+    for layer in range(shape.layers + 1):
+        products = to_numpy(prefix_products(target, layer)).astype(np.float64)
+        grams = products.transpose(0, 2, 1) @ products
+        words = float(np.sqrt(np.maximum(np.linalg.eigvalsh(grams)[:, -1], 0)).sum())
+        for key in sizes:
+            last = shape.layers if key == OUTPUT else key[1]
+            if last == layer:
+                sizes[key] += words * gains.reader[key]
+        if layer < shape.layers:
+            at = [(layer, head) for head in range(shape.heads)]
+            step = sum(hypot(gains.form[key], gains.split[key]) for key in at)
+            for reading, norm in gains.full[layer + 1].items():
+                sizes[reading] += step * words * norm
+    x2 = largest_row(rows)
+    return {key: LAMBDA * _DOUBLE * x2 * value for key, value in sizes.items()}
+
+
+# --- through the attention of all layers --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Propagated:
+    """error: of an output entry. apart: by layer, how far rows of the two attention matrices are apart in 1-norm, the largest
+    over the heads."""
+
+    error: float
+    apart: list[float]
+
+
+def propagated(
+    noise: Noise,
+    gains: TargetGains,
+    sizes: RunSizes,
+    kernel: Any,
+    roundoff: float,
+    shape: Shape,
+    *,
+    own: bool,
+    gaps: Mapping[tuple[int, int], float] | None = None,
+) -> Propagated:
+    """Largest error of an output entry of a run whose readings carry `noise`: attention matrices differ by it, and what
+    follows reads other streams. own: the target's own run, else the host's. gaps: 2-norms of the difference of the two
+    bilinear forms, for hosts that agree in logits only."""
+    queries, keys = (sizes.own_queries, sizes.own_keys) if own else (sizes.queries, sizes.keys)
+    injected: dict[tuple[int, int], float] = {}
+    carried = 0.0  # how far the stream is off
+    largest = []
+    # rows of every attention matrix sum to 1 up to this, so noise can grow by it at each layer
+    stretch = (1 + roundoff * (1 + sum_roundoff(len(sizes.rows)))) ** shape.layers
+    for layer in range(shape.layers):
+        stream = sizes.stream[layer] + carried
+        largest.append(0.0)
+        for head in range(shape.heads):
+            error = []
+            for kind in (0, 1):
+                key = (kind, layer, head)
+                earlier = sum(v * gains.through[at].get(key, 0.0) for at, v in injected.items() if at[0] < layer)
+                error.append(noise.size[key] * stretch + earlier)
+            q, k = queries[(layer, head)], keys[(layer, head)]
+            gap = gaps[(layer, head)] * stream**2 if gaps else 0.0
+            apart, relative = attention_difference(
+                kernel, q, k, error[0], error[1], shape.head_dim, len(sizes.rows), roundoff, gap
+            )
+            largest[-1] = max(largest[-1], apart + relative)
+            injected[(layer, head)] = apart * (sizes.radius[layer] + 2 * carried) + relative * stream
+        carried = sum(gains.value[(layer, h)] * (carried + injected[(layer, h)]) for h in range(shape.heads))
+    last = sum(v * gains.through[at].get(OUTPUT, 0.0) for at, v in injected.items())
+    return Propagated(noise.size[OUTPUT] * stretch + last, largest)
+
+
+def settled(noise_of: Callable[[list[float]], Noise], carry: Callable[[Noise], Propagated], layers: int) -> float:
+    """The output's error where the noise depends on the sizes of the host's own stream, and these on how far its attention
+    is off: layer by layer, since noise up to a layer depends on attention before it."""
+    apart = [0.0] * (layers + 1)
+    found = carry(noise_of(apart))
+    for _ in range(layers):
+        now = [0.0, *np.cumsum(found.apart).tolist()]
+        if now == apart:
+            break
+        apart = now
+        found = carry(noise_of(apart))
+    return found.error
+
+
+def attention_difference(
+    kernel: Any, q: float, k: float, error_q: float, error_k: float, d: int, context: int, u: float, gap: float = 0.0
+) -> tuple[float, float]:
+    """(a, r): rows of the computed attention matrix are those of A + D and a rest of 1-norm at most r, where D has row
+    sum 0 and |D|_1 <= a. gap: a difference of the logits besides.
+
+    Softmax moves by at most the largest change of a logit, in 1-norm (its Jacobian takes a change of logits to its mean
+    absolute deviation under the weights).
+    """
+    kernel = getattr(kernel, "kernel", kernel)
+    if isinstance(kernel, GivenAttention):
+        return 0.0, 2 * u
+    if not isinstance(kernel, SoftmaxAttention):
+        raise MalformedInput(
+            f"there is no rounding bound for attention {type(kernel).__name__}; compare without bounds"
+        )
+    scale = abs(kernel.factor(d))
+    largest = scale * (q + error_q) * (k + error_k) + gap
+    # errors along a fixed direction, and one error along the other: each is at most sqrt(d) + LAMBDA deviations long
+    crossed = error_q * error_k * (1 + sqrt(d) / LAMBDA) ** 2
+    change = scale * (q * error_k + k * error_q + crossed + gap)
+    # the product of length d, and turning the pairs of RoPE: rounded cosines and sines, two products and a sum, twice
+    change += u * largest * (min(float(d), LAMBDA * sqrt(d)) + (9 if kernel.rope_base is not None else 0))
+    # exp (6 units: 2.5 units in the last place and its result), the scale and its rounding, and what the maximum is taken
+    # from; with ALiBi the slope, its product with the distance, and their sum. Relative errors of z_j - max z are met in
+    # the mean under the weights, twice, where the mean of |z_j - max z| is at most log n
+    of_largest, of_mean = (9, 10) if kernel.alibi_heads is not None else (2, 2)
+    change += u * (6 + of_largest * largest + of_mean * log(context))
+    return min(change, 2.0), u * (1 + sum_roundoff(context))
+
+
+def sum_roundoff(context: int) -> float:
+    """Units of roundoff of a row's sum of weights, which are summed pairwise over blocks of 128."""
+    return min(context, 128) / 8 + 3 + log2(max(context / 128, 1))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Relative to the largest |output|: what host and target may differ by. `host` and `target` are the two runs' shares."""
+
+    host: float
+    target: float
+
+    @property
+    def total(self) -> float:
+        """Their sum; 1 or more says nothing about the outputs."""
+        return self.host + self.target
+
+
+def own_noise(gains: TargetGains, sizes: RunSizes, shape: Shape, roundoff: float) -> Noise:
+    """Noise of the readings of the target's own run: the products of every layer, its sums over tokens and over heads."""
+    gamma, x2 = attention_roundoff(len(sizes.rows)), largest_row(sizes.rows)
+    size = {}
+    for key in readings(shape):
+        last = shape.layers if key == OUTPUT else key[1]
+        squares = (gains.reader[key] * sizes.stream[last]) ** 2
+        # X W_E, and then every layer
+        squares += (gains.begin * x2 * gains.full[0].get(key, 0.0)) ** 2
+        for layer in range(last):
+            after = gains.full[layer + 1].get(key, 0.0)
+            # partial sums over heads can be larger than their sum
+            partial = sizes.stream[layer] * sum(gains.value[(layer, head)] for head in range(shape.heads))
+            squares += (shape.heads - 1) * (partial * after) ** 2
+            for head in range(shape.heads):
+                at = (layer, head)
+                squares += (gamma * sizes.stream[layer] * gains.through[at].get(key, 0.0)) ** 2
+                squares += (gains.run[at] * sizes.stream[layer] * after) ** 2
+        size[key] = LAMBDA * roundoff * sqrt(squares)
+    return Noise(size)

@@ -1,0 +1,364 @@
+"""Ways to run a host: m-wide, as index maps, or in path space; on NumPy or a torch device; in a working precision.
+
+Axis letters: n tokens, d head dimension, m embedding dimension, B targets run together (an optional leading axis).
+
+| engine | what is multiplied |
+|---|---|
+| m-wide | the dense matrices of the host, whatever they are |
+| index-map | gathers, for {0,1} hosts |
+| path-space | the d_in x M numbers E R_all only: streams P_w, one of width d_in per head word |
+
+The host is the same function in all three; rounding differs. Products that read the stream (R_Q, R_K, U) are summed in
+blocks, which keeps their rounding error small (docs/emulation.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array, is_torch, namespace, require_device, to_numpy
+from utfproof.attention import AttentionKernel, attend, blocked_product
+from utfproof.errors import MalformedInput
+from utfproof.matching import Embedder
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import LoopedTarget, Target, Universal
+
+ENGINES = ("m-wide", "index-map", "path-space")
+PRECISIONS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
+"""Unit roundoff of each working precision."""
+
+READ_BLOCK = 128
+"""Coordinates of the stream summed at a time by R_Q, R_K and U."""
+
+
+# --- where and in which numbers --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Device and working precision: NumPy for 'cpu' in float64 and float32, torch for everything else.
+
+    Raises MalformedInput for an unknown precision, or a device that is not there.
+    """
+
+    device: str = "cpu"
+    precision: str = "float64"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise MalformedInput(f"precision {self.precision!r} is unknown; choose {', '.join(PRECISIONS)}")
+        if self.uses_torch:
+            require_device(self.device)
+
+    @property
+    def uses_torch(self) -> bool:
+        """Whether arrays are torch tensors."""
+        return self.device != "cpu" or self.precision == "bfloat16"
+
+    @property
+    def roundoff(self) -> float:
+        """Unit roundoff of the working precision."""
+        return PRECISIONS[self.precision]
+
+    def array(self, values: Any) -> Any:
+        """A float array rounded to the working precision, on the device; anything else (index maps, None) as it is."""
+        if values is None or isinstance(values, SelectionMatrix):
+            return values
+        if not self.uses_torch:
+            return np.asarray(values).astype(self.precision, copy=False)
+        import torch
+
+        tensor = torch.as_tensor(np.ascontiguousarray(values)) if not is_torch(values) else values
+        return tensor.to(device=self.device, dtype=getattr(torch, self.precision))
+
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """The float64 values that `array` holds."""
+        if self.precision == "float64":
+            return np.asarray(values, dtype=np.float64)
+        held = self.array(values)
+        return to_numpy(held.double() if is_torch(held) else held).astype(np.float64)
+
+    @contextmanager
+    def strict(self) -> Iterator[None]:
+        """Products in the working precision itself: TF32 and reduced-precision sums are off inside, and as before outside."""
+        if not self.uses_torch:
+            yield
+            return
+        import torch
+
+        flags = [
+            (torch.backends.cuda.matmul, "allow_tf32"),
+            (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+        ]
+        before = [getattr(holder, name) for holder, name in flags]
+        try:
+            for holder, name in flags:
+                setattr(holder, name, False)
+            yield
+        finally:
+            for (holder, name), value in zip(flags, before, strict=True):
+                setattr(holder, name, value)
+
+    def probe(self, multiply: Callable[[Any, Any], Any] | None = None) -> None:
+        """One product whose exact value is known: MalformedInput where it is rounded more than this precision rounds, as
+        TF32 does to float32. multiply: the product to try, `@` unless said otherwise."""
+        numbers = np.arange(1, 65)
+        left = self.rounded(1 + (numbers[None] * 0.6180339887498949 + numbers[:, None] * 0.4142135623730951) % 1)
+        right = left.T[:, ::-1]
+        with self.strict():
+            a, b = self.array(left), self.array(np.ascontiguousarray(right))
+            found = a @ b if multiply is None else multiply(a, b)
+        product = to_numpy(found.double() if is_torch(found) else found).astype(np.float64)
+        error = float(np.abs(product / (left @ right) - 1).max())
+        allowed = (left.shape[1] if self.precision != "bfloat16" else 2) * self.roundoff
+        if not error <= allowed:
+            raise MalformedInput(
+                f"products on {self.device} are off by {error:.2g}, {self.precision} allows {allowed:.2g}: is TF32 on? "
+                "(torch.backends.cuda.matmul.allow_tf32, NVIDIA_TF32_OVERRIDE)"
+            )
+
+
+_HOST_ARRAYS = ("R_Q", "R_K", "R_V", "U", "R_Vo")
+_TARGET_ARRAYS = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+
+
+def changed(system: Any, change: Callable[[Any], Any]) -> Any:
+    """A host or target with `change` applied to each of its dense arrays; index maps stay as they are."""
+    arrays = {name: getattr(system, name, None) for name in (*_HOST_ARRAYS, *_TARGET_ARRAYS)}
+    found = {name: change(array) for name, array in arrays.items() if isinstance(array, np.ndarray) or is_torch(array)}
+    return replace(system, **found) if found else system
+
+
+# --- several targets at once -----------------------------------------------------------------------------------
+
+
+class _Batch:
+    """Targets of one shape side by side: parameters [L, H, B, rows, columns] ([H, B, ...] when tied), W_E and W_U [B, ...]."""
+
+    def __post_init__(self) -> None:
+        """Sizes were checked when each target was made."""
+
+
+class TargetBatch(_Batch, Target):
+    """Untied targets side by side; x is [B, n, d_in]."""
+
+
+class LoopedTargetBatch(_Batch, LoopedTarget):
+    """Tied targets side by side; x is [B, n, d_in]."""
+
+
+def stack_targets(targets: list[Target]) -> Target:
+    """One target as it is; several of one shape, width and tying as a batch. Raises MalformedInput where they differ."""
+    first = targets[0]
+    if len(targets) == 1:
+        return first
+    if any((t.shape, t.width, t.tied) != (first.shape, first.width, first.tied) for t in targets):
+        raise MalformedInput("targets of one batch must agree in shape, width and tying")
+    axis = 1 if first.tied else 2
+
+    def stacked(name: str) -> Any:
+        arrays = [getattr(t, name) for t in targets]
+        if arrays[0] is None:
+            return None
+        return namespace(arrays[0]).stack(arrays, axis=axis if name in _TARGET_ARRAYS[:4] else 0)
+
+    kind = LoopedTargetBatch if first.tied else TargetBatch
+    return kind(first.shape, **{name: stacked(name) for name in _TARGET_ARRAYS})
+
+
+# --- m-wide ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BlockedMatrix:
+    """A dense matrix [m, columns] whose products x @ R are summed in blocks of READ_BLOCK coordinates."""
+
+    array: Array
+
+    __array_ufunc__ = None  # NumPy defers `x @ self` to __rmatmul__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As the array's."""
+        return tuple(self.array.shape)
+
+    def __rmatmul__(self, x: Array) -> Array:
+        return blocked_product(x, self.array, READ_BLOCK)
+
+
+def wide_host(host: Universal, place: Placement) -> Universal:
+    """The same host with dense matrices in the working precision, its readers summed in blocks."""
+
+    def dense(matrix: Any) -> Any:
+        array = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else matrix
+        return place.array(array)
+
+    def grid(values: Any, read: bool) -> Any:
+        if isinstance(values, SelectionMatrix) or getattr(values, "ndim", 0) == 2:
+            return BlockedMatrix(dense(values)) if read else dense(values)
+        return tuple(grid(value, read) for value in values)
+
+    return replace(
+        host,
+        R_Q=grid(host.R_Q, True),
+        R_K=grid(host.R_K, True),
+        R_V=grid(host.R_V, False),
+        R_Vo=None if host.R_Vo is None else grid(host.R_Vo, False),
+        U=grid(host.U, True),
+    )
+
+
+# --- path space --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PathHost:
+    """A host seen through E R_all alone (mathematics: X^l = sum over words w of length l of P_w E R_w).
+
+    columns [..., d_in, M] is E R_all in canonical order, for one E or a batch of them.
+    """
+
+    shape: Shape
+    columns: Array
+
+    def _read(self, length: int, kind: int, head: int) -> Array:
+        """E R_w R_Q^{l,h} (kind 0) or E R_w R_K^{l,h} (kind 1) of all words w of length l-1, stacked [..., H^(l-1) d_in, d]."""
+        H, d = self.shape.heads, self.shape.head_dim
+        start = kind * d * self.shape.word_count + d * sum(H**t for t in range(1, length))
+        words = H ** (length - 1)
+        block = self.columns[..., start : start + words * H * d]
+        block = block.reshape(*block.shape[:-1], words, H, d)[..., head, :]
+        return self._stacked(block)
+
+    def _stacked(self, block: Array) -> Array:
+        """[..., d_in, words, k] -> [..., words d_in, k]."""
+        block = namespace(block).moveaxis(block, -2, -3)
+        return block.reshape(*block.shape[:-3], -1, block.shape[-1])
+
+    def streams(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> list[Array]:
+        """P_w for all words w of length 0 ... L side by side, [..., n, H^l d_in] each, words in lexicographic order."""
+        H = self.shape.heads
+        positions = np.arange(x.shape[-2]) if positions is None else positions
+        found = [x]
+        for layer in range(self.shape.layers):
+            current = found[-1]
+            moved = [
+                attend(
+                    kernel,
+                    blocked_product(current, self._read(layer + 1, 0, head), READ_BLOCK),
+                    blocked_product(current, self._read(layer + 1, 1, head), READ_BLOCK),
+                    current,
+                    positions,
+                    layer=layer,
+                    head=head,
+                )
+                for head in range(H)
+            ]
+            stacked = namespace(x).stack([m.reshape(*m.shape[:-1], H**layer, -1) for m in moved], axis=-2)
+            found.append(stacked.reshape(*x.shape[:-1], -1))
+        return found
+
+    def forward(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
+        """UTF(X, E): x [..., n, d_in] -> [..., n, d_out], through streams of width d_in H^l."""
+        block = self.columns[..., -self.shape.leaves * self.shape.d_out :]
+        block = block.reshape(*block.shape[:-1], self.shape.leaves, self.shape.d_out)
+        return blocked_product(self.streams(x, kernel, positions)[-1], self._stacked(block), READ_BLOCK)
+
+
+def path_columns(embedder: Embedder, E: np.ndarray) -> np.ndarray:
+    """E R_all [..., d_in, M] in float64: a gather for index maps, else a product summed in blocks."""
+    matrix = embedder.columns
+    if isinstance(matrix, SelectionMatrix):
+        return np.asarray(E @ matrix)
+    return np.asarray(blocked_product(E, to_numpy(matrix).astype(np.float64), READ_BLOCK))
+
+
+# --- one engine ---------------------------------------------------------------------------------------------------
+
+
+def default_engine(host: Universal) -> str:
+    """index-map for {0,1} hosts, m-wide otherwise."""
+    return "index-map" if isinstance(host.U, SelectionMatrix) else "m-wide"
+
+
+def check_engine(host: Universal, engine: str | None) -> str:
+    """The engine's name, the host's own where none is asked for; MalformedInput where it cannot run this host."""
+    if engine is None:
+        return default_engine(host)
+    if engine not in ENGINES:
+        raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
+    if engine == "index-map" and default_engine(host) != "index-map":
+        raise MalformedInput(
+            "engine index-map runs {0,1} hosts of index maps; this host is dense: use m-wide or path-space"
+        )
+    return engine
+
+
+def dense_memory(host: Universal) -> int:
+    """Bytes of a host's dense float64 parameters."""
+    layers = 1 if host.tied else host.shape.layers
+    return 8 * (layers * host.shape.heads * host.m * (host.m + 2 * host.shape.head_dim) + host.m * host.shape.d_out)
+
+
+class Engine:
+    """A host made ready to run: `run(x, E, kernel)` in one of the ENGINES, on one device, in one precision.
+
+    Raises MalformedInput for an engine that cannot run this host, ResourceLimit before dense matrices are allocated.
+    """
+
+    def __init__(self, embedder: Embedder, name: str | None = None, place: Placement | None = None) -> None:
+        self.embedder = embedder
+        self.host = embedder.host
+        self.place = place or Placement()
+        self.name = check_engine(self.host, name)
+        self.place.probe()
+        if self.name == "m-wide":
+            require_memory(
+                2 * dense_memory(self.host),
+                f"the dense host at {self.host.shape}, m = {self.host.m},",
+                embedder.max_memory,
+            )
+            self._runner: Universal | None = wide_host(self.host, self.place)
+        elif self.name == "index-map":
+            self._runner = self.host
+        else:
+            self._runner = None
+
+    def prepare(self, E: np.ndarray) -> Any:
+        """What `run` needs of an embedding E [..., d_in, m]: E itself, or E R_all in path space; placed."""
+        if self.name == "path-space":
+            return self.place.array(path_columns(self.embedder, E))
+        return self.place.array(E)
+
+    def run(self, x: Array, prepared: Any, kernel: AttentionKernel) -> Array:
+        """UTF(X, E) for x [..., n, d_in] already placed."""
+        with self.place.strict():
+            if self._runner is None:
+                return PathHost(self.host.shape, prepared).forward(x, kernel)
+            return self._runner.forward(x, prepared, kernel)
+
+    def memory(self, context: int, batch: int = 1) -> int:
+        """Bytes of the widest layer of a run, and of the embedding."""
+        shape = self.host.shape
+        embedding = shape.d_in * matching_dimension(shape)
+        if self.name == "path-space":
+            return 8 * batch * (3 * context * shape.d_in * shape.leaves + _chunk(context) + embedding)
+        return batch * (run_memory(self.host, context) + 8 * embedding)
+
+
+def run_memory(host: Universal, context: int) -> int:
+    """Bytes of an m-wide or index-map run's widest layer: streams of all heads (gathers take copies), a chunk of attention."""
+    copies = 3 if isinstance(host.U, SelectionMatrix) else 1
+    return 8 * (context * host.m * (host.shape.heads * copies + 3) + _chunk(context))
+
+
+def _chunk(context: int) -> int:
+    """Numbers of a chunk of attention: logits, weights and temporaries."""
+    return 4 * min(max(1 << 22, 16 * context), context * context)

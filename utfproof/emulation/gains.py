@@ -1,0 +1,445 @@
+"""What a host does to rounding noise in its stream: norms of everything that reads the stream, computed once per host.
+
+Letters as in docs/emulation.md: a *reading* is (kind, t, h), the queries (kind 0) or keys (kind 1) of layer t and head h, or
+OUTPUT. Layers count from 0. All norms are upper bounds (spectral norms of large matrices with the stated probability).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import hypot, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import to_numpy
+from utfproof.emulation.engines import READ_BLOCK
+from utfproof.matching import SuffixStack, suffix_stacks
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import Shape
+from utfproof.systems import Target, Universal
+
+Reading = tuple[int, int, int]
+"""(kind, layer, head) with kind 0 for queries and 1 for keys; OUTPUT for the output."""
+
+OUTPUT: Reading = (2, -1, -1)
+
+_EXACT_NORM = 512
+_POWER_STEPS, _POWER_STARTS = 3, 16
+
+
+def readings(shape: Shape) -> Iterator[Reading]:
+    """Every reading of the stream."""
+    for kind in (0, 1):
+        for layer in range(shape.layers):
+            for head in range(shape.heads):
+                yield kind, layer, head
+    yield OUTPUT
+
+
+def spectral_norm(matrix: Any) -> float:
+    """Upper bound of the 2-norm of a matrix [a, b].
+
+    Exact up to rounding where a side is at most 512. Beyond that |B x| for 16 Gaussian vectors x and B = R (R^T R)^3: with
+    probability 1 - 10^-16 the norm of B, which is that of R to the power 7, is at most 10 sqrt(2/pi) times the largest of
+    them (Halko, Martinsson and Tropp 2011, lemma 4.1).
+    """
+    if isinstance(matrix, SelectionMatrix):
+        rows, columns = matrix.coordinates()
+        most = [int(np.bincount(side).max(initial=0)) for side in (rows, columns)]
+        return sqrt(most[0] * most[1])
+    dense = np.asarray(to_numpy(matrix), dtype=np.float64)
+    if min(dense.shape) <= _EXACT_NORM:
+        gram = dense.T @ dense if dense.shape[0] >= dense.shape[1] else dense @ dense.T
+        return sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) * (1 + 1e-9)) if gram.size else 0.0
+    scale = float(np.abs(dense).max())
+    if not scale:
+        return 0.0
+    vectors = dense @ np.random.default_rng(0).standard_normal((dense.shape[1], _POWER_STARTS)) / scale
+    for _ in range(_POWER_STEPS):
+        vectors = dense @ (dense.T @ vectors / scale) / scale
+    largest = float(np.linalg.norm(vectors, axis=0).max())
+    return scale * float((10 * sqrt(2 / pi) * largest) ** (1 / (2 * _POWER_STEPS + 1)))
+
+
+def block_norms(blocks: np.ndarray) -> np.ndarray:
+    """2-norms of blocks [rows, count, width], float64 [count]."""
+    stacked = np.ascontiguousarray(blocks.transpose(1, 0, 2))
+    grams = stacked.transpose(0, 2, 1) @ stacked
+    norms: np.ndarray = np.sqrt(np.maximum(np.linalg.eigvalsh(grams)[:, -1], 0) * (1 + 1e-9))
+    return norms
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Of the blocks B that belong to one reading, summed over the words on the way: `inf` the largest 2-norm of a row and
+    `two` the 2-norm of B (for the output, of single columns): how large B v can be, entry by entry and in 2-norm, for a
+    unit vector v of queries or keys."""
+
+    inf: float = 0.0
+    two: float = 0.0
+
+
+NOTHING = Norms()
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The reading columns of an index-map host before one layer: the ones' coordinates and, for each, its column; where each
+    block starts, the number of its reading, and whether it passes the values of the layer."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    count: int
+    starts: np.ndarray
+    reading: np.ndarray
+    through: np.ndarray
+
+
+@dataclass(frozen=True)
+class HostGains:
+    """Norms of a host.
+
+    full[l], through[l]: for the stream before layer l (l = L: read by U), the norms of everything that reads it, and of what
+    reads it through the values of layer l. value[(l, h)]: 2-norm and largest column norm of the factors of R_V^{l,h}, and
+    how many numbers each adds up. read: rounding factor of the product that reads (in units of the roundoff and the
+    stream's norm), evaluate: the same for a product with R_all. selected: for index-map hosts, the columns themselves.
+    """
+
+    shape: Shape
+    m: int
+    full: dict[int, dict[Reading, Norms]] = field(default_factory=dict)
+    through: dict[int, dict[Reading, Norms]] = field(default_factory=dict)
+    value: dict[tuple[int, int], list[tuple[float, float, int]]] = field(default_factory=dict)
+    read: dict[Reading, float] = field(default_factory=dict)
+    evaluate: dict[Reading, float] = field(default_factory=dict)
+    selected: dict[int, Selected] = field(default_factory=dict)
+
+
+def _reading_numbers(shape: Shape, stack: SuffixStack) -> np.ndarray:
+    """The number of each block's reading, in the order of `readings`."""
+    per_kind = shape.layers * shape.heads
+    layer = stack.layer + stack.length - 1
+    number = stack.kind * per_kind + layer * shape.heads + stack.word % shape.heads
+    return np.where(stack.kind == 2, 2 * per_kind, number)
+
+
+def _deeper(stack: SuffixStack) -> np.ndarray:
+    """Which blocks pass the values of the stack's layer."""
+    return np.asarray((stack.kind == 2) | (stack.length > 1))
+
+
+def _starts(shape: Shape, stack: SuffixStack) -> np.ndarray:
+    widths = stack.widths(shape)
+    return np.asarray(np.cumsum(widths) - widths)
+
+
+def _block_columns(columns: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
+    """Blocks [rows, count, width] that start at these columns."""
+    return columns[:, starts[:, None] + np.arange(width)]
+
+
+class _Measured:
+    """Norms of every block of a dense stack [m, columns]: of Q/K blocks as in `Norms`, of output blocks by column."""
+
+    def __init__(self, shape: Shape, stack: SuffixStack, columns: np.ndarray) -> None:
+        self.shape = shape
+        starts = _starts(shape, stack)
+        self.last = stack.kind == 2
+        self.numbers = _reading_numbers(shape, stack)
+        blocks = _block_columns(columns, starts[~self.last], shape.head_dim)
+        self.inf, self.two = np.zeros(len(starts)), np.zeros(len(starts))
+        if blocks.shape[1]:
+            self.inf[~self.last] = np.sqrt((blocks**2).sum(axis=2).max(axis=0))
+            self.two[~self.last] = block_norms(blocks)
+        outputs = _block_columns(columns, starts[self.last], shape.d_out)
+        self.out_inf, self.out_two = np.abs(outputs).max(axis=0), np.sqrt((outputs**2).sum(axis=0))
+
+    def summed(self, keep: np.ndarray) -> dict[Reading, Norms]:
+        """Over the words of each reading, of the blocks to keep."""
+        inf, two = (
+            np.bincount(self.numbers[keep], weights=values[keep], minlength=2 * self.shape.layers * self.shape.heads)
+            for values in (self.inf, self.two)
+        )
+        out = {key: Norms(i, t) for key, i, t in zip(readings(self.shape), inf.tolist(), two.tolist(), strict=False)}
+        words = keep[self.last]
+        out[OUTPUT] = Norms(*(float(v[words].sum(axis=0).max(initial=0.0)) for v in (self.out_inf, self.out_two)))
+        return out
+
+
+def _selected(shape: Shape, stack: SuffixStack) -> Selected | None:
+    """None where a row has two ones in one block: then a column's norm says too little of the block."""
+    rows, columns = stack.columns.coordinates()
+    blocks = np.repeat(np.arange(len(stack.kind)), stack.widths(shape))[columns]
+    pairs = blocks * stack.columns.shape[0] + rows
+    if len(np.unique(pairs)) < len(pairs):
+        return None
+    starts = _starts(shape, stack)
+    return Selected(rows, columns, stack.columns.shape[1], starts, _reading_numbers(shape, stack), _deeper(stack))
+
+
+def weighted(shape: Shape, selected: Selected, sizes: np.ndarray, *, through: bool) -> np.ndarray:
+    """How an index-map host reads noise whose entry j is of size `sizes[j]` [m], in the order of `readings`: every block has
+    at most one 1 in a row, so its 2-norm is that of its largest column; summed over words."""
+    squares = np.bincount(selected.columns, weights=sizes[selected.rows] ** 2, minlength=selected.count)
+    largest = np.maximum.reduceat(np.sqrt(squares), selected.starts)
+    keep = selected.through if through else np.ones(len(largest), dtype=bool)
+    count = 2 * shape.layers * shape.heads + 1
+    return np.bincount(selected.reading[keep], weights=largest[keep], minlength=count)
+
+
+def _blocked_factors(matrix: Any) -> np.ndarray:
+    """Rounding factor of each entry of y R, in units of the roundoff and |y|_2 (docs/emulation.md, rounding of a product).
+
+    Dense: summed in blocks of READ_BLOCK, the root of block size times the largest block's squared norm plus number of
+    blocks times the squared norm. An index map rounds where it adds.
+    """
+    if isinstance(matrix, SelectionMatrix):
+        count = np.bincount(matrix.coordinates()[1], minlength=matrix.shape[1]).astype(np.float64)
+        return np.where(count > 1, count, 0.0)
+    columns = to_numpy(matrix).astype(np.float64)
+    starts = np.arange(0, columns.shape[0], READ_BLOCK)
+    squares = np.add.reduceat(columns**2, starts, axis=0)
+    factors: np.ndarray = np.sqrt(
+        min(READ_BLOCK, columns.shape[0]) * squares.max(axis=0) + len(starts) * squares.sum(axis=0)
+    )
+    return factors
+
+
+def canonical_stack(shape: Shape, columns: Any) -> SuffixStack:
+    """R_all [m, M] as the suffix stack of layer 0, its blocks in canonical order."""
+    lengths = range(1, shape.layers + 1)
+    length = np.concatenate([np.full(shape.heads**t, t) for t in lengths])
+    word = np.concatenate([np.arange(shape.heads**t) for t in lengths])
+    leaves = np.arange(shape.leaves)
+    return SuffixStack(
+        0,
+        columns,
+        np.repeat([0, 1, 2], [len(word), len(word), len(leaves)]),
+        np.concatenate([length, length, np.full(len(leaves), shape.layers)]),
+        np.concatenate([word, word, leaves]),
+    )
+
+
+def _stacks(host: Universal, columns: Any) -> Iterator[SuffixStack]:
+    """The suffix stacks, with R_all itself for the last, which is the most expensive."""
+    for stack in suffix_stacks(host):
+        yield stack
+        if stack.layer == 1:
+            break
+    yield canonical_stack(host.shape, columns)
+
+
+def _dense(columns: Any) -> np.ndarray:
+    if isinstance(columns, SelectionMatrix):
+        return columns.to_dense(np.float64)
+    return to_numpy(columns).astype(np.float64, copy=False)
+
+
+def host_gains(host: Universal, columns: Any) -> HostGains:
+    """The norms of a host with R_all = columns [m, M], from the last layer backwards."""
+    shape = host.shape
+    gains = HostGains(shape, host.m)
+    if isinstance(columns, SelectionMatrix):
+        found = {stack.layer: _selected(shape, stack) for stack in _stacks(host, columns)}
+        gains.selected.update({layer: s for layer, s in found.items() if s is not None})
+        if len(gains.selected) < len(found):
+            gains.selected.clear()
+    if not gains.selected:
+        for stack in _stacks(host, columns):
+            measured = _Measured(shape, stack, _dense(stack.columns))
+            gains.full[stack.layer] = measured.summed(np.ones(len(stack.kind), dtype=bool))
+            gains.through[stack.layer] = measured.summed(_deeper(stack))
+        largest = np.maximum.reduceat(_blocked_factors(_dense(columns)), _starts(shape, stack))
+        squares = np.bincount(_reading_numbers(shape, stack), weights=largest**2)
+        gains.evaluate.update(zip(readings(shape), np.sqrt(squares).tolist(), strict=True))
+    known: dict[tuple[int, str], tuple[Any, Any]] = {}
+    for layer in range(shape.layers):
+        for head in range(shape.heads):
+            maps = host.maps(layer, head)
+            for kind, reader in ((0, maps.query), (1, maps.key)):
+                gains.read[(kind, layer, head)] = _once(known, reader, _read_factor)
+            gains.value[(layer, head)] = [_once(known, factor, _value_norms) for factor in maps.value]
+    gains.read[OUTPUT] = _read_factor(host.U)
+    return gains
+
+
+def _read_factor(matrix: Any) -> float:
+    return float(_blocked_factors(matrix).max(initial=0.0))
+
+
+def _once(known: dict[tuple[int, str], tuple[Any, Any]], matrix: Any, measure: Any) -> Any:
+    """Tied matrices are measured once. `known` keeps what it measured, so that no address is used again."""
+    address = matrix.__array_interface__["data"][0] if isinstance(matrix, np.ndarray) else id(matrix)
+    key = (address, measure.__name__)
+    if key not in known:
+        known[key] = (measure(matrix), matrix)
+    return known[key][0]
+
+
+def _value_norms(matrix: Any) -> tuple[float, float, int]:
+    """(2-norm, largest column norm, numbers added up per entry; 0 where an entry is copied and not rounded)."""
+    if isinstance(matrix, SelectionMatrix):
+        terms = int(np.bincount(matrix.coordinates()[1]).max(initial=0))
+        return spectral_norm(matrix), sqrt(terms), terms if terms > 1 else 0
+    two = np.linalg.norm(to_numpy(matrix).astype(np.float64), axis=0)
+    return spectral_norm(matrix), float(two.max(initial=0.0)), int(matrix.shape[0])
+
+
+# --- how large the host's stream can be --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StreamSizes:
+    """What the host's stream can reach, by layer l = 0 ... L.
+
+    two: largest row norm of the exact stream. partial: of its partial sums over heads. hull: for any attention at all, that
+    is for inputs in the convex hull of the rows of X, summed over words. entries [m]: the largest size of each entry, likewise.
+    """
+
+    two: list[float]
+    partial: list[float]
+    hull: list[float]
+    entries: list[np.ndarray]
+
+
+class StreamForms:
+    """E R_w for all words w, kept as what the sizes of the stream need: Gram matrices over words of one length, and column
+    norms summed over words. E [d_in, m] and the host's dense matrices in float64."""
+
+    def __init__(self, host: Universal, E: np.ndarray) -> None:
+        self.shape, self.m = host.shape, host.m
+        self.grams: list[np.ndarray] = []
+        self.columns: list[np.ndarray] = []
+        self.largest: list[np.ndarray] = []
+        products = np.asarray(E, dtype=np.float64)[None]
+        for layer in range(host.shape.layers + 1):
+            flat = products.reshape(-1, host.m)
+            self.grams.append(flat @ flat.T)
+            self.columns.append(np.sqrt((products**2).sum(axis=1)).sum(axis=0))
+            self.largest.append(np.abs(products).max(axis=1).sum(axis=0))
+            if layer < host.shape.layers:
+                steps = [_value(flat, host, layer, head) for head in range(host.shape.heads)]
+                products = np.stack([s.reshape(products.shape) for s in steps], axis=1).reshape(-1, *products.shape[1:])
+
+    def sizes(self, rows: np.ndarray, paths: list[np.ndarray]) -> StreamSizes:
+        """For inputs X = rows [n, d_in] and P_w of the target's own run, [n, H^l d_in] for l = 0 ... L."""
+        H, width = self.shape.heads, rows.shape[1]
+        two, partial, hull = [], [], []
+        for layer, gram in enumerate(self.grams):
+            words = H**layer
+            blocks = gram.reshape(words, width, words, width)
+            hull.append(sum(_row_norm(rows, blocks[w, :, w]) for w in range(words)))
+            two.append(_row_norm(paths[layer], gram))
+            # the last letter of a word is the head whose values came last
+            upto = [np.flatnonzero(np.arange(words * width) // width % H <= head) for head in range(1, H - 1)]
+            sums = [_row_norm(paths[layer][:, c], gram[np.ix_(c, c)]) for c in (upto if layer else [])]
+            partial.append(max([two[-1], *sums]))
+        norm, absolute = largest_row(rows), float(np.abs(rows).sum(axis=1).max())
+        entries = [np.minimum(norm * c, absolute * a) for c, a in zip(self.columns, self.largest, strict=True)]
+        return StreamSizes(two, partial, hull, entries)
+
+
+def selected_sizes(host: Universal, E: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
+    """`entries` of an index-map host: sizes move with the stream, and add up where the host adds."""
+    norm, absolute = largest_row(rows), float(np.abs(rows).sum(axis=1).max())
+    sizes = np.minimum(norm * np.linalg.norm(E, axis=0), absolute * np.abs(E).max(axis=0))
+    found = [sizes]
+    for layer in range(host.shape.layers):
+        sizes = sum(_value(sizes[None], host, layer, head)[0] for head in range(host.shape.heads))
+        found.append(sizes)
+    return found
+
+
+def largest_row(rows: np.ndarray) -> float:
+    return float(np.linalg.norm(rows, axis=1).max())
+
+
+def _row_norm(rows: np.ndarray, gram: np.ndarray) -> float:
+    """Largest 2-norm of a row of rows @ B, with B B^T = gram; the last summand is what rounding can hide."""
+    squares = ((rows @ gram) * rows).sum(axis=1)
+    hidden = 1e-14 * (np.abs(rows) @ np.sqrt(np.diagonal(gram))) ** 2
+    return sqrt(float((np.maximum(squares, 0) + hidden).max()))
+
+
+def _value(product: np.ndarray, host: Universal, layer: int, head: int) -> np.ndarray:
+    for matrix in host.maps(layer, head).value:
+        product = product @ (
+            matrix if isinstance(matrix, SelectionMatrix) else to_numpy(matrix).astype(np.float64, copy=False)
+        )
+    return product
+
+
+# --- the target's side ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetGains:
+    """How an error of the target's own stream is read later: through[(l, h)], error before M^{l,h}; full[l], error in the
+    stream before layer l. 2-norms, summed over words; for the output the largest column norm. value[(l, h)]: the 2-norm of
+    M; run[(l, h)]: rounding factor of x W_V W_O in any direction, in units of the roundoff and |x|; form, split[(l, h)]: the
+    same for y (W_V W_O) and for W_V W_O itself; begin: for x W_E; reader: the largest column norm of W_Q, W_K or W_U times
+    the root of D."""
+
+    through: dict[tuple[int, int], dict[Reading, float]]
+    full: dict[int, dict[Reading, float]]
+    value: dict[tuple[int, int], float]
+    run: dict[tuple[int, int], float]
+    form: dict[tuple[int, int], float]
+    split: dict[tuple[int, int], float]
+    begin: float
+    reader: dict[Reading, float]
+
+
+def as_host(target: Target) -> Universal:
+    """The target's own matrices in the form of a host of embedding dimension D."""
+    from utfproof.systems import LoopedUniversal
+
+    kind = LoopedUniversal if target.tied else Universal
+    return kind(target.shape, target.width, target.W_Q, target.W_K, target.W_V, target.unembedding(), R_Vo=target.W_O)
+
+
+def target_gains(target: Target) -> TargetGains:
+    """The norms of a target (float64 weights)."""
+    shape = target.shape
+    H = shape.heads
+    through: dict[tuple[int, int], dict[Reading, float]] = {}
+    full: dict[int, dict[Reading, float]] = {}
+    for stack in suffix_stacks(as_host(target)):
+        measured = _Measured(shape, stack, to_numpy(stack.columns).astype(np.float64))
+        norms = measured.two
+        norms[measured.last] = measured.out_two.max(axis=1)
+        full[stack.layer] = _table(shape, measured.numbers, norms)
+        if stack.layer < shape.layers:
+            first = np.where(stack.length > 0, stack.word // H ** np.maximum(stack.length - 1, 0), 0)
+            for head in range(H):
+                keep = _deeper(stack) & (first == head)
+                through[(stack.layer, head)] = _table(shape, measured.numbers[keep], norms[keep])
+    value, run, form, split, reader = {}, {}, {}, {}, {}
+    D, d = target.width, shape.head_dim
+    for layer in range(shape.layers):
+        for head in range(H):
+            w_q, w_k, w_v, w_o = target.parameters(layer, head)
+            at = (layer, head)
+            value[at] = spectral_norm(w_v @ w_o)
+            # each entry of a product of inner length k is a sum of k terms; its rounding points in no special direction
+            run[at] = hypot(
+                sqrt(D) * _largest_column(w_v) * spectral_norm(w_o), sqrt(d) * spectral_norm(w_v) * _largest_column(w_o)
+            )
+            form[at] = sqrt(D) * _largest_column(w_v @ w_o)
+            split[at] = sqrt(d) * _largest_column(w_v.T) * _largest_column(w_o)
+            reader[(0, layer, head)], reader[(1, layer, head)] = (sqrt(D) * _largest_column(w) for w in (w_q, w_k))
+    reader[OUTPUT] = 0.0 if target.W_U is None else sqrt(D) * _largest_column(target.W_U)
+    begin = 0.0 if target.W_E is None else sqrt(shape.d_in) * _largest_column(target.W_E)
+    return TargetGains(through, full, value, run, form, split, begin, reader)
+
+
+def _table(shape: Shape, numbers: np.ndarray, norms: np.ndarray) -> dict[Reading, float]:
+    """Norms of blocks summed by reading, given by its number."""
+    sums = np.bincount(numbers, weights=norms, minlength=2 * shape.layers * shape.heads + 1)
+    return dict(zip(readings(shape), sums.tolist(), strict=True))
+
+
+def _largest_column(matrix: Any) -> float:
+    return float(np.linalg.norm(to_numpy(matrix), axis=0).max(initial=0.0))

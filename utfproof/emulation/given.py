@@ -1,0 +1,59 @@
+"""Does an embedding that was not solved for here satisfy the equations? Entry by entry, to the rounding of its own making."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from utfproof.emulation.bound import LAMBDA, reading_blocks, right_side_rounding
+from utfproof.emulation.gains import OUTPUT, Reading
+from utfproof.emulation.predict import Prediction
+
+_DOUBLE = 2.0**-53
+_SOLVER = 4.0  # a least-squares solution with one refinement step, against one product with R_all
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The entry of E R_all - W_all that exceeds what rounding explains the most: its size, what rounding explains there, its
+    row, and which reading it belongs to (the host's queries or keys of a layer and head, or the output)."""
+
+    size: float
+    allowed: float
+    row: int
+    reading: Reading
+
+    @property
+    def explained(self) -> bool:
+        """Whether rounding explains it."""
+        return self.size <= self.allowed
+
+    def __str__(self) -> str:
+        kind, layer, head = self.reading
+        what = (
+            "the output"
+            if self.reading == OUTPUT
+            else f"the {('queries', 'keys')[kind]} of layer {layer + 1}, head {head}"
+        )
+        return f"row {self.row} of E R_all - W_all is off by {self.size:.3g} in {what}; rounding explains {self.allowed:.3g}"
+
+
+def equation_gap(prediction: Prediction) -> Gap:
+    """The worst entry of E R_all - W_all (for attention-matching hosts: of the equations of their own formulas)."""
+    shape = prediction.target.shape
+    rounding = right_side_rounding(prediction.read_as, prediction.gains, np.eye(shape.d_in))
+    rows = np.linalg.norm(prediction.held, axis=1)
+    gains = prediction.predictor.gains
+    worst = Gap(0.0, 0.0, 0, OUTPUT)
+    for key, block in reading_blocks(prediction.difference, shape).items():
+        sizes = np.abs(block).max(axis=(1, 2))
+        allowed = rounding[key] + _SOLVER * LAMBDA * _DOUBLE * rows * gains.evaluate.get(key, 0.0)
+        allowed = allowed + prediction.roundoff * np.abs(prediction.columns).max() * (prediction.roundoff > _DOUBLE)
+        excess = sizes - allowed
+        row = int(np.argmax(np.where(np.isfinite(excess), excess, np.inf)))
+        limit = float(np.broadcast_to(allowed, sizes.shape)[row])
+        found = Gap(float(sizes[row]), limit, row, key)
+        if worst.size == 0 or not found.size - found.allowed <= worst.size - worst.allowed:
+            worst = found
+    return worst

@@ -1,0 +1,221 @@
+"""The a priori bound for one host, engine and target: everything that docs/emulation.md needs, gathered in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import to_numpy, transpose
+from utfproof.attention import ChunkedAttention
+from utfproof.constructions.shared_query import query_duals
+from utfproof.emulation.bound import (
+    Bound,
+    DenseNoise,
+    Noise,
+    Propagated,
+    RunSizes,
+    own_noise,
+    path_noise,
+    propagated,
+    residual_sizes,
+    right_side_rounding,
+    selected_noise,
+    settled,
+)
+from utfproof.emulation.engines import Engine, PathHost, path_columns
+from utfproof.emulation.gains import (
+    OUTPUT,
+    HostGains,
+    Reading,
+    StreamForms,
+    TargetGains,
+    host_gains,
+    largest_row,
+    selected_sizes,
+    target_gains,
+)
+from utfproof.emulation.observe import Observer
+from utfproof.errors import MalformedInput
+from utfproof.matching import w_all
+from utfproof.systems import Target, Universal
+
+_DOUBLE = 2.0**-53
+
+
+def attention_matching(host: Universal) -> bool:
+    """Whether a host's embeddings make logits agree, and not queries and keys."""
+    return host.construction in ("shared-key", "shared-query")
+
+
+def reading_target(host: Universal, target: Target) -> Target:
+    """The target with W_Q and W_K replaced by what the host's queries and keys are of the target's stream: the same for
+    matching; A and I for shared-key; Y_l W_U and A^T Z_l for shared-query (padded with zero columns)."""
+    if not attention_matching(host):
+        return target
+    shape = target.shape
+    lead, D, d = (shape.layers, shape.heads), target.width, shape.head_dim
+    W_Q, W_K = np.zeros((*lead, D, d)), np.zeros((*lead, D, d))
+    duals = query_duals(shape, target)[0] if host.construction == "shared-query" else []
+    query = target.unembedding()
+    for layer in reversed(range(shape.layers)):
+        query = target.value_form(layer, 0) @ query if duals else query
+        for head in range(shape.heads):
+            form = target.attention_form(layer, head)
+            if duals:
+                W_Q[layer, head, :, : shape.d_out] = query
+                W_K[layer, head, :, : shape.d_out] = transpose(form) @ duals[layer]
+            else:
+                W_Q[layer, head, :, :D], W_K[layer, head, :, :D] = form, np.eye(D)
+    W_V, W_O = (np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in (target.W_V, target.W_O))
+    return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
+
+
+class Predictor:
+    """Bounds for one engine: the host's norms are computed once, when first needed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @cached_property
+    def gains(self) -> HostGains:
+        """Norms of the host."""
+        return host_gains(self.engine.host, self.engine.embedder.columns)
+
+    def of(self, target: Target, E: np.ndarray) -> Prediction:
+        """The bound of one target with its E [d_in, m]; float64 weights."""
+        return Prediction(self, _in_float64(target), E)
+
+
+def _in_float64(target: Target) -> Target:
+    names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
+    arrays: dict[str, Any] = {name: getattr(target, name) for name in names}
+    converted: dict[str, Any] = {
+        name: None if a is None else to_numpy(a).astype(np.float64) for name, a in arrays.items()
+    }
+    return replace(target, **converted)
+
+
+@dataclass
+class Prediction:
+    """What host and target may differ by, for one target and E, on any input and kernel."""
+
+    predictor: Predictor
+    target: Target
+    E: np.ndarray
+
+    def __post_init__(self) -> None:
+        engine = self.predictor.engine
+        self.engine = engine
+        self.roundoff = engine.place.roundoff
+        self.held = engine.place.rounded(self.E)
+        if not np.isfinite(self.held).all():
+            raise MalformedInput(f"E overflows in {engine.place.precision}: run this target in a wider precision")
+        self.read_as = reading_target(engine.host, self.target)
+        self.gains: TargetGains = target_gains(self.read_as)
+        self.own_gains = self.gains if self.read_as is self.target else target_gains(self.target)
+        columns = path_columns(engine.embedder, self.held)
+        if engine.name == "path-space":
+            columns = engine.place.rounded(columns)
+        self.columns = columns
+        self.goal = to_numpy(w_all(self.read_as))
+        self.difference = columns - self.goal
+
+    @cached_property
+    def forms(self) -> StreamForms:
+        """Sizes of E R_w of a dense host."""
+        return StreamForms(self.engine.host, self.held)
+
+    @cached_property
+    def rounding(self) -> dict[Reading, float]:
+        """What the rounding of W_all moves, for inputs of length one."""
+        return right_side_rounding(self.read_as, self.gains, np.eye(self.target.shape.d_in))
+
+    def residual(self, rows: np.ndarray) -> dict[Reading, float]:
+        """How much E R_all differs from W_all, and the X that the host is given from X, as every reading meets it."""
+        shape = self.target.shape
+        found = residual_sizes(self.difference, shape, rows)
+        x2 = largest_row(rows)
+        for key, value in self.rounding.items():
+            found[key] += value * x2
+        if self.roundoff > _DOUBLE:
+            for key, value in residual_sizes(self.columns, shape, self.roundoff * np.abs(rows)).items():
+                found[key] += value
+        return found
+
+    def noise(self, rows: np.ndarray, kernel: Any) -> Callable[[list[float]], Noise]:
+        """Noise of the host's readings on inputs X [n, d_in], as a function of how far its attention is off by layer."""
+        shape, host, residual = self.target.shape, self.engine.host, self.residual(rows)
+        if self.engine.name == "path-space":
+            found = path_noise(self.columns, shape, residual, rows, self.roundoff)
+            return lambda apart: found
+        if self.predictor.gains.selected:
+            entries = selected_sizes(host, self.held, rows)
+            moved = selected_noise(host, self.predictor.gains, entries, residual, len(rows), self.roundoff)
+            return lambda apart: moved
+        paths = PathHost(shape, self.goal).streams(rows, kernel)
+        sizes = self.forms.sizes(rows, paths)
+        return DenseNoise(self.predictor.gains, sizes, self.held, residual, rows, self.roundoff).noise
+
+    def bound(self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, output: np.ndarray) -> float:
+        """The largest relative error on this input: `observed` is the target's run, `output` its result."""
+        shape = self.target.shape
+        sizes = self.sizes(observed, index, rows, output)
+
+        def carry(noise: Noise) -> Propagated:
+            return propagated(noise, self.gains, sizes, kernel, self.roundoff, shape, own=False, gaps=self.form_gaps)
+
+        host = settled(self.noise(rows, ChunkedAttention(kernel)), carry, shape.layers)
+        own = own_noise(self.own_gains, sizes, shape, _DOUBLE)
+        target = propagated(own, self.own_gains, sizes, kernel, _DOUBLE, shape, own=True).error
+        scale = sizes.scale
+        found = Bound(host / scale, target / scale) if scale else Bound(host, target)
+        return found.total
+
+    @cached_property
+    def form_gaps(self) -> dict[tuple[int, int], float]:
+        """2-norms of B_Q B_K^T - W_Q W_K^T for a host that reads other queries and keys than the target's."""
+        if self.read_as is self.target:
+            return {}
+        gaps = {}
+        for layer in range(self.target.shape.layers):
+            for head in range(self.target.shape.heads):
+                forms, rounding = [], 0.0
+                for model in (self.read_as, self.target):
+                    w_q, w_k, _, _ = model.parameters(layer, head)
+                    forms.append(w_q @ w_k.T)
+                    rounding += w_q.shape[1] * _DOUBLE * float(np.linalg.norm(w_q) * np.linalg.norm(w_k))
+                gaps[(layer, head)] = float(np.linalg.norm(forms[0] - forms[1], 2)) + rounding
+        return gaps
+
+    def sizes(self, observed: Observer, index: int | None, rows: np.ndarray, output: np.ndarray) -> RunSizes:
+        """Sizes of the target's run."""
+
+        def one(value: np.ndarray) -> float:
+            return float(value if index is None else value[index])
+
+        queries = {at: one(value) for at, value in observed.queries.items()}
+        keys = {at: one(value) for at, value in observed.keys.items()}
+        stream, radius, host_queries, host_keys = {}, {}, dict(queries), dict(keys)
+        for layer, streams in observed.streams.items():
+            x = streams if index is None else streams[index]
+            stream[layer] = float(np.linalg.norm(x, axis=1).max())
+            radius[layer] = float(np.linalg.norm(x - x.mean(axis=0), axis=1).max())
+            if self.read_as is not self.target:
+                for head in range(self.target.shape.heads):
+                    w_q, w_k, _, _ = self.read_as.parameters(layer, head)
+                    host_queries[(layer, head)] = float(np.linalg.norm(x @ w_q, axis=1).max())
+                    host_keys[(layer, head)] = float(np.linalg.norm(x @ w_k, axis=1).max())
+        # the stream after the last layer, as large as the values make it
+        last = self.target.shape.layers
+        stream[last] = stream[last - 1] * sum(
+            self.own_gains.value[(last - 1, head)] for head in range(self.target.shape.heads)
+        )
+        scale = float(np.abs(output).max(initial=0.0))
+        return RunSizes(host_queries, host_keys, queries, keys, stream, radius, scale, rows)
+
+
+__all__ = ["OUTPUT", "Prediction", "Predictor", "Reading", "attention_matching", "reading_target"]

@@ -1,0 +1,153 @@
+"""Emulation over shapes x hosts x target laws: every combination is run, or refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from utfproof.attention import AttentionKernel, parse_kernel
+from utfproof.constructions import build_host
+from utfproof.emulation.compare import EmulationReport, Setting, compare
+from utfproof.emulation.laws import TAME, draw_target
+from utfproof.emulation.predict import attention_matching
+from utfproof.errors import CannotCarry, MalformedInput, NotDefined, OutsideClass, Undecided
+from utfproof.shapes import Shape
+from utfproof.systems import Target, Universal
+
+ILL_CONDITIONED = 1e4
+"""Condition numbers beyond which the bound may be more than 10^4 times the error (docs/emulation.md)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One host at one shape with targets of one law."""
+
+    shape: Shape
+    host: str
+    law: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case and its report, or why it was refused; `failed` where the host cannot carry the target, which is a refutation
+    and no refusal; kernels that this host cannot serve, with the reason."""
+
+    case: Case
+    m: int | None
+    report: EmulationReport | None
+    refusal: str | None = None
+    failed: bool = False
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """For --json."""
+        shape = {name: getattr(self.case.shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+        return {
+            "shape": {**shape, "m": self.m},
+            "host": self.case.host,
+            "target_law": self.case.law,
+            "refused": self.refusal,
+            "left_out": [{"attention": name, "reason": reason} for name, reason in self.left_out],
+            **({} if self.report is None else self.report.document()),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every case has in common. `m` None: each host's own embedding dimension."""
+
+    attention: Sequence[str]
+    contexts: Sequence[int]
+    trials: int = 1
+    seed: int = 0
+    m: int | None = None
+    law: str = "uniform"
+    dtype: str = "float64"
+    width: int | None = None
+    tied_targets: bool = False
+    tolerance: float | None = None
+    setting: Setting = field(default_factory=Setting)
+    max_memory: int | None = None
+
+
+def served(host: Universal, names: Sequence[str]) -> tuple[list[tuple[str, AttentionKernel]], list[tuple[str, str]]]:
+    """The kernels this host can serve, and the others with the reason."""
+    kernels: list[tuple[str, AttentionKernel]] = []
+    left_out = []
+    for name in names:
+        try:
+            kernel = parse_kernel(name, host.shape.heads, host.shape.head_dim)
+        except MalformedInput as error:
+            if "RoPE" not in str(error):
+                raise
+            left_out.append((name, str(error)))
+            continue
+        if attention_matching(host) and not kernel.logits_only:
+            left_out.append((name, f"{host.construction} matches attention logits only"))
+            continue
+        kernels.append((name, kernel))
+    return kernels, left_out
+
+
+def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None) -> Outcome:
+    """Run one case. Refusals (a construction not defined at the shape, targets outside its class) are outcomes, not errors."""
+    try:
+        host = build_host(
+            case.host, case.shape, plan.m, seed=plan.seed, law=plan.law, dtype=plan.dtype, max_memory=plan.max_memory
+        )
+        kernels, left_out = served(host, plan.attention)
+        if not kernels:
+            return Outcome(case, host.m, None, left_out[0][1], left_out=tuple(left_out))
+
+        def target(trial: int) -> Target:
+            return draw_target(
+                case.shape,
+                plan.seed + trial,
+                case.law,
+                width=plan.width,
+                tied=plan.tied_targets,
+                max_memory=plan.max_memory,
+            )
+
+        report = compare(
+            host,
+            target,
+            kernels,
+            plan.contexts,
+            trials=plan.trials,
+            seed=plan.seed,
+            setting=plan.setting,
+            tolerance=plan.tolerance,
+            max_memory=plan.max_memory,
+            progress=progress,
+        )
+    except (NotDefined, OutsideClass, Undecided) as error:
+        return Outcome(case, None, None, str(error))
+    except CannotCarry as error:
+        return Outcome(case, plan.m, None, str(error), failed=True)
+    return Outcome(case, host.m, report, left_out=tuple(left_out))
+
+
+def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Over all outcomes: runs, broken bounds, refusals, the largest error, and bound over error on tame, well-conditioned
+    cases and on all."""
+    ran = [o for o in outcomes if o.report is not None]
+    ratios: dict[str, list[float]] = {"tame": [], "all": []}
+    for outcome in ran:
+        assert outcome.report is not None
+        known = [c.ratio for c in outcome.report.comparisons if c.ratio is not None]
+        ratios["all"] += known
+        condition = outcome.report.condition
+        if outcome.case.law in TAME and (condition is None or condition <= ILL_CONDITIONED):
+            ratios["tame"] += known
+    reports = [o.report for o in ran if o.report is not None]
+    return {
+        "runs": sum(len(r.comparisons) for r in reports),
+        "broken": sum(len(r.broken) for r in reports),
+        "refused": sum(o.refusal is not None and not o.failed for o in outcomes),
+        "failed": sum(o.failed for o in outcomes),
+        "max_relative_error": max((r.max_relative_error for r in reports), default=None),
+        "bound_over_error_tame": [min(ratios["tame"]), max(ratios["tame"])] if ratios["tame"] else None,
+        "bound_over_error": [min(ratios["all"]), max(ratios["all"])] if ratios["all"] else None,
+    }
