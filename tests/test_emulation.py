@@ -487,6 +487,20 @@ def test_the_command_encloses(cli, tmp_path):
     assert cli("check", "c.json")[0] == 0
 
 
+def test_the_command_compares_rationals(cli, tmp_path):
+    """Attention matrices from outside are rational: the outputs are equal, and nothing is rounded."""
+    for host in ("tied", "random"):
+        code, out, _ = cli(
+            "emulate", host, "-H", "2", "-L", "2", "-d", "1", "--d-in", "2", "--digits", "20", "--attention", "given",
+            "--context", "3", "-o", f"{host}.json",
+        )  # fmt: skip
+        assert code == 0
+        assert "outputs are equal, as rational numbers" in out
+        code, out, _ = cli("check", f"{host}.json")
+        assert code == 0
+        assert "equal" in out
+
+
 def test_a_host_rounded_to_float32_is_noticed():
     """Float64 runs of float32 numbers: E rounded on the way breaks the bound by far."""
     host = build_host("tied", SHAPE)

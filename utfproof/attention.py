@@ -253,12 +253,25 @@ class SeededAttention(GivenAttention):
     seed: int = 0
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        weights = self._weights(queries.shape[-2], layer, head).astype(np.float64)
+        return _like(queries, weights / weights.sum(axis=1, keepdims=True))
+
+    def _weights(self, context: int, layer: int, head: int) -> np.ndarray:
+        """Integers 1 ... 16 [n, n]."""
         from utfproof.generator import raw_numpy, stream_key
 
-        n = queries.shape[-2]
-        numbers = raw_numpy(stream_key(self.seed, "X", layer, head), n * n).reshape(n, n)
-        weights = (numbers >> np.uint64(60)).astype(np.float64) + 1
-        return _like(queries, weights / weights.sum(axis=1, keepdims=True))
+        numbers = raw_numpy(stream_key(self.seed, "X", layer, head), context * context)
+        return (numbers >> np.uint64(60)).astype(np.int64).reshape(context, context) + 1
+
+    def rational(self, layers: int, heads: int, context: int) -> GivenAttention:
+        """The same matrices as exact fractions, [L, H, n, n], whose rows sum to one exactly."""
+        from fractions import Fraction
+
+        out = np.empty((layers, heads, context, context), dtype=object)
+        for index in np.ndindex(layers, heads, context):
+            row = [int(w) for w in self._weights(context, *index[:2])[index[2]]]
+            out[index] = [Fraction(w, sum(row)) for w in row]
+        return GivenAttention(out)
 
 
 @dataclass(frozen=True)

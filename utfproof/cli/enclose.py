@@ -77,14 +77,16 @@ def run_enclosure(
     argument: HOST as given on the command line, host: what it means. E: `embedding` as it is (floats are dyadic rationals),
     or solved for exactly. Raises ResourceLimit beyond sizes and precisions, MalformedInput, CannotCarry as `embed` does.
     """
-    from utfproof.attention import parse_kernel
+    from utfproof.attention import SeededAttention, parse_kernel
     from utfproof.certificates.enclosures import attention_name, enclosure_certificate
     from utfproof.emulation.compare import random_input
     from utfproof.emulation.enclosure import enclose
 
     if output is not None and output.suffix != ".json":
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
-    kernel = parse_kernel(attention, host.shape.heads, host.shape.head_dim)
+    kernel: Any = parse_kernel(attention, host.shape.heads, host.shape.head_dim)
+    if isinstance(kernel, SeededAttention):
+        kernel = kernel.rational(host.shape.layers, host.shape.heads, context)
     name = attention_name(kernel, host.shape.heads)
     X = random_input(host.shape, context, seed)
     E, method = embedding, "given"
@@ -104,7 +106,8 @@ def _outcome(
     shape: Shape, m: int, found: Enclosure, attention: str, context: int, method: str, files: list[str]
 ) -> Outcome:
     low, high = (decimal(units, found.digits) for units in found.units)
-    within = found.verdict == "within"
+    within = found.verdict in ("within", "equal")
+    result = {"within": f"outputs within 10^-{found.digits}", "equal": "outputs are equal, as rational numbers"}
     document = {
         "verdict": found.verdict,
         "notion": "one emulation",
@@ -118,12 +121,14 @@ def _outcome(
         "files": files,
     }
     rows = {
-        "result": f"outputs within 10^-{found.digits}" if within else "outputs DIFFER",
+        "result": result.get(found.verdict, "outputs DIFFER"),
         "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
         "shape": f"{shape}, m = {m}",
         "run": f"one target, one input of n = {context}, attention {attention}",
         "E": method,
-        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed",
+        "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed"
+        if found.precision_bits
+        else "rational numbers; nothing is rounded",
         "means": "a statement about this target, E and X only, not about universality",
         **({"certificate": ", ".join(files)} if files else {}),
     }
