@@ -40,7 +40,7 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) -e '.[dev,torch,plots]'
+	$(PIP) -e '.[dev,torch,plots,cluster,search]'
 	touch $@
 
 corpus: $(VENV)/.dev

@@ -1569,6 +1569,58 @@ class TwoSided(IndexHost):
         return block[0] * self.out
 
 
+class Middle(IndexHost):
+    """Block (n, i) is the i-th part of the block of the n-th word of length k. There is no U."""
+
+    def __init__(self, shape: Shape, edges: list[tuple[int, int]]) -> None:
+        super().__init__(shape)
+        self.half, self.parts = self.L // 2, parts(edges)
+        self.routes: list[dict[int, list[int]]] = [{} for _ in range(self.H)]  # part of U's side -> parts of E's side
+        for head, (i, j) in enumerate(edges):
+            self.routes[head][j] = [i]
+
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        n, i = block
+        if layer == self.half + 1:
+            found = self.routes[head].get(i) if n == 0 else None
+            return ((0, found[0]), 0, self.out) if found else None
+        if layer <= self.half:
+            return ((head * self.power[self.half - 1] + n // self.H, i), 0, self.out) if n % self.H == 0 else None
+        return ((n // self.H, i), 0, self.out) if n % self.H == head else None
+
+    def first(self, block: Block) -> int:
+        return (block[0] * self.parts + block[1]) * self.out
+
+
+class Polynomial(Middle):
+    """The middle layer multiplies polynomials: head h sends part i of E's side to part h - i of U's side. Its edges are the
+    pairs (i, j) in any order."""
+
+    def __init__(self, shape: Shape, _: object = None) -> None:
+        left, right = degrees(shape)
+        super().__init__(shape, [(left, right)])
+        self.routes = [{} for _ in range(self.H)]
+        for i in range(left + 1):
+            for j in range(right + 1):
+                self.routes[i + j][j] = [i]
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        if s.d_in != 1 or s.layers % 2 == 0 or s.heads % 4 == 3:
+            return None
+        return int((degrees(s)[0] + 1) * s.heads ** (s.layers // 2))
+
+
+def degrees(s: Shape) -> tuple[int, int]:
+    """Degrees of the two factors."""
+    return s.heads // 2, (s.heads - 1) // 2
+
+
+def parts(edges: list[tuple[int, int]]) -> int:
+    """q: how many parts a block of `middle` has."""
+    return 1 + max(max(edge) for edge in edges)
+
+
 def tuple_number(counts: Block, total: int) -> int:
     """How many tuples of this length with sum at most `total` come before this one, lexicographically."""
     number = 0
@@ -1601,6 +1653,32 @@ class Counting(IndexHost):
         return tuple_number(block, self.L)
 
 
+class TwoSidedCounting(Counting):
+    """Block (c_1, ..., c_{H-1}), sum at most k = L/2 rounded up. There is no U."""
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        if s.d_in != 1 or s.layers == 1:
+            return None
+        return math.comb((s.layers + 1) // 2 + s.heads - 1, s.heads - 1)
+
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        half, origin = (self.L + 1) // 2, (0,) * (self.H - 1)
+        if layer <= half:
+            if head == 0:
+                return block, 0, 1
+            return (raised(block, head - 1), 0, 1) if sum(block) < half else None
+        below = block if head == 0 else lowered(block, head - 1)  # rows c, columns c raised
+        return (below, 0, 1) if below is not None and (layer > half + 1 or below == origin) else None
+
+    def first(self, block: Block) -> int:
+        return tuple_number(block, (self.L + 1) // 2)
+
+
+def lowered(counts: Block, place: int) -> Block | None:
+    return (*counts[:place], counts[place] - 1, *counts[place + 1 :]) if counts[place] else None
+
+
 class CommutingTrie(Counting):
     """Blocks (0, g, c_0, ..., c_{H-1}) of the trie, then the coordinates (1, c_1, ..., c_{H-1}) of Counting."""
 
@@ -1631,7 +1709,10 @@ class CommutingTrie(Counting):
 
 
 INVERTIBLE = "untied with invertible M^(l,0)"
-TARGETS = ("all untied", "all tied", INVERTIBLE)
+INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
+TARGETS = ("all untied", "all tied", INVERTIBLE, INVERTIBLE_MIDDLE)
+GENERIC = ("generic untied", "generic tied")
+TIED = (TARGETS[1], GENERIC[1])
 
 
 @dataclass(frozen=True)
@@ -1651,26 +1732,38 @@ IDENTITIES = {
     "register": Identity(Register, "shared attention", ("all untied",), "E"),
     "two-sided": Identity(TwoSided, "shared attention", ("all untied",), "E and U"),
     "counting": Identity(Counting, "shared attention", ("all tied",), "E"),
+    "middle": Identity(Middle, "shared attention", ("all untied", INVERTIBLE_MIDDLE), "E and U"),
+    "polynomial": Identity(Polynomial, "shared attention", ("all untied",), "E and U"),
+    "two-sided-counting": Identity(TwoSidedCounting, "shared attention", ("all tied",), "E and U"),
 }
+FUNCTIONAL = Identity(SharedQuery, "functional", ("all untied",))  # of shared-query at H = d_in = 1
 
 Letter = tuple[str, int, int, bool, bool]  # (M, A, Q or K; layer, 0 for tied targets; head; transposed; inverse)
 Word = tuple[Letter, ...]
-LETTER = re.compile(r"([MAQK])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
+LETTER = re.compile(r"([MAQKPU])([1-9][0-9]*)?\.(0|[1-9][0-9]*)(T|I|IT)?", re.ASCII)
 
 
 def read_letter(text: object, claim: Claim) -> Letter:
     found = LETTER.fullmatch(text) if isinstance(text, str) else None
-    if found is None or (found[2] is None) != (claim.targets == "all tied"):
+    factor = found is not None and found[1] in "PU"  # a coefficient of one of the two polynomials
+    if found is None or (found[2] is None) != (claim.targets == "all tied" or factor):
         raise Malformed(f"{quote(text)} is not a letter")
     if len(found[0]) > MAX_DIGITS:
         raise OverLimit(f"a letter has {len(found[0])} characters, allowed are {MAX_DIGITS}")
     name, layer, head, suffix = found[1], decimal(found[2] or "0"), decimal(found[3]), found[4] or ""
+    if factor:
+        most = degrees(claim.shape)[name == "U"]
+        if suffix or claim.construction != "polynomial" or head > most:
+            raise Malformed(f"the letter {quote(text)} is not for {claim.construction}")
+        return name, 0, head, False, False
     if layer > claim.shape.layers or head >= claim.shape.heads:
         raise Malformed(f"the letter {quote(text)} names no layer and head of the target")
     if name in "QK" and (suffix or claim.construction != "commuting-trie"):
         raise Malformed(f"the letter {quote(text)} is not for {claim.construction}")
-    if "I" in suffix and (name != "M" or head != 0 or claim.construction != "shared-query"):
-        raise Malformed(f"the letter {quote(text)} is an inverse that is not allowed")
+    if "I" in suffix:
+        middle = claim.construction == "middle" and layer == claim.shape.layers // 2 + 1
+        if name != "M" or not (middle or (claim.construction == "shared-query" and head == 0)):
+            raise Malformed(f"the letter {quote(text)} is an inverse that is not allowed")
     return name, layer, head, "T" in suffix, "I" in suffix
 
 
@@ -1722,8 +1815,10 @@ class Blocks:
                 letter = letters.get(text) if isinstance(text, str) else None
                 if letter is None:
                     letters[text] = letter = read_letter(text, claim)
-                if word and word[-1][0] in "QK":
-                    raise Malformed(f"{what} has a word that goes on after Q or K")
+                if word and word[-1][0] in "QKP":
+                    raise Malformed(f"{what} has a word that goes on after {word[-1][0]}")
+                if (letter[0] in "PU" and letter[0] != "PU"[what == "U"]) or (letter[0] == "U" and word):
+                    raise Malformed(f"{what} has a word with the letter {text}")
                 self.inverses |= letter[4]
                 word.append(letter)
             if start < end:
@@ -1771,7 +1866,8 @@ def trace(
 def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) -> None:
     s = claim.shape
     inverses = e.inverses or (u is not None and u.inverses)
-    if inverses != (claim.targets == INVERTIBLE):
+    # functional, H = d_in = 1: where an M^{l,0} has no inverse the target is zero, and E = 0 serves it
+    if claim.notion != "functional" and inverses != (claim.targets in (INVERTIBLE, INVERTIBLE_MIDDLE)):
         raise Stop(f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"')
     tied, commute = claim.targets == "all tied", s.d_in == 1
     if tied:  # words are merged into multisets of heads
@@ -1779,12 +1875,16 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
         branches, size = s.layers * s.heads, s.heads + s.layers
     else:
         traces, branches, size = 2 * s.words(s.layers), s.layers, s.layers
+    if claim.construction == "two-sided-counting":  # states: counts of both halves
+        traces = math.comb((s.layers + 1) // 2 + s.heads - 1, s.heads - 1) ** 2
+    if claim.construction in ("middle", "polynomial"):  # several parts of a block
+        traces *= s.heads // 2 + 1 if claim.construction == "polynomial" else parts(list(claim.edges))
     longest = max((len(word) for blocks in (e, u) if blocks for word in blocks.words), default=0)
     limits.require(
         (400 + 16 * size) * traces * (s.heads if tied else 1),
         traces * (branches * (3000 + 100 * size) + 600 * longest),
     )
-    host = IDENTITIES[claim.construction].host(s)
+    host = identity_host(claim)
 
     def product(heads: tuple[int, ...]) -> Word:
         return tuple(("M", 0 if tied else layer, head, False, False) for layer, head in enumerate(heads, 1))
@@ -1802,6 +1902,12 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
             raise Stop(f"{part} of the word ({spelled(word)}){at} does not read exactly one block of E")
         return result
 
+    if isinstance(host, TwoSidedCounting):
+        check_counted_halves(host, demand, found, u or Blocks([], "U", claim))
+        return
+    if isinstance(host, Middle):
+        check_middle(host, demand, found, u or Blocks([], "U", claim), commute)
+        return
     if u is not None:  # which R_w sends which block of E to which block of U
         half = range(s.heads ** (s.layers // 2))
         pairs: dict[tuple[int, ...], list[tuple[Block, Run]]] = {}
@@ -1839,6 +1945,103 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
         demand(reduce(got, commute) == reduce(product(word), commute), "the output", word)
 
 
+Demand = Callable[..., None]
+Found = Callable[..., Word]
+
+
+def identity_host(claim: Claim) -> IndexHost:
+    kind = IDENTITIES[claim.construction].host
+    return Middle(claim.shape, list(claim.edges)) if kind is Middle else kind(claim.shape)
+
+
+def check_middle(host: Middle, demand: Demand, found: Found, u: Blocks, commute: bool) -> None:
+    """E R_w U for w = (a, h, v): the parts of block a that head h sends to parts of block v."""
+    half = range(host.H**host.half)
+    readers: list[tuple[Any, Run]] = [((n, j), ((n, j), 0, host.out)) for n in half for j in range(host.parts)]
+    pairs: dict[tuple[int, ...], list[tuple[Block, Run]]] = {}
+    for word, block, run in trace(host, host.L, readers, zeros=True):
+        pairs.setdefault(word, []).append((block, run))
+    if len(pairs) != host.H**host.L:
+        raise Stop("some R_w moves no block")
+    left, right = degrees(host.s)
+    for word, ends in pairs.items():
+        letters = [("M", layer, head, False, False) for layer, head in enumerate(word, 1)]
+        middle = word[host.half]
+        wanted: dict[Any, tuple[Any, ...]] = {None: reduce(tuple(letters), commute)}
+        if isinstance(host, Polynomial):  # one product for each way to write the middle letter as i + j
+            del letters[host.half]
+            factors = [(i, middle - i) for i in range(left + 1) if 0 <= middle - i <= right]
+            wanted = {
+                (i, j): reduce((*letters, ("P", 0, i, False, False), ("U", 0, j, False, False)), commute)
+                for i, j in factors
+            }
+        products = []
+        for block, run in ends:
+            x, y = found("the output", run, word), u.read(host.first(block), host.out)
+            if y is None:
+                raise Stop(f"the output of the word ({spelled(word)}) does not read exactly one block of U")
+            products.append(reduce(x + y, commute))
+        demand(sorted(products) == sorted(wanted.values()), "the output", word)
+
+
+def check_counted_halves(host: TwoSidedCounting, demand: Demand, found: Found, u: Blocks) -> None:
+    """Words with the same letters in the first half, and in the second, ask for the same product. States are counted: a
+    state that alone stands for as many words as there are stands for all of them, once each."""
+    half = (host.L + 1) // 2
+    origin = (0,) * (host.H - 1)
+    starts = [c for c in tuples_up_to(host.H - 1, host.L - half) if u.read(host.first(c), 1) is not None]
+    if len(starts) != len(u.starts):
+        raise Stop("U has a block that no word of the second half leads to")
+    states: dict[tuple[Block, Block, Block, Block], int] = {(origin, origin, c, c): 1 for c in starts}
+    # (counts of the letters 1, ... in the first half, in the second, block of U, where it comes from)
+    for layer in range(host.L, 0, -1):
+        longer: dict[tuple[Block, Block, Block, Block], int] = {}
+        for (first, second, start, block), times in states.items():
+            for head in range(host.H):
+                step = host.move(layer, head, block)
+                if step is None:
+                    continue
+                counted = [first, second]
+                if head:
+                    counted[layer > half] = raised(counted[layer > half], head - 1)
+                state = (counted[0], counted[1], start, step[0])
+                longer[state] = longer.get(state, 0) + times
+        states = longer
+    seen: set[tuple[Block, Block]] = set()
+    for (first, second, start, block), times in states.items():
+        heads = (*spread(first, half), *spread(second, host.L - half))
+        if (first, second) in seen or times != arrangements(first, half) * arrangements(second, host.L - half):
+            raise Stop("some R_w does not move exactly one coordinate")
+        seen.add((first, second))
+        y = u.read(host.first(start), 1)
+        wanted = tuple(("M", 0, head, False, False) for head in heads)
+        x = found("the output", (block, 0, 1), heads)
+        demand(reduce(x + (y or ()), True) == reduce(wanted, True), "the output", heads)
+    if sum(states.values()) != host.H**host.L:
+        raise Stop("some R_w moves no coordinate")
+
+
+def tuples_up_to(length: int, total: int) -> list[Block]:
+    """Tuples of this length of integers >= 0 with sum at most `total`."""
+    found: list[Block] = [()]
+    for _ in range(length):
+        found = [(*c, more) for c in found for more in range(total - sum(c) + 1)]
+    return found
+
+
+def spread(counts: Block, length: int) -> Block:
+    """A word of this length with so many letters 1, 2, ...; the others are 0."""
+    return (0,) * (length - sum(counts)) + tuple(i for i, count in enumerate(counts, 1) for _ in range(count))
+
+
+def arrangements(counts: Block, length: int) -> int:
+    """How many words those are."""
+    number = math.factorial(length) // math.factorial(length - sum(counts))
+    for count in counts:
+        number //= math.factorial(count)
+    return number
+
+
 def spelled(word: tuple[int, ...]) -> str:
     text = ",".join(map(str, word[:20]))
     return text if len(word) <= 20 else text + ",..."
@@ -1858,7 +2061,7 @@ GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
 
 
 def dimension_bound(claim: Claim) -> tuple[int, int, str]:
-    """(a, b, what they are): no host is universal if a < b. The table of section 10.1."""
+    """(a, b, what they are): no host is universal if a < b. The tables of section 10.1."""
     s, words = claim.shape, claim.shape.heads**claim.shape.layers
     match claim.notion, claim.targets, claim.free:
         case "matching", "all untied", _:
@@ -1867,6 +2070,8 @@ def dimension_bound(claim: Claim) -> tuple[int, int, str]:
             return s.m, s.columns, "m and M"
         case "shared attention", "all untied", "E":
             return s.m, s.d_out * words, "m and d_out H^L"
+        case "shared attention", "all untied", "E and U" if (s.heads, s.layers, s.d_in, s.d_out) == (3, 1, 1, 1):
+            return s.m, 3, "m and 3"
         case "shared attention", "all untied", "E and U":
             return s.m**2, words, "m^2 and H^L"
         case "shared attention", "all tied", "E":
@@ -1876,7 +2081,62 @@ def dimension_bound(claim: Claim) -> tuple[int, int, str]:
         case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= s.d_in == s.d_out:
             bound = s.heads * (s.d_in**2 + 2 * s.head_dim * s.d_in - s.head_dim**2)
             return s.d_in * s.m, bound, "d_in m and H (d_in^2 + 2 d d_in - d^2)"
+        case "attention-matching", "all untied", _ if s.heads == s.layers == s.d_in == s.d_out == 1:
+            return s.m, 3, "m and 3"
+    if claim.targets in GENERIC and s.d_in == s.d_out:
+        rows = list(generic_bounds(claim, words))
+        if rows:  # the first that m violates, if there is one
+            return next((row for row in rows if row[0] < row[1]), rows[0])
     raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
+def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
+    """The second table of section 10.1; d_in = d_out."""
+    s, m, b, H, L = claim.shape, claim.shape.m, claim.shape.d_in, claim.shape.heads, claim.shape.layers
+    narrow = min(s.head_dim, b)
+    paths = narrow >= L  # tied targets can follow every path
+    untied = claim.targets == GENERIC[0]
+    match claim.notion, claim.free:
+        case "matching", _:
+            if untied or paths:
+                yield m, s.columns, "m and M"
+            elif b == 1:
+                spanned = 2 * s.head_dim * H * math.comb(L - 1 + H, H) + s.counts
+                yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)"
+        case "attention-matching", _ if untied:
+            later = min(H * narrow, b)
+            forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
+            yield b * (m - b * words), H * forms, "d_in (m - d_in H^L) and the dimension of the logit forms"
+        case "attention-matching", _ if paths or b == 1:
+            outputs = b * words if paths else s.counts
+            yield b * (m - outputs), H * (2 * narrow * b - narrow**2), "d_in (m - outputs) and H (2 d' d_in - d'^2)"
+        case "functional", _:
+            yield m, b, "m and d_in"
+            if L == 1:
+                yield b * m, H * (b**2 + 2 * narrow * b - narrow**2), "d_in m and H (d_in^2 + 2 d' d_in - d'^2)"
+            else:
+                other = 2 * b * narrow + (L - 2) * narrow**2 if untied else b * narrow
+                count = (H - 1) * other + 2 * b * narrow - narrow**2
+                yield b * m, count, "d_in m and the dimension of the outputs along separate paths"
+        case "shared attention", "E":
+            if untied or paths:
+                yield m, b * words, "m and d_in H^L"
+            else:
+                yield m, s.counts, "m and C(L+H-1, H-1)"
+        case "shared attention", "E and U":
+            yield (
+                m**2,
+                words if untied or paths else s.counts,
+                "m^2 and H^L" if untied or paths else "m^2 and C(L+H-1, H-1)",
+            )
+            if untied and ((b == 1 and H > 1 and L % 2) or (b > 1 and max(H, s.head_dim) > 1)):
+                yield m**2, words + 1, "m^2 and H^L + 1"
+            if untied and s.head_dim >= b:
+                yield 2 * b * m - 1, b**2 * (L * (H - 1) + 1), "2 d_in m - 1 and d_in^2 (L(H-1) + 1)"
+            if untied and (H, L, b) == (2, 3, 1):
+                yield m, 4, "m and 4"
+            if not untied and claim.construction == "every tied host" and (H, b) == (2, 1) and L in (2, 3):
+                yield m, 3, "m and 3"
 
 
 def read_dimension(claim: Claim) -> Callable[[], None]:
@@ -1898,7 +2158,7 @@ def read_targets(value: object, claim: Claim, p: int) -> list[Target]:
 
 def read_target(entries: object, claim: Claim, p: int = 0) -> Target:
     """The target's nonzero entries (modulo p, if p is given)."""
-    s, tied = claim.shape, claim.targets == "all tied"
+    s, tied = claim.shape, claim.targets in TIED
     widths = {"W_K": s.head_dim, "W_O": s.d_in, "W_Q": s.head_dim, "W_V": s.head_dim}
     if not isinstance(entries, list):
         raise Malformed("a target is not an array of entries")
@@ -1960,23 +2220,38 @@ def target_row(s: Shape, target: Target, tied: bool, i: int, p: int) -> array[in
 
 
 def check_span(claim: Claim, p: int, targets: list[Target], limits: Limits) -> None:
-    s, count = claim.shape, claim.shape.d_in * len(targets)
+    s, both = claim.shape, claim.free == "E and U"
+    words = s.heads**s.layers
+    # rows for each target, columns, and the rank that m allows
+    height, columns, most = s.d_in, s.columns, s.m
+    if claim.notion == "shared attention":
+        height, columns, most = (s.d_in**2, words, s.m**2) if both else (s.d_in, s.d_in * words, s.m)
+    count, allowed = height * len(targets), "m^2" if both else "m"
     require_prime(p)
-    if min(count, s.columns) <= s.m:
-        raise Stop(f"{figure(count)} rows of {figure(s.columns)} columns have no rank above m = {figure(s.m)}")
-    limits.require((4 * count + 64 * PANEL) * s.columns, count * s.columns)
+    if min(count, columns) <= most:
+        raise Stop(f"{figure(count)} rows of {figure(columns)} columns have no rank above {allowed} = {figure(most)}")
+    limits.require((4 * count + 64 * PANEL) * columns, count * columns)
     size = max(map(target_size, targets))
     slot = Packing(p, PANEL + 1).bytes
-    rank = s.m + 1
+    rank = most + 1
     follow = count * s.words(s.layers) * (1000 + 300 * min(size, 4 * s.d_in * s.head_dim))
-    eliminated = (rank + PANEL) * s.columns * count
+    eliminated = (rank + PANEL) * columns * count
     limits.require(
-        count * (4 * s.columns + 200) + 64 * PANEL * s.columns + s.heads**s.layers * (300 + 100 * min(size, s.d_in)),
-        follow + eliminated * slot + (count // PANEL + 10) * count * s.columns * 200,
-    )
-    rows = [target_row(s, target, claim.targets == "all tied", i, p) for target in targets for i in range(s.d_in)]
+        count * (4 * columns + 200) + 64 * PANEL * columns + words * (300 + 100 * min(size, s.d_in))
+        + 4 * s.d_in * s.columns,
+        follow + eliminated * slot + (count // PANEL + 10) * count * columns * 200,
+    )  # fmt: skip
+    rows = []
+    for target in targets:
+        for i in range(s.d_in):
+            row = target_row(s, target, claim.targets in TIED, i, p)
+            outputs = row[len(row) - s.d_in * words :]
+            if both:
+                rows += [outputs[j :: s.d_in] for j in range(s.d_in)]
+            else:
+                rows.append(row if claim.notion == "matching" else outputs)
     if not rank_reaches(rows, p, rank):
-        raise Stop(f"the rank of the targets' rows modulo {p} is not above m = {s.m}")
+        raise Stop(f"the rank of the targets' rows modulo {p} is not above {allowed} = {most}")
 
 
 def read_matrix(value: object, name: str, rows: int, columns: int) -> Matrix:
@@ -2037,8 +2312,9 @@ def read_lower_bound(claim: Claim, host: dict[str, Any], evidence: object, limit
         return read_dimension(claim)
     if method == "span":
         prime, listed, _ = record(evidence, "evidence", "prime", "targets", "method")
-        if claim.notion != "matching" or claim.shape.d_in != claim.shape.d_out:
-            raise Malformed("the method span is for matching, at shapes with d_in = d_out")
+        shared = claim.notion == "shared attention" and claim.targets in GENERIC
+        if not (claim.notion == "matching" or shared) or claim.shape.d_in != claim.shape.d_out:
+            raise Malformed(f"the method span is not for claims {claim.how} at {claim.shape}")
         p = read_prime(prime)
         targets = read_targets(listed, claim, p)
         return lambda: check_span(claim, p, targets, limits)
@@ -2499,14 +2775,14 @@ KINDS = (
 NOTIONS = {
     "enclosure": ("one emulation",),
     "linear-test": ("attention-matching",),
-    "identity": ("attention-matching", "matching", "shared attention"),
-    "lower-bound": ("matching", "shared attention", "functional"),
+    "identity": ("attention-matching", "matching", "shared attention", "functional"),
+    "lower-bound": ("matching", "shared attention", "functional", "attention-matching"),
 }  # of the other kinds: matching
 REFUTATIONS = ("rank-deficient", "lower-bound")
 TARGETS_OF = {
     "enclosure": ("this one",),
     "identity": TARGETS,
-    "lower-bound": TARGETS[:2],
+    "lower-bound": (*TARGETS[:2], *GENERIC),
     "rank-deficient": TARGETS[:2],
     "tied-kernel": TARGETS[1:2],
 }  # of the other kinds: all untied
@@ -2526,6 +2802,7 @@ class Claim:
     targets: str = "all untied"
     free: str = ""
     nullity: int = 0  # of R_all, as a tied-kernel has it
+    edges: tuple[tuple[int, int], ...] = ()  # of the construction `middle`
 
     @property
     def queries(self) -> int:
@@ -2603,15 +2880,24 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
         if not 0 <= claim.seed < 2**64:
             raise Malformed("seed is outside 0..2^64-1")
     else:
-        record(host, "host", "construction")
+        record(host, "host", "construction", *(["edges"] if name == "middle" else []))
         claim = replace(claim, construction=name)
         rule = IDENTITIES[name] if kind == "identity" else None
+        if name == "shared-query" and claim.notion == "functional" and shape.heads == shape.d_in == 1:
+            rule = FUNCTIONAL
         if rule is not None:
             if (claim.notion, claim.free) != (rule.notion, rule.free) or claim.targets not in rule.targets:
                 raise Malformed(f"no identity says that {name} is universal {claim.how}")
             if shape.d_in != shape.d_out:
                 raise Malformed(f"{kind} is for d_in = d_out, the shape is {shape}")
-        if (least := (rule.host if rule else INDEX_HOSTS[name]).least(shape)) is None:
+        if rule is not None and rule.host is Middle:
+            claim = replace(claim, edges=read_edges(host["edges"], shape))
+            least = middle_least(shape, list(claim.edges))
+            if claim.targets == INVERTIBLE_MIDDLE and shape.head_dim < shape.d_in:
+                raise Malformed(f"no matrices M are invertible at {shape}")
+        else:
+            least = (rule.host if rule else INDEX_HOSTS[name]).least(shape)
+        if least is None:
             raise Malformed(f"{name} is not defined at {shape}")
         if shape.m < least:
             raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
@@ -2620,6 +2906,22 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
     if allowed is not None and name not in allowed:
         raise Malformed(f"{kind} is not for the construction {name}")
     return claim
+
+
+def read_edges(value: object, s: Shape) -> tuple[tuple[int, int], ...]:
+    """One pair for each head."""
+    if not isinstance(value, list) or len(value) != s.heads:
+        raise Malformed("edges is not an array of one pair for each head")
+    if any(not isinstance(edge, list) or len(edge) != 2 for edge in value):
+        raise Malformed("edges has an entry that is not a pair")
+    edges = tuple((integer(i, "a number of edges"), integer(j, "a number of edges")) for i, j in value)
+    if any(not 0 <= x <= s.heads for edge in edges for x in edge):
+        raise Malformed("edges has a number outside 0..H")
+    return edges
+
+
+def middle_least(s: Shape, edges: list[tuple[int, int]]) -> int | None:
+    return int(s.d_in * parts(edges) * s.heads ** (s.layers // 2)) if s.layers % 2 else None
 
 
 def check_document(document: object, folder: str, limits: Limits, facts: dict[str, Any]) -> str:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 from utfproof.certificates.format import Certificate, certificate, integer
 from utfproof.constructions import construction, resolve_m
 from utfproof.constructions.commuting import commuting_dimension, require_commuting
+from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
 from utfproof.constructions.shared_attention import (
     SHARED_ATTENTION,
     count_tuples,
     require_equal_widths,
+    require_scalar,
+    require_words,
 )
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.notions import Notion
@@ -29,6 +33,10 @@ Blocks = list[tuple[int, list[str]]]
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
 INVERTIBLE = "untied with invertible M^(l,0)"
+INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
+
+Edges = list[tuple[int, int]]
+"""One pair (i, j) for each head: the middle layer's weight is p_i u_j."""
 
 
 def _values(word: Word, first: int = 1) -> list[str]:
@@ -100,6 +108,124 @@ def commuting_trie_words(shape: Shape) -> tuple[Blocks, None]:
     return blocks + counting_words(shape, start)[0], None
 
 
+def two_sided_counting_words(shape: Shape) -> tuple[Blocks, Blocks]:
+    """Coordinate c of E: the first half's letters, as often as c says; coordinate c of U: the second half's."""
+    half = (shape.layers + 1) // 2
+
+    def blocks(length: int) -> Blocks:
+        tuples = enumerate(count_tuples(shape.heads - 1, half))
+        return [(i, _powers((length - sum(c), *c))) for i, c in tuples if sum(c) <= length]
+
+    return blocks(half), blocks(shape.layers - half)
+
+
+# --- the middle layer of an odd number ------------------------------------------------------------------------
+
+
+def edges_of(bilinear: Bilinear) -> Edges:
+    """The places of a bilinear map whose matrices are matrix units."""
+    places = []
+    for matrix in bilinear.matrices:
+        [i], [j] = matrix.nonzero()
+        places.append((int(i), int(j)))
+    return places
+
+
+def _inverse(word: list[str]) -> list[str]:
+    return [letter[:-1] if letter.endswith("I") else f"{letter}I" for letter in reversed(word)]
+
+
+def factor_words(edges: Edges, letters: list[str]) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """Words p_i and u_j with p_i u_j = the letter of each edge (i, j): along a forest, from the identity at a vertex with
+    most edges in each of its trees. Inverses occur unless every tree is a star. MalformedInput where the edges have a
+    cycle."""
+    neighbours: dict[tuple[int, int], list[tuple[tuple[int, int], str]]] = {}
+    for (i, j), letter in zip(edges, letters, strict=True):
+        neighbours.setdefault((0, i), []).append(((1, j), letter))
+        neighbours.setdefault((1, j), []).append(((0, i), letter))
+    words: dict[tuple[int, int], list[str]] = {}
+    used = 0
+    for root in sorted(neighbours, key=lambda vertex: (-len(neighbours[vertex]), vertex)):
+        if root in words:
+            continue
+        words[root] = []
+        waiting = [root]
+        while waiting:
+            vertex = waiting.pop()
+            side = vertex[0]
+            for other, letter in neighbours[vertex]:
+                if other not in words:
+                    inverse = _inverse(words[vertex])
+                    words[other] = [letter, *inverse] if side == 1 else [*inverse, letter]
+                    waiting.append(other)
+                    used += 1
+    if used != len(edges):
+        raise MalformedInput(f"the edges {edges} have a cycle, so not all weights of the middle layer are products")
+    return (
+        {at: word for (side, at), word in words.items() if side == 0},
+        {at: word for (side, at), word in words.items() if side == 1},
+    )
+
+
+def middle_words(shape: Shape, edges: Edges) -> tuple[Blocks, Blocks]:
+    """Part i of block w of E: M_w p_i; part j of block v of U: u_j M_v. The weights of layer k+1 are p_i u_j."""
+    k, b = shape.layers // 2, shape.d_in
+    size = b * _parts(edges)
+    left, right = factor_words(edges, [f"M{k + 1}.{head}" for head in range(shape.heads)])
+    words = list(head_words(shape.heads, k))
+    return (
+        [(n * size + i * b, [*_values(w), *left[i]]) for n, w in enumerate(words) for i in sorted(left)],
+        [(n * size + j * b, [*right[j], *_values(v, k + 2)]) for n, v in enumerate(words) for j in sorted(right)],
+    )
+
+
+def polynomial_words(shape: Shape) -> tuple[Blocks, Blocks]:
+    """Part i of block w of E: M_w P.i; part j of block v of U: U.j M_v."""
+    k = shape.layers // 2
+    left, right = shape.heads // 2, (shape.heads - 1) // 2
+    words = list(head_words(shape.heads, k))
+    return (
+        [(n * (left + 1) + i, [*_values(w), f"P.{i}"]) for n, w in enumerate(words) for i in range(left + 1)],
+        [(n * (left + 1) + j, [f"U.{j}", *_values(v, k + 2)]) for n, v in enumerate(words) for j in range(right + 1)],
+    )
+
+
+def _parts(edges: Edges) -> int:
+    return 1 + max(max(edge) for edge in edges)
+
+
+def _require_odd(name: str) -> Callable[[Shape], None]:
+    def defined(shape: Shape) -> None:
+        require_equal_widths(name, shape)
+        if shape.layers % 2 == 0:
+            raise NotDefined(f"{name} is defined for an odd number of layers, got {shape.layers}")
+        require_words(name, shape, shape.layers // 2)
+
+    return defined
+
+
+def _require_path(shape: Shape) -> None:
+    _require_odd("middle-path")(shape)
+    if shape.head_dim < shape.d_in and shape.heads > 2:
+        raise NotDefined(f"middle-path inverts weights of the middle layer, which have rank at most d at {shape}")
+
+
+def _require_polynomial(shape: Shape) -> None:
+    require_scalar("polynomial", shape)
+    _require_odd("polynomial")(shape)
+    polynomial_bilinear(shape.heads)
+
+
+def _require_two_sided_counting(shape: Shape) -> None:
+    require_scalar("two-sided-counting", shape)
+    if shape.layers == 1:
+        raise NotDefined("two-sided-counting is defined for two layers or more")
+
+
+def _two_sided_counting_dimension(shape: Shape) -> int:
+    return comb((shape.layers + 1) // 2 + shape.heads - 1, shape.heads - 1)
+
+
 @dataclass(frozen=True)
 class IdentityKind:
     """What a construction's identity says: notion, targets, what is free, its least m, and the words."""
@@ -110,6 +236,33 @@ class IdentityKind:
     least_m: Callable[[Shape], int]
     defined: Callable[[Shape], None]
     words: Callable[[Shape], tuple[Blocks, Blocks | None]]
+    construction: str = ""
+    """Its name in the format, where that is another one."""
+    edges: Callable[[Shape], Edges] | None = None
+
+
+def _middle(bilinear: Callable[[int], Bilinear], defined: Callable[[Shape], None]) -> IdentityKind:
+    """Which targets it serves depends on whether inverses occur; the certificate says."""
+
+    def edges(shape: Shape) -> Edges:
+        return edges_of(bilinear(shape.heads))
+
+    return IdentityKind(
+        Notion.SHARED_ATTENTION,
+        ALL_UNTIED,
+        "E and U",
+        lambda shape: shape.d_in * _parts(edges(shape)) * shape.heads ** (shape.layers // 2),
+        defined,
+        lambda shape: middle_words(shape, edges(shape)),
+        "middle",
+        edges,
+    )
+
+
+def _require_single(shape: Shape) -> None:
+    _require_named("shared-query")(shape)
+    if shape.heads > 1 or shape.d_in > 1:
+        raise NotDefined(f"shared-query serves all targets functionally at H = d_in = 1, got {shape}")
 
 
 def _require_named(name: str) -> Callable[[Shape], None]:
@@ -149,6 +302,33 @@ IDENTITIES: dict[str, IdentityKind] = {
     "register": _shared_attention("register", register_words),
     "two-sided": _shared_attention("two-sided", two_sided_words),
     "counting": _shared_attention("counting", counting_words),
+    "middle-path": _middle(path_bilinear, _require_path),
+    "middle-stars": _middle(two_stars_bilinear, _require_odd("middle-stars")),
+    "polynomial": IdentityKind(
+        Notion.SHARED_ATTENTION,
+        ALL_UNTIED,
+        "E and U",
+        lambda shape: shape.heads ** (shape.layers // 2) * (shape.heads // 2 + 1),
+        _require_polynomial,
+        polynomial_words,
+    ),
+    "two-sided-counting": IdentityKind(
+        Notion.SHARED_ATTENTION,
+        ALL_TIED,
+        "E and U",
+        _two_sided_counting_dimension,
+        _require_two_sided_counting,
+        two_sided_counting_words,
+    ),
+    "shared-query-functional": IdentityKind(
+        Notion.FUNCTIONAL,
+        ALL_UNTIED,
+        None,
+        shared_query_dimension,
+        _require_single,
+        shared_query_words,
+        "shared-query",
+    ),
 }
 """The constructions that the kind `identity` is specified for."""
 
@@ -158,8 +338,10 @@ def identity_certificate(
 ) -> Certificate:
     """The identity by which this construction serves its targets at this shape; m defaults to the least one.
 
-    The claim says which targets: "all untied" (shared-key, register, two-sided), "untied with invertible M^(l,0)"
-    (shared-query), "all tied" (counting, commuting-trie). Raises MalformedInput for other constructions, NotDefined outside
+    The claim says which targets: "all untied" (shared-key, register, two-sided, middle-stars, polynomial), "untied with
+    invertible M^(l,0)" (shared-query), "untied with invertible M^(k+1,h)" (middle-path at H >= 3), "all tied" (counting,
+    commuting-trie, two-sided-counting). shared-query-functional is shared-query at H = d_in = 1, where a target with a
+    singular M^(l,0) is zero. Raises MalformedInput for other constructions, NotDefined outside
     the construction's shapes and below its least m, ResourceLimit before allocating.
     """
     if name not in IDENTITIES:
@@ -171,19 +353,27 @@ def identity_certificate(
     if m < least:
         raise NotDefined(f"{name} at {shape} needs m >= {least}, got {m}")
     # a block: its letters (8 bytes each, strings of some 60), the list and the pair
-    require_memory(least * (200 + 70 * 2 * shape.layers), f"an identity of {name} at {shape}", max_memory)
+    require_memory(
+        least * (200 + 70 * (2 * shape.layers + shape.heads)), f"an identity of {name} at {shape}", max_memory
+    )
     E, U = kind.words(shape)
     evidence: dict[str, Any] = {"E": [[integer(start), word] for start, word in E]}
     if U is not None:
         evidence["U"] = [[integer(start), word] for start, word in U]
+    host: dict[str, Any] = {"construction": kind.construction or name}
+    targets = kind.targets
+    if kind.edges is not None:
+        host["edges"] = [list(edge) for edge in kind.edges(shape)]
+        if any(letter.endswith("I") for _, word in E + (U or []) for letter in word):
+            targets = INVERTIBLE_MIDDLE
     return certificate(
         "identity",
         shape,
         m,
-        {"construction": name},
+        host,
         evidence,
         notion=kind.notion,
-        targets=kind.targets,
+        targets=targets,
         free=kind.free,
         universal=True,
     )

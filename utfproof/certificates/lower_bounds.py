@@ -6,14 +6,16 @@ shared-attention host (docs/certificate-format.md section 10).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import comb, log2
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import comb, isqrt, log2
 from typing import Any
 
 import numpy as np
 
 from utfproof.arrays import exact
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
+from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
@@ -26,6 +28,10 @@ from utfproof.systems import Target
 
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
+GENERIC_UNTIED = "generic untied"
+GENERIC_TIED = "generic tied"
+"""All but a set of measure zero: what is refuted for these serves almost none of the class."""
+THREE_PAGE = "three-dimensions-do-not-suffice.md"
 TARGET_BOUND = 16
 """Drawn targets have weights in -16 ... 16: generic enough for spans, and short in a certificate."""
 NULL_ENTRIES = 10**6
@@ -41,28 +47,197 @@ def _require_words(shape: Shape) -> None:
 # --- dimension ---------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class DimensionRow:
+    """A row of the tables of section 10.1: no host of dimension m serves these targets if a < b for (a, b) = sides(shape, m).
+
+    every: "tied host" where the bound is proved for tied hosts only. page: its proof in docs/proofs.
+    """
+
+    name: str
+    notion: Notion
+    targets: str
+    free: str | None
+    sides: Callable[[Shape, int], tuple[int, int]]
+    what: str
+    applies: Callable[[Shape], bool] = lambda shape: True
+    every: str = "host"
+    page: str = "decision-theorem.md"
+
+    def least(self, shape: Shape) -> int:
+        """The least m that the row allows at a shape to which it applies."""
+        _require_words(shape)
+        high = 1
+        while self._refuted(shape, high):
+            high *= 2
+        low = high // 2  # refuted, or 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._refuted(shape, middle) else (low, middle)
+        return high
+
+    def _refuted(self, shape: Shape, m: int) -> bool:
+        have, needed = self.sides(shape, m)
+        return have < needed
+
+
+def least_square_root(count: int) -> int:
+    """The least m with m^2 >= count >= 1."""
+    return isqrt(count - 1) + 1
+
+
+def _square(shape: Shape) -> bool:
+    return shape.d_in == shape.d_out
+
+
+def _paths(shape: Shape) -> bool:
+    """Tied targets can follow every path 1 -> 2 -> ... -> L -> j (docs/proofs/decision-theorem.md, section 5)."""
+    return min(shape.head_dim, shape.d_in) >= shape.layers
+
+
+def _counts(shape: Shape) -> int:
+    return comb(shape.layers + shape.heads - 1, shape.heads - 1)
+
+
+def _fibre(shape: Shape) -> int:
+    d, b = min(shape.head_dim, shape.d_in), shape.d_in
+    return shape.heads * (b * b + 2 * d * b - d * d)
+
+
+def logit_form_dimension(shape: Shape) -> int:
+    """Dimension of the logit forms of all layers and heads over fixed generic values (attention-matching-bound.md)."""
+    b, d = shape.d_in, min(shape.head_dim, shape.d_in)
+    later = min(shape.heads * d, b)
+    return shape.heads * (2 * d * b - d * d + (shape.layers - 1) * (2 * d * later - d * d))
+
+
+def _family(shape: Shape) -> int:
+    return int(shape.d_in**2 * (shape.layers * (shape.heads - 1) + 1))
+
+
+def _separate_paths(shape: Shape, tied: bool) -> int:
+    """L >= 2: dimension of the outputs near a target whose stream is carried by head 0 (docs/proofs/frontier.md)."""
+    d, b = min(shape.head_dim, shape.d_in), shape.d_in
+    other = b * d if tied else 2 * b * d + (shape.layers - 2) * d * d
+    return (shape.heads - 1) * other + 2 * b * d - d * d
+
+
+MATCHED, SHARED = Notion.MATCHING, Notion.SHARED_ATTENTION
+FIBRE_PAGE, SHARED_PAGE, FRONTIER_PAGE = "fibre-dimension.md", "shared-attention.md", "frontier.md"
+BOTH = "E and U"
+
+
+def _rows() -> Iterator[DimensionRow]:
+    row = DimensionRow
+    of_m, of_square = "m and ", "m^2 and "
+    for untied, tied in ((ALL_UNTIED, ALL_TIED), (GENERIC_UNTIED, GENERIC_TIED)):
+        generic = untied == GENERIC_UNTIED
+        square: Callable[[Shape], bool] = _square if generic else lambda shape: True
+
+        def leaves(s: Shape, m: int) -> tuple[int, int]:
+            return m * m, s.leaves
+
+        def counted(s: Shape, m: int) -> tuple[int, int]:
+            return m * m, _counts(s)
+
+        def paths(s: Shape, square: Callable[[Shape], bool] = square) -> bool:
+            return square(s) and _paths(s)
+
+        def no_paths(s: Shape, square: Callable[[Shape], bool] = square, generic: bool = generic) -> bool:
+            return square(s) and not (generic and _paths(s))
+
+        yield row("M", MATCHED, untied, None, lambda s, m: (m, matching_dimension(s)), of_m + "M", square)
+        yield row("M", MATCHED, tied, None, lambda s, m: (m, matching_dimension(s)), of_m + "M", paths)
+        yield row("words", SHARED, untied, "E", lambda s, m: (m, s.d_out * s.leaves), of_m + "d_out H^L", square,
+                  page=SHARED_PAGE)  # fmt: skip
+        yield row("counts", SHARED, tied, "E", lambda s, m: (m, _counts(s)), of_m + "C(L+H-1, H-1)", no_paths,
+                  page=SHARED_PAGE)  # fmt: skip
+        yield row("words", SHARED, untied, BOTH, leaves, of_square + "H^L", square, page=SHARED_PAGE)
+        yield row("counts", SHARED, tied, BOTH, counted, of_square + "C(L+H-1, H-1)", no_paths, page=SHARED_PAGE)
+    yield row(
+        "fibre dimension", Notion.FUNCTIONAL, ALL_UNTIED, None, lambda s, m: (s.d_in * m, _fibre(s)),
+        "d_in m and H (d_in^2 + 2 d d_in - d^2)", lambda s: s.layers == 1 and s.head_dim <= s.d_in == s.d_out,
+        page=FIBRE_PAGE,
+    )  # fmt: skip
+    yield row(
+        "one by one", Notion.ATTENTION_MATCHING, ALL_UNTIED, None, lambda s, m: (m, 3), "m and 3",
+        lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (1, 1, 1, 1), page=FIBRE_PAGE,
+    )  # fmt: skip
+    yield row("three heads", SHARED, ALL_UNTIED, BOTH, lambda s, m: (m, 3), "m and 3",
+              lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (3, 1, 1, 1), page=SHARED_PAGE)  # fmt: skip
+    # those of the second table alone
+    u, t = GENERIC_UNTIED, GENERIC_TIED
+    yield row("monomials", MATCHED, t, None, lambda s, m: (m, commuting_dimension(s)),
+              "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", lambda s: _square(s) and s.d_in == 1 and not _paths(s),
+              page=FRONTIER_PAGE)  # fmt: skip
+    yield row("logit forms", Notion.ATTENTION_MATCHING, u, None,
+              lambda s, m: (s.d_in * (m - s.d_in * s.leaves), logit_form_dimension(s)),
+              "d_in (m - d_in H^L) and the dimension of the logit forms", _square,
+              page="attention-matching-bound.md")  # fmt: skip
+    yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
+              lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),
+                            _fibre(s) - s.heads * s.d_in**2),
+              "d_in (m - outputs) and H (2 d' d_in - d'^2)",
+              lambda s: _square(s) and (_paths(s) or s.d_in == 1), page=FRONTIER_PAGE)  # fmt: skip
+    yield row("separate paths", Notion.FUNCTIONAL, u, None, lambda s, m: (s.d_in * m, _separate_paths(s, False)),
+              "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
+              page=FRONTIER_PAGE)  # fmt: skip
+    yield row("separate paths", Notion.FUNCTIONAL, t, None, lambda s, m: (s.d_in * m, _separate_paths(s, True)),
+              "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
+              page=FRONTIER_PAGE)  # fmt: skip
+    for targets in (u, t):
+        yield row("one token", Notion.FUNCTIONAL, targets, None, lambda s, m: (m, s.d_in), "m and d_in", _square,
+                  page=FRONTIER_PAGE)  # fmt: skip
+        yield row("fibre dimension", Notion.FUNCTIONAL, targets, None, lambda s, m: (s.d_in * m, _fibre(s)),
+                  "d_in m and H (d_in^2 + 2 d' d_in - d'^2)", lambda s: _square(s) and s.layers == 1,
+                  page=FIBRE_PAGE)  # fmt: skip
+    yield row("paths", SHARED, t, "E", lambda s, m: (m, s.d_in * s.leaves), "m and d_in H^L",
+              lambda s: _square(s) and _paths(s))  # fmt: skip
+    yield row("paths", SHARED, t, BOTH, lambda s, m: (m * m, s.leaves), "m^2 and H^L",
+              lambda s: _square(s) and _paths(s), page=FRONTIER_PAGE)  # fmt: skip
+    yield row("odd depth", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
+              lambda s: _square(s) and s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1, page=THREE_PAGE)  # fmt: skip
+    yield row("wide targets", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
+              lambda s: _square(s) and s.d_in > 1 and max(s.heads, s.head_dim) > 1, page=SHARED_PAGE)  # fmt: skip
+    yield row("parameter count", SHARED, u, BOTH, lambda s, m: (2 * s.d_in * m - 1, _family(s)),
+              "2 d_in m - 1 and d_in^2 (L(H-1) + 1)", lambda s: _square(s) and s.head_dim >= s.d_in,
+              page=SHARED_PAGE)  # fmt: skip
+    yield row("three dimensions", SHARED, u, BOTH, lambda s, m: (m, 4), "m and 4",
+              lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (2, 3, 1, 1), page=THREE_PAGE)  # fmt: skip
+    yield row("two dimensions", SHARED, t, BOTH, lambda s, m: (m, 3), "m and 3",
+              lambda s: s.layers in (2, 3) and (s.heads, s.d_in, s.d_out) == (2, 1, 1), "tied host",
+              THREE_PAGE)  # fmt: skip
+
+
+DIMENSION_ROWS: tuple[DimensionRow, ...] = tuple(_rows())
+"""Every bound by the arithmetic of section 10.1."""
+
+
 def dimension_bound(
-    shape: Shape, m: int, *, notion: Notion | str, targets: str = ALL_UNTIED, free: str | None = None
+    shape: Shape,
+    m: int,
+    *,
+    notion: Notion | str,
+    targets: str = ALL_UNTIED,
+    free: str | None = None,
+    every: str = "host",
 ) -> tuple[int, int, str]:
     """(a, b, what they are): no host of dimension m is universal if a < b. MalformedInput where no bound is proved."""
     notion = Notion(notion)
     _require_words(shape)
-    d, d_in, H, L = shape.head_dim, shape.d_in, shape.heads, shape.layers
-    wanted = (notion, targets, free)
-    if wanted == (Notion.MATCHING, ALL_UNTIED, None):
-        return m, matching_dimension(shape), "m and M"
-    if wanted == (Notion.MATCHING, ALL_TIED, None) and min(d, d_in) >= L:
-        return m, matching_dimension(shape), "m and M"
-    if wanted == (Notion.SHARED_ATTENTION, ALL_UNTIED, "E"):
-        return m, shape.d_out * shape.leaves, "m and d_out H^L"
-    if wanted == (Notion.SHARED_ATTENTION, ALL_UNTIED, "E and U"):
-        return m * m, shape.leaves, "m^2 and H^L"
-    if wanted == (Notion.SHARED_ATTENTION, ALL_TIED, "E"):
-        return m, comb(L + H - 1, H - 1), "m and C(L+H-1, H-1)"
-    if wanted == (Notion.SHARED_ATTENTION, ALL_TIED, "E and U"):
-        return m * m, comb(L + H - 1, H - 1), "m^2 and C(L+H-1, H-1)"
-    if wanted == (Notion.FUNCTIONAL, ALL_UNTIED, None) and L == 1 and d <= d_in == shape.d_out:
-        return d_in * m, H * (d_in * d_in + 2 * d * d_in - d * d), "d_in m and H (d_in^2 + 2 d d_in - d^2)"
+    found = None
+    for row in DIMENSION_ROWS:
+        if (row.notion, row.targets, row.free) != (notion, targets, free) or not row.applies(shape):
+            continue
+        if row.every == "tied host" and every != "tied host":
+            continue
+        have, needed = row.sides(shape, m)
+        if found is None or have < needed:
+            found = have, needed, row.what
+        if have < needed:
+            break
+    if found is not None:
+        return found
     said = f"{notion.value}, targets {targets!r}" + (f", free {free!r}" if free else "")
     raise MalformedInput(f"no dimension bound is proved for {said} at {shape}, d_out = {shape.d_out}")
 
@@ -83,7 +258,7 @@ def dimension_certificate(
     """
     m = positive_integer("m", m)
     _require_every(every)
-    have, needed, what = dimension_bound(shape, m, notion=notion, targets=targets, free=free)
+    have, needed, what = dimension_bound(shape, m, notion=notion, targets=targets, free=free, every=every)
     if have >= needed:
         raise Undecided(f"{what} are {have} and {needed} at {shape}: m = {m} is not below the bound, nothing follows")
     return certificate(
@@ -126,34 +301,86 @@ def target_entries(target: Target) -> list[list[Any]]:
     return entries
 
 
-def target_rows(targets: Sequence[Target], p: int) -> np.ndarray:
-    """All rows of the W_all modulo p [targets * d_in, M], centred residues in float64."""
-    return np.concatenate([gfp.residues(np.asarray(w_all(target), dtype=object), p) for target in targets])
+def target_rows(
+    targets: Sequence[Target], p: int, notion: Notion = Notion.MATCHING, free: str | None = None
+) -> np.ndarray:
+    """Rows modulo p that the targets make a host's dimension bound, centred residues in float64: by matching all rows of the
+    W_all [targets * d_in, M]; for shared attention with E free the rows of their output columns [targets * d_in, d_in H^L];
+    with E and U free the entries ((M_w)_ij)_w [targets * d_in^2, H^L]."""
+    if notion is Notion.MATCHING:
+        return np.concatenate([gfp.residues(np.asarray(w_all(target), dtype=object), p) for target in targets])
+    rows = []
+    for target in targets:
+        products = _products_modulo(target, p)  # [H^L, d_in, d_in]
+        count, b, _ = products.shape
+        rows.append(products.transpose(1, 2, 0).reshape(b * b, count) if free == BOTH else
+                    products.transpose(1, 0, 2).reshape(b, count * b))  # fmt: skip
+    return np.asarray(gfp.residues(np.concatenate(rows), p))
 
 
-def span_dimension(shape: Shape, *, tied: bool, seed: int = 0, prime: int = gfp.DEFAULT_PRIMES[0]) -> int:
-    """Rank modulo a prime of the rows W_all of random small targets, drawn until doubling their number adds nothing.
+def _products_modulo(target: Target, p: int) -> np.ndarray:
+    """M_w [H^L, d_in, d_in] modulo p for the words of length L, as int64."""
+    shape = target.shape
+    if shape.d_in * (p - 1) ** 2 >= 2**63:
+        raise MalformedInput(
+            f"products modulo {p} of {shape.d_in} x {shape.d_in} matrices do not fit 64 bits; use a prime below 2^31 / d_in"
+        )
+    forms = np.array(
+        [
+            [np.asarray(target.value_form(t, h), dtype=object) % p for h in range(shape.heads)]
+            for t in range(shape.layers)
+        ]
+    ).astype(np.int64)  # [L, H, d_in, d_in]
+    products = np.eye(shape.d_in, dtype=np.int64)[None]
+    for layer in forms:
+        products = np.einsum("wij,hjk->whik", products, layer).reshape(-1, shape.d_in, shape.d_in) % p
+    return products
 
-    Always a lower bound for the dimension that all targets of the class span (and for every host's m by matching); the
-    dimension itself except with small probability.
+
+def _span_shape(shape: Shape, notion: Notion, free: str | None) -> tuple[int, int]:
+    """Columns of `target_rows`, and rows for each target."""
+    if notion is Notion.MATCHING:
+        return matching_dimension(shape), shape.d_in
+    return (shape.leaves, shape.d_in**2) if free == BOTH else (shape.d_in * shape.leaves, shape.d_in)
+
+
+def span_columns(shape: Shape, notion: Notion, free: str | None) -> int:
+    """Columns of `target_rows`: the largest dimension that targets can span."""
+    _require_words(shape)
+    return _span_shape(shape, notion, free)[0]
+
+
+def span_dimension(
+    shape: Shape,
+    *,
+    tied: bool,
+    seed: int = 0,
+    prime: int = gfp.DEFAULT_PRIMES[0],
+    notion: Notion = Notion.MATCHING,
+    free: str | None = None,
+) -> int:
+    """Rank modulo a prime of the `target_rows` of random small targets, drawn until doubling their number adds nothing.
+
+    Always a lower bound for the dimension that all targets of the class span (and for every host's m by matching, or for
+    shared attention with E free; for its m^2 with E and U free); the dimension itself except with small probability.
     """
     found = 0
+    columns, height = _span_shape(shape, notion, free)
     count = 2
     while True:
-        targets = _drawn(shape, tied, seed, count)
-        rank = gfp.rank(target_rows(targets, prime), prime)
-        if rank in (found, matching_dimension(shape)):
+        targets = _drawn(shape, tied, seed, count, columns, height)
+        rank = gfp.rank(target_rows(targets, prime, notion, free), prime)
+        if rank in (found, columns):
             return rank
         found, count = rank, 2 * count
 
 
-def _drawn(shape: Shape, tied: bool, seed: int, count: int) -> list[Target]:
+def _drawn(shape: Shape, tied: bool, seed: int, count: int, columns: int, height: int) -> list[Target]:
     """The first `count` targets of a seed below 2^32; ResourceLimit before they fill memory."""
     _require_words(shape)
     if shape.d_in != shape.d_out:
         raise MalformedInput(f"span certificates are for d_in = d_out, got {shape}")
-    M = matching_dimension(shape)
-    require_memory(200 * count * shape.d_in * M, f"{count} targets at {shape}, M = {M},")
+    require_memory(200 * count * height * columns, f"{count} targets at {shape}, {columns} columns,")
     return [integer_target(shape, (seed << 32) + i, tied=tied, bound=TARGET_BOUND) for i in range(count)]
 
 
@@ -166,49 +393,59 @@ def span_certificate(
     every: str = "host",
     seed: int = 0,
     prime: int = gfp.DEFAULT_PRIMES[0],
+    notion: Notion = Notion.MATCHING,
+    free: str | None = None,
+    generic: bool = False,
 ) -> Certificate:
-    """No host of dimension m or less matches all targets (tied or untied), d_in = d_out: the rows W_all of these targets
-    have rank above m modulo the prime. Without `targets`, small random integer ones are drawn, and those not needed dropped.
+    """No host of dimension m or less is universal by this notion (matching, or shared attention, generic only), d_in = d_out:
+    the `target_rows` of these targets have rank above m modulo the prime (above m^2 with E and U free). Without `targets`,
+    small random integer ones are drawn, and those not needed dropped.
 
-    Raises Undecided where the rank found is m or less, MalformedInput for targets of another shape, width or class.
+    Raises Undecided where the rank found is not above, MalformedInput for targets of another shape, width or class.
     """
     m = positive_integer("m", m)
     _require_every(every)
-    chosen = _searched(shape, m, tied, seed, prime) if targets is None else list(targets)
+    if notion is not Notion.MATCHING and not (generic and notion is Notion.SHARED_ATTENTION):
+        raise MalformedInput("span certificates are for matching, and for shared attention with generic targets")
+    most = m * m if free == BOTH else m
+    chosen = _searched(shape, most, tied, seed, prime, notion, free) if targets is None else list(targets)
     for target in chosen:
         if target.shape != shape or target.tied is not tied:
             raise MalformedInput(f"a target of the span is not of the class {'tied' if tied else 'untied'} at {shape}")
-    rows = target_rows(chosen, prime) if chosen else np.zeros((0, matching_dimension(shape)))
-    rank = gfp.rank(rows, prime)
-    if rank <= m:
-        raise Undecided(f"the rows W_all found have rank {rank} at {shape}, not above m = {m}: nothing follows")
+    rank = gfp.rank(target_rows(chosen, prime, notion, free), prime) if chosen else 0
+    if rank <= most:
+        raise Undecided(f"the rows of the targets found have rank {rank} at {shape}, not above {most}: nothing follows")
     return certificate(
         "lower-bound",
         shape,
         m,
         {"every": every},
         {"method": "span", "prime": prime, "targets": [target_entries(target) for target in chosen]},
-        notion=Notion.MATCHING,
-        targets=ALL_TIED if tied else ALL_UNTIED,
+        notion=notion,
+        targets=f"{'generic' if generic else 'all'} {'tied' if tied else 'untied'}",
+        free=free,
         universal=False,
     )
 
 
-def _searched(shape: Shape, m: int, tied: bool, seed: int, prime: int) -> list[Target]:
-    """Random targets, doubled in number while that helps; then only those that the first m + 1 independent rows come from."""
-    if m >= matching_dimension(shape):
-        raise Undecided(f"m = {m} is not below M = {matching_dimension(shape)} at {shape}: no rows have a larger rank")
-    count, before = -(-(m + 1) // shape.d_in), -1
+def _searched(
+    shape: Shape, most: int, tied: bool, seed: int, prime: int, notion: Notion, free: str | None
+) -> list[Target]:
+    """Random targets, doubled in number while that helps; then those that the first most + 1 independent rows come from."""
+    columns, height = _span_shape(shape, notion, free)
+    if most >= columns:
+        raise Undecided(f"{most} is not below the {columns} columns at {shape}: no rows have a larger rank")
+    count, before = -(-(most + 1) // height), -1
     while True:
-        targets = _drawn(shape, tied, seed, count)
-        independent = gfp.rank_profile(target_rows(targets, prime), prime).rows
-        if len(independent) > m:
-            needed = sorted({row // shape.d_in for row in independent[: m + 1]})
+        targets = _drawn(shape, tied, seed, count, columns, height)
+        independent = gfp.rank_profile(target_rows(targets, prime, notion, free), prime).rows
+        if len(independent) > most:
+            needed = sorted({row // height for row in independent[: most + 1]})
             return [targets[i] for i in needed]
         if len(independent) == before:
             raise Undecided(
                 f"{'tied' if tied else 'untied'} targets at {shape} were found to span {before} dimensions, not more "
-                f"than m = {m}: nothing follows"
+                f"than {most}: nothing follows"
             )
         before, count = len(independent), 2 * count
 

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from utfproof import __version__
-from utfproof.cli import bench, build, certify, check, decide, embed, emulate, refute_lower, verify
+from utfproof.cli import bench, build, certify, check, decide, embed, emulate, frontier, refute_lower, search, sweep, verify
 from utfproof.errors import UtfproofError
 
 INTERRUPTED = 130
@@ -44,7 +44,7 @@ def root(
     """Options before the command."""
 
 
-for module in (verify, certify, decide, refute_lower, check, build, embed, emulate, bench):
+for module in (verify, certify, decide, refute_lower, check, build, embed, emulate, frontier, search, sweep, bench):
     module.register(app)
 
 
