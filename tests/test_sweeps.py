@@ -1,0 +1,853 @@
+"""Sweeps: sweep files, content keys, the folder, workers that die, drivers that are killed, and a real Dask scheduler."""
+
+import contextlib
+import csv
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+import types
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from utfproof import weights
+from utfproof.certificates import checker
+from utfproof.cli.app import run as run_cli
+from utfproof.constructions import build_host
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.shapes import Shape
+from utfproof.sweeps import commands, executor, jobs, table
+from utfproof.sweeps.executor import MAX_DEATHS, THREAD_VARIABLES, DaskWorkers, LocalWorkers, WorkersLost
+from utfproof.sweeps.jobs import Answer, Task, code_digest, run_task
+from utfproof.sweeps.run import Interrupted, run_sweep
+from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec
+from utfproof.sweeps.store import Store
+
+EXAMPLE = Path(__file__).parent.parent / "docs" / "sweep-example.toml"
+SMALL = {"heads": 2, "layers": 2, "head_dim": 2, "d_in": 3}
+
+
+def sweep_of(*groups, name="s", folder=Path()):
+    return parse_spec({"sweep": {"name": name}, "jobs": list(groups)}, folder)
+
+
+def certify_group(**changes):
+    return {"command": "certify", "construction": "random", **SMALL, **changes}
+
+
+class Here:
+    """Workers without processes: this one, one job after another."""
+
+    def run(self, tasks, function=run_task):
+        yield from map(function, tasks)
+
+
+# --- sweep files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sweep = 3", "table [sweep] with a name is missing"),
+        ("[sweep]\nname = 'a/b'", "name must be letters"),
+        ("[sweep]\nname = 'a'\nseed = 3", "key 'seed' is unknown"),
+        ("[sweep]\nname = 'a'", "no jobs"),
+        ("[sweep]\nname = 'a'\n[jobs]\ncommand = 'certify'", "no jobs"),
+        ("[sweep]\nname = 'a'\n[[job]]\ncommand = 'certify'", "key 'job' is unknown; did you mean 'jobs'?"),
+        ("[sweep\n", "is not TOML"),
+        ("[[jobs]]\nheads = 2", "command is missing"),
+        ("[[jobs]]\ncommand = 'prove'", "command 'prove' is unknown; choose certify"),
+        ("[[jobs]]\ncommand = 'train'", "command 'train' cannot run here: module utfproof.training"),
+        ("[[jobs]]\ncommand = 'certify'\nseeed = 1", "number 1 (certify): key 'seeed' is unknown; did you mean 'seed'?"),
+        ("[[jobs]]\ncommand = 'certify'\nheads = 2", "construction, layers, head_dim, d_in missing"),
+        ("CERTIFY\nseed = []", "seed is an empty list"),
+        ("CERTIFY\nseed = -1", "seed has -1, expected 0 ..."),
+        ("CERTIFY\nseed = '9..0'", "empty range '9..0'"),
+        ("CERTIFY\nseed = '0...9'", "expected integers, or a range"),
+        ("CERTIFY\nseed = true", "expected integers"),
+        ("CERTIFY\nseed = 1.5", "expected integers"),
+        ("CERTIFY\nseed = 18446744073709551616", "18446744073709551615"),
+        ("CERTIFY\nlaw = 'gauss'", "law 'gauss' is unknown; choose uniform"),
+        ("CERTIFY\nlaw = ['uniform', 'gauss']", "law 'gauss' is unknown"),
+        ("CERTIFY\nwitness = 1", "witness has 1, expected true or false"),
+        ("CERTIFY\nm = 0", "m has 0, expected 1 ..."),
+        ("CERTIFY\nnotion = 'full'", "notion 'full' is unknown"),
+        ("CERTIFY\nshape = 'parentheses'", "shape cannot be combined with heads"),
+        ("[[jobs]]\ncommand = 'certify'\nconstruction = 'random'\nshape = [2, 2, 2, 3]", "shape has 2; write a list"),
+        ("[[jobs]]\ncommand = 'certify'\nconstruction = 'random'\nshape = [[2, 2, 2]]", "shape has [2, 2, 2]"),
+        ("[[jobs]]\ncommand = 'certify'\nconstruction = 'random'\nshape = '5-hop'", "shape has '5-hop'"),
+        ("[[jobs]]\ncommand = 'certify'\nconstruction = 'sparce'\nshape = '1-hop'", "'sparce' is unknown"),
+        ("[[jobs]]\ncommand = 'certify'\nconstruction = 'tied'\nshape = '1-hop'\nwitness = true", "witness belongs to"),
+        ("[[jobs]]\ncommand = 'emulate'\nhost = 'tied'\nshape = '1-hop'\nattention = 'relu'", "attention 'relu' is unknown"),
+        ("[[jobs]]\ncommand = 'emulate'\nhost = 'tied'\nshape = '1-hop'\ncontext = '1,,2'", "empty item"),
+        ("[[jobs]]\ncommand = 'emulate'\nhost = 'tied'\nshape = '1-hop'\ncontext = 0", "context must be a positive"),
+        ("[[jobs]]\ncommand = 'emulate'\nhost = 'tied'\nshape = '1-hop'\nengine = 'fast'", "engine 'fast' is unknown"),
+        ("[[jobs]]\ncommand = 'emulate'\nhost = 'tied'\nshape = '1-hop'\ntolerance = -1", "tolerance must be positive"),
+        ("[[jobs]]\ncommand = 'decide'\nweights = 'no.safetensors'", "cannot read"),
+        ("[[jobs]]\ncommand = 'decide'\nweights = '*.none'", "no file fits"),
+        ("[[jobs]]\ncommand = 'verify'\nclaim = 'thm:none'", "no claim is called 'thm:none'"),
+        ("[[jobs]]\ncommand = 'verify'\ngrid = 'H=1'", "grid 'H=1' lacks"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_gets_one_line_before_anything_runs(cli, tmp_path, text, message):
+    head = "" if text.startswith(("[sweep", "sweep")) else "[sweep]\nname = 'a'\n"
+    certify = "[[jobs]]\ncommand = 'certify'\nconstruction = 'random'\nheads = 2\nlayers = 2\nhead_dim = 2\nd_in = 3"
+    (tmp_path / "s.toml").write_text(head + text.replace("CERTIFY", certify))
+    code, out, err = cli("sweep", "s.toml")
+    assert (code, out) == (2, ""), err
+    assert message in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+def test_too_many_jobs_are_refused_by_number(tmp_path):
+    with pytest.raises(ResourceLimit, match=f"more than {MAX_JOBS}"):
+        sweep_of(certify_group(seed=["0..9999", "20000..99999"], heads="1..9"))
+    with pytest.raises(ResourceLimit, match="more than"):
+        sweep_of(certify_group(seed="0..18446744073709551615"))
+
+
+def test_grids_are_products_in_the_order_of_the_file():
+    found = sweep_of(certify_group(heads=[1, 2], seed=["3..4", 9])).jobs
+    assert [(job.parameters["heads"], job.parameters["seed"]) for job in found] == [
+        (1, 3), (1, 4), (1, 9), (2, 3), (2, 4), (2, 9),
+    ]  # fmt: skip
+    assert len({job.key for job in found}) == 6
+
+
+def test_a_key_is_the_content_of_a_job():
+    plain = sweep_of(certify_group()).jobs[0]
+    same = [
+        certify_group(seed=0, law="uniform", d_out=3, m=36),
+        dict(reversed(certify_group(notion="matching").items())),
+        {"command": "certify", "construction": "random", "shape": [[2, 2, 2, 3]]},
+        {"command": "certify", "construction": "random", "shape": [[2, 2, 2, 3, 3]]},
+    ]
+    assert {sweep_of(group).jobs[0].key for group in same} == {plain.key}
+    other = [{"seed": 1}, {"m": 37}, {"law": "signs"}, {"dtype": "float32"}, {"witness": True}, {"d_out": 2}]
+    other += [{"construction": "random-tied"}, {"heads": 3}, {"device": "cuda"}, {"notion": "attention-matching"}]
+    assert len({plain.key} | {sweep_of(certify_group(**change)).jobs[0].key for change in other}) == 1 + len(other)
+    largest = sweep_of(certify_group(seed=2**64 - 1)).jobs[0]
+    assert json.loads(jobs.canonical(largest.document))["parameters"]["seed"] == str(2**64 - 1)
+
+
+def test_a_seed_that_is_not_used_makes_no_more_jobs():
+    found = sweep_of(certify_group(construction=["sparse", "random"], seed="0..9"))
+    assert (len(found.jobs), found.repeated) == (11, 9)
+
+
+def test_formats_enter_the_key(monkeypatch):
+    before = sweep_of(certify_group()).jobs[0].key
+    monkeypatch.setattr("utfproof.certificates.format.VERSION", 2)
+    assert sweep_of(certify_group()).jobs[0].key != before
+
+
+def test_the_example_of_the_documentation_is_understood():
+    assert {job.command for job in read_spec(EXAMPLE).jobs} == {"certify", "emulate", "verify"}
+
+
+# --- what jobs do --------------------------------------------------------------------------------------------------
+
+
+def one(group, folder=Path()):
+    """The answer of the only job of a group."""
+    (job,) = sweep_of(group, folder=folder).jobs
+    return run_task(Task(job, code_digest()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "universal"),
+        ({"witness": True, "law": "signs"}, "universal"),
+        ({"m": 35}, "not universal"),
+        ({"construction": "printed-tree-row"}, "not universal"),
+        ({"construction": "shared-key"}, "refused"),
+        ({"construction": "sparse", "m": 35}, "refused"),
+        ({"notion": "attention-matching"}, "undecided"),
+        ({"d_in": 2, "notion": "attention-matching"}, "universal"),
+    ],
+)
+def test_certify(tmp_path, changes, verdict):
+    answer = one(certify_group(**changes))
+    assert answer.result["result"]["verdict"] == verdict, answer
+    for name, data in answer.files.items():
+        (tmp_path / name).write_bytes(data)
+    assert bool(answer.files) == (verdict in ("universal", "not universal"))
+    if answer.files:
+        assert checker.check_file(tmp_path / f"{answer.key}.json").code == checker.VALID
+
+
+def test_decide_names_weights_by_content_and_never_by_path(tmp_path):
+    shape = Shape(2, 2, 2, 3)
+    weights.write_host(tmp_path / "tied.safetensors", build_host("tied", shape), dtype="int8")
+    weights.write_host(tmp_path / "broken.safetensors", build_host("printed-tree-row", shape), dtype="int8")
+    (tmp_path / "again.safetensors").write_bytes((tmp_path / "tied.safetensors").read_bytes())
+    found = sweep_of({"command": "decide", "weights": "*.safetensors"}, folder=tmp_path)
+    assert (len(found.jobs), found.repeated) == (2, 1)
+    answers = [run_task(Task(job, code_digest())) for job in found.jobs]
+    assert sorted(a.result["result"]["verdict"] for a in answers) == ["not universal", "universal"]
+    assert str(tmp_path) not in json.dumps([a.result for a in answers])
+    weights.write_host(tmp_path / "tied.safetensors", build_host("sparse", shape), dtype="int8")
+    weights.write_host(tmp_path / "again.safetensors", build_host("sparse", shape), dtype="int8")
+    assert "has changed" in "".join(run_task(Task(job, code_digest())).failure or "" for job in found.jobs)
+
+
+def test_an_undecided_host_gives_no_path_either(tmp_path, monkeypatch):
+    weights.write_host(tmp_path / "random.safetensors", build_host("random", Shape(2, 2, 2, 3)))
+    monkeypatch.setattr("utfproof.certificates.prover._modular_evidence", lambda *_: None)
+    monkeypatch.setattr("utfproof.certificates.prover.find_relation", lambda *_, **__: None)
+    result = one({"command": "decide", "weights": "random.safetensors"}, tmp_path).result["result"]
+    assert result["verdict"] == "undecided"
+    assert "R_all of the weights at" in result["reason"]
+    assert str(tmp_path) not in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "outputs agree"),
+        ({"attention": "softmax,rope", "context": "1,7", "trials": 2}, "outputs agree"),
+        ({"host": "shared-key"}, "refused"),
+        ({"tolerance": 1e-300, "context": 7}, "outputs differ"),
+        ({"engine": "index-map", "host": "random"}, "refused"),
+    ],
+)
+def test_emulate(changes, verdict):
+    result = one({"command": "emulate", "host": "sparse", **SMALL, **changes}).result["result"]
+    assert result["verdict"] == verdict
+
+
+def test_verify_keeps_certificates_and_no_time(tmp_path):
+    group = {"command": "verify", "claim": "thm:designed-R/statement", "grid": "H=1..2,L=1..2,d=1,d_in=1..2"}
+    first, second = one(group), one(group)
+    assert first.result == second.result
+    assert "seconds" not in first.result["result"]
+    assert [entry["file"] for entry in first.result["files"]] == sorted(first.files)
+
+
+def test_a_claim_whose_check_stopped_has_no_result(monkeypatch):
+    outcome = types.SimpleNamespace(document={"problems": ["the check stopped: needs 9 GiB"]})
+    monkeypatch.setattr("utfproof.claims.runner.decide", lambda *_: outcome)
+    answer = one({"command": "verify", "claim": "thm:designed-R/statement"})
+    assert (answer.result, answer.failure) == (None, "the check stopped: needs 9 GiB")
+
+
+@pytest.mark.parametrize(
+    ("raised", "message", "resource"),
+    [
+        (ResourceLimit("needs 9 GiB"), "needs 9 GiB", True),
+        (MemoryError(), "out of memory", True),
+        (ZeroDivisionError("division\nby zero"), "internal error, nothing was decided: ZeroDivisionError: division by", False),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_the_answer(monkeypatch, raised, message, resource):
+    def fail(*_, **__):
+        raise raised
+
+    monkeypatch.setattr("utfproof.certificates.prover.certify", fail)
+    answer = one(certify_group())
+    assert answer.result is None
+    assert message in answer.failure
+    assert answer.resource is resource
+
+
+def test_a_missing_device_is_no_result():
+    pytest.importorskip("torch")
+    assert "is not available here" in one(certify_group(device="nonsense")).failure
+    group = {"command": "emulate", "host": "sparse", **SMALL, "device": "nonsense"}
+    assert "is not available here" in one(group).failure
+
+
+def test_other_code_computes_nothing():
+    (job,) = sweep_of(certify_group()).jobs
+    answer = run_task(Task(job, "0" * 64))
+    assert answer.result is None
+    assert "other code" in answer.failure
+
+
+def test_numbers_that_json_lacks_become_plain():
+    np = pytest.importorskip("numpy")
+    found = jobs.plain({"a": np.float64("nan"), "b": [np.int64(3), 2**60, True], "c": (float("inf"), np.float32(0.5))})
+    assert found == {"a": None, "b": [3, str(2**60), True], "c": [None, 0.5]}
+    with pytest.raises(TypeError):
+        jobs.plain({"x": object()})
+
+
+def test_commands_of_other_packages_are_loaded_when_asked_for(monkeypatch):
+    module = types.ModuleType("utfproof.search.jobs")
+    module.VERSION = 7
+    module.PARAMETERS = {"method": (str, commands.REQUIRED), "seed": (int, 0), "effort": (float, None)}
+    module.run = lambda given, *, key, max_memory: ({"verdict": f"{given['method']} {given['seed']}"}, {})
+    monkeypatch.setitem(sys.modules, "utfproof.search.jobs", module)
+    found = sweep_of({"command": "search", "method": ["monomial", "numerical"], "seed": "0..4"}).jobs
+    assert len(found) == 10
+    assert found[0].document["versions"] == {"result": 7}
+    assert run_task(Task(found[9], code_digest())).result["result"] == {"verdict": "numerical 4"}
+    monkeypatch.setitem(sys.modules, "utfproof.search.jobs", None)
+    with pytest.raises(MalformedInput, match=r"command 'search' cannot run here"):
+        sweep_of({"command": "search", "method": "monomial"})
+
+
+# --- the folder ----------------------------------------------------------------------------------------------------
+
+
+def counting(calls):
+    def function(task):
+        calls.append(task.job.parameters["seed"])
+        return run_task(task)
+
+    return function
+
+
+def test_only_what_is_missing_runs(tmp_path):
+    calls = []
+    few, more = sweep_of(certify_group(seed="0..3")), sweep_of(certify_group(seed="0..5"))
+    assert run_sweep(few, tmp_path / "s", Here(), function=counting(calls)).before == 0
+    first = (tmp_path / "s" / "results.jsonl").read_bytes()
+    assert calls == [0, 1, 2, 3]
+    summary = run_sweep(few, tmp_path / "s", Here(), function=counting(calls))
+    assert (len(calls), summary.before, summary.finished, summary.exit_code) == (4, 4, 4, 0)
+    assert (tmp_path / "s" / "results.jsonl").read_bytes() == first
+    run_sweep(more, tmp_path / "s", Here(), function=counting(calls))
+    assert calls[4:] == [4, 5]
+    assert (tmp_path / "s" / "results.jsonl").read_bytes().startswith(first)
+
+
+@pytest.mark.parametrize(
+    "fault", ["no result", "half a result", "another's result", "no certificate", "other certificate"]
+)
+def test_what_is_damaged_runs_again(tmp_path, fault):
+    sweep = sweep_of(certify_group(seed="0..2"))
+    run_sweep(sweep, tmp_path, Here())
+    before = (tmp_path / "results.jsonl").read_bytes()
+    result, other = (tmp_path / "results" / f"{job.key}.json" for job in sweep.jobs[:2])
+    certificate = tmp_path / "certificates" / f"{sweep.jobs[0].key}.json"
+    if fault == "no result":
+        result.unlink()
+    elif fault == "half a result":
+        result.write_bytes(result.read_bytes()[:40])
+    elif fault == "another's result":
+        result.write_bytes(other.read_bytes())
+    elif fault == "no certificate":
+        certificate.unlink()
+    else:
+        certificate.write_bytes(certificate.read_bytes().replace(b"true", b"false") + b" ")
+    calls = []
+    run_sweep(sweep, tmp_path, Here(), function=counting(calls))
+    assert calls == [0]
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+    assert checker.check_file(certificate).code == checker.VALID
+
+
+def test_results_of_other_code_or_another_sweep_are_not_mixed_in(tmp_path, monkeypatch):
+    sweep = sweep_of(certify_group())
+    run_sweep(sweep, tmp_path / "s", Here())
+    with pytest.raises(MalformedInput, match="belongs to sweep 's', not 't'"):
+        run_sweep(sweep_of(certify_group(), name="t"), tmp_path / "s", Here())
+    head = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    (tmp_path / "s" / "sweep.json").write_text(json.dumps({**head, "code": "0" * 64}))
+    with pytest.raises(MalformedInput, match="come from other code"):
+        run_sweep(sweep, tmp_path / "s", Here())
+    assert run_sweep(sweep, tmp_path / "s", Here(), reuse=True).before == 1
+    (tmp_path / "s" / "sweep.json").unlink()
+    with pytest.raises(MalformedInput, match="no sweep's"):
+        run_sweep(sweep, tmp_path / "s", Here())
+
+
+def test_one_driver_at_a_time(tmp_path):
+    sweep = sweep_of(certify_group())
+    with Store(tmp_path).opened("s", sweep.jobs, "c"), pytest.raises(MalformedInput, match="another sweep is running"):
+        run_sweep(sweep, tmp_path, Here(), reuse=True)
+    assert run_sweep(sweep, tmp_path, Here(), reuse=True).finished == 1
+
+
+def test_a_line_cut_off_by_a_kill_and_a_file_left_behind_do_no_harm(tmp_path):
+    sweep = sweep_of(certify_group(seed="0..1"))
+    run_sweep(sweep_of(certify_group()), tmp_path, Here())
+    with (tmp_path / "timings.jsonl").open("a") as stream:
+        stream.write('{"key": "ab')
+    left = tmp_path / "results" / f".{sweep.jobs[1].key}.json.x1y2"
+    left.write_text("half")
+    run_sweep(sweep, tmp_path, Here())
+    assert set(Store(tmp_path).timings()) == {job.key for job in sweep.jobs}
+    assert not left.exists()
+
+
+def test_an_interrupt_says_how_far_it_came(tmp_path):
+    def function(task):
+        if task.job.parameters["seed"] == 2:
+            raise KeyboardInterrupt
+        return run_task(task)
+
+    sweep = sweep_of(certify_group(seed="0..4"))
+    with pytest.raises(Interrupted, match="2 of 5 finished; run again to resume") as stopped:
+        run_sweep(sweep, tmp_path, Here(), function=function)
+    assert stopped.value.exit_code == 130
+    assert not (tmp_path / "results.jsonl").exists()
+    assert run_sweep(sweep, tmp_path, Here()).before == 2
+
+
+# --- worker processes ----------------------------------------------------------------------------------------------
+
+
+def deadly(task):
+    """Seed 1 kills its process once, seed 2 every time, seed 3 fails; every start leaves a line."""
+    seed = task.job.parameters["seed"]
+    log = Path(os.environ["SWEEP_LOG"])
+    with log.open("a") as stream:
+        stream.write(f"{seed}\n")
+    if seed == 2 or (seed == 1 and log.read_text().split().count("1") == 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == 3:
+        return Answer(task.job.key, failure="too large", resource=True)
+    return run_task(task)
+
+
+def test_a_dying_worker_costs_only_its_own_job(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_LOG", str(tmp_path / "log"))
+    sweep = sweep_of(certify_group(seed="0..7"))
+    summary = run_sweep(sweep, tmp_path / "s", LocalWorkers(2), function=deadly)
+    starts = (tmp_path / "log").read_text().split()
+    assert {seed: starts.count(seed) for seed in set(starts)} == {
+        **dict.fromkeys("034567", 1), "1": 2, "2": MAX_DEATHS,
+    }  # fmt: skip
+    assert summary.finished == 6
+    assert [(job.parameters["seed"], resource) for job, _, resource in summary.failures] == [(2, False), (3, True)]
+    assert "died 3 times" in summary.failures[0][1]
+    assert summary.exit_code == 4
+    failed = [json.loads(line) for line in (tmp_path / "s" / "failures.jsonl").read_text().splitlines()]
+    assert [entry["job"]["parameters"]["seed"] for entry in failed] == [2, 3]
+    assert len((tmp_path / "s" / "results.jsonl").read_text().splitlines()) == 6
+    again = run_sweep(sweep, tmp_path / "s", Here())  # what failed is missing, so it is tried again
+    assert (again.before, again.finished, again.exit_code) == (6, 8, 0)
+    assert not (tmp_path / "s" / "failures.jsonl").exists()
+
+
+def test_a_worker_that_dies_between_two_jobs_is_started_again():
+    before = set(multiprocessing.active_children())
+    tasks = [Task(job, code_digest()) for job in sweep_of(certify_group(seed="0..2")).jobs]
+    answers = LocalWorkers(1).run(tasks)
+    first = next(answers)
+    (process,) = set(multiprocessing.active_children()) - before
+    process.kill()
+    process.join()
+    rest = list(answers)
+    assert [answer.result is not None for answer in (first, *rest)] == [True] * 3
+    assert len({answer.worker for answer in (first, *rest)}) == 2
+    assert set(multiprocessing.active_children()) <= before
+
+
+def environment(task):
+    import numpy as np
+
+    a = np.ones((600, 600))
+    (a @ a).sum()
+    status = Path("/proc/self/status").read_text() if Path("/proc/self/status").exists() else "Threads: 0"
+    threads = int(status.split("Threads:")[1].split()[0])
+    document = {"cap": [os.environ.get(name) for name in THREAD_VARIABLES], "threads": threads, "verdict": "-"}
+    return Answer(task.job.key, result={"result": document})
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_of_a_worker_are_capped(threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    (job,) = sweep_of(certify_group()).jobs
+    (answer,) = LocalWorkers(1, threads).run([Task(job, "")], environment)
+    found = answer.result["result"]
+    assert set(found["cap"]) == {str(threads)}
+    assert found["threads"] <= threads + 4  # the pool's own, and the one that watches the driver
+    assert os.environ["OMP_NUM_THREADS"] == "5"
+
+
+def test_workers_and_threads_start_at_one(cli, tmp_path):
+    (tmp_path / "s.toml").write_text(spec_text("0"))
+    for option in ("--workers", "--threads"):
+        code, _, err = cli("sweep", "s.toml", option, 0)
+        assert (code, "start at 1" in err) == (2, True)
+        code, _, err = cli("sweep", "s.toml", option, 1, "--scheduler", "tcp://127.0.0.1:1")
+        assert (code, "are about this machine" in err) == (2, True)
+
+
+# --- the command line ----------------------------------------------------------------------------------------------
+
+
+def spec_text(seeds, shape="[2, 2, 2, 3]", construction='"random"', extra=""):
+    return (
+        f'[sweep]\nname = "s"\n[[jobs]]\ncommand = "certify"\nconstruction = {construction}\nshape = [{shape}]\n'
+        f'seed = "0..{seeds}"\n{extra}'
+    )
+
+
+def test_sweep_then_collect(cli, tmp_path):
+    (tmp_path / "s.toml").write_text(spec_text(3, extra="m = [35, 36]\n"))
+    code, out, _ = cli("sweep", "s.toml", "--dry-run", "--json")
+    assert (code, json.loads(out)["jobs"], (tmp_path / "s").exists()) == (0, 8, False)
+    code, out, err = cli("sweep", "s.toml", "--workers", 2, "--json")
+    assert (code, err) == (0, "")
+    counted = {entry["verdict"]: entry["jobs"] for entry in json.loads(out)["verdicts"]}
+    assert counted == {"universal": 4, "not universal": 4}
+    code, out, _ = cli("collect", "s", "-o", "t.csv", "--timings")
+    assert code == 0
+    assert "8 of 8 jobs finished" in out
+    with (tmp_path / "t.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["seed"], row["m"], row["verdict"]) for row in rows] == [
+        (str(seed), m, verdict) for seed in range(4) for m, verdict in (("35", "not universal"), ("36", "universal"))
+    ]
+    assert all(float(row["seconds"]) > 0 for row in rows)
+    assert cli("check", "s/certificates")[0] == 0
+
+
+def test_collect_writes_parquet_with_types(cli, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    groups = [certify_group(seed=[1, 2**64 - 1]), {"command": "emulate", "host": "sparse", **SMALL, "context": "1,7"}]
+    run_sweep(sweep_of(*groups), tmp_path / "s", Here())
+    code, out, _ = cli("collect", "s", "--json")
+    assert (code, json.loads(out)["file"]) == (0, "s/results.parquet")
+    read = pq.read_table(tmp_path / "s" / "results.parquet")
+    kinds = {name: str(read.schema.field(name).type) for name in ("heads", "seed", "witness", "verdict")}
+    assert kinds == {"heads": "int64", "seed": "string", "witness": "bool", "verdict": "string"}
+    assert str(read.schema.field("report.max_relative_error").type) == "double"
+    assert read.column("context").to_pylist()[2] == "1,7"
+
+
+def test_collect_without_pyarrow_and_without_a_sweep(cli, tmp_path, monkeypatch):
+    run_sweep(sweep_of(certify_group()), tmp_path / "s", Here())
+    monkeypatch.setattr(table, "has_pyarrow", lambda: False)
+    code, out, _ = cli("collect", "s", "--json")
+    assert (code, json.loads(out)["file"]) == (0, "s/results.csv")
+    for arguments, message in (
+        (["s", "-o", "t.parquet"], "needs pyarrow"),
+        (["s", "-o", "t.txt"], "ends in .parquet or .csv"),
+        (["nothing"], "cannot read nothing/sweep.json"),
+    ):
+        code, out, err = cli("collect", *arguments)
+        assert (code, message in err, err.count("\n")) == (2, True, 1)
+
+
+def test_failures_set_the_exit_code_and_are_named(cli, tmp_path):
+    (tmp_path / "s.toml").write_text(spec_text(4, shape="[2, 4, 8, 8]"))
+    code, _, err = cli("sweep", "s.toml", "--workers", 1, "--max-memory", "1M")
+    assert code == 3
+    assert "5 of 5 jobs could not be run, see s/failures.jsonl" in err
+    assert "(and 2 more)" in err
+    assert (tmp_path / "s" / "results.jsonl").read_bytes() == b""
+
+
+def test_a_terminal_gets_a_bar_with_rate_and_remaining_time():
+    pty = pytest.importorskip("pty")
+    code = (
+        "import sys\nfrom utfproof.cli.sweep import _progress\nimport time\n"
+        "with _progress('sweep s', 9, enabled=True) as (started, advance):\n"
+        "    started(4)\n    for _ in range(4):\n        time.sleep(0.06); advance()\n    time.sleep(0.3)\n"
+    )
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run([sys.executable, "-c", code], stderr=follower, env=environment, check=False)
+    os.close(follower)
+    shown = b""
+    with contextlib.suppress(OSError):
+        while data := os.read(leader, 65536):
+            shown += data
+    os.close(leader)
+    assert done.returncode == 0
+    assert b"8/9" in shown
+    assert b"jobs/s" in shown
+    assert b"0:00:0" in shown
+
+
+# --- kills, as a user and a cluster deal them -----------------------------------------------------------------------
+
+CAPPED = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), "PYTHONWARNINGS": "default"}
+
+
+def start_sweep(folder, *arguments):
+    command = [sys.executable, "-m", "utfproof", "sweep", "s.toml", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=CAPPED,
+        start_new_session=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finished(folder):
+    """Results on disk, with the moment each was written."""
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "results").glob("[0-9a-f]*.json")}
+
+
+def wait_for_results(folder, count, process, seconds=300):
+    end = time.monotonic() + seconds
+    while len(finished(folder)) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, f"{len(finished(folder))} of {count} results"
+        time.sleep(0.01)
+
+
+def members(group):
+    """Processes of a process group, without those that only wait to be collected."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            if int(fields[2]) == group and fields[0] != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+def gone(group, seconds=20):
+    end = time.monotonic() + seconds
+    while members(group):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def content(folder):
+    """What must be the same everywhere: the results and every certificate."""
+    files = {path.name: path.read_bytes() for path in (folder / "certificates").iterdir()}
+    return (folder / "results.jsonl").read_bytes(), files
+
+
+def finish(process):
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    return out
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_ctrl_c_and_a_killed_driver_cost_only_what_was_running(tmp_path):
+    (tmp_path / "s.toml").write_text(spec_text(17, shape="[3, 3, 4, 4]"))
+    process = start_sweep(tmp_path, "--workers", 2)
+    wait_for_results(tmp_path / "s", 3, process)
+    start = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to all of them
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - start < 15
+    kept = finished(tmp_path / "s")
+    assert (process.returncode, out) == (130, "")
+    assert err == f"utfproof: interrupted: {len(kept)} of 18 finished; run again to resume\n"
+    assert gone(process.pid)
+    assert not list((tmp_path / "s").rglob(".*.json*"))
+
+    process = start_sweep(tmp_path, "--workers", 2)
+    wait_for_results(tmp_path / "s", len(kept) + 3, process)
+    process.kill()
+    process.communicate()
+    assert gone(process.pid)  # its workers end too
+    after = finished(tmp_path / "s")
+    assert kept.items() <= after.items()
+
+    summary = run_sweep(read_spec(tmp_path / "s.toml"), tmp_path / "s", Here())
+    assert (summary.before, summary.finished) == (len(after), 18)
+    assert after.items() <= finished(tmp_path / "s").items()
+    run_sweep(read_spec(tmp_path / "s.toml"), tmp_path / "direct", Here())
+    assert content(tmp_path / "direct") == content(tmp_path / "s")
+
+
+class Cluster:
+    """A Dask scheduler and workers on loopback, each a process of its own."""
+
+    def __init__(self, folder, workers):
+        self.folder, self.processes = folder, []
+        where = folder / "scheduler.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where))
+        end = time.monotonic() + 60
+        while not where.exists() or not where.read_text().strip():
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.05)
+        self.address = json.loads(where.read_text())["address"]
+        self.workers = [self.add_worker() for _ in range(workers)]
+
+    def _start(self, kind, *arguments):
+        # python -m runs the package's own command line; no dashboard, nothing beyond loopback
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, "--no-dashboard"]
+        with (self.folder / f"{kind}.log").open("a") as log:
+            process = subprocess.Popen(command, cwd=self.folder, env=CAPPED, stdout=log, stderr=log)
+        self.processes.append(process)
+        return process
+
+    def add_worker(self):
+        return self._start(
+            "worker", self.address, "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", "--death-timeout", "60",
+            "--local-directory", str(self.folder),
+        )  # fmt: skip
+
+    def log(self):
+        return "\n".join(path.read_text()[-2000:] for path in self.folder.glob("*.log"))
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    pytest.importorskip("distributed")
+    (tmp_path / "cluster").mkdir()
+    started = Cluster(tmp_path / "cluster", 2)
+    yield started
+    started.close()
+
+
+def survive(folder, cluster, total, *, worker_at, driver_at, replace):
+    """A sweep on a cluster that loses a worker, then its driver, and is run again to the end: (jobs left to the last run,
+    seconds of both runs together)."""
+    begun = time.monotonic()
+    process = start_sweep(folder, "--scheduler", cluster.address, "-o", "dask")
+    wait_for_results(folder / "dask", worker_at, process)
+    victim = cluster.workers[0]
+    assert victim.poll() is None
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.wait()
+    if replace:
+        cluster.workers.append(cluster.add_worker())
+    wait_for_results(folder / "dask", driver_at, process)
+    assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    kept = finished(folder / "dask")
+    assert driver_at <= len(kept) < total
+    assert not (folder / "dask" / "results.jsonl").exists()
+    out = json.loads(finish(start_sweep(folder, "--scheduler", cluster.address, "-o", "dask", "--json")))
+    assert (out["before"], out["finished"], out["failures"]) == (len(kept), total, [])
+    assert kept.items() <= finished(folder / "dask").items()  # none of them was run again
+    by = {entry["worker"].rpartition(":")[2] for entry in Store(folder / "dask").timings().values()}
+    assert {str(worker.pid) for worker in cluster.workers} == by  # the killed one had done its part
+    return total - len(kept), time.monotonic() - begun
+
+
+def test_a_dask_cluster_gives_the_same_bytes_through_two_kills(tmp_path, cluster):
+    (tmp_path / "s.toml").write_text(spec_text(29, shape="[3, 3, 4, 4]"))
+    survive(tmp_path, cluster, 30, worker_at=5, driver_at=12, replace=False)
+    run_sweep(read_spec(tmp_path / "s.toml"), tmp_path / "here", Here())
+    assert content(tmp_path / "dask") == content(tmp_path / "here")
+
+
+@pytest.mark.exhaustive
+def test_five_hundred_certificates_on_a_cluster(tmp_path, cluster):
+    """The figures go to the file named by SWEEP_FIGURES, where it is set."""
+    text = spec_text(124, shape="[3, 3, 4, 4], [2, 4, 8, 8]", construction='["random", "random-tied"]')
+    (tmp_path / "s.toml").write_text(text)
+    seconds = {}
+    for name, place in (("local", ["--workers", 2]), ("dask", ["--scheduler", cluster.address])):
+        begun = time.monotonic()
+        out = json.loads(finish(start_sweep(tmp_path, *place, "-o", name + "-whole", "--json")))
+        seconds[name] = round(time.monotonic() - begun, 2)
+        assert (out["jobs"], out["finished"]) == (500, 500)
+    left, both = survive(tmp_path, cluster, 500, worker_at=100, driver_at=250, replace=True)
+    same = content(tmp_path / "local-whole") == content(tmp_path / "dask-whole") == content(tmp_path / "dask")
+    assert same
+    certificates = sorted((tmp_path / "dask" / "certificates").iterdir())
+    assert len(certificates) == 500
+    checked = certificates[::20]  # recomputing a rank takes the checker longer than it took the prover
+    assert run_cli(["check", *map(str, checked), "--numpy"]) == 0
+    if os.environ.get("SWEEP_FIGURES"):
+        work = sum(entry["seconds"] for entry in Store(tmp_path / "local-whole").timings().values())
+        figures = {
+            "sweep": "500 certificates: random and random-tied, 125 seeds each at (H, L, d, d_in) = (3,3,4,4) and (2,4,8,8)",
+            "jobs": 500,
+            "workers": 2,
+            "threads_per_worker": 1,
+            "seconds": {"local": seconds["local"], "dask": seconds["dask"], "dask with both kills": round(both, 2)},
+            "seconds_of_work_local": round(work, 2),
+            "kills": {"worker (SIGKILL) after": 100, "driver (SIGKILL) after": 250, "jobs left to the next run": left},
+            "every_job_finished": True,
+            "byte_identical": same,
+            "certificates": {"written": len(certificates), "checked": len(checked), "valid": len(checked)},
+            "cores": os.cpu_count(),
+            "load_average_at_the_end": round(os.getloadavg()[1], 1),
+            "versions": {"python": platform.python_version(), "distributed": version("distributed")},
+        }
+        Path(os.environ["SWEEP_FIGURES"]).write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def test_no_scheduler_and_no_dask_are_one_line(cli, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    (tmp_path / "s.toml").write_text(spec_text(1))
+
+    def refuse(address, **_):
+        raise OSError(f"Timed out trying to connect to {address} after 30 s")
+
+    monkeypatch.setattr(distributed, "Client", refuse)
+    code, out, err = cli("sweep", "s.toml", "--scheduler", "tcp://127.0.0.1:1")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in err
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    code, out, err = cli("sweep", "s.toml", "--scheduler", "tcp://127.0.0.1:1")
+    assert (code, "pip install 'utfproof[cluster]'" in err) == (2, True)
+
+
+def test_what_a_cluster_gives_up_is_named():
+    task = types.SimpleNamespace(job=types.SimpleNamespace(key="k"))
+    workers = DaskWorkers("tcp://here:1")
+    lost = workers._answer(types.SimpleNamespace(status="cancelled"), task)
+    killed = workers._answer(
+        types.SimpleNamespace(status="error", exception=lambda: type("KilledWorker", (Exception,), {})("x")), task
+    )
+    assert "the scheduler at tcp://here:1 gave it up (cancelled)" in lost.failure
+    assert "died again and again" in killed.failure
+    fetched = workers._answer(types.SimpleNamespace(status="finished", result=lambda: 1 / 0), task)
+    assert "its result was lost: ZeroDivisionError" in fetched.failure
+
+
+@pytest.mark.parametrize("status", ["running", "closed"])
+def test_a_lost_scheduler_ends_the_run_with_what_there_is(tmp_path, monkeypatch, status):
+    """The first job is done when the scheduler goes; then its answers fail, or asking it anything does."""
+    done = []
+
+    class Future:
+        def __init__(self, status, answer=None):
+            self.status, self.result = status, lambda: answer
+
+    class Client:
+        loop, status = None, "running"
+
+        def nthreads(self):
+            if done and status == "running":
+                raise OSError("closed")
+            return {}
+
+        def submit(self, function, task, **_):
+            if not done:
+                return Future("finished", function(task))
+            self.status = status
+            return Future("cancelled")
+
+        def close(self, timeout):
+            done.append("closed")
+
+        def scheduler_info(self):
+            return {"workers": {"w": {}}}
+
+    class Completed(list):
+        add = list.append
+
+        def __next__(self):
+            done.append(self[0])
+            return self.pop(0)
+
+    monkeypatch.setattr(executor, "_WINDOW", 1)
+    monkeypatch.setattr(executor, "_LOOK_SECONDS", -1.0)
+    workers = DaskWorkers("tcp://here:1")
+    monkeypatch.setattr(workers, "_connect", lambda: (Client(), lambda loop: Completed()))
+    sweep = sweep_of(certify_group(seed="0..4"))
+    with pytest.raises(
+        WorkersLost, match=r"lost the Dask scheduler at tcp://here:1.*: 1 of 5 finished; run again"
+    ) as lost:
+        run_sweep(sweep, tmp_path, workers)
+    assert lost.value.exit_code == 4
+    assert done[-1] == "closed"
