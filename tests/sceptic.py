@@ -962,6 +962,15 @@ RULES = {
 }
 
 
+INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
+MORE_RULES = {
+    "middle": ("shared attention", ("all untied", INVERTIBLE_MIDDLE), "E and U"),
+    "polynomial": ("shared attention", ("all untied",), "E and U"),
+    "two-sided-counting": ("shared attention", ("all tied",), "E and U"),
+}
+FUNCTIONAL = ("functional", ("all untied",), None)  # shared-query at H = d_in = 1
+
+
 def multisets(L, H):
     """C(L+H-1, H-1), by a product of min(L, H-1) factors."""
     small, large = sorted((L, H - 1))
@@ -978,7 +987,37 @@ def tuples(length, total):
     return [(c, *rest) for c in range(total + 1) for rest in tuples(length - 1, total - c)]
 
 
-def identity_least(name, H, L, d, b):
+def rounded_up(L):
+    return (L + 1) // 2
+
+
+def pairs_of(edges, H):
+    """The pairs (i, j) of the middle layer's heads."""
+    demand(type(edges) is list and len(edges) == H)
+    demand(all(type(edge) is list and len(edge) == 2 for edge in edges))
+    found = [(number(i), number(j)) for i, j in edges]
+    demand(all(0 <= x <= H for edge in found for x in edge))
+    return found
+
+
+def largest_part(edges):
+    return 1 + max(x for edge in edges for x in edge)
+
+
+def factor_degrees(H):
+    return H // 2, H - 1 - H // 2
+
+
+def identity_least(name, H, L, d, b, edges=None):
+    if name == "middle":
+        demand(L % 2 == 1)
+        return b * largest_part(edges) * H ** (L // 2)
+    if name == "polynomial":
+        demand(b == 1 and L % 2 == 1 and H % 4 != 3)
+        return (H // 2 + 1) * H ** (L // 2)
+    if name == "two-sided-counting":
+        demand(b == 1 and L >= 2)
+        return multisets(rounded_up(L), H)
     if name in ("shared-key", "shared-query"):
         return least_m(name, H, L, d, b, b)
     if name == "register":
@@ -992,8 +1031,49 @@ def identity_least(name, H, L, d, b):
     return 2 * d * H * multisets(L - 1, H + 1) + multisets(L, H)
 
 
-def identity_host(name, H, L, d, b):
+def identity_host(name, H, L, d, b, edges=None):
     """(Q, K, V, U) as index_host has them; None for what the construction lacks."""
+    if name in ("middle", "polynomial"):
+        k = L // 2
+        if name == "polynomial":
+            first, second = factor_degrees(H)
+            ones = [[(i, h - i) for i in range(first + 1) if 0 <= h - i <= second] for h in range(H)]
+            q = first + 1
+        else:
+            ones, q = [[edge] for edge in edges], largest_part(edges)
+        start, _ = layout(naive.words(H, k), lambda w: q * b)
+        origin = start[(0,) * k]
+
+        def value(layer, h):
+            if layer == k + 1:
+                return identities(*((origin + i * b, origin + j * b, b) for i, j in ones[h]))
+            ends = naive.words(H, k - 1)
+            if layer <= k:
+                return identities(*((start[h, *s], start[*s, 0], q * b) for s in ends))
+            return identities(*((start[0, *s], start[*s, h], q * b) for s in ends))
+
+        return None, None, value, None
+    if name == "two-sided-counting":
+        k = rounded_up(L)
+        place = {c: i for i, c in enumerate(tuples(H - 1, k))}
+        below = [c for c in place if sum(c) < k]
+
+        def raised(c, h):
+            return tuple(x + (i == h - 1) for i, x in enumerate(c))
+
+        def value(layer, h):
+            if layer > k + 1 or layer <= k:
+                if h == 0:
+                    return identities(*((a, a, 1) for a in place.values()))
+                ends = [(place[raised(c, h)], place[c]) for c in below]
+            else:
+                zero = (0,) * (H - 1)
+                ends = [(place[raised(zero, h)], place[zero])] if h else [(place[zero], place[zero])]
+            if layer > k:
+                ends = [(column, row) for row, column in ends]
+            return identities(*((row, column, 1) for row, column in ends))
+
+        return None, None, value, None
     if name in ("shared-key", "shared-query"):
         return index_host(name, H, L, d, b, b)[1:]
     if name == "register":
@@ -1048,12 +1128,17 @@ def identity_host(name, H, L, d, b):
 
 def letter_of(text, name, tied, H, L):
     """(matrix, layer, head, suffix)."""
-    demand(type(text) is str and text.isascii() and text[:1] in ("M", "A", "Q", "K") and text.count(".") == 1)
+    demand(type(text) is str and text.isascii() and text.count(".") == 1)
+    demand(text[:1] in ("M", "A", "Q", "K", "P", "U"))
     layer, head = text[1:].split(".")
     suffix = head.lstrip("0123456789")
     head = head[: len(head) - len(suffix)]
     demand(max(len(head), len(layer)) <= 4000)  # as many digits as a layer can have here
-    demand(suffix in ("", "T", "I", "IT") and head.isdigit() and str(int(head)) == head and int(head) < H)
+    demand(suffix in ("", "T", "I", "IT") and head.isdigit() and str(int(head)) == head)
+    if text[0] in "PU":
+        demand(name == "polynomial" and layer == "" and suffix == "" and int(head) <= factor_degrees(H)[text[0] == "U"])
+        return text[0], 0, int(head), suffix
+    demand(int(head) < H)
     if tied:
         demand(layer == "")
     else:
@@ -1061,11 +1146,12 @@ def letter_of(text, name, tied, H, L):
     if text[0] in "QK":
         demand(suffix == "" and name == "commuting-trie")
     if "I" in suffix:
-        demand(name == "shared-query" and text[0] == "M" and head == "0")
+        middle = name == "middle" and int(layer) == L // 2 + 1
+        demand(text[0] == "M" and (middle or (name == "shared-query" and head == "0")))
     return text[0], 0 if tied else int(layer), int(head), suffix
 
 
-def blocks_of(value, name, tied, H, L, d, b, m):
+def blocks_of(value, name, tied, H, L, d, b, m, which="E"):
     """[(start, width, letters)]."""
     demand(type(value) is list)
     found, end = [], 0
@@ -1073,7 +1159,9 @@ def blocks_of(value, name, tied, H, L, d, b, m):
         demand(type(block) is list and len(block) == 2 and type(block[1]) is list)
         start = number(block[0])
         word = [letter_of(text, name, tied, H, L) for text in block[1]]
-        demand(all(letter[0] in "MA" for letter in word[:-1]))
+        demand(all(letter[0] in "MAU" for letter in word[:-1]))
+        demand(all(letter[0] != "U" for letter in word[1:]))
+        demand(all(letter[0] != ("U" if which == "E" else "P") for letter in word))
         width = d if word and word[-1][0] in "QK" else b
         demand(start >= end)
         end = start + width
@@ -1110,29 +1198,44 @@ def _identity(shape, claim, evidence):
         :4
     ]
     (H, L, d, b, d_out), m = dimensions(shape)
-    (name,) = fields(host, "construction")
-    demand(type(name) is str and name in RULES)
-    demand(type(notion) is str and notion == RULES[name][0] and targets in RULES[name][1] and free == RULES[name][2])
-    demand(b == d_out and m >= identity_least(name, H, L, d, b))
+    edges = None
+    if type(host) is dict and host.get("construction") == "middle":
+        name, edges = fields(host, "construction", "edges")
+        edges = pairs_of(edges, H)
+    else:
+        (name,) = fields(host, "construction")
+    demand(type(name) is str and name in (RULES | MORE_RULES))
+    rule = (RULES | MORE_RULES)[name]
+    if name == "shared-query" and notion == "functional" and H == b == 1:
+        rule = FUNCTIONAL
+    demand(type(notion) is str and notion == rule[0] and targets in rule[1] and free == rule[2])
+    demand(b == d_out and m >= identity_least(name, H, L, d, b, edges))
+    demand(targets != INVERTIBLE_MIDDLE or d >= b)
     tied = targets == "all tied"
     values = fields(evidence, "E", *(["U"] if free == "E and U" else []))
-    e, *u = [blocks_of(value, name, tied, H, L, d, b, m) for value in values]
+    e, *u = [blocks_of(value, name, tied, H, L, d, b, m, "EU"[at]) for at, value in enumerate(values)]
     inverse = any("I" in suffix for blocks in (e, *u) for _, _, word in blocks for *_, suffix in word)
 
     def holds():
-        if inverse != (targets == INVERTIBLE):
+        if notion != "functional" and inverse != (targets in (INVERTIBLE, INVERTIBLE_MIDDLE)):
             return False
-        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b) > 4000:
+        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b, edges) > 4000:
             raise TooLarge
-        return evaluated(name, tied, H, L, d, b, e, u[0] if u else None)
+        return evaluated(name, tied, H, L, d, b, e, u[0] if u else None, edges)
 
     return holds
 
 
-def evaluated(name, tied, H, L, d, b, e, u):
+def evaluated(name, tied, H, L, d, b, e, u, edges=None):
     from flint import nmod_mat
 
     target = random_target(tied, name == "commuting-trie", H, L, d, b, 1)
+    first, second = factor_degrees(H)
+    source = random.Random(2)
+    for i in range(first + 1):  # of the two polynomials
+        target["P", 0, i] = nmod_mat(1, 1, [source.randrange(LARGE)], LARGE)
+    for j in range(second + 1):
+        target["U", 0, j] = nmod_mat(1, 1, [source.randrange(LARGE)], LARGE)
     one = nmod_mat(b, b, [int(i == j) for i in range(b) for j in range(b)], LARGE)
 
     def multiplied(letters):
@@ -1150,7 +1253,7 @@ def evaluated(name, tied, H, L, d, b, e, u):
         assert product.ncols() == width
         for j in range(width):
             held[start + j] = [int(product[i, j]) for i in range(b)]
-    Q, K, V, U = identity_host(name, H, L, d, b)
+    Q, K, V, U = identity_host(name, H, L, d, b, edges)
     if u is not None:
         U = {}
         for start, _, word in u:
@@ -1170,6 +1273,12 @@ def evaluated(name, tied, H, L, d, b, e, u):
         return out
 
     def product_of(word):
+        if name == "polynomial":  # the middle layer's weight is the coefficient of the product
+            k = L // 2
+            ways = [(i, word[k] - i) for i in range(first + 1) if 0 <= word[k] - i <= second]
+            coefficient = sum(int(target["P", 0, i][0, 0]) * int(target["U", 0, j][0, 0]) for i, j in ways)
+            others = [("M", at, h, "") for at, h in enumerate(word, 1) if at != k + 1]
+            return nmod_mat(1, 1, [int(multiplied(others)[0, 0]) * coefficient % LARGE], LARGE)
         return multiplied([("M", 0 if tied else layer, h, "") for layer, h in enumerate(word, 1)])
 
     for layer in range(1, L + 1):
@@ -1198,8 +1307,9 @@ def _lower_bound(shape, claim, evidence):
     ]
     dims, m = dimensions(shape)
     H, L, d, d_in, d_out = dims
-    demand(targets in ("all untied", "all tied"))
-    demand(notion in ("matching", "functional", "shared attention"))
+    generic = targets in ("generic untied", "generic tied")
+    demand(generic or targets in ("all untied", "all tied"))
+    demand(notion in ("matching", "functional", "shared attention", "attention-matching"))
     demand(free in (("E", "E and U") if notion == "shared attention" else (None,)))
     demand("free" in claim or free is None)
     method = evidence.get("method") if type(evidence) is dict else None
@@ -1214,12 +1324,22 @@ def _lower_bound(shape, claim, evidence):
         return _null(R, system.startswith("looped"), H, L, m, number(word), y)
     if method == "span":
         _, p, given = fields(evidence, "method", "prime", "targets")
-        demand(notion == "matching" and d_in == d_out)
-        return _span(*prime_of(p), given, targets == "all tied", H, L, d, d_in, m)
+        demand((notion == "matching" or (notion == "shared attention" and generic)) and d_in == d_out)
+        return _span(*prime_of(p), given, targets in ("all tied", "generic tied"), H, L, d, d_in, m, free, notion)
     fields(evidence, "method")
     leaves = H**L
     M = dimension(*dims)
-    untied = targets == "all untied"
+    untied = targets in ("all untied", "generic untied")
+    if generic:
+        demand(d_in == d_out)
+        bounds = list(generic_bounds(notion, untied, free, H, L, d, d_in, host["every"] == "tied host"))
+        demand(bounds)
+        return lambda: any(too_small(m) for too_small in bounds)
+    if notion == "attention-matching":
+        demand(untied and (H, L, d_in, d_out) == (1, 1, 1, 1))
+        return lambda: m < 3
+    if (notion, untied, free) == ("shared attention", True, "E and U") and (H, L, d_in, d_out) == (3, 1, 1, 1):
+        return lambda: m < 3
     if notion == "matching":
         demand(untied or (d_in >= L and d >= L))
         return lambda: m < M
@@ -1229,6 +1349,50 @@ def _lower_bound(shape, claim, evidence):
     if free == "E":
         return lambda: m < (d_out * leaves if untied else multisets(L, H))
     return lambda: m * m < (leaves if untied else multisets(L, H))
+
+
+def generic_bounds(notion, untied, free, H, L, d, b, tied_host):
+    """Predicates of m, one for each line of the second table that applies; any of them refutes."""
+    e = min(d, b)
+    walks = d >= L and b >= L
+    if notion == "matching":
+        if untied or walks:
+            yield lambda m: m < dimension(H, L, d, b, b)
+        elif b == 1:
+            yield lambda m: m < 2 * d * H * multisets(L - 1, H + 1) + multisets(L, H)
+    if notion == "attention-matching":
+        form = Fraction(2 * e * b - e * e, b)
+        if untied:
+            r = min(H * e, b)
+            later = Fraction(2 * e * r - e * e, b)
+            yield lambda m: m < b * H**L + H * form + H * (L - 1) * later
+        elif walks or b == 1:
+            yield lambda m: m < (b * H**L if walks else multisets(L, H)) + H * form
+    if notion == "functional":
+        yield lambda m: m < b
+        if L == 1:
+            yield lambda m: m < H * (b + 2 * e - Fraction(e * e, b))
+        elif untied:
+            # last layer, first layer, layers between; then head 0
+            yield lambda m: b * m < (H - 1) * (e * b + b * (e - 1) + (L - 2) * e * (e - 1)) + e * b + (b - e) * (e - 1)
+        else:
+            yield lambda m: b * m < (H - 1) * (b - 1) * e + b * e + e * b - e * e - b
+    if notion == "shared attention" and free == "E":
+        yield lambda m: m < (b * H**L if untied or walks else multisets(L, H))
+    if notion == "shared attention" and free == "E and U":
+        yield lambda m: m * m < (H**L if untied or walks else multisets(L, H))
+        yield lambda m: m < e
+        if untied:
+            if b == 1 and H >= 2 and L % 2 == 1:
+                yield lambda m: m * m <= H**L
+            if b >= 2 and (H >= 2 or d >= 2):
+                yield lambda m: m * m <= H**L
+            if d >= b:
+                yield lambda m: 2 * b * m <= b * b * (L * (H - 1) + 1)
+            if b == 1 and H == 2 and L == 3:
+                yield lambda m: m <= 3
+        elif tied_host and b == 1 and H == 2 and L in (2, 3):
+            yield lambda m: m <= 2
 
 
 def target_sizes(d, d_in):
@@ -1251,7 +1415,7 @@ def target_table(entries, tied, H, L, d, d_in):
     return table
 
 
-def _span(p, prime, given, tied, H, L, d, d_in, m):
+def _span(p, prime, given, tied, H, L, d, d_in, m, free=None, notion="matching"):
     demand(type(given) is list and given)
     sizes = target_sizes(d, d_in)
     tables = [target_table(entries, tied, H, L, d, d_in) for entries in given]
@@ -1279,6 +1443,14 @@ def _span(p, prime, given, tied, H, L, d, d_in, m):
                     out = out * matrix("W_V", layer, h) * matrix("W_O", layer, h)
                 return out
 
+            if free == "E and U":
+                found = [product(word) for word in naive.words(H, L)]
+                rows += [[int(x[i, j]) for x in found] for i in range(d_in) for j in range(d_in)]
+                continue
+            if free == "E":
+                found = [product(word) for word in naive.words(H, L)]
+                rows += [[int(x[i, j]) for x in found for j in range(d_in)] for i in range(d_in)]
+                continue
             found = [
                 product(word[:-1]) * matrix(tensor, len(word), word[-1])
                 for tensor in ("W_Q", "W_K")
@@ -1286,7 +1458,8 @@ def _span(p, prime, given, tied, H, L, d, d_in, m):
             ]
             found += [product(word) for word in naive.words(H, L)]
             rows += [[int(x[i, j]) for x in found for j in range(x.ncols())] for i in range(d_in)]
-        return nmod_mat(len(rows), columns, [x for row in rows for x in row], p).rank() > m
+        found = nmod_mat(len(rows), len(rows[0]), [x for row in rows for x in row], p).rank()
+        return found > (m * m if free == "E and U" else m)
 
     return holds
 

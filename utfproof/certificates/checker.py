@@ -1990,8 +1990,6 @@ def check_counted_halves(host: TwoSidedCounting, demand: Demand, found: Found, u
     half = (host.L + 1) // 2
     origin = (0,) * (host.H - 1)
     starts = [c for c in tuples_up_to(host.H - 1, host.L - half) if u.read(host.first(c), 1) is not None]
-    if len(starts) != len(u.starts):
-        raise Stop("U has a block that no word of the second half leads to")
     states: dict[tuple[Block, Block, Block, Block], int] = {(origin, origin, c, c): 1 for c in starts}
     # (counts of the letters 1, ... in the first half, in the second, block of U, where it comes from)
     for layer in range(host.L, 0, -1):
@@ -2115,8 +2113,10 @@ def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
             if L == 1:
                 yield b * m, H * (b**2 + 2 * narrow * b - narrow**2), "d_in m and H (d_in^2 + 2 d' d_in - d'^2)"
             else:
-                other = 2 * b * narrow + (L - 2) * narrow**2 if untied else b * narrow
-                count = (H - 1) * other + 2 * b * narrow - narrow**2
+                count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
+                if untied:
+                    other = b * narrow + (narrow - 1) * (b + (L - 2) * narrow)
+                    count = (H - 1) * other + b * narrow + (b - narrow) * (narrow - 1)
                 yield b * m, count, "d_in m and the dimension of the outputs along separate paths"
         case "shared attention", "E":
             if untied or paths:
@@ -2124,6 +2124,7 @@ def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
             else:
                 yield m, s.counts, "m and C(L+H-1, H-1)"
         case "shared attention", "E and U":
+            yield m, narrow, "m and the rank of one product"
             yield (
                 m**2,
                 words if untied or paths else s.counts,

@@ -6,16 +6,22 @@ shared-attention host (docs/certificate-format.md section 10).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from math import comb, isqrt, log2
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from utfproof.arrays import exact
+from utfproof.certificates.dimensions import (
+    ALL_TIED,
+    ALL_UNTIED,
+    BOTH,
+    DIMENSION_ROWS,
+    GENERIC_TIED,
+    GENERIC_UNTIED,
+    require_words,
+)
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
-from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
@@ -26,191 +32,13 @@ from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, positive_integer
 from utfproof.systems import Target
 
-ALL_UNTIED = "all untied"
-ALL_TIED = "all tied"
-GENERIC_UNTIED = "generic untied"
-GENERIC_TIED = "generic tied"
-"""All but a set of measure zero: what is refuted for these serves almost none of the class."""
-THREE_PAGE = "three-dimensions-do-not-suffice.md"
 TARGET_BOUND = 16
 """Drawn targets have weights in -16 ... 16: generic enough for spans, and short in a certificate."""
 NULL_ENTRIES = 10**6
 """Largest m^2 H^L whose null vector is computed over the rationals."""
 
 
-def _require_words(shape: Shape) -> None:
-    """ResourceLimit before H^L is computed."""
-    if shape.layers * log2(shape.heads) > 60 or shape.layers > 2**20:
-        raise ResourceLimit(f"{shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
-
-
 # --- dimension ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DimensionRow:
-    """A row of the tables of section 10.1: no host of dimension m serves these targets if a < b for (a, b) = sides(shape, m).
-
-    every: "tied host" where the bound is proved for tied hosts only. page: its proof in docs/proofs.
-    """
-
-    name: str
-    notion: Notion
-    targets: str
-    free: str | None
-    sides: Callable[[Shape, int], tuple[int, int]]
-    what: str
-    applies: Callable[[Shape], bool] = lambda shape: True
-    every: str = "host"
-    page: str = "decision-theorem.md"
-
-    def least(self, shape: Shape) -> int:
-        """The least m that the row allows at a shape to which it applies."""
-        _require_words(shape)
-        high = 1
-        while self._refuted(shape, high):
-            high *= 2
-        low = high // 2  # refuted, or 0
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._refuted(shape, middle) else (low, middle)
-        return high
-
-    def _refuted(self, shape: Shape, m: int) -> bool:
-        have, needed = self.sides(shape, m)
-        return have < needed
-
-
-def least_square_root(count: int) -> int:
-    """The least m with m^2 >= count >= 1."""
-    return isqrt(count - 1) + 1
-
-
-def _square(shape: Shape) -> bool:
-    return shape.d_in == shape.d_out
-
-
-def _paths(shape: Shape) -> bool:
-    """Tied targets can follow every path 1 -> 2 -> ... -> L -> j (docs/proofs/decision-theorem.md, section 5)."""
-    return min(shape.head_dim, shape.d_in) >= shape.layers
-
-
-def _counts(shape: Shape) -> int:
-    return comb(shape.layers + shape.heads - 1, shape.heads - 1)
-
-
-def _fibre(shape: Shape) -> int:
-    d, b = min(shape.head_dim, shape.d_in), shape.d_in
-    return shape.heads * (b * b + 2 * d * b - d * d)
-
-
-def logit_form_dimension(shape: Shape) -> int:
-    """Dimension of the logit forms of all layers and heads over fixed generic values (attention-matching-bound.md)."""
-    b, d = shape.d_in, min(shape.head_dim, shape.d_in)
-    later = min(shape.heads * d, b)
-    return shape.heads * (2 * d * b - d * d + (shape.layers - 1) * (2 * d * later - d * d))
-
-
-def _family(shape: Shape) -> int:
-    return int(shape.d_in**2 * (shape.layers * (shape.heads - 1) + 1))
-
-
-def _separate_paths(shape: Shape, tied: bool) -> int:
-    """L >= 2: dimension of the outputs near a target whose stream is carried by head 0 (docs/proofs/frontier.md)."""
-    d, b = min(shape.head_dim, shape.d_in), shape.d_in
-    other = b * d if tied else 2 * b * d + (shape.layers - 2) * d * d
-    return (shape.heads - 1) * other + 2 * b * d - d * d
-
-
-MATCHED, SHARED = Notion.MATCHING, Notion.SHARED_ATTENTION
-FIBRE_PAGE, SHARED_PAGE, FRONTIER_PAGE = "fibre-dimension.md", "shared-attention.md", "frontier.md"
-BOTH = "E and U"
-
-
-def _rows() -> Iterator[DimensionRow]:
-    row = DimensionRow
-    of_m, of_square = "m and ", "m^2 and "
-    for untied, tied in ((ALL_UNTIED, ALL_TIED), (GENERIC_UNTIED, GENERIC_TIED)):
-        generic = untied == GENERIC_UNTIED
-        square: Callable[[Shape], bool] = _square if generic else lambda shape: True
-
-        def leaves(s: Shape, m: int) -> tuple[int, int]:
-            return m * m, s.leaves
-
-        def counted(s: Shape, m: int) -> tuple[int, int]:
-            return m * m, _counts(s)
-
-        def paths(s: Shape, square: Callable[[Shape], bool] = square) -> bool:
-            return square(s) and _paths(s)
-
-        def no_paths(s: Shape, square: Callable[[Shape], bool] = square, generic: bool = generic) -> bool:
-            return square(s) and not (generic and _paths(s))
-
-        yield row("M", MATCHED, untied, None, lambda s, m: (m, matching_dimension(s)), of_m + "M", square)
-        yield row("M", MATCHED, tied, None, lambda s, m: (m, matching_dimension(s)), of_m + "M", paths)
-        yield row("words", SHARED, untied, "E", lambda s, m: (m, s.d_out * s.leaves), of_m + "d_out H^L", square,
-                  page=SHARED_PAGE)  # fmt: skip
-        yield row("counts", SHARED, tied, "E", lambda s, m: (m, _counts(s)), of_m + "C(L+H-1, H-1)", no_paths,
-                  page=SHARED_PAGE)  # fmt: skip
-        yield row("words", SHARED, untied, BOTH, leaves, of_square + "H^L", square, page=SHARED_PAGE)
-        yield row("counts", SHARED, tied, BOTH, counted, of_square + "C(L+H-1, H-1)", no_paths, page=SHARED_PAGE)
-    yield row(
-        "fibre dimension", Notion.FUNCTIONAL, ALL_UNTIED, None, lambda s, m: (s.d_in * m, _fibre(s)),
-        "d_in m and H (d_in^2 + 2 d d_in - d^2)", lambda s: s.layers == 1 and s.head_dim <= s.d_in == s.d_out,
-        page=FIBRE_PAGE,
-    )  # fmt: skip
-    yield row(
-        "one by one", Notion.ATTENTION_MATCHING, ALL_UNTIED, None, lambda s, m: (m, 3), "m and 3",
-        lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (1, 1, 1, 1), page=FIBRE_PAGE,
-    )  # fmt: skip
-    yield row("three heads", SHARED, ALL_UNTIED, BOTH, lambda s, m: (m, 3), "m and 3",
-              lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (3, 1, 1, 1), page=SHARED_PAGE)  # fmt: skip
-    # those of the second table alone
-    u, t = GENERIC_UNTIED, GENERIC_TIED
-    yield row("monomials", MATCHED, t, None, lambda s, m: (m, commuting_dimension(s)),
-              "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)", lambda s: _square(s) and s.d_in == 1 and not _paths(s),
-              page=FRONTIER_PAGE)  # fmt: skip
-    yield row("logit forms", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (s.d_in * (m - s.d_in * s.leaves), logit_form_dimension(s)),
-              "d_in (m - d_in H^L) and the dimension of the logit forms", _square,
-              page="attention-matching-bound.md")  # fmt: skip
-    yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
-              lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),
-                            _fibre(s) - s.heads * s.d_in**2),
-              "d_in (m - outputs) and H (2 d' d_in - d'^2)",
-              lambda s: _square(s) and (_paths(s) or s.d_in == 1), page=FRONTIER_PAGE)  # fmt: skip
-    yield row("separate paths", Notion.FUNCTIONAL, u, None, lambda s, m: (s.d_in * m, _separate_paths(s, False)),
-              "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
-              page=FRONTIER_PAGE)  # fmt: skip
-    yield row("separate paths", Notion.FUNCTIONAL, t, None, lambda s, m: (s.d_in * m, _separate_paths(s, True)),
-              "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
-              page=FRONTIER_PAGE)  # fmt: skip
-    for targets in (u, t):
-        yield row("one token", Notion.FUNCTIONAL, targets, None, lambda s, m: (m, s.d_in), "m and d_in", _square,
-                  page=FRONTIER_PAGE)  # fmt: skip
-        yield row("fibre dimension", Notion.FUNCTIONAL, targets, None, lambda s, m: (s.d_in * m, _fibre(s)),
-                  "d_in m and H (d_in^2 + 2 d' d_in - d'^2)", lambda s: _square(s) and s.layers == 1,
-                  page=FIBRE_PAGE)  # fmt: skip
-    yield row("paths", SHARED, t, "E", lambda s, m: (m, s.d_in * s.leaves), "m and d_in H^L",
-              lambda s: _square(s) and _paths(s))  # fmt: skip
-    yield row("paths", SHARED, t, BOTH, lambda s, m: (m * m, s.leaves), "m^2 and H^L",
-              lambda s: _square(s) and _paths(s), page=FRONTIER_PAGE)  # fmt: skip
-    yield row("odd depth", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
-              lambda s: _square(s) and s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1, page=THREE_PAGE)  # fmt: skip
-    yield row("wide targets", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
-              lambda s: _square(s) and s.d_in > 1 and max(s.heads, s.head_dim) > 1, page=SHARED_PAGE)  # fmt: skip
-    yield row("parameter count", SHARED, u, BOTH, lambda s, m: (2 * s.d_in * m - 1, _family(s)),
-              "2 d_in m - 1 and d_in^2 (L(H-1) + 1)", lambda s: _square(s) and s.head_dim >= s.d_in,
-              page=SHARED_PAGE)  # fmt: skip
-    yield row("three dimensions", SHARED, u, BOTH, lambda s, m: (m, 4), "m and 4",
-              lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (2, 3, 1, 1), page=THREE_PAGE)  # fmt: skip
-    yield row("two dimensions", SHARED, t, BOTH, lambda s, m: (m, 3), "m and 3",
-              lambda s: s.layers in (2, 3) and (s.heads, s.d_in, s.d_out) == (2, 1, 1), "tied host",
-              THREE_PAGE)  # fmt: skip
-
-
-DIMENSION_ROWS: tuple[DimensionRow, ...] = tuple(_rows())
-"""Every bound by the arithmetic of section 10.1."""
 
 
 def dimension_bound(
@@ -224,7 +52,7 @@ def dimension_bound(
 ) -> tuple[int, int, str]:
     """(a, b, what they are): no host of dimension m is universal if a < b. MalformedInput where no bound is proved."""
     notion = Notion(notion)
-    _require_words(shape)
+    require_words(shape)
     found = None
     for row in DIMENSION_ROWS:
         if (row.notion, row.targets, row.free) != (notion, targets, free) or not row.applies(shape):
@@ -346,7 +174,7 @@ def _span_shape(shape: Shape, notion: Notion, free: str | None) -> tuple[int, in
 
 def span_columns(shape: Shape, notion: Notion, free: str | None) -> int:
     """Columns of `target_rows`: the largest dimension that targets can span."""
-    _require_words(shape)
+    require_words(shape)
     return _span_shape(shape, notion, free)[0]
 
 
@@ -377,7 +205,7 @@ def span_dimension(
 
 def _drawn(shape: Shape, tied: bool, seed: int, count: int, columns: int, height: int) -> list[Target]:
     """The first `count` targets of a seed below 2^32; ResourceLimit before they fill memory."""
-    _require_words(shape)
+    require_words(shape)
     if shape.d_in != shape.d_out:
         raise MalformedInput(f"span certificates are for d_in = d_out, got {shape}")
     require_memory(200 * count * height * columns, f"{count} targets at {shape}, {columns} columns,")
@@ -422,7 +250,7 @@ def span_certificate(
         {"every": every},
         {"method": "span", "prime": prime, "targets": [target_entries(target) for target in chosen]},
         notion=notion,
-        targets=f"{'generic' if generic else 'all'} {'tied' if tied else 'untied'}",
+        targets=(GENERIC_TIED if tied else GENERIC_UNTIED) if generic else (ALL_TIED if tied else ALL_UNTIED),
         free=free,
         universal=False,
     )
@@ -469,7 +297,7 @@ def null_vector_certificate(R_V: Any, shape: Shape, *, tied: bool) -> Certificat
     Raises Undecided where the R_w are independent, MalformedInput for other than integer matrices of one size,
     ResourceLimit beyond the size that is solved or written.
     """
-    _require_words(shape)
+    require_words(shape)
     grid = [_integer_matrices(R_V, shape, "R_V")] if tied else [_integer_matrices(row, shape, "R_V") for row in R_V]
     if len(grid) != (1 if tied else shape.layers):
         raise MalformedInput(f"R_V has {len(grid)} layers, expected {1 if tied else shape.layers}")

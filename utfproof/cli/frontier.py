@@ -1,0 +1,253 @@
+"""`utfproof frontier`: the least m that is proved and the least that is reached, for each notion, with certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from utfproof.cli import options
+from utfproof.cli.output import emit, progress
+from utfproof.errors import MalformedInput
+from utfproof.notions import Notion
+
+if TYPE_CHECKING:
+    from utfproof.frontier.table import Entry, Frontier, Group, Side
+
+EPILOG = "Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/"
+MOST_SHAPES = 400
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("frontier", epilog=EPILOG)(command)
+
+
+def command(
+    heads: Annotated[str, typer.Option("--heads", "-H", help="Heads: 3, 1..4 or 1,2,5.")] = "1..4",
+    layers: Annotated[str, typer.Option("--layers", "-L", help="Layers, in the same way.")] = "1..10",
+    head_dim: Annotated[int, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")] = 1,
+    d_in: Annotated[int, typer.Option("--d-in", help="Input and output dimension.")] = 1,
+    notion: Annotated[
+        list[str] | None,
+        typer.Option("--notion", help="matching, attention-matching, functional, shared-attention; all."),
+    ] = None,
+    as_json: options.AsJson = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Picture to write: m against L, reached and proved.")
+    ] = None,
+    certificates: Annotated[
+        Path | None, typer.Option("--certificates", help="Existing folder in which to leave every certificate.")
+    ] = None,
+    largest: Annotated[
+        int | None,
+        typer.Option("--largest", help="Make certificates of up to this many numbers; larger ones are marked *."),
+    ] = None,
+    which: Annotated[
+        bool, typer.Option("--bounds", help="Name the bound, its page and its certificate for every entry.")
+    ] = False,
+) -> None:
+    """How small can a universal transformer be: for each notion, the least m proved and the least m reached.
+
+    Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
+    and those marked **, whose certificate would be too large to check.
+    """
+    from utfproof.frontier.table import LARGEST, frontier, shapes
+
+    notions = [_notion(name) for name in notion] if notion else list(Notion)
+    grid = shapes(_numbers("--heads", heads), _numbers("--layers", layers), head_dim, d_in)
+    if len(grid) > MOST_SHAPES:
+        raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
+    if certificates is not None and not certificates.is_dir():
+        raise MalformedInput(f"{certificates} is not a folder; make it first")
+    if largest is not None and largest < 1:
+        raise MalformedInput(f"--largest must be a positive integer, got {largest}")
+    if plot is not None:
+        from utfproof.frontier.plotting import picture_format
+
+        picture_format(plot)
+    with progress("shapes", len(grid), enabled=not as_json) as advance:
+        found = frontier(grid, notions=notions, largest=LARGEST if largest is None else largest, advance=advance)
+    files = [str(path) for path in found.write(certificates)] if certificates is not None else []
+    if plot is not None:
+        from utfproof.frontier.plotting import plot as draw
+
+        draw(found, plot)
+    document = _document(found, files, None if plot is None else str(plot))
+    if as_json:
+        emit(document, "frontier", {}, as_json=True)
+        return
+    _print(found, document, which=which)
+
+
+def _notion(name: str) -> Notion:
+    try:
+        return Notion(name.replace("shared-attention", "shared attention"))
+    except ValueError:
+        known = ", ".join(n.value.replace(" ", "-") for n in Notion)
+        raise MalformedInput(f"--notion {name!r} is unknown; choose {known}") from None
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """3, 1..4, 1,2,5 or a mixture."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        try:
+            low, high = int(first), int(last if dots else first)
+        except ValueError:
+            raise MalformedInput(f"{option} {text!r} is no list of numbers such as 1..4 or 1,2,5") from None
+        if not 1 <= low <= high <= 64:
+            raise MalformedInput(f"{option} {text!r}: numbers from 1 to 64 in increasing ranges, please")
+        numbers += range(low, high + 1)
+    return sorted(set(numbers))
+
+
+def _side(side: Side | None, entry: Entry) -> dict[str, Any] | None:
+    from utfproof.frontier.table import file_name
+
+    if side is None:
+        return None
+    document: dict[str, Any] = {"m": side.value, "status": side.status}
+    if side.bound is not None:
+        document |= {"bound": side.bound.name, "proves": str(side.bound.question), "place": side.bound.place}
+        if side.status == "certificate":
+            document["file"] = file_name(side.bound, entry.shape)
+    return document
+
+
+def _document(found: Frontier, files: list[str], picture: str | None) -> dict[str, Any]:
+    entries = []
+    for entry in found.entries:
+        asked = entry.question
+        entries.append(
+            {
+                "shape": options.shape_document(entry.shape),
+                "notion": asked.notion.value,
+                "free": asked.free,
+                "targets": asked.targets,
+                "extent": asked.extent,
+                "host": asked.host,
+                "proved": _side(entry.proved, entry),
+                "reached": _side(entry.reached, entry),
+                "written_proof_only": _side(entry.written, entry),
+                "exact": entry.exact,
+                "paper": None
+                if entry.paper is None
+                else {"side": entry.paper.side, "m": entry.paper.value, "label": entry.paper.label,
+                      "refuted": entry.paper_refuted},
+            }
+        )  # fmt: skip
+    bounds = [
+        {"shape": options.shape_document(shape), "name": bound.name, "side": bound.side, "m": value,
+         "question": str(bound.question), "place": bound.place, "evidence": bound.evidence}
+        for shape, bound, value in found.bounds
+    ]  # fmt: skip
+    return {
+        "entries": entries,
+        "bounds": bounds,
+        "certificates": len(found.certificates),
+        "sides": {status: found.count(status) for status in ("certificate", "on demand", "formula", "m ≥ 1")},
+        "written_proof_only": sum(entry.written is not None for entry in found.entries),
+        "files": files,
+        "plot": picture,
+    }
+
+
+# --- for people ----------------------------------------------------------------------------------------------
+
+
+def _print(found: Frontier, document: dict[str, Any], *, which: bool) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from utfproof.frontier.table import groups
+
+    console = Console(highlight=False, soft_wrap=True)
+    for group in groups(found):
+        console.print(Text(group.title, style="bold"))
+        for line in _grid(found, group):
+            console.print(Text(line))
+        if which:
+            for line in _named(found, group):
+                console.print(Text(line))
+        console.print()
+    sides = document["sides"]
+    notes = [
+        "m proved … m reached (paper's bound, for looped hosts second where it differs): no host below the first number, a "
+        "host at the second; one number: exact.",
+        f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
+        f"{sides['m ≥ 1']} say no more than m ≥ 1.",
+    ]
+    if sides["on demand"]:
+        first = next(
+            entry.shape
+            for entry in found.entries
+            for side in (entry.proved, entry.reached)
+            if side is not None and side.status == "on demand"
+        )
+        notes.append(
+            f"* {sides['on demand']} sides by formula, certificate on demand, for example: utfproof frontier "
+            f"--heads {first.heads} --layers {first.layers} --head-dim {first.head_dim} --d-in {first.d_in} "
+            "--largest 100000000 --certificates DIR"
+        )
+    if sides["formula"]:
+        notes.append(
+            f"** {sides['formula']} sides by formula alone: the certificate would be larger than the file that the checker "
+            "reads; the same construction is certified at smaller shapes."
+        )
+    if document["written_proof_only"]:
+        notes.append(
+            f"~ {document['written_proof_only']} entries are reached at less by a written proof only, not counted."
+        )
+    if any(entry.paper_refuted for entry in found.entries):
+        notes.append("! the paper's bound contradicts what is certified here.")
+    for note in notes:
+        console.print(Text(note))
+
+
+def _grid(found: Frontier, group: Group) -> list[str]:
+    entries = {
+        (entry.shape.heads, entry.shape.layers): entry
+        for entry in found.entries
+        if entry.question == group.questions[0]
+    }
+    papers: dict[tuple[int, int], list[str]] = {}  # one for untied hosts, one for tied ones
+    for entry in found.entries:
+        if entry.question in group.questions and entry.paper is not None:
+            told = papers.setdefault((entry.shape.heads, entry.shape.layers), [])
+            text = f"{entry.paper}{'!' if entry.paper_refuted else ''}"
+            if text not in told and f"{text}!" not in told:
+                told[:] = [other for other in told if other != text.rstrip("!")] + [text]
+    heads = sorted({h for h, _ in entries})
+    layers = sorted({length for _, length in entries})
+    cells = {at: _cell(entry, papers.get(at, [])) for at, entry in entries.items()}
+    widths = {h: max(len(f"H = {h}"), *(len(cells[h, length]) for length in layers)) for h in heads}
+    lines = ["   L  " + "  ".join(f"H = {h}".ljust(widths[h]) for h in heads)]
+    lines += [f"  {length:2}  " + "  ".join(cells[h, length].ljust(widths[h]) for h in heads) for length in layers]
+    return [line.rstrip() for line in lines]
+
+
+def _cell(entry: Entry, papers: list[str]) -> str:
+    reached = "open" if entry.reached is None else str(entry.reached)
+    text = reached if entry.exact else f"{entry.proved} … {reached}"
+    if entry.written is not None:
+        text += f" ~{entry.written.value}"
+    return f"{text} ({', '.join(papers)})" if papers else text
+
+
+def _named(found: Frontier, group: Group) -> list[str]:
+    from utfproof.frontier.table import file_name
+
+    lines = []
+    for entry in found.entries:
+        if entry.question != group.questions[0]:
+            continue
+        for word, side in (("proved", entry.proved), ("reached", entry.reached), ("written", entry.written)):
+            if side is None or side.bound is None:
+                continue
+            held = file_name(side.bound, entry.shape) if side.status == "certificate" else side.status
+            at = f"H = {entry.shape.heads}, L = {entry.shape.layers}"
+            lines.append(f"      {at}: {word} {side.value} by {side.bound.name} ({side.bound.place}), {held}")
+    return lines

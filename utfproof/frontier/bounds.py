@@ -1,0 +1,235 @@
+"""The registry of bounds: every lower bound that is proved and every host that is known, with its certificate's maker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least_square_root
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.identities import IDENTITIES, identity_certificate
+from utfproof.certificates.linear_test import linear_test_certificate
+from utfproof.certificates.lower_bounds import (
+    dimension_certificate,
+    span_certificate,
+    span_columns,
+    span_dimension,
+)
+from utfproof.certificates.prover import certify
+from utfproof.errors import NotDefined, Undecided
+from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
+
+LOWER, UPPER = "lower", "upper"
+MOST_LETTERS = 8_000_000
+"""Letters of an identity that fit in the largest file the checker reads (64 MiB)."""
+CERTIFIED, WRITTEN = "certificate", "written proof only"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound on the least m: a lower one ("no host of fewer than value(shape) dimensions") or an upper one (a host of
+    value(shape) dimensions).
+
+    question: what it answers; it speaks of all that this implies (upper) or that implies this (lower). applies: the shapes
+    where it is proved. place: the page of docs/, or the paper's label. certificate: makes it, given shape and value; it
+    fails where the value is not what its arithmetic gives. size: roughly the numbers that its certificate writes, or the
+    columns that it eliminates, in the same measure of work.
+    """
+
+    name: str
+    side: str
+    question: Question
+    value: Callable[[Shape], int]
+    applies: Callable[[Shape], bool]
+    place: str
+    certificate: Callable[[Shape, int], Certificate] | None
+    size: Callable[[Shape], int]
+    evidence: str = CERTIFIED
+    most: int = 2**62
+    """The largest size that the checker's own limits admit."""
+
+
+def _square(shape: Shape) -> bool:
+    return shape.d_in == shape.d_out
+
+
+# --- lower bounds ------------------------------------------------------------------------------------------
+
+
+def _asked(row: DimensionRow) -> Question:
+    extent, targets = row.targets.split()
+    host = TIED if row.every == "tied host" else ANY
+    return Question(row.notion, row.free, targets, ALMOST_ALL if extent == "generic" else ALL, host)
+
+
+def _from_row(row: DimensionRow) -> Bound:
+    def make(shape: Shape, value: int) -> Certificate:
+        return dimension_certificate(
+            shape, value - 1, notion=row.notion, targets=row.targets, free=row.free, every=row.every
+        )
+
+    return Bound(row.name, LOWER, _asked(row), row.least, row.applies, f"docs/proofs/{row.page}", make, lambda shape: 1)
+
+
+def _spanned(notion: Notion, free: str | None) -> Bound:
+    """What tied targets span where no formula says it (d_in >= 2, and d or d_in below L)."""
+
+    def value(shape: Shape) -> int:
+        rank = span_dimension(shape, tied=True, notion=notion, free=free)
+        return least_square_root(rank) if free == BOTH else rank
+
+    def applies(shape: Shape) -> bool:
+        return _square(shape) and shape.d_in > 1 and min(shape.head_dim, shape.d_in) < shape.layers
+
+    def make(shape: Shape, value: int) -> Certificate:
+        return span_certificate(shape, value - 1, tied=True, notion=notion, free=free, generic=True)
+
+    return Bound(
+        "span",
+        LOWER,
+        Question(notion, free, TIED, ALMOST_ALL),
+        value,
+        applies,
+        "docs/proofs/decision-theorem.md" if free != BOTH else "docs/proofs/frontier.md",
+        make,
+        # elimination: cubic in the columns, about 10^6 at 400
+        lambda shape: span_columns(shape, notion, free) ** 3 // 64,
+    )
+
+
+# --- upper bounds ------------------------------------------------------------------------------------------
+
+
+def _identity(name: str, question: Question, place: str, *, label: str = "") -> Bound:
+    """A construction with an identity certificate."""
+    kind = IDENTITIES[name]
+
+    def applies(shape: Shape) -> bool:
+        try:
+            kind.defined(shape)
+        except NotDefined:
+            return False
+        return True
+
+    def size(shape: Shape) -> int:
+        return kind.least_m(shape) // shape.d_in * (shape.layers + 1)
+
+    return Bound(
+        label or name,
+        UPPER,
+        question,
+        kind.least_m,
+        applies,
+        place,
+        lambda shape, value: identity_certificate(name, shape, value),
+        size,
+        most=MOST_LETTERS,
+    )
+
+
+def _uppers() -> Iterator[Bound]:
+    matched, logits, shared = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.SHARED_ATTENTION
+    form = "docs/certificate-format.md"
+    page = "docs/proofs/shared-attention.md"
+    yield Bound(
+        "tied", UPPER, Question(matched, host=TIED), matching_dimension, lambda shape: True, f"{form} §4.3",
+        lambda shape, value: certify("tied", shape, value), matching_dimension,
+    )  # fmt: skip
+    yield _identity("commuting-trie", Question(matched, None, TIED, ALL, TIED), f"{form} §9")
+    yield _identity("shared-key", Question(logits, host=TIED), f"{form} §4.4")
+    for targets in (UNTIED, TIED):
+        # invertible M^{l,0}: almost all untied targets, and almost all tied ones
+        yield _identity("shared-query", Question(logits, None, targets, ALMOST_ALL, TIED), f"{form} §4.5")
+    yield _identity("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
+                    label="shared-query at H = d_in = 1")  # fmt: skip
+    yield Bound(
+        "linear test", UPPER, Question(logits, host=TIED), linear_test_dimension,
+        lambda shape: _square(shape) and shape.head_dim > shape.d_in, f"{form} §8",
+        lambda shape, value: linear_test_certificate("random-tied", shape, value),
+        lambda shape: linear_test_dimension(shape) ** 3 // 64,
+    )  # fmt: skip
+    yield _identity("register", Question(shared, E, host=TIED), page)
+    yield _identity("counting", Question(shared, E, TIED, ALL, TIED), page)
+    yield _identity("two-sided", Question(shared, BOTH), page)
+    yield _identity("middle-stars", Question(shared, BOTH), page)
+    yield _identity("polynomial", Question(shared, BOTH), page)
+    yield _identity("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
+    for targets in (UNTIED, TIED):
+        for extent in (ALL, ALMOST_ALL):
+            yield _path(Question(shared, BOTH, targets, extent), page)
+    yield Bound(
+        "seven dimensions", UPPER, Question(Notion.FUNCTIONAL, None, UNTIED, ALMOST_ALL, TIED), lambda shape: 7,
+        lambda s: (s.heads, s.layers, s.head_dim, s.d_in, s.d_out) == (2, 1, 1, 2, 2),
+        "docs/proofs/fibre-dimension.md", None, lambda shape: 0, WRITTEN,
+    )  # fmt: skip
+
+
+def _path(question: Question, page: str) -> Bound:
+    """At H <= 2 the path is a star and serves all targets; beyond, those with invertible middle weights."""
+    found = _identity("middle-path", question, page)
+    inner = found.applies
+
+    def applies(shape: Shape) -> bool:
+        return inner(shape) and (shape.heads <= 2) == (question.extent == ALL)
+
+    return Bound(
+        found.name, UPPER, question, found.value, applies, page, found.certificate,
+        lambda shape: found.value(shape) // shape.d_in * (shape.layers + shape.heads),
+    )  # fmt: skip
+
+
+BOUNDS: tuple[Bound, ...] = (
+    *map(_from_row, DIMENSION_ROWS),
+    *(
+        _spanned(notion, free)
+        for notion, free in ((Notion.MATCHING, None), *((Notion.SHARED_ATTENTION, f) for f in (E, BOTH)))
+    ),
+    *_uppers(),
+)
+"""Every bound. Their certificates are what counts: a bound without one is never printed as proved or reached."""
+
+
+# --- a certificate says what the bound says ------------------------------------------------------------------
+
+
+def require_claim(found: Certificate, bound: Bound, shape: Shape, value: int) -> None:
+    """Undecided unless this certificate, if valid, is a proof of the bound at this shape and value."""
+    document, claim, asked = found.document, found.document["claim"], bound.question
+    m = int(document["shape"]["m"])
+    fields = {name: int(document["shape"][name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+    faults = []
+    if fields != {name: getattr(shape, name) for name in fields}:
+        faults.append("another shape")
+    if (claim["notion"], claim.get("free")) != (asked.notion.value, asked.free):
+        faults.append(f"the notion {claim['notion']!r}, free {claim.get('free')!r}")
+    if claim["verdict"] != ("not universal" if bound.side == LOWER else "universal"):
+        faults.append(f"the verdict {claim['verdict']!r}")
+    if m != (value - 1 if bound.side == LOWER else value):
+        faults.append(f"m = {m}")
+    if claim["targets"] not in SAYS[bound.side, asked.targets, asked.extent]:
+        faults.append(f"targets {claim['targets']!r}")
+    if bound.side == LOWER and claim["host"] != {"every": "host" if asked.host == ANY else "tied host"}:
+        faults.append(f"the hosts {claim['host']}")
+    if bound.side == UPPER and asked.host == TIED and claim["host"].get("construction") not in TIED_HOSTS:
+        faults.append(f"the untied host {claim['host']}")
+    if faults:
+        raise Undecided(f"{bound.name} at {shape}: the certificate is about {', '.join(faults)}, not {asked}")
+
+
+_GENERIC_CONDITIONS = ("untied with invertible M^(l,0)", "untied with invertible M^(k+1,h)")
+SAYS: dict[tuple[str, str, str], tuple[str, ...]] = {
+    (LOWER, UNTIED, ALL): ("all untied", "generic untied"),
+    (LOWER, UNTIED, ALMOST_ALL): ("generic untied",),
+    (LOWER, TIED, ALL): ("all tied", "generic tied"),
+    (LOWER, TIED, ALMOST_ALL): ("generic tied",),
+    (UPPER, UNTIED, ALL): ("all untied",),
+    (UPPER, UNTIED, ALMOST_ALL): ("all untied", *_GENERIC_CONDITIONS),
+    (UPPER, TIED, ALL): ("all untied", "all tied"),
+    (UPPER, TIED, ALMOST_ALL): ("all untied", "all tied", *_GENERIC_CONDITIONS),
+}
+"""The `targets` of a certificate that speak of a question's. The conditions hold almost everywhere (d >= d_in), for tied
+targets too."""
+TIED_HOSTS = ("tied", "commuting-trie", "shared-key", "shared-query", "random-tied", "register", "counting")
+"""Constructions that use the same matrices in every layer."""

@@ -1,0 +1,222 @@
+"""The frontier at a shape: for each question the best lower bound and the smallest dimension reached, by propagation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from utfproof.certificates.format import Certificate
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, UPPER, WRITTEN, Bound, require_claim
+from utfproof.frontier.paper import Paper, paper_bound
+from utfproof.frontier.questions import ALL, QUESTIONS, Question, implies
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+
+LARGEST = 2_000_000
+"""Certificates that write more numbers than this (or eliminate as much) are made on demand."""
+ON_DEMAND = "on demand"
+FORMULA = "formula"
+TRIVIAL = "m ≥ 1"
+
+
+MARKS = {ON_DEMAND: "*", FORMULA: "**"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of an entry: the value, the bound that gives it, and how it is established: "certificate"; "on demand" (the
+    certificate is larger than asked for here); "formula" (it would be larger than the checker reads); "m ≥ 1" (nothing is
+    claimed)."""
+
+    value: int
+    bound: Bound | None
+    status: str
+
+    def __str__(self) -> str:
+        return f"{self.value}{MARKS.get(self.status, '')}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of the least m for one question at one shape. `written`: a smaller m reached by a written proof only.
+    reached is None where no host is known."""
+
+    shape: Shape
+    question: Question
+    proved: Side
+    reached: Side | None
+    written: Side | None
+    paper: Paper | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether both sides meet."""
+        return self.reached is not None and self.proved.value == self.reached.value
+
+    @property
+    def paper_refuted(self) -> bool:
+        """Whether the paper's dimension lies below what is proved here to be needed, or its bound above what is reached."""
+        if self.paper is None or self.question.extent != ALL:
+            return False
+        if self.paper.side == UPPER:
+            return self.paper.value < self.proved.value
+        return self.reached is not None and self.reached.value < self.paper.value
+
+
+@dataclass
+class Frontier:
+    """Entries, and the certificate of every side that has one, by file name."""
+
+    entries: list[Entry]
+    certificates: dict[str, Certificate] = field(default_factory=dict)
+    bounds: list[tuple[Shape, Bound, int]] = field(default_factory=list)
+
+    def at(self, shape: Shape, question: Question) -> Entry:
+        """The entry of that shape and question; MalformedInput where there is none."""
+        for entry in self.entries:
+            if entry.shape == shape and entry.question == question:
+                return entry
+        raise MalformedInput(f"no entry for {question} at {shape}")
+
+    def count(self, status: str) -> int:
+        """How many sides of entries have this status."""
+        sides = [side for entry in self.entries for side in (entry.proved, entry.reached) if side is not None]
+        return sum(side.status == status for side in sides)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Every certificate, in an existing folder."""
+        if not folder.is_dir():
+            raise MalformedInput(f"{folder} is not a folder; make it first")
+        return [path for name, found in self.certificates.items() for path in found.write(folder / name)]
+
+
+def shapes(heads: Iterable[int], layers: Iterable[int], head_dim: int, d_in: int) -> list[Shape]:
+    """The grid, heads first."""
+    return [Shape(h, length, head_dim, d_in) for h, length in product(heads, layers)]
+
+
+def file_name(bound: Bound, shape: Shape) -> str:
+    """One name for each bound and shape."""
+    asked = bound.question
+    words = [bound.side, asked.notion.value, asked.free or "", asked.targets, asked.extent, bound.name]
+    slug = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
+    return f"{slug}-h{shape.heads}-l{shape.layers}-d{shape.head_dim}-in{shape.d_in}.json"
+
+
+def frontier(
+    grid: Sequence[Shape],
+    *,
+    notions: Sequence[Notion] = tuple(Notion),
+    largest: int = LARGEST,
+    bounds: Sequence[Bound] = BOUNDS,
+    advance: Callable[[], None] = lambda: None,
+) -> Frontier:
+    """Entries for every shape and every question of these notions, with the certificates of what they say.
+
+    Every number printed as proved or reached comes from a bound whose certificate was made here and says just that (or, when
+    its size exceeds `largest`, would be made on demand, or, beyond what the checker reads, stands for the formula alone).
+    Raises Undecided, NotDefined or MalformedInput where a bound's value is not what its certificate gives: that is a fault of
+    the registry. MalformedInput unless d_in = d_out.
+    """
+    found = Frontier([])
+    for shape in grid:
+        if shape.d_in != shape.d_out:
+            raise MalformedInput(f"the frontier is for d_in = d_out, got {shape}, d_out = {shape.d_out}")
+        _at_shape(found, shape, [q for q in QUESTIONS if q.notion in notions], largest, bounds)
+        advance()
+    return found
+
+
+def _at_shape(found: Frontier, shape: Shape, asked: Sequence[Question], largest: int, bounds: Sequence[Bound]) -> None:
+    known: list[tuple[Bound, int, str]] = []
+    for bound in bounds:
+        if not bound.applies(shape):
+            continue
+        size = bound.size(shape)
+        if bound.name == "span" and size > largest:
+            continue  # its value is what the certificate's elimination finds
+        status = CERTIFIED if size <= largest else ON_DEMAND if size <= bound.most else FORMULA
+        known.append((bound, bound.value(shape), WRITTEN if bound.evidence == WRITTEN else status))
+    found.bounds += [(shape, bound, value) for bound, value, _ in known]
+    for question in asked:
+        proved = Side(1, None, TRIVIAL)
+        reached: Side | None = None
+        written: Side | None = None
+        for bound, value, status in known:
+            if bound.side == LOWER and implies(question, bound.question, shape) and value > proved.value:
+                proved = Side(value, bound, status)
+            if bound.side == UPPER and implies(bound.question, question, shape):
+                side = Side(value, bound, status)
+                if status == WRITTEN:
+                    written = side if written is None or value < written.value else written
+                elif reached is None or (value, status != CERTIFIED) < (reached.value, reached.status != CERTIFIED):
+                    reached = side
+        if written is not None and reached is not None and written.value >= reached.value:
+            written = None
+        for given in (proved, reached):
+            if given is not None and given.bound is not None and given.status == CERTIFIED:
+                _certify(found, shape, given.bound, given.value)
+        paper = paper_bound(question, shape)
+        found.entries.append(Entry(shape, question, proved, reached, written, paper))
+
+
+def _certify(found: Frontier, shape: Shape, bound: Bound, value: int) -> None:
+    name = file_name(bound, shape)
+    if name in found.certificates:
+        return
+    if bound.certificate is None:
+        raise ResourceLimit(f"{bound.name} at {shape} has no certificate")
+    made = bound.certificate(shape, value)
+    require_claim(made, bound, shape, value)
+    found.certificates[name] = made
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Group:
+    """Questions whose entries agree at every shape of the grid."""
+
+    title: str
+    questions: tuple[Question, ...]
+
+
+def groups(found: Frontier) -> list[Group]:
+    """Questions of one model and class of targets, merged where extents or hosts make no difference."""
+    rows: dict[Question, list[Any]] = {}
+    for entry in found.entries:
+        reached = entry.reached.value if entry.reached else None
+        written = entry.written.value if entry.written else None
+        rows.setdefault(entry.question, []).append((entry.shape, entry.proved.value, reached, written))
+    merged: list[list[Question]] = []
+    for question, row in rows.items():
+        for members in merged:
+            first = members[0]
+            same = (first.notion, first.free, first.targets) == (question.notion, question.free, question.targets)
+            if same and rows[first] == row:
+                members.append(question)
+                break
+        else:
+            merged.append([question])
+    return [Group(_title(members), tuple(members)) for members in merged]
+
+
+def _title(members: list[Question]) -> str:
+    first = members[0]
+    free = f", {first.free} free" if first.free else ""
+    variants: dict[str, list[str]] = {}
+    for question in members:
+        variants.setdefault(question.extent, []).append(question.host)
+    hosts = {"any": "any host", "tied": "tied host"}
+    kinds = {tuple(v) for v in variants.values()}
+    if len(kinds) == 1:
+        said = f"{' or '.join(variants)}; {' or '.join(hosts[h] for h in kinds.pop())}"
+    else:
+        said = "; ".join(f"{extent}, {' or '.join(hosts[h] for h in v)}" for extent, v in variants.items())
+    return f"{first.notion.value}{free} — {first.targets} targets ({said})"
