@@ -851,3 +851,20 @@ def test_a_lost_scheduler_ends_the_run_with_what_there_is(tmp_path, monkeypatch,
         run_sweep(sweep, tmp_path, workers)
     assert lost.value.exit_code == 4
     assert done[-1] == "closed"
+
+
+def test_searches_are_jobs(cli, tmp_path):
+    """A grid of numerical searches: found with an exact verification at m = 2, not found at m = 1."""
+    Path("s.toml").write_text(
+        '[sweep]\nname = "s"\n[[jobs]]\ncommand = "search"\nheads = 2\nlayers = 2\nm = [1, 2]\nrestarts = 4\n'
+    )
+    code, _, _ = cli("sweep", "s.toml", "-o", "s", "--workers", "1")
+    assert code == 0
+    lines = [json.loads(line) for line in Path("s/results.jsonl").read_text().splitlines()]
+    assert [line["result"]["verdict"] for line in lines] == ["not found", "found"]
+    Path("bad.toml").write_text(
+        '[sweep]\nname = "b"\n[[jobs]]\ncommand = "search"\nheads = 2\nlayers = 2\nm = 2\nfree = "V"\n'
+    )
+    code, _, err = cli("sweep", "bad.toml", "-o", "b")
+    assert code == 2
+    assert "free 'V' is unknown" in err

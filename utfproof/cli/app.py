@@ -11,7 +11,20 @@ from typing import Any
 import typer
 
 from utfproof import __version__
-from utfproof.cli import bench, build, certify, check, decide, embed, emulate, frontier, refute_lower, search, sweep, verify
+from utfproof.cli import (
+    bench,
+    build,
+    certify,
+    check,
+    decide,
+    embed,
+    emulate,
+    frontier,
+    refute_lower,
+    search,
+    sweep,
+    verify,
+)
 from utfproof.errors import UtfproofError
 
 INTERRUPTED = 130

@@ -1,0 +1,517 @@
+"""Numerical search: derivatives, calibration, cautious outcomes, exact verification with planted faults, the commands."""
+
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utfproof.certificates.checker import main as check
+from utfproof.constructions.middle import embed_middle, middle_host, path_bilinear
+from utfproof.constructions.random import integer_target
+from utfproof.constructions.shared_attention import SHARED_ATTENTION
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
+from utfproof.exact import rational
+from utfproof.search import calibration, log, restarts, rounding, tables
+from utfproof.search.exact_host import ExactHost, combined, exact_array, target_entries, two_sided_form, verify
+from utfproof.search.monomial_fit import MonomialSolution, verify_monomial
+from utfproof.search.numerical import (
+    FRESH,
+    TARGET,
+    Equations,
+    State,
+    draw,
+    draw_targets,
+    levenberg_marquardt,
+    start,
+)
+from utfproof.search.problem import Problem
+from utfproof.search.restarts import APPROXIMATE, CANDIDATE, NOT_FOUND, OVERFITTED, PARTIAL, Setting, outcome_of, search
+from utfproof.shapes import Shape, head_words
+from utfproof.systems import prefix_products
+
+ROOT = Path(__file__).parents[1]
+LOOPED = {"looped_targets": True, "tied_host": True}
+
+
+def problem(H, L, m, d=1, head_dim=None, **options):
+    return Problem(Shape(H, L, head_dim or d, d), m, **options)
+
+
+PROBLEMS = {
+    "untied": problem(2, 2, 2),
+    "three heads": problem(3, 2, 3),
+    "odd": problem(2, 3, 3),
+    "looped": problem(2, 3, 3, **LOOPED),
+    "E free": problem(2, 2, 3, free="E", **LOOPED),
+    "U free": problem(2, 2, 3, free="U"),
+    "wide": problem(2, 2, 3, d=2),
+    "wide, looped, E free": problem(2, 2, 3, d=2, free="E", **LOOPED),
+    "rank one": problem(2, 2, 2, d=2, head_dim=1),
+}
+
+
+# --- problems ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: problem(2, 2, 0), "m must be a positive integer"),
+        (lambda: problem(2, 2, True), "m must be a positive integer"),
+        (lambda: problem(2, 2, 2, free="both"), "free is 'both'"),
+        (lambda: Problem(Shape(2, 2, 1, 1, 2), 2), "d_in = d_out"),
+    ],
+)
+def test_problems_are_checked(make, message):
+    with pytest.raises(MalformedInput, match=message):
+        make()
+
+
+def test_problems_say_what_they_ask():
+    assert str(PROBLEMS["looped"]) == (
+        "(H, L, d, d_in) = (2, 3, 1, 1), m = 3, E and U free, tied host, all tied targets"
+    )
+    assert PROBLEMS["untied"].document()["targets"] == "all untied"
+
+
+# --- equations ---------------------------------------------------------------------------------------------
+
+
+def random_state(asked, targets=4, batch=2):
+    equations = Equations(asked, draw_targets(asked, 0, TARGET, targets))
+    return equations, start(asked, 5, range(batch), targets)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_residuals_are_those_of_the_words(name):
+    asked = PROBLEMS[name]
+    equations, state = random_state(asked)
+    found = equations.residual(equations.sweep(state)[0], state)
+    for b in range(2):
+        for t in range(4):
+            for w, word in enumerate(head_words(asked.shape.heads, asked.shape.layers)):
+                row = state.E[b, t if state.E.shape[1] > 1 else 0]
+                for layer, head in enumerate(word):
+                    row = row @ state.R[b, 0 if asked.tied_host else layer, head]
+                out = row @ state.U[b, t if state.U.shape[1] > 1 else 0] - equations.wanted[0, t, w]
+                np.testing.assert_allclose(found[b, t, w], out, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_derivatives_are_difference_quotients(name, frozen):
+    asked = PROBLEMS[name]
+    targets = 3
+    equations = Equations(asked, draw_targets(asked, 0, TARGET, targets), frozen_host=frozen)
+    state = start(asked, 5, range(2), targets)
+    host, local = equations.jacobians(*equations.sweep(state))
+    P, n = equations.global_size, equations.local_size
+    generator = np.random.default_rng(0)
+    step_host, step_local = generator.standard_normal((2, P)), generator.standard_normal((2, targets, n))
+    h = 1e-6
+
+    def at(scale):
+        moved = equations.moved(state, scale * step_host, scale * step_local)
+        return equations.residual(equations.sweep(moved)[0], moved).reshape(2, targets, -1)
+
+    quotient = (at(h) - at(-h)) / (2 * h)
+    predicted = np.einsum("btrp,bp->btr", host, step_host) + np.einsum("btrn,btn->btr", local, step_local)
+    np.testing.assert_allclose(predicted, quotient, atol=1e-7)
+
+
+def test_targets_are_those_of_the_systems():
+    for looped in (False, True):
+        asked = problem(2, 3, 3, looped_targets=looped)
+        for w in draw_targets(asked, 3, FRESH, 3)[:, :, 0, 0]:
+            assert np.isclose(np.mean(w**2), 1)
+            cube = w.reshape(2, 2, 2)
+            if looped:
+                np.testing.assert_allclose(cube, cube.transpose(1, 0, 2))
+            # rank one: every flattening has vanishing minors
+            assert np.linalg.matrix_rank(cube.reshape(2, 4), tol=1e-9) == 1
+
+
+def test_numbers_are_a_matter_of_seed_and_place_only():
+    asked = PROBLEMS["untied"]
+    many, few = start(asked, 1, range(5), 3), start(asked, 1, [3], 3)
+    np.testing.assert_array_equal(many.R[3:4], few.R)
+    assert not np.array_equal(start(asked, 2, [3], 3).R, few.R)
+    assert (np.abs(draw(0, 0, 0, (1000,))) < 1).all()
+
+
+def test_masks_hold_entries():
+    asked = PROBLEMS["untied"]
+    equations, state = random_state(asked, targets=12, batch=1)
+    mask = np.ones((1, equations.global_size))
+    mask[0, [0, 5]] = 0
+    local_mask = np.ones(equations.local_size)
+    local_mask[1] = 0
+    fit = levenberg_marquardt(equations, state, ridge=1e-3, iterations=20, mask=mask, local_mask=local_mask)
+    before, after = equations.global_vector(state)[0], equations.global_vector(fit.state)[0]
+    assert set(np.flatnonzero(before == after)) == {0, 5}
+    assert (equations.local_vector(fit.state)[..., 1] == equations.local_vector(state)[..., 1]).all()
+
+
+# --- outcomes ----------------------------------------------------------------------------------------------
+
+GOOD = [(1e-2, 1e-3, 1.5), (1e-4, 1e-5, 1.5), (1e-8, 1e-9, 1.5), (0.0, 1e-14, 1.5)]
+SERVED = (1e-16, 1e-15, 1e-14)
+OUTCOMES = {
+    "a host": (GOOD, SERVED, CANDIDATE),
+    "weights grow": ([*GOOD[:3], (0.0, 1e-14, 9.0)], SERVED, APPROXIMATE),
+    "residual too large": ([*GOOD[:3], (0.0, 1e-7, 1.5)], (1e-7, 1e-7, 1e-6), APPROXIMATE),
+    "fresh targets missed": (GOOD, (1e-15, 0.1, 0.2), OVERFITTED),
+    "a fresh target missed": (GOOD, (1e-15, 1e-15, 0.2), PARTIAL),
+    "slow fall": ([(1e-4, 7e-3, 1.8), (1e-8, 2e-4, 3.6)], None, APPROXIMATE),
+    "no fall": ([(1e-4, 3e-2, 4.5), (1e-8, 2.5e-2, 9.0)], None, NOT_FOUND),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_outcomes(name):
+    path, fresh, expected = OUTCOMES[name]
+    assert outcome_of(path, fresh) == expected
+
+
+def test_quick_calibration():
+    # a process of its own with one BLAS thread: on busy cores several threads wait for each other
+    command = [sys.executable, "-m", "utfproof", "search", "calibrate", "--quick", "--workers", "0", "--json"]
+    environment = {**os.environ, **dict.fromkeys(restarts.THREADS, "1")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    document = json.loads(done.stdout)
+    assert len(document["cases"]) == sum(bool(case.quick) for case in calibration.CASES)
+    for case in document["cases"]:
+        assert case["passed"], case
+    looped = next(case for case in document["cases"] if case["why"].startswith("two dimensions"))
+    assert (looped["candidates"], looped["partial"]) == (0, 0)
+    assert document["passed"]
+    assert done.returncode == 0
+
+
+def test_a_calibration_can_fail(monkeypatch):
+    wrong = calibration.Case(problem(2, 1, 1, **LOOPED), "found", 2, 2, "one dimension for two monomials")
+    absent = calibration.Case(problem(2, 1, 2, free="E", **LOOPED), "not found", 2, 2, "counting has two")
+    monkeypatch.setattr(calibration, "CASES", (wrong, absent))
+    found = calibration.calibrate(quick=True)
+    assert [entry.passed for entry in found] == [False, False]
+
+
+def test_searches_are_refused_before_memory_runs_out():
+    with pytest.raises(ResourceLimit, match="a search at"):
+        search(problem(4, 4, 40), Setting(restarts=1), max_memory=2**20)
+    with pytest.raises(MalformedInput, match="positive targets"):
+        search(PROBLEMS["wide"], Setting(restarts=1, positive=True))
+    with pytest.raises(MalformedInput, match="restarts"):
+        Setting(restarts=0)
+
+
+# --- exact verification ------------------------------------------------------------------------------------
+
+
+def shared_host(name, asked):
+    """A construction of the shared-attention model as an exact host."""
+    entry = SHARED_ATTENTION[name]
+    built = entry.host(asked.shape, asked.m)
+    layers, H = asked.host_layers, asked.shape.heads
+
+    def dense(matrix):
+        return np.eye(matrix.shape[0], dtype=np.int64) @ matrix
+
+    R = np.array([[dense(built.value(layer, h)) for h in range(H)] for layer in range(layers)])
+    U = None
+    if "U" not in asked.free:
+        U = exact_array(dense(entry.embed(asked.shape, asked.m, integer_target(asked.shape, 0, tied=True))[1]))
+    return ExactHost(asked, exact_array(R), None, U)
+
+
+HOSTS = {
+    "two-sided": ("two-sided", problem(2, 2, 2), "rank one"),
+    "two-sided, four layers": ("two-sided", problem(2, 4, 4), "rank one"),
+    "register": ("register", problem(2, 2, 4, free="E", tied_host=True), "linear"),
+    "register, wide": ("register", problem(2, 2, 8, d=2, free="E", tied_host=True), "linear"),
+    "register, more dimensions": ("register", problem(2, 2, 5, free="E", tied_host=True), "linear"),
+    "counting": ("counting", problem(2, 3, 4, free="E", **LOOPED), "linear"),
+    "counting, three heads": ("counting", problem(3, 2, 6, free="E", **LOOPED), "linear"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_constructions_are_verified(name, tmp_path):
+    construction, asked, method = HOSTS[name]
+    found = verify(shared_host(construction, asked))
+    assert (found.method, found.construction, found.mirrored) == (method, construction, False)
+    assert found.equivalent == ("more" not in name)
+    written = found.certificate.write(tmp_path / "found.json")
+    assert check([str(written[0])]) == 0
+
+
+def test_a_change_of_coordinates_changes_nothing():
+    host = shared_host("two-sided", problem(2, 2, 2))
+    change = [exact_array([[2, 1], [1, 1]]), exact_array([[1, 3], [0, 1]]), exact_array([[1, 0], [5, 1]])]
+    back = [exact_array([[1, -1], [-1, 2]]), exact_array([[1, -3], [0, 1]]), exact_array([[1, 0], [-5, 1]])]
+    R = np.stack([np.stack([back[i] @ host.R[i, h] @ change[i + 1] for h in range(2)]) for i in range(2)])
+    found = verify(ExactHost(host.problem, R))
+    assert found.equivalent
+    E, U = ([Fraction(v) for v in found.instance[side]] for side in "EU")
+    forms = found.instance["value forms"]
+    for word, matrix in zip(head_words(2, 2), found.host.word_products(), strict=True):
+        value = forms[0][word[0]][0][0] * forms[1][word[1]][0][0]
+        assert np.array(E) @ matrix @ np.array(U) == value
+
+
+@pytest.mark.parametrize("name", ["two-sided", "register", "counting"])
+def test_planted_faults_are_caught(name, monkeypatch):
+    """Every single entry of R_V raised by 1, every nonzero one set to 0: still a host or refused, as another route says too."""
+    monkeypatch.setattr(restarts, "FRESH_ATTEMPTS", 2)
+    construction, asked, _ = HOSTS[name]
+    host = shared_host(construction, asked)
+    refused = kept = 0
+    changes = [(place, host.R[place] + 1) for place in np.ndindex(host.R.shape)]
+    changes += [(place, Fraction(0)) for place in zip(*np.nonzero(host.R), strict=True)]
+    for place, value in changes:
+        R = host.R.copy()
+        R[place] = value
+        changed = ExactHost(asked, R, host.E, host.U)
+        try:
+            verify(changed)
+        except Undecided:
+            refused += 1
+            assert not numerically_serves(changed)
+        else:
+            kept += 1
+            assert numerically_serves(changed)
+    assert refused > 3
+    assert kept > 3
+
+
+def numerically_serves(host):
+    """Another route: the frozen host's equations on fresh targets, in floats."""
+    asked = host.problem
+    state = State(host.R.astype(float)[None], *(None, None))
+    U = np.ones((1, 1, asked.m, 1)) if host.U is None else host.U.astype(float)[None, None]
+    state = State(state.R, np.ones((1, 1, 1, asked.m)), U)
+    fresh = restarts.fresh_residuals(asked, state, Setting(fresh=2, iterations=60))
+    return fresh[-1] < 1e-9
+
+
+def test_the_mirrored_problem_is_verified():
+    host = shared_host("counting", problem(2, 2, 3, free="E", **LOOPED))
+    asked = problem(2, 2, 3, free="U", **LOOPED)
+    found = verify(ExactHost(asked, host.R.swapaxes(-1, -2), host.U.T, None))
+    assert found.mirrored
+    assert found.equivalent
+    with pytest.raises(MalformedInput, match="E is fixed with the host"):
+        ExactHost(asked, host.R)
+
+
+def test_entries_of_targets_are_those_of_the_systems():
+    for asked in (problem(2, 2, 2, d=2), problem(2, 2, 2, d=2, head_dim=1), problem(2, 2, 2, d=2, **LOOPED)):
+        target = integer_target(asked.shape, 1, tied=asked.looped_targets)
+
+        def value(variable, asked=asked, target=target):
+            if variable[0] in ("V", "O"):
+                kind, layer, head, i, j = variable
+                return target.parameters(layer, head)["VO".index(kind) + 2][i][j]
+            layer, head, i, j = variable
+            return target.value_form(layer, head)[i][j]
+
+        for entries, matrix in zip(target_entries(asked), prefix_products(target, 2), strict=True):
+            for i in range(2):
+                for j in range(2):
+                    total = sum(c * int(np.prod([value(v) for v in monomial])) for monomial, c in entries[i][j].items())
+                    assert total == matrix[i][j]
+
+
+def test_combinations_drop_zeros():
+    assert combined([(1, {("a",): 2}), (-2, {("a",): 1})]) == {}
+
+
+def test_two_sided_form_refuses_other_products():
+    products = shared_host("two-sided", problem(2, 2, 2)).word_products()
+    assert two_sided_form(products, 2, 2)
+    products[3] = products[0]
+    assert not two_sided_form(products, 2, 2)
+    assert not two_sided_form(products, 2, 3)
+
+
+# --- monomials ---------------------------------------------------------------------------------------------
+
+
+def path_solution(spoil=None):
+    """The path in the middle layer at (2,1) with E = (c_0, c_1), U = (1, 0): E_0 U_0 = c_0, E_1 U_0 = c_1."""
+    asked = problem(2, 1, 2)
+    built = middle_host(asked.shape, path_bilinear(2), 2)
+    R = exact_array(np.array([[built.value(0, h) for h in range(2)]]))
+    one = Fraction(1)
+    terms = [(one, (1, 0)), (one, (0, 1))], [(one, (0, 0)), None]
+    if spoil:
+        spoil(R, *terms)
+    return MonomialSolution(ExactHost(asked, R), tuple(terms[0]), tuple(terms[1]))
+
+
+def test_monomials_are_verified():
+    found = verify_monomial(path_solution())
+    assert found.facts["targets served"] == "all"
+    assert found.method == "monomials"
+
+
+SPOILS = {
+    "coefficient": lambda R, E, U: E.__setitem__(0, (Fraction(2), (1, 0))),
+    "exponent": lambda R, E, U: E.__setitem__(0, (Fraction(1), (0, 1))),
+    "zero": lambda R, E, U: E.__setitem__(1, None),
+    "host": lambda R, E, U: R.__setitem__((0, 0, 1, 0), Fraction(1)),
+}
+
+
+@pytest.mark.parametrize("name", SPOILS)
+def test_wrong_monomials_are_caught(name):
+    with pytest.raises(Undecided, match="do not solve"):
+        verify_monomial(path_solution(SPOILS[name]))
+
+
+def test_monomials_are_fitted():
+    run = search(problem(2, 1, 2), Setting(restarts=2))
+    found, notes = rounding.verify_candidates(run)
+    assert found is not None, notes
+    assert found.method == "monomials"
+    built = embed_middle(run.problem.shape, path_bilinear(2), 2, integer_target(run.problem.shape, 0))
+    assert len(found.instance["E"]) == built[0].shape[1]
+
+
+# --- what the search at d_in > 1 pointed to ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_companion_hosts(layers, d, seed):
+    """H = 2, L = 2k+1, d_in = d: m = 2^k (d + 1), in Fractions (docs/search.md, Open problems)."""
+    blocks = 2 ** (layers // 2)
+    companion = np.array(exact_array(np.eye(d + 1, k=-1, dtype=np.int64)))
+    middle = [exact_array(np.eye(d + 1, dtype=np.int64)), companion]
+    width = d + 1
+    R = exact_array(np.zeros((layers, 2, blocks * width, blocks * width), dtype=np.int64))
+    for h in range(2):
+        if layers == 1:
+            R[0, h] = middle[h]
+            continue
+        identity = exact_array(np.eye(width, dtype=np.int64))
+        R[0, h, h * width : (h + 1) * width, :width] = identity
+        R[1, h, :width, :width] = middle[h]
+        R[2, h, :width, h * width : (h + 1) * width] = identity
+    generator = np.random.default_rng(seed)
+    forms = exact_array(generator.integers(1, 9, (layers, 2, d, d)) + 20 * np.eye(d, dtype=np.int64))
+    first, second = forms[layers // 2]
+    inverse = rational.inverse(first)
+    assert inverse is not None, "the first head's matrix is singular: choose another seed"
+    M = second @ inverse
+    krylov = [exact_array(np.arange(1, d + 1))]
+    for _ in range(d):
+        krylov.append(M @ krylov[-1])
+    S = np.stack(krylov[:d], axis=1)
+    inner = rational.inverse(S)
+    assert inner is not None, "the vector is not cyclic: choose another seed"
+    # S [I, x] = (v, Mv, ..., M^d v) reads the companion's columns
+    E, U = np.stack(krylov, axis=1), np.concatenate([inner @ first, exact_array(np.zeros((1, d), dtype=np.int64))])
+    if layers == 3:
+        E = np.concatenate([forms[0, h] @ E for h in range(2)], axis=1)
+        U = np.concatenate([U @ forms[2, h] for h in range(2)], axis=0)
+    for word in head_words(2, layers):
+        row, wanted = E, exact_array(np.eye(d, dtype=np.int64))
+        for layer, h in enumerate(word):
+            row, wanted = row @ R[layer, h], wanted @ forms[layer, h]
+        assert (row @ U == wanted).all()
+
+
+# --- the page ----------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_data_say():
+    page, data = ROOT / "docs" / "search.md", ROOT / "results" / "search-cpu.json"
+    text, document = page.read_text(), json.loads(data.read_text())
+    assert tables.with_tables(text, document) == text, "run python -m utfproof.search.tables"
+    document["runs"][0]["counts"] = {"candidate": 1}
+    assert tables.with_tables(text, document) != text
+    with pytest.raises(MalformedInput, match="lacks the marks"):
+        tables.with_tables("# nothing", document)
+
+
+def test_the_committed_calibration_passed_and_found_nothing_else():
+    document = json.loads((ROOT / "results" / "search-cpu.json").read_text())
+    assert document["calibration"]["passed"]
+    assert [(case["expected"], case["why"]) for case in document["calibration"]["cases"]] == [
+        (case.expected, case.why) for case in calibration.CASES
+    ]
+    for run, task in zip(document["runs"], calibration.OPEN, strict=True):
+        assert run["problem"] == task.problem.document()
+        assert (run["outcome"] == "found") == (run["verification"] is not None)
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+NUMERICAL = ("search", "numerical", "-H", 2, "-L", 2)
+
+
+def test_a_find_exits_with_0_and_repeats_bit_for_bit(cli):
+    code, out, _ = cli(*NUMERICAL, "--m", 2, "--restarts", 2, "-o", "run.json", "--json")
+    document = json.loads(out)
+    assert (code, document["outcome"]) == (0, "found")
+    assert document["verification"]["construction"] == "two-sided"
+    code, _, _ = cli("search", "numerical", "--repeat", "run.json", "-o", "again.json")
+    assert code == 0
+    with open("run.json", "rb") as first, open("again.json", "rb") as second:
+        assert first.read() == second.read()
+
+
+def test_processes_change_no_bit():
+    asked, setting = problem(2, 1, 2, free="E", **LOOPED), Setting(restarts=9)
+    assert log.run_document(search(asked, setting)) == log.run_document(search(asked, setting, workers=2))
+
+
+def test_nothing_found_exits_with_4(cli):
+    code, out, _ = cli(*NUMERICAL, "--m", 2, "--looped", "--restarts", 3, "--workers", 0)
+    assert code == 4
+    assert "proves nothing" in out
+
+
+def test_a_candidate_without_verification_exits_with_4(cli):
+    code, out, _ = cli(*NUMERICAL, "--m", 2, "--restarts", 2, "--workers", 0, "--no-rounding", "--json")
+    document = json.loads(out)
+    assert (code, document["outcome"], document["verification"]) == (4, "candidate", None)
+    assert document["candidate"]["restart"] in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("search", "numerical", "-H", 2, "-L", 2), "--m missing"),
+        ((*NUMERICAL, "--m", 2, "--free", "F"), "--free 'F' is unknown"),
+        ((*NUMERICAL, "--m", 2, "-o", "nowhere/run.json"), "folder nowhere does not exist"),
+        ((*NUMERICAL, "--m", 2, "--workers", -1), "--workers"),
+        ((*NUMERICAL, "--m", 2, "--repeat", "run.json"), "--repeat takes the problem from the log"),
+        (("search", "numerical", "--repeat", "absent.json"), "cannot read"),
+    ],
+)
+def test_usage_errors(cli, arguments, message):
+    code, _, error = cli(*arguments)
+    assert code == 2
+    assert message in error
+
+
+def test_logs_of_something_else_are_refused(tmp_path):
+    path = tmp_path / "run.json"
+    for text in ("[]", "{", '{"problem": {}}'):
+        path.write_text(text)
+        with pytest.raises(MalformedInput, match="no log"):
+            log.read_run(path)
+
+
+def test_too_much_memory_exits_with_3(cli):
+    code, _, error = cli("search", "numerical", "-H", 3, "-L", 4, "--m", 40, "--max-memory", "100M")
+    assert code == 3
+    assert "the limit is" in error

@@ -1,0 +1,402 @@
+"""All {0,1} hosts of a few dimensions in the shared-attention model, d_in = 1, up to renaming coordinates (and heads).
+
+| free | host serves almost all targets exactly if | decided by |
+|---|---|---|
+| E (U among the 0/1 vectors) | the columns R_w U satisfy no linear relation that the M_w do not | a rank |
+| E and U | E R_w U = M_w is solvable over the closure of the field of the weights | the R_w's relations, then a Gröbner basis |
+
+Ranks are taken modulo a prime that exceeds every minor, so they are the ranks over the rationals. With E and U free
+"solvable" means for almost all complex targets; a host whose E and U come out as rational functions serves almost all real
+ones as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.resources import require_memory
+from utfproof.search.monomial import Grid
+from utfproof.search.problem import Problem
+
+PRIME = 2**31 - 1
+KINDS = ("injections", "maps", "all")
+"""Partial injections (at most one 1 in a row and in a column), partial maps (in a row), all {0,1} matrices."""
+MOST_HOSTS = 80_000_000
+CHUNK = 1 << 15
+
+
+# --- the hosts ---------------------------------------------------------------------------------------------
+
+
+def matrices(m: int, kind: str) -> np.ndarray:
+    """All matrices of a kind [count, m, m], int64. Raises MalformedInput, and ResourceLimit from 2^22 on."""
+    if kind not in KINDS:
+        raise MalformedInput(f"kind {kind!r} is unknown; choose {', '.join(KINDS)}")
+    if kind == "all":
+        if m * m > 22:
+            raise ResourceLimit(f"2^{m * m} matrices of {m}x{m}; choose injections or maps")
+        codes = np.arange(1 << (m * m))
+        return ((codes[:, None] >> np.arange(m * m)) & 1).reshape(-1, m, m)
+    if (m + 1) ** m > 1 << 22:
+        raise ResourceLimit(f"{m + 1}^{m} partial maps of {m} coordinates are too many")
+    rows = []
+    for images in product(range(m + 1), repeat=m):
+        used = [i for i in images if i < m]
+        if kind == "maps" or len(set(used)) == len(used):
+            rows.append(images)
+    table = np.array(rows)
+    return (table[:, :, None] == np.arange(m)).astype(np.int64)
+
+
+def looped_hosts(heads: int, m: int, kind: str, *, transposes: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
+    """(matrices, tuples [count, H] of their numbers, number of all tuples).
+
+    One tuple from each class under renaming coordinates and heads, and under transposing all matrices where asked for (words
+    reversed, E and U exchanged: with both free and tied targets it is the same question).
+    """
+    table = matrices(m, kind)
+    count = len(table)
+    total = count**heads
+    if total > MOST_HOSTS:
+        raise ResourceLimit(f"{count}^{heads} = {total} hosts, the limit is {MOST_HOSTS}; choose a smaller kind or m")
+    require_memory(40 * total, f"{total} hosts")
+    order = {matrix.tobytes(): i for i, matrix in enumerate(table)}
+    renamed = []
+    forms = [table]
+    if transposes and kind != "maps":  # the transpose of a map need not be one
+        forms.append(table.transpose(0, 2, 1))
+    for form in forms:
+        for p in permutations(range(m)):
+            moved = np.ascontiguousarray(form[:, p][:, :, p])
+            renamed.append(np.array([order[matrix.tobytes()] for matrix in moved]))
+    keys = np.arange(total)
+    digits = [keys // count ** (heads - 1 - h) % count for h in range(heads)]
+    smallest = np.ones(total, dtype=bool)
+    for renaming in renamed:
+        for head_order in permutations(range(heads)):
+            key = np.zeros(total, dtype=np.int64)
+            for h in head_order:
+                key = key * count + renaming[digits[h]]
+            smallest &= keys <= key
+    kept = keys[smallest]
+    return table, np.stack([digit[kept] for digit in digits], axis=1), total
+
+
+def untied_hosts(heads: int, layers: int, m: int, kind: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """(matrices, tuples [count, L·H], number of all tuples) for untied hosts: renaming heads in a layer and coordinates
+    before each layer are used by sorting a layer's heads and, for the first layer, taking one of each class under renaming
+    its rows and columns."""
+    table = matrices(m, kind)
+    count = len(table)
+    total = count ** (heads * layers)
+    sorted_heads = [t for t in product(range(count), repeat=heads) if list(t) == sorted(t)]
+    first = _first_layers(table, sorted_heads, m)
+    later = len(sorted_heads) ** (layers - 1)
+    if len(first) * later > MOST_HOSTS:
+        raise ResourceLimit(f"{len(first) * later} hosts after symmetries, the limit is {MOST_HOSTS}")
+    require_memory(8 * heads * layers * len(first) * later, f"{len(first) * later} hosts")
+    blocks = [np.array(first)] + [np.array(sorted_heads)] * (layers - 1)
+    choice = np.indices([len(b) for b in blocks]).reshape(layers, -1)
+    return table, np.concatenate([b[c] for b, c in zip(blocks, choice, strict=True)], axis=1), total
+
+
+def _first_layers(table: np.ndarray, tuples: Sequence[tuple[int, ...]], m: int) -> list[tuple[int, ...]]:
+    order = {matrix.tobytes(): i for i, matrix in enumerate(table)}
+    moves = []
+    for p in permutations(range(m)):
+        for q in permutations(range(m)):
+            moved = np.ascontiguousarray(table[:, p][:, :, q])
+            moves.append([order[matrix.tobytes()] for matrix in moved])
+    return [t for t in tuples if all(t <= tuple(sorted(move[i] for i in t)) for move in moves)]
+
+
+# --- exact ranks, many at once ------------------------------------------------------------------------------
+
+
+def ranks(stack: np.ndarray) -> np.ndarray:
+    """Ranks over the rationals of integer matrices [count, r, c]: modulo PRIME where Hadamard's bound on all minors is
+    below it, by FLINT for the others."""
+    count = len(stack)
+    if not stack.size:
+        return np.zeros(count, dtype=np.int64)
+    safe = _minors_below(stack, (PRIME - 1) / 2)
+    done = np.zeros(count, dtype=np.int64)
+    if safe.any():
+        done[safe] = _ranks_modulo(stack[safe])
+    if not safe.all():
+        from flint import fmpz_mat
+
+        for k in np.flatnonzero(~safe):
+            done[k] = fmpz_mat(stack[k].tolist()).rank()
+    return done
+
+
+def _minors_below(stack: np.ndarray, limit: float) -> np.ndarray:
+    """[count] whether Hadamard's bound, over rows or over columns, keeps every minor below the limit."""
+    logs = []
+    for axis in (1, 2):
+        squares = (stack.astype(np.float64) ** 2).sum(axis=axis)
+        order = np.sort(np.log(np.maximum(squares, 1.0)) / 2, axis=1)[:, ::-1]
+        logs.append(order[:, : min(stack.shape[1:])].sum(axis=1))
+    return np.minimum(*logs) < np.log(limit) - 1e-6
+
+
+def _ranks_modulo(stack: np.ndarray) -> np.ndarray:
+    """Ranks modulo PRIME by elimination, all matrices side by side."""
+    count, r, c = stack.shape
+    work = (stack.astype(np.int64) % PRIME) if r <= c else (stack.transpose(0, 2, 1).astype(np.int64) % PRIME)
+    work = work.copy()
+    height, width = work.shape[1:]
+    done = np.zeros(count, dtype=np.int64)
+    rows = np.arange(height)
+    everyone = np.arange(count)
+    for column in range(width):
+        usable = (work[:, :, column] != 0) & (rows >= done[:, None])
+        has = usable.any(axis=1)
+        if not has.any():
+            continue
+        who = everyone[has]
+        pivot, place = usable[has].argmax(axis=1), done[has]
+        work[who, pivot], work[who, place] = work[who, place].copy(), work[who, pivot].copy()
+        lead = work[who, place]
+        lead = lead * _inverses(lead[:, column])[:, None] % PRIME
+        factor = work[who, :, column].copy()
+        factor[rows <= place[:, None]] = 0
+        work[who] = (work[who] - factor[:, :, None] * lead[:, None, :]) % PRIME
+        done[has] += 1
+    return done
+
+
+def _inverses(values: np.ndarray) -> np.ndarray:
+    """Inverses modulo PRIME."""
+    result, base, power = np.ones_like(values), values.copy(), PRIME - 2
+    while power:
+        if power & 1:
+            result = result * base % PRIME
+        base = base * base % PRIME
+        power >>= 1
+    return result
+
+
+# --- what a host must satisfy -------------------------------------------------------------------------------
+
+
+def word_products(table: np.ndarray, chosen: np.ndarray, grid: Grid, tied: bool) -> np.ndarray:
+    """R_w [count, H^L, m, m] for rows of matrix numbers."""
+    m = table.shape[1]
+    products = np.broadcast_to(np.eye(m, dtype=np.int64), (len(chosen), 1, m, m))
+    for layer in range(grid.layers):
+        first = 0 if tied else layer * grid.heads
+        values = table[chosen[:, first : first + grid.heads]]  # [count, H, m, m]
+        products = (products[:, :, None] @ values[:, None]).reshape(len(chosen), -1, m, m)
+    return products
+
+
+def target_span(grid: Grid) -> np.ndarray:
+    """Vectors over the words [dimension, H^L] that the targets' (M_w)_w span: words of equal exponents agree."""
+    points = grid.points()
+    exponents = [grid.exponent(word) for word in grid.words()]
+    return np.array([[int(e == p) for e in exponents] for p in points], dtype=np.int64)
+
+
+def relations_allowed(columns: np.ndarray, span: np.ndarray) -> np.ndarray:
+    """[count] whether every linear relation among the columns [count, k, H^L] holds for the targets: their span lies in
+    the rows'."""
+    both = np.concatenate([columns, np.broadcast_to(span, (len(columns), *span.shape))], axis=1)
+    return ranks(columns) == ranks(both)
+
+
+def solvable(products: Sequence[Any], grid: Grid) -> tuple[bool, bool]:
+    """(solvable, rational) for E R_w U = M_w with E, U unknown, over the algebraic closure of Q(weights), by Gröbner bases.
+
+    products: R_w as integer matrices, in the words' order. The first nonzero coordinate of E is 1 (E and U may be scaled
+    against each other). `rational`: some case has a basis that is linear in each unknown once the free ones are given
+    integers, so that E and U are rational functions of the weights.
+    """
+    import sympy as sp
+
+    m = len(products[0])
+    weights, values = _generic_values(grid)
+    domain = sp.QQ.frac_field(*weights) if weights else sp.QQ
+    answer = False
+    for lead in range(m):
+        e = sp.symbols(f"e{lead + 1}:{m}") if lead + 1 < m else ()
+        u = sp.symbols(f"u0:{m}")
+        E = [0] * lead + [1, *e]
+        equations = set()
+        for R, value in zip(products, values, strict=True):
+            total = sum(E[i] * int(R[i][j]) * u[j] for i in range(m) for j in range(m) if R[i][j])
+            equations.add(sp.expand(total - value))
+        if any(eq.is_number or not eq.free_symbols & {*e, *u} for eq in equations):
+            continue
+        basis = sp.groebner(list(equations), *e, *u, order="grevlex", domain=domain)
+        if basis.exprs == [1]:
+            continue
+        answer = True
+        if _rational_point(basis, (*e, *u), domain):
+            return True, True
+    return answer, False
+
+
+def _rational_point(basis: Any, unknowns: Sequence[Any], domain: Any) -> bool:
+    """Whether setting unknowns to small integers, or reading them off linear equations, reaches a point over the field
+    itself."""
+    import sympy as sp
+
+    expressions = list(basis.exprs)
+    for symbol in unknowns:
+        linear = None
+        for expression in expressions:
+            poly = sp.Poly(expression, symbol)
+            if expression.free_symbols & set(unknowns) == {symbol} and poly.degree() == 1:
+                linear = -poly.nth(0) / poly.nth(1)
+        trials = [linear] if linear is not None else [sp.Integer(k) for k in (1, 0, -1, 2, 3)]
+        for trial in trials:
+            reduced = [sp.cancel(x.subs(symbol, trial)) for x in expressions]
+            reduced = [x for x in reduced if x != 0]
+            left = [s for s in unknowns if s != symbol and any(s in x.free_symbols for x in reduced)]
+            if any(not x.free_symbols & set(left) for x in reduced):
+                continue
+            if not reduced:
+                expressions = []
+                break
+            again = sp.groebner([sp.numer(sp.together(x)) for x in reduced], *left, order="grevlex", domain=domain)
+            if again.exprs == [1]:
+                continue
+            expressions = list(again.exprs)
+            break
+        else:
+            return False
+        if not expressions:
+            return True
+    return not expressions
+
+
+def _generic_values(grid: Grid) -> tuple[list[Any], list[Any]]:
+    """(weights, M_w of every word): head 0 has weight 1 in every layer, the others are unknowns (E takes up the scale)."""
+    import sympy as sp
+
+    layers = 1 if grid.looped else grid.layers
+    names = [[sp.Integer(1)] + [sp.Symbol(f"t{layer}_{h}") for h in range(1, grid.heads)] for layer in range(layers)]
+    values = []
+    for word in grid.words():
+        value = sp.Integer(1)
+        for layer, head in enumerate(word):
+            value *= names[0 if grid.looped else layer][head]
+        values.append(value)
+    return [t for row in names for t in row[1:]], values
+
+
+# --- the search --------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Findings:
+    """What an exhaustive run saw: hosts in all, classes tried, those that pass the linear test, those decided by Gröbner
+    bases, and those that serve. `complete`: every class was decided, so that where `served` is zero no host of this kind
+    serves."""
+
+    problem: Problem
+    kind: str
+    hosts: int
+    classes: int
+    linear: int = 0
+    decided: int = 0
+    served: int = 0
+    rational: int = 0
+    complete: bool = False
+    seconds: float = 0.0
+    first: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """found, none (of this kind) or open."""
+        return "found" if self.served else "none" if self.complete else "open"
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("kind", "hosts", "classes", "linear", "decided", "served", "rational", "complete", "first", "notes")
+        return {"problem": self.problem.document(), "outcome": self.verdict} | {n: getattr(self, n) for n in names}
+
+
+def search_all(problem: Problem, kind: str = "all", *, seconds: float = 600.0, stop_at_first: bool = False) -> Findings:
+    """Decide every {0,1} host of a kind for the problem, d_in = 1; with E free every 0/1 vector U as well ("U free" is its
+    transpose).
+
+    Raises MalformedInput for d_in > 1, for U free, and for tied hosts with untied targets; ResourceLimit where there are
+    too many hosts.
+    """
+    shape = problem.shape
+    if shape.d_in != 1:
+        raise MalformedInput(f"exhaustive searches are made for d_in = 1, got {shape}")
+    if problem.free == "U":
+        raise MalformedInput("with only U free, search with E free: words and matrices reversed, it is the same")
+    if problem.tied_host != problem.looped_targets:
+        raise MalformedInput("exhaustive searches are made for untied hosts and targets, or for both tied")
+    began = time.monotonic()
+    grid = Grid(shape.heads, shape.layers, problem.looped_targets)
+    if problem.tied_host:
+        table, chosen, total = looped_hosts(shape.heads, problem.m, kind, transposes=problem.free == "E and U")
+    else:
+        table, chosen, total = untied_hosts(shape.heads, shape.layers, problem.m, kind)
+    found = Findings(problem, kind, total, len(chosen))
+    span = target_span(grid)
+    vectors = _zero_one_vectors(problem.m) if problem.free == "E" else None
+    step = max(1, CHUNK * 64 // (grid.heads**grid.layers * problem.m**2))
+    for start in range(0, len(chosen), step):
+        products = word_products(table, chosen[start : start + step], grid, problem.tied_host)
+        for number, U in _passing(products, span, vectors):
+            found.linear += 1
+            host = chosen[start + number].reshape(-1, shape.heads)
+            if time.monotonic() - began > seconds:
+                found.notes.append(f"time spent after {start + number} of {len(chosen)} classes")
+                found.seconds = time.monotonic() - began
+                return found
+            if U is None:
+                serves, rational = solvable(products[number].tolist(), grid)
+            else:
+                serves = rational = True
+            found.decided += 1
+            found.served += serves
+            found.rational += rational
+            if serves and found.first is None:
+                ones = [[np.argwhere(table[k]).tolist() for k in layer] for layer in host]
+                found.first = {"ones_of_R_V": ones, "U": None if U is None else U.tolist(), "rational": rational}
+            if serves and stop_at_first:
+                found.notes.append("stopped at the first host")
+                found.seconds = time.monotonic() - began
+                return found
+    found.complete = True
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _zero_one_vectors(m: int) -> np.ndarray:
+    """All nonzero 0/1 vectors [2^m - 1, m]."""
+    return (np.arange(1, 1 << m)[:, None] >> np.arange(m)) & 1
+
+
+def _passing(
+    products: np.ndarray, span: np.ndarray, vectors: np.ndarray | None
+) -> Iterator[tuple[int, np.ndarray | None]]:
+    """(host, U) whose columns R_w U satisfy no relation that targets do not, U None where it is free."""
+    count, words = products.shape[:2]
+    if vectors is None:
+        columns = products.reshape(count, words, -1).transpose(0, 2, 1)
+        for number in np.flatnonzero(relations_allowed(columns, span)):
+            yield int(number), None
+        return
+    passed = []
+    for k, U in enumerate(vectors):
+        columns = (products @ U).transpose(0, 2, 1)
+        passed += [(int(number), k) for number in np.flatnonzero(relations_allowed(columns, span))]
+    for host, place in sorted(passed):
+        yield host, vectors[place]

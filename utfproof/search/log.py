@@ -1,0 +1,79 @@
+"""What a numerical search leaves behind: one JSON document with problem, budgets, every start point's path, the verification.
+
+Nothing in it depends on the clock: the same command on the same machine writes the same bytes (one BLAS thread a process).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+from utfproof.files import read_bytes, write_bytes
+from utfproof.search.exact_host import Verification
+from utfproof.search.problem import Problem
+from utfproof.search.restarts import FIRST, OUTCOMES, RIDGES, Run, Setting
+from utfproof.shapes import Shape
+
+KIND = "numerical"
+EXACT_FIND = "found"
+
+
+def outcome_of(run: Run, verification: Verification | None) -> str:
+    """ "found" only with an exact verification; else candidate, approximate only or not found."""
+    return run.outcome if verification is None else EXACT_FIND
+
+
+def run_document(run: Run, verification: Verification | None = None, notes: list[str] | None = None) -> dict[str, Any]:
+    """The document of a run."""
+    candidate = None
+    if run.candidates:
+        number = run.best.number
+        state = run.candidates[number]
+        candidate = {"restart": number, "R_V": state.R[0].tolist()}
+        for name, array in (("E", state.E), ("U", state.U)):
+            if name not in run.problem.free:
+                candidate[name] = array[0, 0].tolist()
+    return {
+        "search": KIND,
+        "problem": run.problem.document(),
+        "setting": {
+            **{name: getattr(run.setting, name) for name in Setting.__dataclass_fields__},
+            "targets": run.targets,
+            "ridges": list(RIDGES),
+            "first ridge of restart k": [FIRST[k % len(FIRST)] for k in range(len(FIRST))],
+        },
+        "machine": machine(),
+        "outcome": outcome_of(run, verification),
+        "counts": {name: run.count(name) for name in OUTCOMES},
+        "restarts": [restart.document() for restart in run.restarts],
+        "candidate": candidate,
+        "verification": None if verification is None else verification.document(),
+        "notes": list(notes or []),
+    }
+
+
+def machine() -> dict[str, str]:
+    """The class of machine and the versions that decide the last bits."""
+    return {"machine": platform.machine(), "python": platform.python_version(), "numpy": np.__version__}
+
+
+def write_document(path: Path, document: dict[str, Any]) -> None:
+    """As a file, all or nothing."""
+    write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def read_run(path: Path) -> tuple[Problem, Setting]:
+    """Problem and setting of a logged run, to repeat it. MalformedInput for anything else."""
+    try:
+        document = json.loads(read_bytes(path))
+        given, setting = document["problem"], document["setting"]
+        shape = Shape(**given["shape"])
+        problem = Problem(shape, given["m"], given["free"], given["targets"] == "all tied", given["host"] == "tied")
+        return problem, Setting(**{name: setting[name] for name in Setting.__dataclass_fields__})
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedInput(f"{path} is no log of a numerical search: {error}") from error

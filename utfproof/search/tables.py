@@ -1,0 +1,88 @@
+"""The tables of docs/search.md from results/search-cpu.json: python -m utfproof.search.tables [--check]."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput
+from utfproof.files import read_bytes, write_bytes
+
+DATA, PAGE = Path("results/search-cpu.json"), Path("docs/search.md")
+MARKS = {"calibration": "numerical calibration", "runs": "numerical open problems"}
+"""Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->`."""
+
+
+def calibration_table(document: dict[str, Any]) -> str:
+    """Success rates and times of the calibration."""
+    lines = [
+        "| problem | expected | candidates, partial | least residual | fresh targets, worst | seconds |",
+        "|" + "---|" * 6,
+    ]
+    for case in document["cases"]:
+        fresh = "" if case["fresh residuals"] is None else f"{case['fresh residuals'][1]:.0e}"
+        counts = f"{case['candidates']}, {case['partial']} of {case['restarts']}"
+        cells = (
+            f"{_label(case['problem'])}: {case['why']}",
+            case["expected"] + ("" if case["passed"] else " (FAILS)"),
+            counts,
+            f"{case['best residual']:.0e}",
+            fresh,
+            f"{case['seconds']:.0f}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def runs_table(runs: list[dict[str, Any]]) -> str:
+    """What was tried on open problems."""
+    lines = ["| problem | least m known | restarts | outcome | least residual | its largest weight |", "|" + "---|" * 6]
+    for run in runs:
+        best = min((restart["path"][-1] for restart in run["restarts"]), key=lambda step: step[1])
+        counts = ", ".join(f"{count} {name}" for name, count in run["counts"].items() if count)
+        positive = ", positive weights" if run["setting"]["positive"] else ""
+        cells = (
+            _label(run["problem"]) + positive,
+            run["least m known"],
+            str(len(run["restarts"])),
+            f"{run['outcome']} ({counts})",
+            f"{best[1]:.0e}",
+            f"{best[2]:.1f}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _label(problem: dict[str, Any]) -> str:
+    shape = problem["shape"]
+    wide = f", d_in = {shape['d_in']}" if shape["d_in"] > 1 else ""
+    tied = ", looped" if problem["targets"] == "all tied" else ""
+    return f"({shape['heads']},{shape['layers']}){wide}{tied}, {problem['free']} free, m = {problem['m']}"
+
+
+def with_tables(page: str, document: dict[str, Any]) -> str:
+    """The page with its tables written anew; MalformedInput where a mark is missing."""
+    tables = {"calibration": calibration_table(document["calibration"]), "runs": runs_table(document["runs"])}
+    for key, name in MARKS.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        if page.count(begin) != 1 or page.count(end) != 1:
+            raise MalformedInput(f"{PAGE} lacks the marks {begin} and {end}")
+        before, after = page.split(begin)[0], page.split(end)[1]
+        page = f"{before}{begin}\n{tables[key]}\n{end}{after}"
+    return page
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the page, or with --check return 1 if it is not what the data say."""
+    page = read_bytes(PAGE).decode()
+    new = with_tables(page, json.loads(read_bytes(DATA)))
+    if "--check" in arguments:
+        return int(new != page)
+    write_bytes(PAGE, new.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
