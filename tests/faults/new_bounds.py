@@ -5,9 +5,9 @@ from planting import Fault
 FAULTS = [
     Fault(
         "fibre bound: a factor 2 is missing",
-        "utfproof.certificates.lower_bounds",
-        "H * (d_in * d_in + 2 * d * d_in - d * d),",
-        "H * (d_in * d_in + d * d_in - d * d),",
+        "utfproof.certificates.dimensions",
+        "return shape.heads * (b * b + 2 * d * b - d * d)",
+        "return shape.heads * (b * b + d * b - d * d)",
         ("new:fibre/bound", "new:fibre/against-looped-bound", "new:fibre/seven-all-targets", "new:fibre/diagonal"),
     ),
     Fault(

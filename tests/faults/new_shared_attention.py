@@ -76,9 +76,9 @@ FAULTS = [
     ),
     Fault(
         "looped count: heads and layers exchanged",
-        "utfproof.certificates.lower_bounds",
-        '        return m * m, comb(L + H - 1, H - 1), "m^2',
-        '        return m * m, comb(L + H - 1, L - 1), "m^2',
+        "utfproof.certificates.dimensions",
+        "            return m * m, _counts(s)",
+        "            return m * m, comb(s.layers + s.heads - 1, s.layers - 1)",
         ("new:looped-shared/both-free",),
     ),
     Fault(

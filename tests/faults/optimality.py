@@ -47,9 +47,9 @@ FAULTS = [
     ),
     Fault(
         "dimension bound: depth enters linearly",
-        "utfproof.certificates.lower_bounds",
-        '        return m * m, shape.leaves, "m^2 and H^L"',
-        '        return m * m, shape.layers, "m^2 and H^L"',
+        "utfproof.certificates.dimensions",
+        "            return m * m, s.leaves",
+        "            return m * m, s.layers",
         (
             "thm:lower_bound_utf/untied",
             "thm:lower_bound_utf/looped-host",

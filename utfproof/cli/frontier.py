@@ -59,8 +59,11 @@ def command(
     grid = shapes(_numbers("--heads", heads), _numbers("--layers", layers), head_dim, d_in)
     if len(grid) > MOST_SHAPES:
         raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
-    if certificates is not None and not certificates.is_dir():
-        raise MalformedInput(f"{certificates} is not a folder; make it first")
+    if certificates is not None:
+        try:
+            certificates.mkdir(exist_ok=True)
+        except OSError as error:
+            raise MalformedInput(f"cannot make folder {certificates}: {error.strerror}") from error
     if largest is not None and largest < 1:
         raise MalformedInput(f"--largest must be a positive integer, got {largest}")
     if plot is not None:

@@ -268,25 +268,49 @@ def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) ->
     """How much the rounding of W_all itself (computed in float64 from the target's weights) moves each reading.
 
     Every product of a prefix M_w with the next value form, and with a reader, rounds by itself; what it rounds is read on
-    like any error of the stream. Summed over words: heads may repeat each other, and a form serves many words.
+    like any error of the stream. One rounded form W_V W_O serves all words that pass it, and all layers of a tied target; where
+    heads repeat each other everything they round is the same, and is summed.
     """
     shape = target.shape
-    sizes = dict.fromkeys(readings(shape), 0.0)
+    repeated = _heads_repeat(target)
+    keys = list(readings(shape))
+    alone = dict.fromkeys(keys, 0.0)  # squares of what rounds by itself
+    shared = {key: np.zeros((shape.layers, shape.heads)) for key in keys}  # sizes of what a form's rounding does
     for layer in range(shape.layers + 1):
         products = to_numpy(prefix_products(target, layer)).astype(np.float64)
         grams = products.transpose(0, 2, 1) @ products
-        words = float(np.sqrt(np.maximum(np.linalg.eigvalsh(grams)[:, -1], 0)).sum())
-        for key in sizes:
+        norms = np.sqrt(np.maximum(np.linalg.eigvalsh(grams)[:, -1], 0))
+        words, several = float(norms.sum()), float(norms.sum() if repeated else np.linalg.norm(norms))
+        for key in keys:
             last = shape.layers if key == OUTPUT else key[1]
             if last == layer:
-                sizes[key] += words * gains.reader[key]
+                alone[key] += (several * gains.reader[key]) ** 2
         if layer < shape.layers:
-            at = [(layer, head) for head in range(shape.heads)]
-            step = sum(hypot(gains.form[key], gains.split[key]) for key in at)
-            for reading, norm in gains.full[layer + 1].items():
-                sizes[reading] += step * words * norm
-    x2 = largest_row(rows)
-    return {key: LAMBDA * _DOUBLE * x2 * value for key, value in sizes.items()}
+            for head in range(shape.heads):
+                for key, norm in gains.full[layer + 1].items():
+                    alone[key] += (several * gains.split[(layer, head)] * norm) ** 2
+                    shared[key][layer, head] = words * gains.form[(layer, head)] * norm
+    out = {}
+    for key in keys:
+        forms = shared[key].sum(axis=0, keepdims=True) if target.tied else shared[key]
+        if repeated:
+            forms = forms.sum(axis=1, keepdims=True)
+        split = sqrt(alone[key]) * (sqrt(shape.heads) if repeated else 1)
+        out[key] = LAMBDA * _DOUBLE * largest_row(rows) * hypot(float(np.linalg.norm(forms)), split)
+    return out
+
+
+def _heads_repeat(target: Target) -> bool:
+    """Whether two heads of a layer that are not zero have the same W_V and W_O."""
+    for layer in range(1 if target.tied else target.shape.layers):
+        seen = []
+        for head in range(target.shape.heads):
+            _, _, w_v, w_o = (to_numpy(a) for a in target.parameters(layer, head))
+            if w_v.any() and w_o.any():
+                seen.append(w_v.tobytes() + w_o.tobytes())
+        if len(set(seen)) < len(seen):
+            return True
+    return False
 
 
 # --- through the attention of all layers --------------------------------------------------------------------------------

@@ -213,7 +213,9 @@ def compare(
         embeddings = [_embedding(embedder, model, embedding) for model in models]
         found += embeddings
         group = _Group(engine, predictor, models, embeddings, list(numbers), seed, setting)
-        if embedding is not None and group.predictions is not None:
+        if embedding is not None and group.predictions is None:
+            unsolved = "E is not finite"
+        elif embedding is not None and group.predictions is not None:
             gap = equation_gap(group.predictions[0])
             unsolved = None if gap.explained else str(gap)
             if gap.explained:
@@ -269,7 +271,7 @@ class _Group:
         self.model = changed(stack_targets(targets), self.reference.array)
         self.prepared = engine.prepare(self.Es[0] if single else np.stack(self.Es))
         self.predictions = None
-        if predictor is not None:
+        if predictor is not None and all(np.isfinite(E).all() for E in self.Es):
             self.predictions = [predictor.of(t, E) for t, E in zip(targets, self.Es, strict=True)]
 
     def runs(self, kernels: Kernels, contexts: Sequence[int]) -> Iterator[Comparison]:
