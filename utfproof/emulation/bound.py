@@ -6,7 +6,7 @@ condition number of R_all) and is read by everything that follows, (2) the resid
 matrices that differ because of both, and (4) the target's own rounding. Nothing of the host's run enters.
 
 Sums of many rounding errors are bounded under the usual model of independent errors of mean zero (Hoeffding's inequality
-with LAMBDA, so that one number of a billion exceeds its bound with probability below 10^-8). Neither overflow nor
+with LAMBDA, so that one number of a billion exceeds its bound with probability below 10^-4). Neither overflow nor
 underflow is modelled: a run that overflows is NaN, and a NaN is within no bound.
 """
 
@@ -38,8 +38,8 @@ from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal, prefix_products
 
-LAMBDA = 9.0
-"""Standard deviations: 2 exp(-81/2) is below 10^-17."""
+LAMBDA = 8.0
+"""Standard deviations: 2 exp(-64/2) is below 10^-13."""
 
 _DOUBLE = 2.0**-53
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from utfproof.arrays import to_numpy, transpose
 from utfproof.attention import ChunkedAttention
 from utfproof.constructions.shared_query import query_duals
 from utfproof.emulation.bound import (
+    LAMBDA,
     Bound,
     DenseNoise,
     Noise,
@@ -177,7 +179,8 @@ class Prediction:
 
     @cached_property
     def form_gaps(self) -> dict[tuple[int, int], float]:
-        """2-norms of B_Q B_K^T - W_Q W_K^T for a host that reads other queries and keys than the target's."""
+        """2-norms of B_Q B_K^T - W_Q W_K^T for a host that reads other queries and keys than the target's, and what the
+        rounding of these two products, entry by entry a sum of d terms, can hide along two given rows."""
         if self.read_as is self.target:
             return {}
         gaps = {}
@@ -187,7 +190,8 @@ class Prediction:
                 for model in (self.read_as, self.target):
                     w_q, w_k, _, _ = model.parameters(layer, head)
                     forms.append(w_q @ w_k.T)
-                    rounding += w_q.shape[1] * _DOUBLE * float(np.linalg.norm(w_q) * np.linalg.norm(w_k))
+                    longest = np.linalg.norm(w_q, axis=1).max() * np.linalg.norm(w_k, axis=1).max()
+                    rounding += LAMBDA * sqrt(w_q.shape[1]) * _DOUBLE * float(longest)
                 gaps[(layer, head)] = float(np.linalg.norm(forms[0] - forms[1], 2)) + rounding
         return gaps
 
