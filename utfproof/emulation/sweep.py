@@ -15,7 +15,7 @@ from utfproof.errors import CannotCarry, MalformedInput, NotDefined, OutsideClas
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 
-ILL_CONDITIONED = 1e4
+ILL_CONDITIONED = 100.0
 """Condition numbers beyond which the bound may be more than 10^4 times the error (docs/emulation.md)."""
 
 
