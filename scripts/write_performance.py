@@ -18,9 +18,7 @@ EXACT = "bench-exact-cpu.json"
 CERTIFY = "bench-certify-cpu.json"
 EMULATE = "bench-emulate-cpu.json"
 TABLES = "emulate-tables-cpu.json"
-TABLES_COMMAND = (
-    "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all --attention all --context 1,64,512,2048 --json"
-)
+TABLES_COMMAND = "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all --attention all --context 1,64,512,2048 --json"
 GPU_COMMANDS = r"""```
 utfproof bench emulate --shapes parentheses,1-hop,2-hop,4-hop --device cuda -o results/bench-emulate-cuda.json
 utfproof emulate random --shapes 4-hop --trials 10000 --context 256 --attention causal \
