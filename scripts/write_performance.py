@@ -18,7 +18,10 @@ EXACT = "bench-exact-cpu.json"
 CERTIFY = "bench-certify-cpu.json"
 EMULATE = "bench-emulate-cpu.json"
 TABLES = "emulate-tables-cpu.json"
-TABLES_COMMAND = "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all --attention all --context 1,64,512,2048 --json"
+TABLES_COMMAND = (
+    "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all "
+    "--attention all --context 1,64,512,2048 --json"
+)
 GPU_COMMANDS = r"""```
 utfproof bench emulate --shapes parentheses,1-hop,2-hop,4-hop --device cuda -o results/bench-emulate-cuda.json
 utfproof emulate random --shapes 4-hop --trials 10000 --context 256 --attention causal \
@@ -209,8 +212,9 @@ rows of random, sparse and tied multiply the same numbers, so what tells their t
 
 `{TABLES_COMMAND}`
 
-The four table shapes, one target of the uniform law each, one-hot inputs, all attention kernels, contexts up to 2048, float64; the whole
-command takes about five minutes on two cores. The bound is derived in [emulation.md](emulation.md); it is loose where the
+The four table shapes, one target of the uniform law each, one-hot inputs, all attention kernels, contexts up to 2048,
+float64; the whole command takes about five minutes on two cores. The bound is derived in
+[emulation.md](emulation.md); it is loose where the
 condition number is large (`shared-query` inverts a product of L matrices; `random` is at m = M, where 1.25 M is advised).
 
 {bounds(load(TABLES))}
