@@ -213,7 +213,7 @@ rows of random, sparse and tied multiply the same numbers, so what tells their t
 `{TABLES_COMMAND}`
 
 The four table shapes, one target of the uniform law each, one-hot inputs, all attention kernels, contexts up to 2048,
-float64; the whole command takes about five minutes on two cores. The bound is derived in
+float64. The bound is derived in
 [emulation.md](emulation.md); it is loose where the
 condition number is large (`shared-query` inverts a product of L matrices; `random` is at m = M, where 1.25 M is advised).
 

@@ -276,7 +276,7 @@ def test_memory_is_refused_before_it_is_taken():
 @pytest.mark.parametrize("name", ["sparse", "tied", "random", "shared-key"])
 def test_one_embedding_serves_every_context(name, monkeypatch):
     """E is found once and prepared once; nothing but X changes with n."""
-    counts = {"embed": 0, "prepare": 0, "gains": 0}
+    counts = {"embed": 0, "prepare": 0}
 
     def counted(cls, method, key):
         original = getattr(cls, method)

@@ -16,6 +16,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import SHARED_ATTENTION
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import rational
+from utfproof.processes import THREAD_VARIABLES
 from utfproof.search import calibration, log, restarts, rounding, tables
 from utfproof.search.exact_host import ExactHost, combined, exact_array, target_entries, two_sided_form, verify
 from utfproof.search.monomial_fit import MonomialSolution, verify_monomial
@@ -181,7 +182,7 @@ def test_outcomes(name):
 def test_quick_calibration():
     # a process of its own with one BLAS thread: on busy cores several threads wait for each other
     command = [sys.executable, "-m", "utfproof", "search", "calibrate", "--quick", "--workers", "0", "--json"]
-    environment = {**os.environ, **dict.fromkeys(restarts.THREADS, "1")}
+    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     document = json.loads(done.stdout)
     assert len(document["cases"]) == sum(bool(case.quick) for case in calibration.CASES)

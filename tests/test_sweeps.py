@@ -21,9 +21,10 @@ from utfproof.certificates import checker
 from utfproof.cli.app import run as run_cli
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.processes import THREAD_VARIABLES
 from utfproof.shapes import Shape
 from utfproof.sweeps import commands, executor, jobs, table
-from utfproof.sweeps.executor import MAX_DEATHS, THREAD_VARIABLES, DaskWorkers, LocalWorkers, WorkersLost
+from utfproof.sweeps.executor import MAX_DEATHS, DaskWorkers, LocalWorkers, WorkersLost
 from utfproof.sweeps.jobs import Answer, Task, code_digest, run_task
 from utfproof.sweeps.run import Interrupted, run_sweep
 from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec

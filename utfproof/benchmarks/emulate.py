@@ -30,6 +30,7 @@ from utfproof.benchmarks import exact
 from utfproof.constructions import CONSTRUCTIONS, build_host, construction, dense_bytes, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, UtfproofError
 from utfproof.notions import Notion
+from utfproof.plots import picture_format, write_figure
 from utfproof.resources import require_memory
 from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape, matching_dimension
 
@@ -397,10 +398,9 @@ def _library(setting: Setting) -> str:
 
 def plot(document: dict[str, Any], path: str) -> None:
     """Tokens per second of every contestant, one panel per shape; MalformedInput where matplotlib is missing."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
+    picture_format(path)
+    from matplotlib.figure import Figure
+
     results = document["results"]
     height = 0.3 * sum(len(result["contestants"]) for result in results) + len(results)
     figure = Figure(figsize=(8, height), layout="constrained")
@@ -415,7 +415,7 @@ def plot(document: dict[str, Any], path: str) -> None:
         axes.grid(alpha=0.3, axis="x")
     setting = document["setting"]
     panels[-1].set_xlabel(f"tokens/s, context {setting['context']}, {setting['precision']}, {setting['device']}")
-    figure.savefig(path)
+    write_figure(figure, path)
 
 
 _ERRORS: dict[str, type[UtfproofError]] = {error.__name__: error for error in (Refuted, ResourceLimit, MalformedInput)}

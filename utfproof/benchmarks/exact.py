@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.plots import picture_format, write_figure
 from utfproof.resources import require_memory
 
 CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
@@ -307,10 +308,9 @@ def _processor() -> str:
 
 def plot(document: dict[str, Any], path: str) -> None:
     """Speed against size, one line per contestant; MalformedInput where matplotlib is missing."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
+    picture_format(path)
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     names = dict.fromkeys(name for entry in document["results"] for name in entry["gflops"])
@@ -324,7 +324,7 @@ def plot(document: dict[str, Any], path: str) -> None:
     axes.set_title(f"rank modulo {document['setting']['prime']}, {document['setting']['threads']} BLAS threads")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path)
+    write_figure(figure, path)
 
 
 def main() -> None:

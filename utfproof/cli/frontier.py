@@ -67,7 +67,7 @@ def command(
     if largest is not None and largest < 1:
         raise MalformedInput(f"--largest must be a positive integer, got {largest}")
     if plot is not None:
-        from utfproof.frontier.plotting import picture_format
+        from utfproof.plots import picture_format
 
         picture_format(plot)
     with progress("shapes", len(grid), enabled=not as_json) as advance:

@@ -17,6 +17,7 @@ from utfproof.cli import options
 from utfproof.cli.output import progress
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import write_bytes
+from utfproof.processes import interrupts_ignored, threads_capped
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -122,10 +123,10 @@ def _executor(count: int) -> Iterator[Executor | None]:
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children, get_context
 
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_start_worker)
-    with _interrupts_ignored():  # workers inherit it: Ctrl-C is the parent's to handle, from their first moment
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    with threads_capped(1), interrupts_ignored():  # workers inherit both, from their first moment
         for _ in range(count):
-            pool.submit(_start_worker)
+            pool.submit(os.getpid)
     try:
         yield pool
     except BrokenProcessPool as error:
@@ -138,28 +139,6 @@ def _executor(count: int) -> Iterator[Executor | None]:
         pool.shutdown()
         raise
     pool.shutdown()
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C does nothing here, nor in the processes started here."""
-    import signal
-    import threading
-
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _start_worker() -> None:
-    """Threads are capped so that workers do not crowd each other out."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
 
 
 def _pictures(html: Path | None, given: tuple[int | None, ...]) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utfproof.emulation.bound import LAMBDA, reading_blocks, right_side_rounding
+from utfproof.emulation.bound import LAMBDA, reading_blocks
 from utfproof.emulation.gains import OUTPUT, Reading
 from utfproof.emulation.predict import Prediction
 
@@ -42,7 +42,7 @@ class Gap:
 def equation_gap(prediction: Prediction) -> Gap:
     """The worst entry of E R_all - W_all (for attention-matching hosts: of the equations of their own formulas)."""
     shape = prediction.target.shape
-    rounding = right_side_rounding(prediction.read_as, prediction.gains, np.eye(shape.d_in))
+    rounding = prediction.rounding
     rows = np.linalg.norm(prediction.held, axis=1)
     gains = prediction.predictor.gains
     worst = Gap(0.0, 0.0, 0, OUTPUT)

@@ -10,7 +10,6 @@ import statistics
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from io import BytesIO
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ from utfproof.emulation.compare import random_input, relative_error
 from utfproof.emulation.initialisation import orthogonal_host, rescaled_host, rotated_host, value_gain
 from utfproof.emulation.refine import ExactProducts, Factors, column_scale, refine_embedding, relative_residual
 from utfproof.errors import MalformedInput
-from utfproof.files import write_bytes
 from utfproof.generator import LAWS, check_seed
 from utfproof.matching import embed, r_all, w_all
+from utfproof.plots import picture_format, write_figure
 from utfproof.resources import require_memory
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -318,7 +317,7 @@ def run_slack(
     if host_name not in HOSTS:
         raise MalformedInput(f"slack is a question about random hosts: {', '.join(HOSTS)}; got {host_name!r}")
     if plot_path is not None:
-        _plot_format(plot_path)
+        picture_format(plot_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)  # said once, of `shape`
         depths = range(1, shape.layers + 1)
@@ -353,28 +352,12 @@ def medians(
     return {k: statistics.median(groups[k]) for k in sorted(groups)}
 
 
-def _plot_format(path: Path | str) -> str:
-    """The picture's format by its suffix; MalformedInput where matplotlib or the folder is missing, or the format unknown."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
-    known = FigureCanvasAgg.get_supported_filetypes()
-    suffix = Path(path).suffix.lower().lstrip(".")
-    if suffix not in known:
-        endings = ", ".join(f".{name}" for name in sorted(known))
-        raise MalformedInput(f"cannot plot to {path}: choose a name that ends in {endings}")
-    if not Path(path).parent.is_dir():
-        raise MalformedInput(f"cannot plot to {path}: folder {Path(path).parent} does not exist")
-    return suffix
-
-
 def plot_slack(rows: Sequence[SlackRow], path: Path | str) -> None:
     """Two panels: error against m / M for each depth, and error against L at m = M and at the recommended m.
 
     Medians over trials. MalformedInput where matplotlib is missing, rows are, or `path` cannot be written.
     """
-    picture = _plot_format(path)
+    picture_format(path)
     from matplotlib.figure import Figure
 
     if not rows:
@@ -414,6 +397,4 @@ def plot_slack(rows: Sequence[SlackRow], path: Path | str) -> None:
         axes.set_yscale("log")
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
-    buffer = BytesIO()
-    figure.savefig(buffer, format=picture)
-    write_bytes(path, buffer.getvalue())
+    write_figure(figure, path)

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 
-from utfproof.errors import MalformedInput
-from utfproof.files import write_bytes
 from utfproof.frontier.table import Frontier, groups
-
-
-def picture_format(path: Path | str) -> str:
-    """The picture's format by its suffix; MalformedInput where matplotlib or the folder is missing, or the format unknown."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-    except ImportError:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
-    known = FigureCanvasAgg.get_supported_filetypes()
-    suffix = Path(path).suffix.lower().lstrip(".")
-    if suffix not in known:
-        endings = ", ".join(f".{name}" for name in sorted(known))
-        raise MalformedInput(f"cannot plot to {path}: choose a name that ends in {endings}")
-    if not Path(path).parent.is_dir():
-        raise MalformedInput(f"cannot plot to {path}: folder {Path(path).parent} does not exist")
-    return suffix
+from utfproof.plots import picture_format, write_figure
 
 
 def plot(found: Frontier, path: Path | str) -> None:
@@ -32,7 +14,7 @@ def plot(found: Frontier, path: Path | str) -> None:
 
     MalformedInput where matplotlib is missing or `path` cannot be written.
     """
-    picture = picture_format(path)
+    picture_format(path)
     from matplotlib.figure import Figure
 
     panels = groups(found)
@@ -68,6 +50,4 @@ def plot(found: Frontier, path: Path | str) -> None:
     for axes in grid[-1]:
         axes.set_xlabel("layers L")
     figure.suptitle("least m: reached (line) and proved (dashed)", fontsize=10)
-    buffer = BytesIO()
-    figure.savefig(buffer, format=picture)
-    write_bytes(path, buffer.getvalue())
+    write_figure(figure, path)

@@ -13,10 +13,8 @@ No outcome is a result: a candidate waits for exact verification (rounding.py), 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import ceil
 from multiprocessing import get_context
@@ -26,6 +24,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.generator import check_seed
+from utfproof.processes import threads_capped
 from utfproof.resources import require_memory
 from utfproof.search.numerical import (
     FRESH,
@@ -68,7 +67,6 @@ CANDIDATE, PARTIAL, APPROXIMATE, OVERFITTED, NOT_FOUND = (
 )
 OUTCOMES = (CANDIDATE, PARTIAL, APPROXIMATE, OVERFITTED, NOT_FOUND)
 """Best first."""
-THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -198,23 +196,8 @@ def _results(jobs: list[Job], workers: int) -> Iterator[tuple[list[Restart], dic
     if not workers:
         yield from map(batch, jobs)
         return
-    with one_thread(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with threads_capped(1), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(batch, jobs)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Processes started in this block have one BLAS thread: BLAS reads the environment when it is loaded."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def batch(job: Job) -> tuple[list[Restart], dict[int, State]]:

@@ -12,11 +12,12 @@ from multiprocessing import get_context
 import numpy as np
 
 from utfproof.errors import Undecided
+from utfproof.processes import threads_capped
 from utfproof.search.exact_host import ExactHost, Verification, exact_array, verify
 from utfproof.search.monomial_fit import fit_monomials, verify_monomial
 from utfproof.search.numerical import TARGET, Array, Equations, State, draw_targets, levenberg_marquardt
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import EXACT, OUTCOMES, Run, one_thread
+from utfproof.search.restarts import EXACT, OUTCOMES, Run
 
 VALUES = tuple(
     Fraction(a, b) for a, b in ((1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2), (3, 1), (-3, 1), (1, 3), (-1, 3))
@@ -133,7 +134,7 @@ def verify_run(run: Run, *, workers: int = 0) -> tuple[Verification | None, list
     """`verify_candidates`, in a process with one BLAS thread unless workers is 0."""
     if not workers or not run.candidates:
         return verify_candidates(run)
-    with one_thread(), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with threads_capped(1), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(verify_candidates, run).result()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 import time
 import uuid
@@ -16,21 +15,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing import active_children, get_context
 from typing import Any, Protocol
 
 from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.processes import interrupts_ignored, threads_capped
 from utfproof.sweeps.jobs import Answer, Task, one_line, run_task
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""
 CONNECT_SECONDS = 30
@@ -115,7 +107,7 @@ class _Worker:
                 self.stop()
         self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_start)
         before = set(active_children())
-        with _threads_capped(self.threads), _interrupts_ignored():
+        with threads_capped(self.threads), interrupts_ignored():
             future = self.pool.submit(function, task)
         self.process = next((p for p in active_children() if p not in before), None)
         return future
@@ -143,34 +135,6 @@ def _start() -> None:
             os._exit(1)
 
         threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def _threads_capped(threads: int) -> Iterator[None]:
-    """Processes started here read the cap before they load any linear algebra."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C does nothing here, nor in the processes started here: it is the driver's to handle."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class DaskWorkers:

@@ -1,0 +1,34 @@
+"""Pictures by matplotlib (extra `plots`): checked before anything is computed, written all or nothing."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput
+from utfproof.files import write_bytes
+
+
+def picture_format(path: Path | str) -> str:
+    """The picture's format by its suffix; MalformedInput where matplotlib or the folder is missing, or the format unknown."""
+    try:
+        import matplotlib.figure  # noqa: F401
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
+    known = FigureCanvasAgg.get_supported_filetypes()
+    suffix = Path(path).suffix.lower().lstrip(".")
+    if suffix not in known:
+        endings = ", ".join(f".{name}" for name in sorted(known))
+        raise MalformedInput(f"cannot plot to {path}: choose a name that ends in {endings}")
+    if not Path(path).absolute().parent.is_dir():
+        raise MalformedInput(f"cannot plot to {path}: folder {Path(path).parent} does not exist")
+    return suffix
+
+
+def write_figure(figure: Any, path: Path | str) -> None:
+    """A matplotlib figure under `path`, in the format of its suffix. MalformedInput where that cannot be."""
+    buffer = BytesIO()
+    figure.savefig(buffer, format=picture_format(path))
+    write_bytes(path, buffer.getvalue())
