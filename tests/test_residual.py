@@ -1,6 +1,7 @@
 """Residual streams: dimension, unimodular R_all, Moebius embedding, tied tries, and what tied hosts cannot do."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,30 +10,32 @@ from naive import dense, words
 
 from utfproof.arrays import exact
 from utfproof.attention import GivenAttention, RationalAttention
-from utfproof.constructions.residual import (
-    embed_residual_tied,
-    embed_residual_tree,
-    moebius,
-    residual_columns,
-    residual_host_forward,
-    residual_matching_dimension,
-    residual_r_all,
-    residual_target_forward,
-    residual_tied_dimension,
-    residual_tied_host,
-    residual_tree_host,
-    residual_w_all,
-    tied_obstruction,
-)
-from utfproof.constructions.sparse import prefix_tree_host
-from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
+from utfproof.constructions import build_host
+from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
+from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
+from utfproof.shapes import (
+    Shape,
+    column_at,
+    column_groups,
+    column_index,
+    linear_test_dimension,
+    matching_dimension,
+    paper_dimension,
+    tied_targets_dimension,
+)
 from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
 
 SHAPES = [(2, 1, 1, 2), (2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 3), (1, 1, 2, 2), (2, 3, 1, 1)]
-SMALL = [s for s in SHAPES if residual_matching_dimension(Shape(*s)) <= 70]
 UNEQUAL = [(2, 2, 1, 2, 3), (1, 2, 2, 3, 1)]
+
+
+def streaming(*dims):
+    return Shape(*dims, residual=True)
+
+
+SMALL = [s for s in SHAPES if matching_dimension(streaming(*s)) <= 70]
 
 
 def integers(rng, *shape):
@@ -128,52 +131,121 @@ def determinant(matrix):
 
 @pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
 def test_columns_and_dimension(dims):
-    shape = Shape(*dims)
+    shape = streaming(*dims)
     H, L, d = shape.heads, shape.layers, shape.head_dim
     expected = 2 * d * H * sum((H + 1) ** t for t in range(L)) + shape.d_out * (H + 1) ** L
-    assert residual_matching_dimension(shape) == expected
-    blocks = list(residual_columns(shape))
-    assert len({block[:3] for block in blocks}) == len(blocks)
-    ends = [block.start + (shape.d_out if block.kind == "OV" else d) for block in blocks]
-    assert [block.start for block in blocks] == [0, *ends[:-1]]
+    assert matching_dimension(shape) == expected
+    groups = column_groups(shape)
+    ends = [group.start + group.words * group.width for group in groups]
+    assert [group.start for group in groups] == [0, *ends[:-1]]
     assert ends[-1] == expected
-    assert expected > matching_dimension(shape)
+    assert expected > matching_dimension(shape.without_residual())
+    columns = [column_at(shape, index) for index in range(expected)]
+    assert len(set(columns)) == expected
+    assert [column_index(shape, column) for column in columns] == list(range(expected))
+    assert all(column.word[-1] > 0 for column in columns if column.kind != "OV")
+    with pytest.raises(MalformedInput):
+        column_index(shape, columns[0]._replace(word=(0,)))
+    with pytest.raises(MalformedInput):
+        column_at(shape, expected)
+
+
+def test_a_shape_with_a_residual_stream_is_another_shape():
+    plain, stream = Shape(2, 2, 1, 2), streaming(2, 2, 1, 2)
+    assert plain != stream
+    assert stream.without_residual() == plain
+    assert str(stream).endswith("with a residual stream")
+    for formula in (paper_dimension, lambda shape: shape.leaves, lambda shape: shape.word_count):
+        with pytest.raises(NotDefined, match="without a residual stream"):
+            formula(stream)
+    assert linear_test_dimension(stream) > linear_test_dimension(plain)
+    for bad in (1, "true", None):
+        with pytest.raises(MalformedInput, match="residual must be true or false"):
+            Shape(2, 2, 1, 2, residual=bad)
+    with pytest.raises(MalformedInput, match="only the host has a residual stream"):
+        embed(build_host("sparse", stream), random_target(plain, np.random.default_rng(0)))
+
+
+@pytest.mark.parametrize("name", ["sparse-front", "shared-key", "shared-query", "printed-looped", "printed-tree-row"])
+def test_constructions_without_a_residual_variant_say_so(name):
+    with pytest.raises(NotDefined, match="without a residual stream only"):
+        build_host(name, streaming(2, 2, 2, 2))
+
+
+@pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 2, 1, 2), (1, 3, 1, 2), (2, 1, 1, 2, 3), (2, 2, 1, 3, 2)])
+def test_one_routed_target_refutes_each_null_vector(dims):
+    """|W_all z| >= |z_c| > 0 for the target of `refuting_column`, whatever z; another column's target may miss nothing."""
+    shape = streaming(*dims)
+    M = matching_dimension(shape)
+    rng = np.random.default_rng(sum(dims))
+    for _ in range(60):
+        z = exact(np.zeros(M, dtype=np.int64))
+        z[rng.choice(M, size=rng.integers(1, min(M, 6) + 1), replace=False)] = int(rng.integers(1, 4))
+        column = refuting_column(shape, list(z))
+        missed = naive_w_all(isolating_target(shape, column)) @ z
+        assert sum(v * v for v in missed) >= z[column] ** 2 > 0
+    with pytest.raises(MalformedInput, match="z is zero"):
+        refuting_column(shape, [0] * M)
+
+
+def test_some_other_columns_target_would_miss_nothing():
+    """Outputs before queries: z = e_(0..0) - e_Q is not seen by the query's target where its outputs cancel."""
+    shape = streaming(1, 1, 1, 1)
+    z = [1, 0, -1, 0]  # Q, K, OV of the stream, OV of the head
+    assert not (naive_w_all(isolating_target(shape, 0)) @ exact(np.array(z))).any()
+    assert (naive_w_all(isolating_target(shape, refuting_column(shape, z))) @ exact(np.array(z))).any()
+
+
+@pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
+@pytest.mark.parametrize("name", ["sparse", "tied"])
+def test_embed_takes_the_formula(name, dims):
+    shape = streaming(*dims)
+    host = build_host(name, shape)
+    target = random_target(shape, np.random.default_rng(1), tied=name == "tied")
+    found = embed(host, target)
+    assert found.method == "inclusion and exclusion"
+    assert found.residual == 0
+    assert found.rank == host.m
+    assert np.array_equal(found.E @ r_all(host), naive_w_all(target))
+    other = replaced(host, R_Q=host.R_K, R_K=host.R_Q, construction=name)
+    with pytest.raises(MalformedInput, match="its matrices differ"):
+        embed(other, target)
 
 
 @pytest.mark.parametrize("dims", [*SMALL, *UNEQUAL])
 def test_r_all_is_the_definition_and_unimodular(dims):
-    shape = Shape(*dims)
-    M = residual_matching_dimension(shape)
-    host = residual_tree_host(shape, M)
-    matrix = residual_r_all(host)
+    shape = streaming(*dims)
+    M = matching_dimension(shape)
+    host = build_host("sparse", shape, M)
+    matrix = dense(r_all(host))
     assert matrix.shape == (M, M)
     assert np.array_equal(matrix, naive_r_all(host))
     assert set(np.unique(matrix)) == {0, 1}
     assert determinant(matrix) in (1, -1)
-    padded = residual_r_all(residual_tree_host(shape, M + 2))
+    padded = dense(r_all(build_host("sparse", shape, M + 2)))
     assert np.array_equal(padded[:M], matrix)
     assert not padded[M:].any()
 
 
 @pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
 def test_moebius_embedding_matches_exactly(dims):
-    shape = Shape(*dims)
-    m = residual_matching_dimension(shape) + 1
-    host = residual_tree_host(shape, m)
+    shape = streaming(*dims)
+    m = matching_dimension(shape) + 1
+    host = build_host("sparse", shape, m)
     rng = np.random.default_rng(sum(dims))
-    matrix = residual_r_all(host)
+    matrix = dense(r_all(host))
     for width, tied in ((None, False), (None, True), (4, False)):
         target = random_target(shape, rng, width=width, tied=tied)
         E = embed_residual_tree(shape, m, target)
-        right = residual_w_all(target)
+        right = w_all(target)
         assert np.array_equal(right, naive_w_all(target))
         assert np.array_equal(E @ matrix, right)
         x = integers(rng, 3, shape.d_in)
         for kernel in (RationalAttention(), RationalAttention(causal=True)):
-            ours = residual_host_forward(host, x, E, kernel)
-            assert np.array_equal(ours, residual_target_forward(target, x, kernel))
+            ours = host.forward(x, E, kernel)
+            assert np.array_equal(ours, target.forward(x, kernel))
         attention = stochastic(rng, shape.layers, shape.heads, 3)
-        theirs = residual_target_forward(target, x, GivenAttention(attention))
+        theirs = target.forward(x, GivenAttention(attention))
         assert np.array_equal(theirs, naive_forward(target, x, attention))
 
 
@@ -182,7 +254,7 @@ def test_moebius_embedding_matches_exactly(dims):
 def test_moebius_inverts_the_sum_over_completions(letters, length):
     rng = np.random.default_rng(letters + length)
     table = [int(v) for v in rng.integers(-9, 10, size=letters**length)]
-    found = dict(zip(words(letters, length), moebius(table, letters), strict=True))
+    found = dict(zip(words(letters, length), moebius(np.array(table), letters, length), strict=True))
     for word, value in zip(words(letters, length), table, strict=True):
         choices = [range(letters) if a == 0 else (a,) for a in word]
         assert sum(found[v] for v in itertools.product(*choices)) == value
@@ -191,23 +263,23 @@ def test_moebius_inverts_the_sum_over_completions(letters, length):
 @pytest.mark.parametrize("dims", [s for s in SMALL if s[0] * s[1] < 6])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_hosts_have_full_rank(dims, seed):
-    shape = Shape(*dims)
-    M = residual_matching_dimension(shape)
+    shape = streaming(*dims)
+    M = matching_dimension(shape)
     host = integer_host(shape, M, seed)
     p = gfp.DEFAULT_PRIMES[0]
-    assert gfp.rank(gfp.residues(residual_r_all(host), p), p) == M
+    assert gfp.rank(gfp.residues(dense(r_all(host)), p), p) == M
 
 
 @pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
 @pytest.mark.parametrize("padding", [0, 2])
 def test_tied_tries_serve_tied_targets(dims, padding):
-    shape = Shape(*dims)
-    S, d = shape.word_count, shape.head_dim
-    m = residual_tied_dimension(shape) + padding
+    shape = streaming(*dims)
+    S, d = shape.without_residual().word_count, shape.head_dim
+    m = tied_targets_dimension(shape) + padding
     assert m - padding == 2 * d * S + shape.d_out * (1 + S)
-    host = residual_tied_host(shape, m)
+    host = build_host("tied", shape, m)
     rng = np.random.default_rng(sum(dims))
-    matrix = residual_r_all(host)
+    matrix = dense(r_all(host))
     # every word without zeros has columns of its own, and the others repeat them
     assert rational.rank(matrix) == m - padding
     for width in (None, 4):
@@ -216,31 +288,31 @@ def test_tied_tries_serve_tied_targets(dims, padding):
         assert np.array_equal(E @ matrix, naive_w_all(target))
         x = integers(rng, 3, shape.d_in)
         kernel = RationalAttention(causal=True)
-        assert np.array_equal(residual_host_forward(host, x, E, kernel), residual_target_forward(target, x, kernel))
+        assert np.array_equal(host.forward(x, E, kernel), target.forward(x, kernel))
 
 
 @pytest.mark.parametrize("dims", [(2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1)])
 def test_tied_hosts_cannot_match_untied_targets(dims):
     """(0,h) and (h,0) give the same R_w in every tied host, and different M_w in an untied target: z = e_a - e_b
     annihilates R_all and not W_all."""
-    shape = Shape(*dims)
+    shape = streaming(*dims)
     rng = np.random.default_rng(7)
-    M = residual_matching_dimension(shape)
+    M = matching_dimension(shape)
     target = random_target(shape, rng)
-    right = residual_w_all(target)
+    right = w_all(target)
     found = tied_obstruction(target)
     assert found is not None
     width = shape.d_out
     gap = right[:, found.left : found.left + width] - right[:, found.right : found.right + width]
     assert np.array_equal(gap, -found.gap) or np.array_equal(gap, found.gap)
     assert gap.any()
-    for m in (residual_tied_dimension(shape), M, M + 5):
+    for m in (tied_targets_dimension(shape), M, M + 5):
         hosts = [
             integer_host(shape, m, m, tied=True),
-            residual_tied_host(shape, max(m, residual_tied_dimension(shape))),
+            build_host("tied", shape, max(m, tied_targets_dimension(shape))),
         ]
         for host in hosts:
-            matrix = residual_r_all(host)
+            matrix = dense(r_all(host))
             left, other = (matrix[:, k : k + width] for k in (found.left, found.right))
             assert np.array_equal(left, other)
             p = gfp.DEFAULT_PRIMES[0]
@@ -250,31 +322,34 @@ def test_tied_hosts_cannot_match_untied_targets(dims):
 
 def test_tied_obstruction_has_its_limits():
     rng = np.random.default_rng(0)
-    assert tied_obstruction(random_target(Shape(2, 2, 1, 2), rng, tied=True)) is None
+    assert tied_obstruction(random_target(streaming(2, 2, 1, 2), rng, tied=True)) is None
+    with pytest.raises(NotDefined, match="without a residual stream"):
+        tied_obstruction(random_target(Shape(2, 2, 1, 2), rng))
     with pytest.raises(NotDefined, match="at L = 1"):
-        tied_obstruction(random_target(Shape(2, 1, 1, 2), rng))
+        tied_obstruction(random_target(streaming(2, 1, 1, 2), rng))
 
 
 def replaced(host, **changes):
     fields = {"R_Q": host.R_Q, "R_K": host.R_K, "R_V": host.R_V, "U": host.U, **changes}
     kind = LoopedUniversal if host.tied else Universal
-    return kind(host.shape, host.m, fields["R_Q"], fields["R_K"], fields["R_V"], fields["U"])
+    parts = (fields["R_Q"], fields["R_K"], fields["R_V"], fields["U"])
+    return kind(host.shape, host.m, *parts, construction=fields.get("construction", ""))
 
 
 def test_planted_faults_are_caught():
     rng = np.random.default_rng(3)
-    shape = Shape(2, 2, 1, 2)
-    M = residual_matching_dimension(shape)
-    host, target = residual_tree_host(shape, M), random_target(shape, rng)
-    E, right = embed_residual_tree(shape, M, target), residual_w_all(target)
-    assert np.array_equal(E @ residual_r_all(host), right)
+    shape = streaming(2, 2, 1, 2)
+    M = matching_dimension(shape)
+    host, target = build_host("sparse", shape, M), random_target(shape, rng)
+    E, right = embed_residual_tree(shape, M, target), w_all(target)
+    assert np.array_equal(E @ r_all(host), right)
     # layers or heads exchanged, Q for K, no Moebius transform, Moebius in one place only
     for fault in (
         replaced(host, R_V=host.R_V[::-1]),
         replaced(host, R_V=[row[::-1] for row in host.R_V]),
         replaced(host, R_Q=host.R_K, R_K=host.R_Q),
     ):
-        assert not np.array_equal(E @ residual_r_all(fault), right)
+        assert not np.array_equal(E @ r_all(fault), right)
     raw = E.copy()
     leaves = 2 * shape.heads * shape.head_dim * (1 + 3)
     level = words(3, 2)
@@ -283,30 +358,30 @@ def test_planted_faults_are_caught():
         for layer, a in enumerate(word):
             product = product if a == 0 else product @ target.value_form(layer, a - 1)
         raw[:, leaves + 2 * i : leaves + 2 * i + 2] = product
-    assert not np.array_equal(raw @ residual_r_all(host), right)
+    assert not np.array_equal(raw @ r_all(host), right)
     # the host without zero letters is not enough: its tree knows H letters only
-    plain = prefix_tree_host(shape, matching_dimension(shape))
-    assert rational.rank(residual_r_all(plain)) < M
+    plain = replace(build_host("sparse", shape.without_residual(), M), shape=shape)
+    assert rational.rank(r_all(plain).to_dense(object)) < M
     # the tied tries with words in the wrong order
-    m = residual_tied_dimension(shape)
-    tied, looped = residual_tied_host(shape, m), random_target(shape, rng, tied=True)
-    E, right = embed_residual_tied(shape, m, looped), residual_w_all(looped)
-    assert np.array_equal(E @ residual_r_all(tied), right)
-    assert not np.array_equal(E @ residual_r_all(replaced(tied, R_V=tied.R_V[::-1])), right)
+    m = tied_targets_dimension(shape)
+    tied, looped = build_host("tied", shape, m), random_target(shape, rng, tied=True)
+    E, right = embed_residual_tied(shape, m, looped), w_all(looped)
+    assert np.array_equal(E @ r_all(tied), right)
+    assert not np.array_equal(E @ r_all(replaced(tied, R_V=tied.R_V[::-1])), right)
     backwards = tuple(v.transposed() for v in tied.R_V)
-    assert not np.array_equal(E @ residual_r_all(replaced(tied, R_V=backwards)), right)
+    assert not np.array_equal(E @ r_all(replaced(tied, R_V=backwards)), right)
 
 
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda: residual_tree_host(Shape(2, 2, 1, 2), 33), NotDefined),
-        (lambda: residual_tied_host(Shape(2, 2, 1, 2), 5), NotDefined),
-        (lambda: residual_tree_host(Shape(2, 200, 1, 2), 5), ResourceLimit),
-        (lambda: residual_tied_host(Shape(2, 200, 1, 2), 5), ResourceLimit),
+        (lambda: build_host("sparse", streaming(2, 2, 1, 2), 33), NotDefined),
+        (lambda: build_host("tied", streaming(2, 2, 1, 2), 5), NotDefined),
+        (lambda: build_host("sparse", streaming(2, 200, 1, 2), 5), ResourceLimit),
+        (lambda: build_host("tied", streaming(2, 200, 1, 2), 5), ResourceLimit),
         (
             lambda: embed_residual_tied(
-                Shape(2, 2, 1, 2), 26, random_target(Shape(2, 2, 1, 2), np.random.default_rng(0))
+                streaming(2, 2, 1, 2), 26, random_target(streaming(2, 2, 1, 2), np.random.default_rng(0))
             ),
             OutsideClass,
         ),

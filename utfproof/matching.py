@@ -6,7 +6,7 @@ for one target. For the two hosts below M it fills in E by formula instead, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -26,6 +26,7 @@ from utfproof.arrays import (
     zeros,
 )
 from utfproof.constructions import build_host
+from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree
 from utfproof.constructions.shared_key import embed_shared_key
 from utfproof.constructions.shared_query import embed_shared_query
 from utfproof.errors import CannotCarry, MalformedInput
@@ -33,7 +34,7 @@ from utfproof.exact import rational
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, column_at, matching_dimension
+from utfproof.shapes import Shape, column_at, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal, prefix_products
 
 _ATTENTION_MATCHING = {"shared-key": embed_shared_key, "shared-query": embed_shared_query}
@@ -44,7 +45,8 @@ _ROUNDING = float(np.finfo(np.float64).eps)
 class Embedding:
     """An embedding E [d_in, m] for one target, and how good it is.
 
-    notion: what E achieves. method: "closed form", "formula", "least squares" or "rational solve". rank and columns:
+    notion: what E achieves. method: "closed form", "inclusion and exclusion" (residual streams), "formula",
+    "least squares" or "rational solve". rank and columns:
     of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
     condition number of R_all with columns scaled to length one (1 for a permutation; for shared-query of the matrices
     that it inverts; None where not computed). residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
@@ -77,9 +79,10 @@ def _held(matrix: Any) -> Any:
 
 class SuffixStack(NamedTuple):
     """Everything that reads the stream before `layer` (0-based): `columns` [m, ...] in blocks R_u R_Q^{t,h}, R_u R_K^{t,h}
-    and R_u U, with u the heads of the layers from `layer` on.
+    and R_u U, with u the letters of the layers from `layer` on.
 
-    Per block: kind (0 Q, 1 K, 2 OV), length (letters of its word, for Q and K with the reading head), word (its number).
+    Per block: kind (0 Q, 1 K, 2 OV), length (letters of its word, for Q and K with the reading head), word (its number in
+    canonical order).
     """
 
     layer: int
@@ -95,24 +98,28 @@ class SuffixStack(NamedTuple):
 
 def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
     """The stacks S_L = [U], ..., S_0 from the last layer backwards: S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1},
-    ...], one product per layer and head, never word by word."""
-    H = host.shape.heads
+    ...], one product per layer and head, never word by word; with a residual stream S_{l+1} itself comes first of these."""
+    shape, H = host.shape, host.shape.heads
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     columns = _held(host.U)
     yield SuffixStack(host.shape.layers, columns, kind, length, word)
     for layer in reversed(range(host.shape.layers)):
         maps = [host.maps(layer, head) for head in range(H)]
         parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
+        if shape.residual:
+            parts.append(columns)
         for entry in maps:
             product = columns
             for matrix in reversed(entry.value):
                 product = _held(matrix) @ product
             parts.append(product)
         columns = hstack(parts)
-        heads = np.arange(H)
-        kind = np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, H)])
-        word = np.concatenate([heads, heads, (heads[:, None] * H**length + word).reshape(-1)])
-        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, H)])
+        heads, letters = np.arange(H), np.arange(shape.letters)
+        # words of a block's length: the reading letter of a query or key is a head
+        count = np.where(kind == 2, shape.letters**length, H * shape.letters ** np.maximum(length - 1, 0))
+        kind = np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, shape.letters)])
+        word = np.concatenate([heads, heads, (letters[:, None] * count + word).reshape(-1)])
+        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])
         yield SuffixStack(layer, columns, kind, length, word)
 
 
@@ -163,7 +170,9 @@ def _widened(target: Target) -> Target:
 def isolating_target(shape: Shape, column: int) -> Target:
     """The 0/1 target whose W_all is zero except for a 1 in row 0 of this column of R_all (integer arrays).
 
-    It routes along the column's word with M = e_1 e_1^T and is zero off the word and after the reading layer.
+    It routes along the column's word with M = e_1 e_1^T and is zero off the word and after the reading layer. With a
+    residual stream no target isolates a column: this one routes along the letters other than 0, and a column whose word has
+    other letters still, or a letter in another place, is zero (`refuting_column` chooses for which it refutes).
     Raises MalformedInput for a column outside 0 ... M-1.
     """
     kind, word, coordinate = column_at(shape, column)
@@ -171,18 +180,43 @@ def isolating_target(shape: Shape, column: int) -> Target:
     D = max(shape.d_in, shape.d_out)
     W_Q, W_K, W_V = (np.zeros((L, H, D, d), dtype=np.int64) for _ in range(3))
     W_O = np.zeros((L, H, d, D), dtype=np.int64)
-    route = word if kind == "OV" else word[:-1]
-    for layer, head in enumerate(route):
+    first = int(shape.residual)  # the letter of head 0
+    letters = word if kind == "OV" else word[:-1]
+    route = [(layer, letter - first) for layer, letter in enumerate(letters) if letter >= first]
+    for layer, head in route:
         W_V[layer, head, 0, 0] = W_O[layer, head, 0, 0] = 1
-    if kind == "OV":
-        W_O[L - 1, word[-1], 0] = 0
-        W_O[L - 1, word[-1], 0, coordinate] = 1
-    else:
-        (W_Q if kind == "Q" else W_K)[len(route), word[-1], 0, coordinate] = 1
+    if kind != "OV":
+        (W_Q if kind == "Q" else W_K)[len(letters), word[-1] - first, 0, coordinate] = 1
+    elif route:
+        W_O[route[-1]][0] = 0
+        W_O[(*route[-1], 0, coordinate)] = 1
     if shape.d_in == shape.d_out:
         return Target(shape, W_Q, W_K, W_V, W_O)
-    identity = np.eye(D, dtype=np.int64)
-    return Target(shape, W_Q, W_K, W_V, W_O, identity[: shape.d_in], identity[:, : shape.d_out])
+    W_E, W_U = np.eye(D, dtype=np.int64)[: shape.d_in], np.eye(D, dtype=np.int64)[:, : shape.d_out]
+    if kind == "OV" and not route:  # the stream alone: W_all has W_E W_U here
+        W_E[0] = 0
+        W_E[0, coordinate] = 1
+    return Target(shape, W_Q, W_K, W_V, W_O, W_E, W_U)
+
+
+def refuting_column(shape: Shape, z: Sequence[int]) -> int:
+    """The column c with z_c != 0 whose `isolating_target` has |W_all z| >= |z_c|, for a nonzero z [M].
+
+    Any such column without a residual stream (the first is taken). With one, the target's W_all also has entries at the
+    words that arise when letters of the routed word become 0, and outputs at those of every query or key: outputs come
+    before queries and keys, fewer letters before more, so that z vanishes at all of these.
+    """
+    support = [index for index, value in enumerate(z) if value]
+    if not support:
+        raise MalformedInput("z is zero: it refutes nothing")
+    if not shape.residual:
+        return support[0]
+
+    def rank(index: int) -> tuple[bool, int, int]:
+        column = column_at(shape, index)
+        return column.kind != "OV", sum(letter > 0 for letter in column.word), index
+
+    return min(support, key=rank)
 
 
 # --- solving for E -----------------------------------------------------------------------------------------
@@ -194,6 +228,9 @@ def require_same_class(host: Universal, target: Target) -> None:
         ours, theirs = getattr(host.shape, field), getattr(target.shape, field)
         if ours != theirs:
             raise MalformedInput(f"host and target differ in {field}: host {ours}, target {theirs}")
+    if host.shape.residual != target.shape.residual:
+        which = "host" if host.shape.residual else "target"
+        raise MalformedInput(f"only the {which} has a residual stream; give both one, or neither (--residual)")
 
 
 def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> Embedding:
@@ -204,15 +241,20 @@ def embed(host: Universal, target: Target, *, max_memory: int | None = None) -> 
 class Embedder:
     """Embeddings of many targets into one host: R_all is assembled and factored once, when first needed.
 
-    Closed form for index-map hosts with a permutation R_all; a rational solve for exact weights; else least squares with
+    Closed form for index-map hosts with a permutation R_all, and by inclusion and exclusion with a residual stream; a rational solve for exact weights; else least squares with
     scaled columns and one refinement step, in float64. For `shared-key` and `shared-query` the formulas of attention-matching.
     """
 
     def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:
         self.host = host
         self.max_memory = max_memory
-        if host.construction in _ATTENTION_MATCHING:
+        if host.construction in _ATTENTION_MATCHING or self._stream_formula:
             _require_genuine(host)
+
+    @property
+    def _stream_formula(self) -> bool:
+        """Whether E comes from W_all by a formula of residual.py."""
+        return self.host.shape.residual and self.host.construction in ("sparse", "tied")
 
     @cached_property
     def index_columns(self) -> SelectionMatrix | None:
@@ -256,6 +298,12 @@ class Embedder:
             return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
         right = w_all(target)
         _require_finite("W_all", right)
+        if self._stream_formula and (target.tied or not host.tied or shape.layers == 1):
+            formula = embed_residual_tied if host.tied else embed_residual_tree
+            E = formula(shape, m, _widened(target))
+            error = _relative_error(E @ self.index_columns, right)
+            rank = tied_targets_dimension(shape) if host.tied else M
+            return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)
         if self.unit_rows is not None:
             E = zeros(right, shape.d_in, m)
             E[:, _index(self.unit_rows, right)] = right
@@ -272,6 +320,14 @@ class Embedder:
         return solved
 
 
+def _relative_error(found: Array, wanted: Array) -> float:
+    """||found - wanted|| / ||wanted||, 0 where they are equal."""
+    difference = found - wanted
+    if is_exact(difference):
+        return 0.0 if not any(difference.reshape(-1)) else _relative(_float64(difference), _float64(wanted))
+    return _relative(_float64(difference), _float64(wanted))
+
+
 def _require_finite(name: str, array: Array) -> None:
     """MalformedInput for floats that are not finite: weights hold NaN or infinity, or their products overflow."""
     if not is_exact(array) and not bool(namespace(array).isfinite(array).all()):
@@ -286,8 +342,9 @@ def _require_genuine(host: Universal) -> None:
         rows, columns = matrix.coordinates()
         return np.sort(rows * matrix.shape[1] + columns)
 
-    for head in range(host.shape.heads):
-        ours, theirs = host.maps(0, head), genuine.maps(0, head)
+    layers = 1 if host.tied else host.shape.layers
+    for layer, head in np.ndindex(layers, host.shape.heads):
+        ours, theirs = host.maps(layer, head), genuine.maps(layer, head)
         pairs = [
             (ours.query, theirs.query),
             (ours.key, theirs.key),

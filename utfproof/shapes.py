@@ -2,6 +2,10 @@
 
 Heads count from 0. Layers count from 0 in arrays and from 1 in the mathematics; a formula that speaks of
 "layer l" says which. A head word w = (h_1, ..., h_t) names the route through heads h_1 (first layer) to h_t.
+
+With a residual stream, X^l = X^{l-1} + sum_h A^{l,h} X^{l-1} M^{l,h}, the stream is one more letter: words are over
+0 ... H, the letter 0 passes a layer by (R_V^{l,0} = M^{l,0} = I) and the letter h + 1 is head h. The reading letter of a
+query or key is never 0.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, NotDefined
 
 Word = tuple[int, ...]
 
@@ -35,7 +39,8 @@ def positive_integer(name: str, value: object) -> int:
 class Shape:
     """Shape (H, L, d, d_in, d_out) of a class of targets and of the hosts that serve it.
 
-    heads H, layers L, head_dim d, d_in (input width), d_out (output width, d_in unless said otherwise).
+    heads H, layers L, head_dim d, d_in (input width), d_out (output width, d_in unless said otherwise); residual: whether
+    hosts and targets have a residual stream.
     Raises MalformedInput naming the field for anything but positive integers; warns
     (EffectiveHeadDimensionWarning) when d > d_in.
     """
@@ -45,12 +50,18 @@ class Shape:
     head_dim: int
     d_in: int
     d_out: int
+    residual: bool
 
-    def __init__(self, heads: int, layers: int, head_dim: int, d_in: int, d_out: int | None = None) -> None:
+    def __init__(
+        self, heads: int, layers: int, head_dim: int, d_in: int, d_out: int | None = None, *, residual: bool = False
+    ) -> None:
         values = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in}
         values["d_out"] = d_in if d_out is None else d_out
         for name, value in values.items():
             object.__setattr__(self, name, positive_integer(name, value))
+        if not isinstance(residual, bool):
+            raise MalformedInput(f"residual must be true or false, got {residual!r} ({type(residual).__name__})")
+        object.__setattr__(self, "residual", residual)
         if self.head_dim > self.d_in:
             warnings.warn(
                 f"head_dim {self.head_dim} exceeds d_in {self.d_in}: for functions of the attention logits "
@@ -61,17 +72,43 @@ class Shape:
 
     def __str__(self) -> str:
         text = f"(H, L, d, d_in) = ({self.heads}, {self.layers}, {self.head_dim}, {self.d_in})"
-        return text if self.d_out == self.d_in else f"{text}, d_out = {self.d_out}"
+        text = text if self.d_out == self.d_in else f"{text}, d_out = {self.d_out}"
+        return f"{text}, with a residual stream" if self.residual else text
+
+    @property
+    def letters(self) -> int:
+        """Letters of head words: H, or H + 1 with a residual stream."""
+        return self.heads + self.residual
 
     @property
     def word_count(self) -> int:
-        """S = H + H^2 + ... + H^L, the number of non-empty head words up to length L."""
-        return geometric(self.heads, 1, self.layers)
+        """S = H + H^2 + ... + H^L, the number of non-empty head words up to length L. NotDefined with a residual stream,
+        whose words have one letter more (`words_at`, `readers_at`)."""
+        return geometric(require_plain(self, "S = H + ... + H^L").heads, 1, self.layers)
 
     @property
     def leaves(self) -> int:
-        """H^L, the number of head words of length L."""
-        return self.heads**self.layers
+        """H^L, the number of head words of length L. NotDefined with a residual stream (`words_at`)."""
+        return int(require_plain(self, "H^L").heads ** self.layers)
+
+    def words_at(self, length: int) -> int:
+        """Number of head words of this length, H^length or (H+1)^length."""
+        return int(self.letters**length)
+
+    def readers_at(self, layer: int) -> int:
+        """Number of words that end in a reading head of `layer` (1 ... L): prefixes of layer - 1 letters, times H."""
+        return self.words_at(layer - 1) * self.heads
+
+    def without_residual(self) -> Shape:
+        """The same shape without the residual stream."""
+        return Shape(self.heads, self.layers, self.head_dim, self.d_in, self.d_out)
+
+
+def require_plain(shape: Shape, what: str) -> Shape:
+    """The shape, or NotDefined where it has a residual stream, of which `what` knows nothing."""
+    if shape.residual:
+        raise NotDefined(f"{what} is defined without a residual stream only, got {shape}")
+    return shape
 
 
 def geometric(base: int, first: int, last: int) -> int:
@@ -120,7 +157,10 @@ def word_at(index: int, length: int, alphabet: int) -> Word:
 
 
 class Column(NamedTuple):
-    """One column of R_all: kind 'Q', 'K' or 'OV'; the word (its last letter reads, for Q and K); the coordinate."""
+    """One column of R_all: kind 'Q', 'K' or 'OV'; the word (its last letter reads, for Q and K); the coordinate.
+
+    With a residual stream the letters are 0 (the stream) and 1 ... H (heads 0 ... H-1).
+    """
 
     kind: str
     word: Word
@@ -143,10 +183,10 @@ def column_groups(shape: Shape) -> list[ColumnGroup]:
     start = 0
     for kind in ("Q", "K"):
         for length in range(1, shape.layers + 1):
-            count = shape.heads**length
+            count = shape.readers_at(length)
             groups.append(ColumnGroup(kind, length, start, count, shape.head_dim))
             start += count * shape.head_dim
-    groups.append(ColumnGroup("OV", shape.layers, start, shape.leaves, shape.d_out))
+    groups.append(ColumnGroup("OV", shape.layers, start, shape.words_at(shape.layers), shape.d_out))
     return groups
 
 
@@ -155,8 +195,12 @@ def column_at(shape: Shape, index: int) -> Column:
     for group in column_groups(shape):
         offset = index - group.start
         if 0 <= offset < group.words * group.width:
-            word, coordinate = divmod(offset, group.width)
-            return Column(group.kind, word_at(word, group.length, shape.heads), coordinate)
+            number, coordinate = divmod(offset, group.width)
+            if group.kind == "OV":
+                return Column("OV", word_at(number, group.length, shape.letters), coordinate)
+            prefix, reader = divmod(number, shape.heads)
+            word = (*word_at(prefix, group.length - 1, shape.letters), reader + shape.residual)
+            return Column(group.kind, word, coordinate)
     raise MalformedInput(f"column {index} is outside 0 ... M-1 = {matching_dimension(shape) - 1}")
 
 
@@ -166,7 +210,14 @@ def column_index(shape: Shape, column: Column) -> int:
         if group.kind == column.kind and group.length == len(column.word):
             if not 0 <= column.coordinate < group.width:
                 break
-            return group.start + word_index(column.word, shape.heads) * group.width + column.coordinate
+            if group.kind == "OV":
+                number = word_index(column.word, shape.letters)
+            else:
+                reader = column.word[-1] - shape.residual
+                if not 0 <= reader < shape.heads:
+                    break
+                number = word_index(column.word[:-1], shape.letters) * shape.heads + reader
+            return group.start + number * group.width + column.coordinate
     raise MalformedInput(f"{column} names no column of R_all at {shape}")
 
 
@@ -174,12 +225,24 @@ def column_index(shape: Shape, column: Column) -> int:
 
 
 def matching_dimension(shape: Shape) -> int:
-    """M = 2dS + d_out H^L: columns of R_all, and the least m of any host that is universal by matching."""
-    return 2 * shape.head_dim * shape.word_count + shape.d_out * shape.leaves
+    """M = 2dS + d_out H^L, with a residual stream M_res = 2dH sum_{t<L} (H+1)^t + d_out (H+1)^L: columns of R_all, and the
+    least m of any host that is universal by matching for all untied targets."""
+    readers = shape.heads * geometric(shape.letters, 0, shape.layers - 1)
+    return 2 * shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)
+
+
+def tied_targets_dimension(shape: Shape) -> int:
+    """2dS + d_out (1 + S) with a residual stream, M without: m of the tied tries that serve tied targets. With tied
+    parameters a word counts through its letters other than 0 alone."""
+    if not shape.residual:
+        return matching_dimension(shape)
+    S = geometric(shape.heads, 1, shape.layers)
+    return 2 * shape.head_dim * S + shape.d_out * (1 + S)
 
 
 def paper_dimension(shape: Shape) -> int:
     """The paper's m-bar (thm:sparse_universal_transformer): (L+1) max{2d, d_out} when H = 1, M otherwise."""
+    require_plain(shape, "the paper's m-bar")
     if shape.heads == 1:
         return (shape.layers + 1) * max(2 * shape.head_dim, shape.d_out)
     H, L = shape.heads, shape.layers
@@ -202,8 +265,10 @@ def printed_looped_random_count(shape: Shape) -> int:
 
 
 def linear_test_dimension(shape: Shape) -> int:
-    """(d + d_in) S + d_out H^L: columns of the linear test for attention-matching when d > d_in."""
-    return (shape.head_dim + shape.d_in) * shape.word_count + shape.d_out * shape.leaves
+    """(d + d_in) S + d_out H^L, with a residual stream (d + d_in) H sum_{t<L} (H+1)^t + d_out (H+1)^L: columns of the linear
+    test for attention-matching when d > d_in."""
+    readers = shape.heads * geometric(shape.letters, 0, shape.layers - 1)
+    return (shape.head_dim + shape.d_in) * readers + shape.d_out * shape.words_at(shape.layers)
 
 
 def shared_key_dimension(shape: Shape) -> int:
@@ -220,6 +285,7 @@ def shared_query_dimension(shape: Shape) -> int:
 
 DIMENSIONS: dict[str, Callable[[Shape], int]] = {
     "matching": matching_dimension,
+    "tied-targets": tied_targets_dimension,
     "paper": paper_dimension,
     "paper-looped": paper_looped_dimension,
     "printed-random-count": printed_random_count,

@@ -43,14 +43,15 @@ def run_layers(
     kernel: AttentionKernel,
     positions: Array | None = None,
 ) -> Array:
-    """X^l = sum_h A^{l,h} X^{l-1} V^{l,h} for l = 1 ... L, the loop that all five systems share.
+    """X^l = sum_h A^{l,h} X^{l-1} V^{l,h} for l = 1 ... L, the loop that all five systems share; X^{l-1} is added where the
+    shape has a residual stream.
 
     x is [..., n, width]; positions [n] default to 0 ... n-1.
     """
     if positions is None:
         positions = np.arange(x.shape[-2])
     for layer in range(shape.layers):
-        terms = []
+        terms = [x] if shape.residual else []
         for head in range(shape.heads):
             query, key, value = maps(layer, head)
             term = attend(kernel, x @ query, x @ key, x, positions, layer=layer, head=head)
@@ -158,12 +159,17 @@ class LoopedTarget(Target):
         return self.W_Q[head], self.W_K[head], self.W_V[head], self.W_O[head]
 
 
-def prefix_products(target: Target, length: int) -> Array:
-    """W_E M_w for all words w of this length, [H^length, d_in, D], in lexicographic order (target's arithmetic)."""
+def prefix_products(target: Target, length: int, *, stream: bool | None = None) -> Array:
+    """W_E M_w for all words w of this length, [H^length, d_in, D], in lexicographic order (target's arithmetic).
+
+    With a residual stream [(H+1)^length, d_in, D]; stream=False leaves out the words with the letter 0 all the same.
+    """
     products = target.embedding()[None]
+    passes_by = target.shape.residual if stream is None else stream
     for layer in range(length):
         forms = [target.value_form(layer, head) for head in range(target.shape.heads)]
-        step = namespace(products).stack([products @ form for form in forms], axis=1)
+        by_letter = [products] * passes_by + [products @ form for form in forms]
+        step = namespace(products).stack(by_letter, axis=1)
         products = step.reshape(-1, *step.shape[2:])
     return products
 

@@ -157,6 +157,20 @@ def _stored_integer(file: TensorFile, field: str) -> int | None:
     return int(text)
 
 
+def _streaming(file: TensorFile, said: bool | None) -> bool:
+    """Whether there is a residual stream: metadata "true" or "false", or what was said; refused where they differ."""
+    text = file.metadata.get("residual")
+    if text not in (None, "true", "false"):
+        raise file.refuse(f"metadata field residual is {text[:40]!r}, expected 'true' or 'false'")
+    if text is None:
+        return bool(said)
+    stored = text == "true"
+    if said is not None and said != stored:
+        word = "a" if stored else "no"
+        raise file.refuse(f"metadata says {word} residual stream, {'--residual' if said else '--no-residual'} was said")
+    return stored
+
+
 def _layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
     stored = _stored_integer(file, "layers")
     if not tied:
@@ -173,10 +187,13 @@ def _layers(file: TensorFile, name: str, tied: bool, layers: int | None) -> int:
     return positive_integer("layers", said)
 
 
-def read_target(path: Path | str, *, layers: int | None = None, max_memory: int | None = None) -> Target:
+def read_target(
+    path: Path | str, *, layers: int | None = None, residual: bool | None = None, max_memory: int | None = None
+) -> Target:
     """A target from W_Q, W_K, W_V, W_O and, where the width differs from d_in or d_out, W_E and W_U; float64.
 
-    `layers` is needed for tied targets whose metadata does not say it.
+    `layers` is needed for tied targets whose metadata does not say it; `residual` says whether there is a residual stream
+    where the metadata does not (none by default).
     """
     file = read_tensors(path, max_memory=max_memory)
     system = _known_system(file, ("target", "looped-target"))
@@ -190,16 +207,18 @@ def read_target(path: Path | str, *, layers: int | None = None, max_memory: int 
     d_in = arrays["W_E"].shape[0] if "W_E" in arrays else D
     d_out = arrays["W_U"].shape[1] if "W_U" in arrays else D
     try:
-        shape = Shape(H, _layers(file, "W_Q", tied, layers), d, d_in, d_out)
+        shape = Shape(H, _layers(file, "W_Q", tied, layers), d, d_in, d_out, residual=_streaming(file, residual))
         return (LoopedTarget if tied else Target)(shape, **arrays)
     except MalformedInput as error:
         raise error if str(path) in str(error) else file.refuse(str(error)) from error
 
 
-def host_shape(file: TensorFile, *, layers: int | None = None, d_in: int | None = None) -> tuple[Shape, int, bool]:
+def host_shape(
+    file: TensorFile, *, layers: int | None = None, d_in: int | None = None, residual: bool | None = None
+) -> tuple[Shape, int, bool]:
     """(shape, m, tied) of the host that a file holds, from names and shapes, checked against the metadata.
 
-    d_in is not visible in a host's tensors: the argument, else the metadata, else d_out.
+    Whether there is a residual stream is said by the metadata or by `residual` (none by default). d_in is not visible in a host's tensors: the argument, else the metadata, else d_out.
     """
     system = _known_system(file, ("universal", "looped-universal"))
     values = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
@@ -211,7 +230,8 @@ def host_shape(file: TensorFile, *, layers: int | None = None, d_in: int | None 
     d_out = file.tensors["U"].shape[1]
     stored = _stored_integer(file, "d_in")
     try:
-        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, d_in if d_in is not None else stored or d_out, d_out)
+        width, streaming = d_in if d_in is not None else stored or d_out, _streaming(file, residual)
+        shape = Shape(H, _layers(file, "R_Q", tied, layers), d, width, d_out, residual=streaming)
         _host(file.tensors, shape, m, tied)
     except MalformedInput as error:
         raise error if file.path in str(error) else file.refuse(str(error)) from error
@@ -230,15 +250,16 @@ def read_host(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     max_memory: int | None = None,
 ) -> Universal:
     """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo) and U; float64.
 
-    `layers` is needed for tied hosts whose metadata does not say it; d_in as in `host_shape`. A file whose metadata
+    `layers` is needed for tied hosts whose metadata does not say it; d_in and residual as in `host_shape`. A file whose metadata
     names a {0,1} construction must hold exactly that construction, and comes back as index maps.
     """
     file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
     host = _host({name: as_float64(file, name) for name in file.tensors}, shape, m, tied)
     name = file.metadata.get("construction", "")
     entry = CONSTRUCTIONS.get(name)
@@ -247,7 +268,7 @@ def read_host(
     # the layout depends on the d_in that the host was built for
     built_for = _stored_integer(file, "d_in") or shape.d_in
     if built_for != shape.d_in:
-        shape = Shape(shape.heads, shape.layers, shape.head_dim, built_for, shape.d_out)
+        shape = Shape(shape.heads, shape.layers, shape.head_dim, built_for, shape.d_out, residual=shape.residual)
     named = build_host(name, shape, m, max_memory=max_memory)
     if not same_parameters(named, replace(host, shape=shape)):
         raise file.refuse(
@@ -354,12 +375,18 @@ def _grid(host: Universal, columns: int, pick: Callable[[Any], Any]) -> TensorSo
 
 
 def host_metadata(host: Universal) -> dict[str, str]:
-    """What a host's tensors do not show: system, layers, d_in."""
+    """What a host's tensors do not show: system, layers, d_in, and a residual stream where there is one."""
     return {
         "system": "looped-universal" if host.tied else "universal",
         "layers": str(host.shape.layers),
         "d_in": str(host.shape.d_in),
+        **stream_metadata(host.shape),
     }
+
+
+def stream_metadata(shape: Shape) -> dict[str, str]:
+    """residual: "true" for shapes with a residual stream, nothing for others."""
+    return {"residual": "true"} if shape.residual else {}
 
 
 def write_host(
@@ -389,6 +416,7 @@ def write_target(
     facts = {
         "system": "looped-target" if target.tied else "target",
         "layers": str(target.shape.layers),
+        **stream_metadata(target.shape),
         **(metadata or {}),
     }
     names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")

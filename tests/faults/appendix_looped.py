@@ -106,8 +106,8 @@ FAULTS = [
     Fault(
         "words of R_all's columns are one letter short",
         "utfproof.matching",
-        "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, H)])",
-        "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length, H)])",
+        "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])",
+        "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length, shape.letters)])",
         ("eq:multi-head-stacked", "eq:looped-random-stacked"),
     ),
     Fault(

@@ -23,8 +23,8 @@ FAULTS = [
     Fault(
         "M without the factor 2 of queries and keys",
         "utfproof.shapes",
-        "    return 2 * shape.head_dim * shape.word_count + shape.d_out * shape.leaves",
-        "    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves",
+        "    return 2 * shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)",
+        "    return shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)",
         (
             "thm:random-R/constant-single",
             "thm:random-R/count",
@@ -45,8 +45,8 @@ FAULTS = [
     Fault(
         "queries and keys counted for words shorter than L only",
         "utfproof.shapes",
-        "        for length in range(1, shape.layers + 1):\n            count = shape.heads**length",
-        "        for length in range(1, shape.layers):\n            count = shape.heads**length",
+        "        for length in range(1, shape.layers + 1):\n            count = shape.readers_at(length)",
+        "        for length in range(1, shape.layers):\n            count = shape.readers_at(length)",
         ("thm:random-R/equations",),
     ),
     Fault(
@@ -130,8 +130,8 @@ FAULTS = [
     Fault(
         "prefix tree: the projection looks at the letter one layer on",
         "utfproof.constructions.sparse",
-        "letter = words // shape.heads ** (depth - layer) % shape.heads",
-        "letter = words // shape.heads ** max(depth - layer - 1, 0) % shape.heads",
+        "letter = words // shape.words_at(depth - layer) % shape.letters",
+        "letter = words // shape.words_at(max(depth - layer - 1, 0)) % shape.letters",
         (
             "thm:random-R/explicit-assignment",
             "thm:random-R/printed-assignment",

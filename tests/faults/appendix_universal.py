@@ -85,8 +85,8 @@ FAULTS = [
     Fault(
         "internal blocks without their keys",
         TREE,
-        "starts.append(starts[-1] + 2 * H * H**depth)",
-        "starts.append(starts[-1] + H * H**depth)",
+        "starts.append(starts[-1] + 2 * H * shape.words_at(depth))",
+        "starts.append(starts[-1] + H * shape.words_at(depth))",
         ("thm:designed-R/blocks",),
     ),
     Fault(

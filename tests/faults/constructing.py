@@ -84,8 +84,8 @@ FAULTS = [
     Fault(
         "the projection looks at the letter before",
         "utfproof.constructions.sparse",
-        "letter = words // shape.heads ** (depth - layer) % shape.heads",
-        "letter = words // shape.heads ** (depth - layer + 1) % shape.heads",
+        "letter = words // shape.words_at(depth - layer) % shape.letters",
+        "letter = words // shape.words_at(depth - layer + 1) % shape.letters",
         (
             f"{SPARSE}/heads",
             f"{SPARSE}/proof",

@@ -13,8 +13,8 @@ FAULTS = [
     Fault(
         "M counts Q and K once",
         "utfproof.shapes",
-        "    return 2 * shape.head_dim * shape.word_count + shape.d_out * shape.leaves",
-        "    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves",
+        "    return 2 * shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)",
+        "    return shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)",
         (
             "intro:sparse/heads",
             "intro:sparse/single-head",
@@ -27,8 +27,8 @@ FAULTS = [
     Fault(
         "sparse: projections keep the other heads' words",
         "utfproof.constructions.sparse",
-        "            kept.append(block_cells(shape, starts, depth, words[letter == head]))",
-        "            kept.append(block_cells(shape, starts, depth, words[letter != head]))",
+        "            kept.append(block_cells(shape, starts, depth, words[letter == head + shape.residual]))",
+        "            kept.append(block_cells(shape, starts, depth, words[letter != head + shape.residual]))",
         ("intro:sparse/heads", "fig:overview"),
     ),
     Fault(
@@ -41,8 +41,8 @@ FAULTS = [
     Fault(
         "H L words of length L",
         "utfproof.shapes",
-        "        return self.heads**self.layers",
-        "        return self.heads * self.layers",
+        '        return int(require_plain(self, "H^L").heads ** self.layers)',
+        '        return int(require_plain(self, "H^L").heads * self.layers)',
         ("intro:lower-bound",),
     ),
     Fault(

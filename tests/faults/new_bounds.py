@@ -34,8 +34,8 @@ FAULTS = [
     Fault(
         "sparse: leaves read by U start at the root",
         "utfproof.constructions.sparse",
-        "    leaves = starts[-1] + np.arange(H**shape.layers)",
-        "    leaves = starts[0] + np.arange(H**shape.layers)",
+        "    leaves = starts[-1] + np.arange(shape.words_at(shape.layers))",
+        "    leaves = starts[0] + np.arange(shape.words_at(shape.layers))",
         ("new:one-by-one/attention-matching",),
     ),
     Fault(

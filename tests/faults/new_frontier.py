@@ -41,8 +41,8 @@ FAULTS = [
     Fault(
         "M counts queries only",
         "utfproof.shapes",
-        "    return 2 * shape.head_dim * shape.word_count + shape.d_out * shape.leaves\n\n\ndef paper_dimension",
-        "    return shape.head_dim * shape.word_count + shape.d_out * shape.leaves\n\n\ndef paper_dimension",
+        "    return 2 * shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)\n\n\ndef tied_targets",
+        "    return shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)\n\n\ndef tied_targets",
         ("new:shared/not-by-matching", "new:effective-head-dimension", "new:linear-test", "new:one-by-one/functional"),
     ),
     Fault(
@@ -69,8 +69,8 @@ FAULTS = [
     Fault(
         "linear test: keys as narrow as queries",
         "utfproof.shapes",
-        "    return (shape.head_dim + shape.d_in) * shape.word_count + shape.d_out * shape.leaves",
-        "    return 2 * shape.d_in * shape.word_count + shape.d_out * shape.leaves",
+        "    return (shape.head_dim + shape.d_in) * readers",
+        "    return 2 * shape.d_in * readers",
         ("new:linear-test",),
     ),
 ]

@@ -6,15 +6,15 @@ FAULTS = [
     Fault(
         "isolating targets route through the reading head as well",
         "utfproof.matching",
-        '    route = word if kind == "OV" else word[:-1]',
-        '    route = word if kind == "OV" else word[1:]',
+        '    letters = word if kind == "OV" else word[:-1]',
+        '    letters = word if kind == "OV" else word[1:]',
         ("new:isolating-targets",),
     ),
     Fault(
         "isolating targets of queries read the first coordinate only",
         "utfproof.matching",
-        '        (W_Q if kind == "Q" else W_K)[len(route), word[-1], 0, coordinate] = 1',
-        '        (W_Q if kind == "Q" else W_K)[len(route), word[-1], 0, 0] = 1',
+        '        (W_Q if kind == "Q" else W_K)[len(letters), word[-1] - first, 0, coordinate] = 1',
+        '        (W_Q if kind == "Q" else W_K)[len(letters), word[-1] - first, 0, 0] = 1',
         ("new:isolating-targets",),
     ),
     Fault(

@@ -75,8 +75,8 @@ FAULTS = [
     Fault(
         "prefix products: words in the wrong order",
         "utfproof.systems",
-        "step = namespace(products).stack([products @ form for form in forms], axis=1)",
-        "step = namespace(products).stack([products @ form for form in forms], axis=0)",
+        "step = namespace(products).stack(by_letter, axis=1)",
+        "step = namespace(products).stack(by_letter, axis=0)",
         ("sec:optimality/paths", "app:lower_bound/two-tokens"),
     ),
 ]

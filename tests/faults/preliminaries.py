@@ -48,8 +48,8 @@ FAULTS = [
     Fault(
         "projections onto the blocks of the other heads",
         SPARSE,
-        "words[letter == head]",
-        "words[letter != head]",
+        "words[letter == head + shape.residual]",
+        "words[letter != head + shape.residual]",
         (
             "def:universal-transformer",
             "def:universal-transformer/uniform-in-n",

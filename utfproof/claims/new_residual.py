@@ -16,22 +16,12 @@ from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.claims.record import Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
+from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.constructions.residual import (
-    embed_residual_tied,
-    embed_residual_tree,
-    residual_host_forward,
-    residual_matching_dimension,
-    residual_r_all,
-    residual_target_forward,
-    residual_tied_dimension,
-    residual_tied_host,
-    residual_tree_host,
-    residual_w_all,
-    tied_obstruction,
-)
+from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, tied_obstruction
+from utfproof.matching import r_all, w_all
 from utfproof.notions import Notion
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
 
 PAGE = "docs/proofs/residual.md"
@@ -95,9 +85,9 @@ def _matched(host: Universal, E: Any, target: Target) -> Agreed:
     from utfproof.attention import RationalAttention
 
     x, kernel, e = small_input(host.shape, 2), RationalAttention(), plain.rows(E)
-    own = bool((array(e) @ residual_r_all(host) == residual_w_all(target)).all())
-    ours = residual_host_forward(host, array(x), array(e), kernel)
-    own &= bool((ours == residual_target_forward(target, array(x), kernel)).all())
+    own = bool((array(e) @ r_all(host) == w_all(target)).all())
+    ours = host.forward(array(x), array(e), kernel)
+    own &= bool((ours == target.forward(array(x), kernel)).all())
     slow = plain.multiply(e, _host_rows(host)) == _target_rows(target)
     slow &= _forward(host, plain.multiply(x, e), plain.rows(host.U)) == _forward(
         target, x, plain.identity(target.width)
@@ -105,10 +95,15 @@ def _matched(host: Universal, E: Any, target: Target) -> Agreed:
     return agree({"package": own, "plain Fractions": slow})
 
 
+def _streaming(shape: Shape) -> Shape:
+    return Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=True)
+
+
 def _shapes(run: Run, largest: int) -> list[Shape]:
-    return run.shapes(
-        lambda s: residual_matching_dimension(s) <= largest, anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
-    )
+    """Shapes with a residual stream, M_res <= largest."""
+    anchors = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
+    found = run.shapes(lambda shape: matching_dimension(_streaming(shape)) <= largest, anchors=anchors)
+    return [_streaming(shape) for shape in found]
 
 
 # --- claims --------------------------------------------------------------------------------------------------------
@@ -124,18 +119,16 @@ def _shapes(run: Run, largest: int) -> list[Shape]:
     evidence=(Evidence.ARITHMETIC,),
     sentence="The formula is the number of columns of W_all, formed from the definition and by the package.",
     figures={"M_res at (2,1,1,2)": 10, "M_res at (2,2,1,1)": 25, "M_res at (2,4,30,30)": 7230},
-    smallest="(1,1,1,1)",
+    smallest="(1,1,1,1) residual",
 )
 def dimension(run: Run) -> Iterator[Instance | Figure]:
     """Columns of W_all, counted twice, against the formula."""
     for shape in _shapes(run, 120):
         target = integer_target(shape, 1)
-        found = agree({"package": residual_w_all(target).shape[1], "plain": len(_target_rows(target)[0])})
-        yield Instance(
-            shape, found.value == residual_matching_dimension(shape), f"M_res = {found.value}", routes=found.routes
-        )
+        found = agree({"package": w_all(target).shape[1], "plain": len(_target_rows(target)[0])})
+        yield Instance(shape, found.value == matching_dimension(shape), f"M_res = {found.value}", routes=found.routes)
     for entry in ((2, 1, 1, 2), (2, 2, 1, 1), (2, 4, 30, 30)):
-        yield Figure("M_res at ({},{},{},{})".format(*entry), residual_matching_dimension(Shape(*entry)))
+        yield Figure("M_res at ({},{},{},{})".format(*entry), matching_dimension(Shape(*entry, residual=True)))
 
 
 @claim(
@@ -149,16 +142,16 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Inclusion and exclusion over the zero letters: the determinant is +1 or −1, by FLINT and by plain integers.",
-    smallest="(1,1,1,1), m = 4",
+    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def unimodular(run: Run) -> Iterator[Instance | Figure]:
     """The determinant of R_all from the definition; the package's R_all is the same matrix."""
     for shape in _shapes(run, 30):
-        m = residual_matching_dimension(shape)
-        host = residual_tree_host(shape, m)
+        m = matching_dimension(shape)
+        host = build_host("sparse", shape, m)
         rows = _host_rows(host)
-        same = agree({"definition": rows, "package": plain.rows(residual_r_all(host))})
+        same = agree({"definition": rows, "package": plain.rows(r_all(host))})
         found = determinant_of(rows)
         holds = found.value in (1, -1) and len(rows) == m
         yield Instance(shape, holds, f"determinant {found.value}", routes=(*found.routes, *same.routes), m=m)
@@ -175,13 +168,13 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="E R_all = W_all and equal rational outputs, by the package and by the definitions.",
-    smallest="(1,1,1,1), m = 4",
+    smallest="(1,1,1,1) residual, m = 4",
 )
 def moebius(run: Run) -> Iterator[Instance | Figure]:
     """Equations and outputs for integer targets."""
     for shape in _shapes(run, 30):
-        m, target = residual_matching_dimension(shape), integer_target(shape, 3)
-        found = _matched(residual_tree_host(shape, m), embed_residual_tree(shape, m, target), target)
+        m, target = matching_dimension(shape), integer_target(shape, 3)
+        found = _matched(build_host("sparse", shape, m), embed_residual_tree(shape, m, target), target)
         yield Instance(shape, bool(found), "equations and outputs", routes=found.routes, m=m)
 
 
@@ -196,7 +189,7 @@ def moebius(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A word stays alive when letters become 0, so a family of routed targets replaces the single isolating one; their rows have rank M_res.",
-    smallest="(1,1,1,1), m = 4",
+    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def decision(run: Run) -> Iterator[Instance | Figure]:
@@ -204,9 +197,9 @@ def decision(run: Run) -> Iterator[Instance | Figure]:
     for shape in _shapes(run, 30):
         rows: dict[tuple[int, ...], None] = {}
         for target in _routed_targets(shape):
-            rows.update(dict.fromkeys(tuple(int(v) for v in row) for row in residual_w_all(target) if any(row)))
+            rows.update(dict.fromkeys(tuple(int(v) for v in row) for row in w_all(target) if any(row)))
         found = rank_of_matrix([list(row) for row in rows])
-        m = residual_matching_dimension(shape)
+        m = matching_dimension(shape)
         yield Instance(shape, found.value == m, f"rank {found.value} from {len(rows)} rows", routes=found.routes, m=m)
 
 
@@ -251,17 +244,17 @@ def _routed_targets(shape: Shape) -> Iterator[Target]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The exact rank is M_res for one integer host at each shape, so some minor is a nonzero polynomial.",
-    smallest="(1,1,1,1), m = 4",
+    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def random_hosts(run: Run) -> Iterator[Instance | Figure]:
     """The rank of R_all of one integer host, at m = M_res; one dimension less gives one less."""
     for shape in _shapes(run, 40):
-        m = residual_matching_dimension(shape)
+        m = matching_dimension(shape)
         host = integer_host(shape, m, 3)
-        matrix = residual_r_all(host)
+        matrix = r_all(host)
         found = rank_of_matrix(matrix)
-        short = rank_of_matrix(residual_r_all(integer_host(shape, m - 1, 3))) if m <= 12 else None
+        short = rank_of_matrix(r_all(integer_host(shape, m - 1, 3))) if m <= 12 else None
         holds = found.value == m == matrix.shape[1] and (short is None or short.value < m)
         yield Instance(shape, holds, f"rank {found.value}", routes=found.routes, m=m)
 
@@ -277,28 +270,28 @@ def random_hosts(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Two blocks of columns of R_all are equal whatever the tied host is; the target's two blocks differ.",
-    smallest="(1,2,1,1)",
+    smallest="(1,2,1,1) residual",
     proof=PAGE,
 )
 def tied_host(run: Run) -> Iterator[Instance | Figure]:
     """Equal columns in two tied hosts, and the target's gap, by the package and from the definition."""
-    for shape in (Shape(*entry) for entry in [(1, 2, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1), (2, 2, 1, 2)]):
+    for shape in (Shape(*entry, residual=True) for entry in [(1, 2, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1), (2, 2, 1, 2)]):
         target = integer_target(shape, 5)
         found = tied_obstruction(target)
         if found is None:
             yield Instance(shape, False, "this target shows no difference")
             continue
-        hosts = [integer_host(shape, residual_matching_dimension(shape) + 2, 3, tied=True)]
-        hosts.append(residual_tied_host(shape, residual_tied_dimension(shape)))
+        hosts = [integer_host(shape, matching_dimension(shape) + 2, 3, tied=True)]
+        hosts.append(build_host("tied", shape, tied_targets_dimension(shape)))
         own, slow = bool((found.gap != 0).any()), True
         wanted = plain.transpose(_target_rows(target))
         for j in range(shape.d_out):
             a, b = found.left + j, found.right + j
             for host in hosts:
-                columns, listed = residual_r_all(host).T, plain.transpose(_host_rows(host))
-                own &= bool((columns[a] == columns[b]).all())
+                columns, listed = plain.transpose(plain.rows(r_all(host))), plain.transpose(_host_rows(host))
+                own &= columns[a] == columns[b]
                 slow &= listed[a] == listed[b]
-        theirs = residual_w_all(target).T
+        theirs = w_all(target).T
         slow &= any(wanted[found.left + j] != wanted[found.right + j] for j in range(shape.d_out))
         own &= any(bool((theirs[found.left + j] != theirs[found.right + j]).any()) for j in range(shape.d_out))
         both = agree({"package": own, "plain Fractions": slow})
@@ -317,18 +310,18 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Distinct columns of the host's R_all are distinct unit vectors, as many as the formula says.",
     figures={"m at (2,2,1,1)": 19, "M_res at (2,2,1,1)": 25},
-    smallest="(1,1,1,1), m = 4",
+    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def tied_targets(run: Run) -> Iterator[Instance | Figure]:
     """Distinct columns against the formula; equations and outputs for tied integer targets."""
     for shape in _shapes(run, 30):
-        m, target = residual_tied_dimension(shape), integer_target(shape, 3, tied=True)
-        host = residual_tied_host(shape, m)
+        m, target = tied_targets_dimension(shape), integer_target(shape, 3, tied=True)
+        host = build_host("tied", shape, m)
         found = _matched(host, embed_residual_tied(shape, m, target), target)
         columns = {tuple(column) for column in plain.transpose(_host_rows(host))}
         units = all(sum(column) == 1 and set(column) <= {0, 1} for column in columns)
         holds = bool(found) and units and len(columns) == m
         yield Instance(shape, holds, f"{len(columns)} distinct columns", routes=found.routes, m=m)
-    yield Figure("m at (2,2,1,1)", residual_tied_dimension(Shape(2, 2, 1, 1)))
-    yield Figure("M_res at (2,2,1,1)", residual_matching_dimension(Shape(2, 2, 1, 1)))
+    yield Figure("m at (2,2,1,1)", tied_targets_dimension(Shape(2, 2, 1, 1, residual=True)))
+    yield Figure("M_res at (2,2,1,1)", matching_dimension(Shape(2, 2, 1, 1, residual=True)))

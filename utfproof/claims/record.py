@@ -122,9 +122,10 @@ class Instance:
 
 
 def label(shape: Shape) -> str:
-    """(H,L,d,d_in) in short."""
+    """(H,L,d,d_in) in short, and whether there is a residual stream."""
     text = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in})"
-    return text if shape.d_in == shape.d_out else f"{text}, d_out = {shape.d_out}"
+    text = text if shape.d_in == shape.d_out else f"{text}, d_out = {shape.d_out}"
+    return f"{text} residual" if shape.residual else text
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def command(
     head_dim: options.HeadDim = None,
     d_in: options.DIn = None,
     d_out: options.DOut = None,
+    residual: options.Residual = False,
     m: options.EmbeddingDimension = None,
     width: Annotated[int | None, typer.Option("--width", help="Target only: its width D; d_in by default.")] = None,
     tied: Annotated[bool, typer.Option("--tied", help="Target only: one set of weights for all layers.")] = False,
@@ -45,7 +46,7 @@ def command(
     as_json: options.AsJson = False,
 ) -> None:
     """Write a host's parameters R_Q, R_K, R_V, U, or a random target's W_Q, W_K, W_V, W_O (W_E, W_U)."""
-    shape = options.required_shape(heads, layers, head_dim, d_in, d_out)
+    shape = options.required_shape(heads, layers, head_dim, d_in, d_out, residual)
     limit = options.memory_limit(max_memory)
     if what == "target":
         if m is not None:

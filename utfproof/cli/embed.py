@@ -38,7 +38,8 @@ def load_host(
     from utfproof.weights import read_host
 
     if options.is_host_file(host):
-        found = read_host(host, layers=layers, d_in=target.shape.d_in, max_memory=limit)
+        stream = True if target.shape.residual else None  # a host's own metadata may still say otherwise
+        found = read_host(host, layers=layers, d_in=target.shape.d_in, residual=stream, max_memory=limit)
         if m is not None and m != found.m:
             from utfproof.errors import MalformedInput
 
@@ -56,6 +57,7 @@ def command(
     head_dim: options.HeadDim = None,
     d_in: options.DIn = None,
     d_out: options.DOut = None,
+    residual: options.ResidualFile = None,
     m: options.EmbeddingDimension = None,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",
@@ -74,7 +76,7 @@ def command(
 
     limit = options.memory_limit(max_memory)
     options.require_distinct(output, target, Path(host))
-    model = read_target(target, layers=layers, max_memory=limit)
+    model = read_target(target, layers=layers, residual=residual, max_memory=limit)
     options.agree_with(model.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
     machine = load_host(host, model, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=limit)
     found = embed(machine, model, max_memory=limit)

@@ -18,6 +18,17 @@ Layers = Annotated[int | None, typer.Option("--layers", "-L", help="Layers L.", 
 HeadDim = Annotated[int | None, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")]
 DIn = Annotated[int | None, typer.Option("--d-in", help="Input dimension d_in (vocabulary size for one-hots).")]
 DOut = Annotated[int | None, typer.Option("--d-out", help="Output dimension; d_in unless said otherwise.")]
+Residual = Annotated[
+    bool,
+    typer.Option("--residual", help="With a residual stream: X^l = X^(l-1) + sum over heads, in hosts and targets."),
+]
+ResidualFile = Annotated[
+    bool | None,
+    typer.Option(
+        "--residual/--no-residual",
+        help="Whether weights have a residual stream, where their metadata does not say it; none by default.",
+    ),
+]
 EmbeddingDimension = Annotated[
     int | None,
     typer.Option("--m", help="Embedding dimension m; the construction's own unless said otherwise."),
@@ -33,7 +44,12 @@ MaxMemory = Annotated[
 
 
 def required_shape(
-    heads: int | None, layers: int | None, head_dim: int | None, d_in: int | None, d_out: int | None
+    heads: int | None,
+    layers: int | None,
+    head_dim: int | None,
+    d_in: int | None,
+    d_out: int | None,
+    residual: bool = False,
 ) -> Shape:
     """The shape, or MalformedInput naming the options that are missing."""
     given = {"--heads": heads, "--layers": layers, "--head-dim": head_dim, "--d-in": d_in}
@@ -43,7 +59,7 @@ def required_shape(
             f"the shape is incomplete: {', '.join(missing)} missing (all of {', '.join(given)} are needed)"
         )
     H, L, d, width = (value for value in given.values() if value is not None)
-    return Shape(H, L, d, width, d_out)
+    return Shape(H, L, d, width, d_out, residual=residual)
 
 
 def agree_with(shape: Shape, **given: int | None) -> None:
@@ -80,4 +96,6 @@ def is_host_file(name: str) -> bool:
 def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
     """A shape for --json."""
     document = {name: getattr(shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+    if shape.residual:
+        document["residual"] = True
     return document if m is None else {**document, "m": m}

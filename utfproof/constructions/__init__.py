@@ -1,10 +1,12 @@
 """Every construction of a host by name: what it is, where it is defined, its least m, and the notion it serves.
 
 sparse, sparse-front      prefix tree, untied           matching
-tied                      trie and shift register       matching
+tied                      trie and shift register       matching (tied targets with a residual stream)
 shared-key, shared-query  below M, for d >= d_in        attention-matching
 random, random-tied       seeded i.i.d. weights         matching, if the rank certificate says so
 printed-*                 the paper's, as printed       refuted by matching
+
+sparse, tied, random and random-tied exist with a residual stream too, the others without only.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import log2
 
-from utfproof.constructions import as_printed, shared_key, shared_query, sparse, tied
+from utfproof.constructions import as_printed, residual, shared_key, shared_query, sparse, tied
 from utfproof.constructions.random import random_host, random_target
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.generator import check_law
@@ -21,11 +23,14 @@ from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.shapes import (
     Shape,
+    geometric,
     matching_dimension,
     paper_looped_dimension,
     positive_integer,
+    require_plain,
     shared_key_dimension,
     shared_query_dimension,
+    tied_targets_dimension,
 )
 from utfproof.systems import Universal
 
@@ -48,7 +53,7 @@ def _everywhere(shape: Shape) -> None:
 @dataclass(frozen=True)
 class Construction:
     """A recipe for hosts. `notion` is the one under which it serves all untied targets ("almost all" where said);
-    None for the printed ones, which serve under none of those proved here."""
+    None for the printed ones, which serve under none of those proved here. `streams`: also defined with a residual stream."""
 
     name: str
     summary: str
@@ -59,6 +64,12 @@ class Construction:
     index_map: Callable[[Shape, int], Universal] | None = None
     defined: Callable[[Shape], None] = _everywhere
     default_m: Callable[[Shape], int] | None = None
+    streams: bool = False
+
+    def serves_untied(self, shape: Shape) -> bool:
+        """Whether untied targets are within reach by matching: not for tied hosts with a residual stream from L = 2 on,
+        where the words (0, h) and (h, 0) cannot be told apart."""
+        return not (self.tied and shape.residual and shape.layers > 1)
 
     @property
     def is_random(self) -> bool:
@@ -79,6 +90,7 @@ _ALL = [
         Notion.MATCHING,
         matching_dimension,
         sparse.prefix_tree_host,
+        streams=True,
     ),
     Construction(
         "sparse-front",
@@ -95,8 +107,9 @@ _ALL = [
         "thm:looped_sparse_universal_transformer",
         True,
         Notion.MATCHING,
-        matching_dimension,
-        tied.tied_host,
+        tied_targets_dimension,
+        lambda shape, m: (residual.residual_tied_host if shape.residual else tied.tied_host)(shape, m),
+        streams=True,
     ),
     Construction(
         "shared-key",
@@ -126,6 +139,7 @@ _ALL = [
         Notion.MATCHING,
         lambda shape: 1,
         default_m=matching_dimension,
+        streams=True,
     ),
     Construction(
         "random-tied",
@@ -135,6 +149,7 @@ _ALL = [
         Notion.MATCHING,
         lambda shape: 1,
         default_m=matching_dimension,
+        streams=True,
     ),
     Construction(
         "printed-single-head",
@@ -188,9 +203,11 @@ def construction(name: str) -> Construction:
 def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
     """The embedding dimension: `m`, or the construction's own. Raises NotDefined outside the construction's shapes and
     for an m below its least one."""
+    if not entry.streams:
+        require_plain(shape, entry.name)
     entry.defined(shape)
     # refused before H^L is computed: the number of words alone is beyond any machine
-    if shape.layers * log2(shape.heads) > 60:
+    if shape.layers * log2(shape.letters) > 60:
         raise ResourceLimit(f"{entry.name} at {shape} has more than 2^60 head words; choose a smaller shape")
     if shape.layers > 2**20:
         raise ResourceLimit(f"{entry.name} at {shape} has more than 2^20 layers; choose a smaller shape")
@@ -212,8 +229,11 @@ def dense_bytes(shape: Shape, m: int, *, tied: bool, itemsize: int = 8) -> int:
 def require_index_memory(name: str, shape: Shape, m: int, limit: int | None) -> None:
     """ResourceLimit before an index-map host and its R_all are built: about 16 bytes a pair of cells, and each cell
     in as many R_V as its word is long."""
-    cells = m if name not in ("sparse", "tied") else 2 * shape.word_count + shape.leaves
+    words, letters = geometric(shape.letters, 0, shape.layers - 1), shape.letters
+    cells = m if name not in ("sparse", "tied") else 2 * shape.heads * words + letters**shape.layers
     copies = 1 if name == "sparse-front" else min(shape.heads * shape.layers, 2 * shape.layers)
+    if shape.residual and name == "sparse":  # R_all: each zero of a word reads every letter
+        copies += (2 * shape.heads + 1) ** shape.layers // letters**shape.layers
     working = 16 * cells * (copies + 12) + 16 * m
     require_memory(working, f"{name} as index maps at {shape}, m = {m},", limit)
 

@@ -1,7 +1,8 @@
 """Sparse untied hosts: the prefix tree of thm:sparse_universal_transformer, repaired (universal by matching, m = M).
 
 The printed routing maps move blocks that later readers look for elsewhere; here R_V either projects (`sparse`) or moves
-the chosen subtree to the front (`sparse-front`, what the paper's figure suggests). Coordinates:
+the chosen subtree to the front (`sparse-front`, what the paper's figure suggests). With a residual stream `sparse` is the
+tree over the letters 0 ... H: the stream keeps every block, and R_all is unimodular (residual.py). Coordinates:
 docs/certificate-format.md sections 4.1 and 4.2.
 """
 
@@ -28,8 +29,8 @@ def prefix_tree(shape: Shape, m: int) -> PrefixTree:
     H, L = shape.heads, shape.layers
     starts = [0]
     for depth in range(L):
-        starts.append(starts[-1] + 2 * H * H**depth)
-    widths = np.full(starts[-1] + H**L, shape.head_dim, dtype=np.int64)
+        starts.append(starts[-1] + 2 * H * shape.words_at(depth))
+    widths = np.full(starts[-1] + shape.words_at(L), shape.head_dim, dtype=np.int64)
     widths[starts[-1] :] = shape.d_out
     padding = m - matching_dimension(shape)
     return Partition.of_widths(np.append(widths, padding) if padding else widths), starts
@@ -53,16 +54,16 @@ def _readers(
         return SelectionMatrix(cells, columns, rows, np.zeros(len(rows), dtype=np.int64))
 
     def sub_blocks(depth: int, position: int) -> SelectionMatrix:
-        return select(starts[depth] + np.arange(H**depth) * 2 * H + position, reader)
+        return select(starts[depth] + np.arange(shape.words_at(depth)) * 2 * H + position, reader)
 
     queries = [tuple(sub_blocks(depth, h) for h in range(H)) for depth in range(shape.layers)]
     keys = [tuple(sub_blocks(depth, H + h) for h in range(H)) for depth in range(shape.layers)]
-    leaves = starts[-1] + np.arange(H**shape.layers)
+    leaves = starts[-1] + np.arange(shape.words_at(shape.layers))
     return queries, keys, select(leaves, Partition.of_widths([shape.d_out]))
 
 
 def prefix_tree_host(shape: Shape, m: int) -> Universal:
-    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l."""
+    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l (h + 1 with a residual stream)."""
     tree = prefix_tree(shape, m)
     cells, starts = tree
     queries, keys, unembed = _readers(shape, tree)
@@ -70,9 +71,9 @@ def prefix_tree_host(shape: Shape, m: int) -> Universal:
     def projection(layer: int, head: int) -> SelectionMatrix:
         kept = []
         for depth in range(layer, shape.layers + 1):
-            words = np.arange(shape.heads**depth)
-            letter = words // shape.heads ** (depth - layer) % shape.heads
-            kept.append(block_cells(shape, starts, depth, words[letter == head]))
+            words = np.arange(shape.words_at(depth))
+            letter = words // shape.words_at(depth - layer) % shape.letters
+            kept.append(block_cells(shape, starts, depth, words[letter == head + shape.residual]))
         diagonal = np.concatenate(kept)
         return SelectionMatrix(cells, cells, diagonal, diagonal)
 

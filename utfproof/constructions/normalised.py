@@ -1,0 +1,365 @@
+"""Layer and RMS normalisation in residual targets and hosts, exactly, and hosts that keep up with it where any can.
+
+A `Norm` nu acts on rows: RMS x / sqrt(mean x^2 + eps), or LayerNorm, the same after subtracting the mean; gains and
+biases belong to the matrices around it. It stands before each layer, X <- X + sum_h A^h nu(X) M^h ("pre"), after
+it, X <- nu(X + sum_h A^h X M^h) ("post"), or once before the output ("final"); a host's own nu averages over its m
+coordinates. Inputs are one-hot tokens, so W_E or E has one row per token. docs/proofs/normalisation.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array
+from utfproof.attention import AttentionKernel
+from utfproof.constructions.residual import moebius
+from utfproof.constructions.sparse import prefix_tree_host
+from utfproof.errors import MalformedInput, NotDefined, OutsideClass
+from utfproof.exact.symbolic.normalisation import Surd, four_squares, root_parts, square_factor
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Target, Universal
+
+KINDS = ("rms", "layer")
+PLACES = ("none", "pre", "post", "final")
+KAPPA = 2
+"""Ratio of the host's root mean square to the target's in the hosts of two layers; any number above 1 does."""
+
+
+@dataclass(frozen=True)
+class Norm:
+    """nu on rows of exact numbers. kind: "rms" or "layer"; eps >= 0 is added to the mean square. MalformedInput otherwise."""
+
+    kind: str
+    eps: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise MalformedInput(f"a norm is one of {', '.join(KINDS)}, not {self.kind!r}")
+        object.__setattr__(self, "eps", Fraction(self.eps))
+        if self.eps < 0:
+            raise MalformedInput(f"eps must not be negative, got {self.eps}")
+
+    def centred(self, row: Any) -> list[Any]:
+        """The row, less its mean for LayerNorm."""
+        if self.kind == "rms":
+            return list(row)
+        mean = sum(row[1:], row[0]) * Fraction(1, len(row))
+        return [v - mean for v in row]
+
+    def mean_square(self, row: Any) -> Fraction:
+        """Mean square of the centred row plus eps. NotDefined where it is not rational."""
+        centred = self.centred(row)
+        total = sum((Surd.of(v) * v for v in centred), Surd({})).rational
+        return total / len(centred) + self.eps
+
+    def __call__(self, x: Array) -> Array:
+        """nu of every row of x [n, width]. NotDefined for a row of zeros when eps = 0."""
+        out = np.empty(x.shape, dtype=object)
+        for i, row in enumerate(x):
+            square = self.mean_square(row)
+            if square == 0:
+                raise NotDefined("a row of zeros has no normalisation when eps = 0")
+            c, r = root_parts(square)
+            inverse: Any = 1 / c if r == 1 else Surd({r: 1 / (c * r)})
+            for j, value in enumerate(self.centred(row)):
+                out[i, j] = value * inverse
+        return out
+
+
+def unit_norm(kind: str, d_in: int) -> Norm:
+    """The norm whose eps > 0 makes the root mean square of a one-hot row of d_in entries 1 (2 for d_in = 1 and RMS)."""
+    if d_in == 1:
+        return Norm(kind, Fraction(3 if kind == "rms" else 1))
+    square = Fraction(1, d_in) if kind == "rms" else Fraction(d_in - 1, d_in**2)
+    return Norm(kind, 1 - square)
+
+
+def normalised_forward(
+    system: Target | Universal,
+    x: Array,
+    kernel: AttentionKernel,
+    norm: Norm,
+    place: str = "pre",
+    E: Array | None = None,
+) -> Array:
+    """A residual target, or a residual host with its E, with `norm` at `place`: x [n, d_in] -> [n, d_out], exact.
+
+    MalformedInput for an unknown place. The kernel sees the queries and keys of normalised rows where place is "pre".
+    """
+    if place not in PLACES:
+        raise MalformedInput(f"a norm stands at one of {', '.join(PLACES)}, not {place!r}")
+    positions = np.arange(x.shape[-2])
+    state, output = (x @ system.embedding(), system.unembedding()) if isinstance(system, Target) else (x @ E, None)
+    for layer in range(system.shape.layers):
+        inner = norm(state) if place == "pre" else state
+        after = state
+        for head in range(system.shape.heads):
+            if isinstance(system, Target):
+                query, key, *value = system.parameters(layer, head)
+            else:
+                query, key, value = (_exact(system.maps(layer, head)[i]) for i in range(3))
+            term = kernel(inner @ query, inner @ key, positions, layer=layer, head=head) @ inner
+            for matrix in value:
+                term = term @ matrix
+            after = after + term
+        state = norm(after) if place == "post" else after
+    if place == "final":
+        state = norm(state)
+    return state @ (_exact(system.U) if isinstance(system, Universal) else output)
+
+
+def _exact(matrix: Any) -> Any:
+    """A selection matrix as an object array; tuples entry by entry."""
+    if isinstance(matrix, tuple):
+        return [_exact(entry) for entry in matrix]
+    return matrix.to_dense(object) if hasattr(matrix, "to_dense") else matrix
+
+
+# --- one layer: the norm is a property of the token ----------------------------------------------------------
+
+
+def _one_layer(shape: Shape) -> None:
+    if shape.layers != 1:
+        raise NotDefined(f"the norm of a token's row is known beforehand in the first layer only, {shape} has more")
+    if not shape.residual:
+        raise NotDefined(f"normalised models are written out with a residual stream, {shape} has none")
+
+
+def one_layer_equations(target: Target, norm: Norm) -> Array:
+    """W_all [d_in, M_res] for L = 1 and the norm before the layer: nu(W_E) W_Q by head, nu(W_E) W_K, W_E W_U, nu(W_E) M^h W_U."""
+    _one_layer(target.shape)
+    rows, out = target.embedding(), target.unembedding()
+    inner, heads = norm(rows), [target.parameters(0, h) for h in range(target.shape.heads)]
+    values = [inner @ target.value_form(0, h) @ out for h in range(target.shape.heads)]
+    return np.concatenate([*(inner @ h[0] for h in heads), *(inner @ h[1] for h in heads), rows @ out, *values], axis=1)
+
+
+def embed_one_layer(shape: Shape, target: Target, norm: Norm) -> Array:
+    """E [d_in, M_res] with which the residual prefix tree, without any normalisation, gives a one-layer pre-normalised target."""
+    wanted = one_layer_equations(target, norm)
+    inner = 2 * shape.heads * shape.head_dim
+    return np.concatenate([wanted[:, :inner], *moebius(_leaves(shape, wanted[:, inner:]), shape.letters, 1)], axis=1)
+
+
+def _leaves(shape: Shape, outputs: Array) -> Array:
+    """The output columns [d_in, (H+1) d_out] by letter, [H+1, d_in, d_out]."""
+    return np.array([outputs[:, h * shape.d_out : (h + 1) * shape.d_out] for h in range(shape.letters)], dtype=object)
+
+
+def one_layer_host(shape: Shape, bound: int, kind: str) -> Universal:
+    """A host for L = 1 that normalises its own rows: the residual tree with readers and values scaled by theta and four
+    spare coordinates that nothing reads, m = M_res + 4; mirrored, 2m, for LayerNorm. It serves targets whose weights are
+    at most `bound` in absolute value (W_E = W_U = I)."""
+    _one_layer(shape)
+    M, H, d, w = matching_dimension(shape), shape.heads, shape.head_dim, shape.d_in
+    tree = prefix_tree_host(shape, M + 4)
+    theta = _root_above(Fraction(2 * H * d * w**2 * bound**2 + (H + H**2) * w**3 * (d * bound**2) ** 2, M))
+    scaled = [[theta * _exact(tree.maps(0, h)[i]) for h in range(H)] for i in (0, 1)]
+    values = [theta * _exact(tree.maps(0, h).value[0]) for h in range(H)]
+    host = Universal(shape, M + 4, [scaled[0]], [scaled[1]], [values], _exact(tree.U))
+    return mirrored(host) if kind == "layer" else host
+
+
+def embed_one_layer_host(host: Universal, target: Target, norm: Norm) -> Array:
+    """E [d_in, m] for `one_layer_host`: every row has the same root mean square kappa, by its spare coordinates.
+
+    OutsideClass where no power of two up to 2^64 leaves room for them: the weights exceed the bound of the host.
+    """
+    shape, m = host.shape, host.m // 2 if norm.kind == "layer" else host.m
+    inner = 2 * shape.heads * shape.head_dim
+    theta = max(abs(v) for v in np.ravel(host.maps(0, 0).query)) * (2 if norm.kind == "layer" else 1)
+    wanted = one_layer_equations(target, norm)
+    for power in range(65):
+        ratio = Fraction(2**power, theta)
+        leaves = _leaves(shape, wanted[:, inner:])
+        leaves[1:] *= ratio
+        rows = np.concatenate([ratio * wanted[:, :inner], *moebius(leaves, shape.letters, 1)], axis=1)
+        spare = [m * (4**power - norm.eps) - sum(v * v for v in row) for row in rows]
+        if min(spare) >= 0:
+            E = np.concatenate([rows, np.array([four_squares(v) for v in spare], dtype=object)], axis=1)
+            return np.concatenate([E, -E], axis=1) if norm.kind == "layer" else E
+    raise OutsideClass(
+        f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
+    )
+
+
+def mirrored(host: Universal) -> Universal:
+    """The host on rows (z, -z), 2m wide: their mean is zero, so LayerNorm does to them what RMS does to z."""
+    half = Fraction(1, 2)
+
+    def read(matrix: Any) -> Array:
+        return np.concatenate([half * matrix, -half * matrix], axis=0)
+
+    def both(matrix: Any) -> Array:
+        return np.concatenate([read(matrix), -read(matrix)], axis=1)
+
+    maps = [[host.maps(layer, h) for h in range(host.shape.heads)] for layer in range(host.shape.layers)]
+    return Universal(
+        host.shape,
+        2 * host.m,
+        [[read(_exact(h.query)) for h in row] for row in maps],
+        [[read(_exact(h.key)) for h in row] for row in maps],
+        [[both(_exact(h.value[0])) for h in row] for row in maps],
+        read(_exact(host.U)),
+    )
+
+
+def _root_above(value: Fraction) -> int:
+    """An integer whose square exceeds value."""
+    return isqrt(int(value)) + 1
+
+
+# --- two layers: an isometric image of the target's stream ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TwoLayers:
+    """Widths and scales of the two-layer host at one shape, for weights at most `bound` in absolute value, and one norm.
+
+    The stream is alpha y T + s: T [D, image] is an isometry with columns W_Q^2, W_K^2, M^2, I over `scale` and a completion; s
+    depends on the token only and holds what layer 1 needs, times kappa / theta, and four spare coordinates.
+    """
+
+    shape: Shape
+    bound: int
+    norm: Norm
+
+    def __post_init__(self) -> None:
+        s = self.shape
+        if s.layers != 2 or s.d_in != s.d_out or not s.residual:
+            raise NotDefined(f"the isometric host has two layers, a residual stream and d_in = d_out, not {s}")
+        if self.norm.eps <= 0:
+            raise NotDefined("the isometric host needs eps > 0: without it no token's row can hold anything constant")
+
+    @property
+    def read(self) -> int:
+        """Columns of T that are read: 2dH + D (H + 1)."""
+        s = self.shape
+        return 2 * s.head_dim * s.heads + s.d_in * (s.heads + 1)
+
+    @property
+    def image(self) -> int:
+        """Columns of T: those read and 4D that complete it with rational entries."""
+        return self.read + 4 * self.shape.d_in
+
+    @property
+    def program(self) -> int:
+        """Coordinates for layer 1: queries, keys, and per head the image of what it writes (and its mean)."""
+        s = self.shape
+        return 2 * s.head_dim * s.heads + s.heads * (self.image + (self.norm.kind == "layer"))
+
+    @property
+    def ratio(self) -> int:
+        """r with m = D r^2 (before mirroring), so that sqrt(m / D) is rational."""
+        needed = self.image + self.program + 4
+        return isqrt((needed - 1) // self.shape.d_in) + 1
+
+    @property
+    def width(self) -> int:
+        """m before mirroring."""
+        return int(self.shape.d_in * self.ratio**2)
+
+    @property
+    def alpha(self) -> int:
+        """Scale of the image of the stream: kappa r."""
+        return KAPPA * self.ratio
+
+    @property
+    def scale(self) -> int:
+        """Above the norm of the columns that are read, for every target of the class."""
+        s = self.shape
+        form = s.d_in * s.heads * (s.head_dim * self.bound**2) ** 2
+        return _root_above(Fraction(s.d_in * (2 * s.head_dim * s.heads * self.bound**2 + form + 1)))
+
+    @property
+    def theta(self) -> int:
+        """So large that the program of every target of the class leaves room for the spare coordinates."""
+        s = self.shape
+        form = s.d_in * s.heads * (s.head_dim * self.bound**2) ** 2
+        square = 2 * s.head_dim * s.heads * self.bound**2 + 2 * self.alpha**2 * form
+        room = self.width * self.norm.eps * (KAPPA**2 - 1)
+        return _root_above(Fraction(KAPPA**2 * s.d_in * square) / room)
+
+
+def two_layer_host(plan: TwoLayers) -> Universal:
+    """The host: m = D r^2 (2 D r^2 mirrored, for LayerNorm). It normalises its own rows before each layer."""
+    s, t, D, d = plan.shape, plan.image, plan.shape.d_in, plan.shape.head_dim
+    H, m = s.heads, plan.width
+    layer_norm = plan.norm.kind == "layer"
+    start = t + 2 * d * H  # of the first head's block in the program
+    block = t + layer_norm
+    identity = plan.read - D  # the columns of T that hold I
+
+    def units(rows: range, columns: range, width: int, factor: Any) -> Array:
+        out = np.zeros((m, width), dtype=object)
+        for i, j in zip(rows, columns, strict=True):
+            out[i, j] = factor
+        return out
+
+    def reader(first: int, factor: Any) -> Array:
+        return units(range(first, first + d), range(d), d, factor)
+
+    back = Fraction(plan.scale * KAPPA, plan.alpha)
+    queries = [[reader(t + h * d, plan.theta) for h in range(H)], [reader(h * d, back) for h in range(H)]]
+    keys = [[reader(t + (H + h) * d, plan.theta) for h in range(H)], [reader((H + h) * d, back) for h in range(H)]]
+    first = [units(range(start + h * block, start + h * block + t), range(t), m, plan.theta) for h in range(H)]
+    places = [2 * d * H + h * D for h in range(H)]
+    second = [units(range(p, p + D), range(identity, identity + D), m, KAPPA) for p in places]
+    U = units(range(identity, identity + D), range(D), D, Fraction(plan.scale, plan.alpha))
+    if not layer_norm:
+        return Universal(s, m, queries, keys, [first, second], U)
+    centre = _centring(D)
+    for h, p in enumerate(places):
+        second[h][p : p + D, identity : identity + D] = KAPPA * centre
+    host = mirrored(Universal(s, m, queries, keys, [first, second], U))
+    # the mean of the target's row is the mean of the host's, which its LayerNorm does not see
+    for h, p in enumerate(places):
+        host.R_V[0][h][start + h * block + t] += Fraction(plan.theta, 2)
+        host.R_V[0][h][m + start + h * block + t] -= Fraction(plan.theta, 2)
+        host.R_V[1][h][p : p + D] += Fraction(plan.scale * KAPPA, 2 * D)
+        host.R_V[1][h][m + p : m + p + D] -= Fraction(plan.scale * KAPPA, 2 * D)
+    host.U[:] += Fraction(1, 2 * m * plan.alpha)
+    return host
+
+
+def _centring(D: int) -> Array:
+    return np.array([[Fraction(int(i == j)) - Fraction(1, D) for j in range(D)] for i in range(D)], dtype=object)
+
+
+def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
+    """E [d_in, m] of the two-layer host for a target with W_E = W_U = I. OutsideClass for weights beyond the bound."""
+    s, D, H, m = plan.shape, plan.shape.d_in, plan.shape.heads, plan.width
+    if target.W_E is not None or target.W_U is not None:
+        raise OutsideClass("the isometric host is written out for targets that embed and unembed by the identity")
+    weights = (v for name in ("W_Q", "W_K", "W_V", "W_O") for v in np.ravel(getattr(target, name)))
+    if max(abs(v) for v in weights) > plan.bound:
+        raise OutsideClass(f"a weight of this target exceeds the bound {plan.bound} of the host")
+    layer_norm = plan.norm.kind == "layer"
+    eye = np.array([[Fraction(int(i == j)) for j in range(D)] for i in range(D)], dtype=object)
+    centre = _centring(D) if layer_norm else eye
+    heads = [[target.parameters(layer, h) for h in range(H)] for layer in (0, 1)]
+    columns = [*(h[0] for h in heads[1]), *(h[1] for h in heads[1])]
+    columns += [target.value_form(1, h) for h in range(H)]
+    read = Fraction(1, plan.scale) * np.concatenate([*columns, eye], axis=1)
+    completion = np.array(square_factor((eye - read @ read.T).tolist()), dtype=object)
+    T = centre @ np.concatenate([read, completion], axis=1)
+    program = [*(h[0] for h in heads[0]), *(h[1] for h in heads[0])]
+    for h in range(H):
+        form = target.value_form(0, h)
+        program.append(plan.alpha * form @ T)
+        if layer_norm:
+            program.append(plan.alpha * form @ np.full((D, 1), Fraction(1, D), dtype=object))
+    rows = Fraction(KAPPA, plan.theta) * centre @ np.concatenate(program, axis=1)
+    room = m * plan.norm.eps * (KAPPA**2 - 1)
+    spare = np.array([four_squares(room - sum(v * v for v in row)) for row in rows], dtype=object)
+    E = np.zeros((D, m), dtype=object)
+    used = np.concatenate([plan.alpha * T, rows, spare], axis=1)
+    E[:, : used.shape[1]] = used
+    if not layer_norm:
+        return E
+    return np.concatenate([E, -E], axis=1) + np.full((D, 2 * m), Fraction(plan.alpha, D), dtype=object)
