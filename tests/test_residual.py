@@ -12,8 +12,12 @@ from utfproof.arrays import exact
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.constructions import build_host
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
+from utfproof.constructions.shared_attention import two_sided_host
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
+from utfproof.exact.symbolic.determinant import column_degrees, determinant_degree
+from utfproof.exact.symbolic.generic import generic_r_all
+from utfproof.local_test import local_test
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
     Shape,
@@ -170,6 +174,21 @@ def test_a_shape_with_a_residual_stream_is_another_shape():
 def test_constructions_without_a_residual_variant_say_so(name):
     with pytest.raises(NotDefined, match="without a residual stream only"):
         build_host(name, streaming(2, 2, 2, 2))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        generic_r_all,
+        determinant_degree,
+        column_degrees,
+        lambda shape: two_sided_host(shape, 4),
+        lambda shape: local_test(build_host("sparse", shape), random_target(shape, np.random.default_rng(0)), None),
+    ],
+)
+def test_what_knows_nothing_of_the_stream_refuses_it(call):
+    with pytest.raises(NotDefined, match="without a residual stream only"):
+        call(streaming(1, 2, 1, 1))
 
 
 @pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 2, 1, 2), (1, 3, 1, 2), (2, 1, 1, 2, 3), (2, 2, 1, 3, 2)])

@@ -18,7 +18,7 @@ from utfproof.exact import rational
 from utfproof.matching import r_all, require_same_class, w_all
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import ColumnGroup, column_groups, head_words
+from utfproof.shapes import ColumnGroup, column_groups, head_words, require_plain
 from utfproof.systems import Target, Universal, prefix_products
 
 
@@ -45,6 +45,7 @@ def local_test(host: Universal, target: Target, E: Any, *, max_memory: int | Non
     before allocating.
     """
     require_same_class(host, target)
+    require_plain(host.shape, "the local test")
     shape, E = host.shape, exact(np.asarray(E))
     if not is_exact(target.W_Q):
         raise MalformedInput("the local test is over the rationals: give a target with exact weights (exact_target)")

@@ -24,7 +24,7 @@ from utfproof.constructions.tied import register_pairs
 from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
 from utfproof.resources import require_memory
 from utfproof.selection import Partition, SelectionMatrix
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape, positive_integer, require_plain
 from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target, prefix_products
 
 Counts = tuple[int, ...]
@@ -42,12 +42,14 @@ def require_equal_widths(name: str, shape: Shape) -> None:
 
 def require_words(name: str, shape: Shape, length: int) -> None:
     """ResourceLimit, before H^length is computed, where there are more words than any machine can hold."""
+    require_plain(shape, name)
     if length * log2(shape.heads) > 60 or shape.layers > 2**20:
         raise ResourceLimit(f"{name} at {shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
 
 
 def require_scalar(name: str, shape: Shape) -> None:
     """NotDefined unless d_in = d_out = 1; ResourceLimit where the counts of letters are beyond any machine."""
+    require_plain(shape, name)
     if (shape.d_in, shape.d_out) != (1, 1):
         raise NotDefined(f"{name} is defined for d_in = d_out = 1, got d_in {shape.d_in}, d_out {shape.d_out}")
     if shape.layers + shape.heads > 2**14:

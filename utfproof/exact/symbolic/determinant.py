@@ -27,7 +27,7 @@ from utfproof.exact.symbolic.generic import (
     require_terms,
 )
 from utfproof.exact.symbolic.results import ROUTES, RoutesDisagree
-from utfproof.shapes import Shape, column_groups, matching_dimension, positive_integer
+from utfproof.shapes import Shape, column_groups, matching_dimension, positive_integer, require_plain
 
 # --- degree --------------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ from utfproof.shapes import Shape, column_groups, matching_dimension, positive_i
 def column_degrees(shape: Shape) -> list[int]:
     """Degree of each column of R_all in the parameters, canonical order: l for a Q or K column of layer l, L + 1 for OV."""
     out: list[int] = []
-    for group in column_groups(shape):
+    for group in column_groups(require_plain(shape, "the degree of a column")):
         degree = group.length + 1 if group.kind == "OV" else group.length
         out.extend([degree] * (group.words * group.width))
     return out
@@ -43,7 +43,7 @@ def column_degrees(shape: Shape) -> list[int]:
 
 def determinant_degree(shape: Shape) -> int:
     """Degree of p: 2 d sum_l l H^l + d_out H^L (L + 1). Exact, tied or not: columns are homogeneous and p is nonzero."""
-    H, L = shape.heads, shape.layers
+    H, L = require_plain(shape, "the determinant's degree").heads, shape.layers
     readers = 2 * shape.head_dim * sum(layer * H**layer for layer in range(1, L + 1))
     return int(readers + shape.d_out * H**L * (L + 1))
 

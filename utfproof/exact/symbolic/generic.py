@@ -16,7 +16,16 @@ import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.exact.symbolic.results import ROUTES, RoutesDisagree
-from utfproof.shapes import Column, Shape, column_at, column_groups, matching_dimension, positive_integer, word_at
+from utfproof.shapes import (
+    Column,
+    Shape,
+    column_at,
+    column_groups,
+    matching_dimension,
+    positive_integer,
+    require_plain,
+    word_at,
+)
 
 Monomial = tuple[int, ...]
 """Symbol numbers in ascending order, with repetition: (3, 3, 7) is x_3^2 x_7."""
@@ -34,6 +43,9 @@ class Layout:
     shape: Shape
     m: int
     tied: bool
+
+    def __post_init__(self) -> None:
+        require_plain(self.shape, "the generic R_all")
 
     @property
     def blocks(self) -> list[tuple[str, tuple[int, ...]]]:
