@@ -1,0 +1,137 @@
+"""Shared attention, E and U free: hosts of any width in the middle layer, and smaller ones for looped targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import comb
+
+from utfproof.claims.bounds import parameter_bound
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import serves
+from utfproof.constructions.krylov import embed_krylov, krylov_dimension, krylov_host
+from utfproof.constructions.random import integer_target
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+
+PAGE = "docs/proofs/frontier.md"
+
+
+def _identity(name: str, shape: Shape, wanted: int, detail: str) -> Instance:
+    """The identity certificate of a host, which has as many dimensions as the formula says."""
+    from utfproof.certificates.identities import identity_certificate
+
+    found = identity_certificate(name, shape)
+    m = int(found.document["shape"]["m"])
+    return Instance(shape, found.universal and m == wanted, detail, found, m=m)
+
+
+@claim(
+    "new:shared-attention/krylov",
+    place=PAGE,
+    statement="For two heads, odd L = 2k+1 and d ≥ d_in, m = 2^k (d_in + 1) dimensions serve almost all targets; at L = 1 that is the least m.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="H = 2, odd L, d ≥ d_in = d_out, E and U free; integer targets examined",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="E holds powers of M_1 M_0⁻¹ on a vector, the middle layer shifts them; exact for each target examined, and the parameter count at L = 1.",
+    figures={"m at (2,1,3,3)": 4, "m at (2,3,2,2)": 6, "bound at (2,3,2,2)": 5},
+    smallest="(2,1,1,1), m = 2",
+    proof=PAGE,
+)
+def krylov(run: Run) -> Iterator[Instance | Figure]:
+    """Exact embeddings of integer targets; at L = 1 the bound is the dimension."""
+    for entry in ((2, 1, 1, 1), (2, 1, 2, 2), (2, 1, 3, 3), (2, 1, 3, 2), (2, 3, 1, 1), (2, 3, 2, 2)):
+        shape = Shape(*entry)
+        m, target = krylov_dimension(shape), integer_target(shape, 3, bound=3)
+        found = serves(krylov_host(shape, m), *embed_krylov(shape, m, target), target)
+        least = parameter_bound(shape)
+        holds = bool(found) and (shape.layers > 1 or m == least)
+        yield Instance(shape, holds, f"parameter count m ≥ {least}", routes=found.routes, m=m)
+        if entry in ((2, 1, 3, 3), (2, 3, 2, 2)):
+            yield Figure("m at ({},{},{},{})".format(*entry), m)
+    yield Figure("bound at (2,3,2,2)", parameter_bound(Shape(2, 3, 2, 2)))
+
+
+@claim(
+    "new:shared-attention/stars-any-width",
+    place=PAGE,
+    statement="For odd L = 2k+1 and every d_in, m = d_in H^k (⌈H/2⌉ + 1) dimensions serve all targets, with {0,1} matrices.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all untied",
+    scope="odd L, d_in = d_out, E and U free",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Two stars in the middle layer: each M_h of that layer stands as it is in E or in U.",
+    figures={"m at (3,3,2,2)": 18},
+    smallest="(1,1,1,1), m = 2",
+    proof=PAGE,
+)
+def stars(run: Run) -> Iterator[Instance | Figure]:
+    """The identity in the weights, certified, at the dimension of the formula."""
+    anchors = [(1, 1, 1, 1), (2, 1, 1, 2), (3, 3, 2, 2)]
+    for shape in run.shapes(lambda s: s.layers % 2 == 1 and s.leaves <= 27, anchors=anchors):
+        wanted = shape.d_in * shape.heads ** (shape.layers // 2) * ((shape.heads + 1) // 2 + 1)
+        yield _identity("middle-stars", shape, wanted, "two stars serve")
+        if str(shape) == str(Shape(3, 3, 2, 2)):
+            yield Figure("m at (3,3,2,2)", wanted)
+
+
+@claim(
+    "new:shared-attention/path-any-width",
+    place=PAGE,
+    statement="For odd L = 2k+1 and d ≥ d_in, m = d_in H^k ⌈(H+1)/2⌉ dimensions serve the targets whose middle layer's M_h are invertible: almost all.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="almost all untied",
+    scope="odd L, d ≥ d_in = d_out, E and U free",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="A path in the middle layer, its vertices matrices: p_i u_j = M_h edge by edge, from one vertex set to the identity.",
+    figures={"m at (3,3,2,2)": 12},
+    smallest="(1,1,1,1), m = 1",
+    proof=PAGE,
+)
+def path(run: Run) -> Iterator[Instance | Figure]:
+    """The rational identity in the weights, certified, at the dimension of the formula."""
+    anchors = [(1, 1, 1, 1), (2, 1, 2, 2), (3, 3, 2, 2)]
+    for shape in run.shapes(lambda s: s.layers % 2 == 1 and s.leaves <= 27 and s.d_in <= s.head_dim, anchors=anchors):
+        wanted = shape.d_in * shape.heads ** (shape.layers // 2) * ((shape.heads + 2) // 2)
+        yield _identity("middle-path", shape, wanted, "the path serves")
+        if str(shape) == str(Shape(3, 3, 2, 2)):
+            yield Figure("m at (3,3,2,2)", wanted)
+
+
+@claim(
+    "new:looped-shared/two-sided",
+    place=PAGE,
+    statement="For looped targets with d_in = 1, E and U free, an untied host of C(⌈L/2⌉ + H − 1, H − 1) dimensions serves all; at H = 2 and L = 2 or 4 that is least.",
+    category=Category.NEW,
+    notion=Notion.SHARED_ATTENTION,
+    targets="all tied",
+    scope="d_in = d_out = 1, L ≥ 2, E and U free, untied hosts",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="E counts the letters of the first half of a word, U those of the second.",
+    figures={"m at (2,4)": 3, "m at (2,8)": 5, "m at (3,4)": 6},
+    smallest="(1,2,1,1), m = 1",
+    proof=PAGE,
+)
+def two_sided_counting(run: Run) -> Iterator[Instance | Figure]:
+    """The identity's certificate; at H = 2, L = 2 and 4 the span's square root as well, one dimension below refuted."""
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    anchors = [(1, 2, 1, 1), (2, 2, 1, 1), (2, 4, 1, 1), (2, 8, 1, 1), (3, 4, 1, 1)]
+    for shape in run.shapes(lambda s: s.d_in == s.head_dim == 1 and s.layers > 1, anchors=anchors):
+        wanted = comb((shape.layers + 1) // 2 + shape.heads - 1, shape.heads - 1)
+        yield _identity("two-sided-counting", shape, wanted, "two-sided counting serves")
+        if shape.heads == 2 and shape.layers in (2, 4):
+            below = dimension_certificate(
+                shape, wanted - 1, notion=Notion.SHARED_ATTENTION, targets="all tied", free="E and U"
+            )
+            yield Instance(shape, not below.universal, f"m ≥ {wanted}", below, m=wanted - 1)
+        if (shape.heads, shape.layers) in ((2, 4), (2, 8), (3, 4)):
+            yield Figure(f"m at ({shape.heads},{shape.layers})", wanted)
