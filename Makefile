@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus clean
+.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -33,6 +33,10 @@ lint: $(VENV)/.dev
 
 certificates: $(VENV)/.core
 	$(BIN)/utfproof check certificates/ --numpy
+
+# the wheel and the sdist, and the wheel used in a fresh environment; EXTRAS=plots,torch with extras
+wheel:
+	PYTHON=$(PYTHON) scripts/smoke_wheel.sh $(EXTRAS)
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
