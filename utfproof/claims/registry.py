@@ -35,7 +35,10 @@ SECTIONS: dict[str, str] = {
     "new_shared_attention": "New: shared attention",
     "new_bilinear": "New: shared attention",
     "new_looped_shared": "New: shared attention",
+    "new_smaller_hosts": "New: shared attention",
     "new_residual": "New: residual streams",
+    "new_normalisation": "New: normalisation",
+    "new_normalisation_hosts": "New: normalisation",
 }
 """Module of this folder -> title of the section of the paper, in reading order."""
 

@@ -20,7 +20,14 @@ from utfproof.attention import AttentionKernel
 from utfproof.constructions.residual import moebius
 from utfproof.constructions.sparse import prefix_tree_host
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
-from utfproof.exact.symbolic.normalisation import Surd, four_squares, root_parts, square_factor
+from utfproof.exact.symbolic.normalisation import (
+    Surd,
+    characteristic,
+    common_factor,
+    four_squares,
+    root_parts,
+    square_factor,
+)
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 
@@ -131,7 +138,7 @@ def _one_layer(shape: Shape) -> None:
 
 
 def one_layer_equations(target: Target, norm: Norm) -> Array:
-    """W_all [d_in, M_res] for L = 1 and the norm before the layer: nu(W_E) W_Q by head, nu(W_E) W_K, W_E W_U, nu(W_E) M^h W_U."""
+    """W_all [d_in, M_res] for L = 1, norm before the layer: nu(W_E) W_Q by head, nu(W_E) W_K, W_E W_U, nu(W_E) M^h W_U."""
     _one_layer(target.shape)
     rows, out = target.embedding(), target.unembedding()
     inner, heads = norm(rows), [target.parameters(0, h) for h in range(target.shape.heads)]
@@ -140,7 +147,7 @@ def one_layer_equations(target: Target, norm: Norm) -> Array:
 
 
 def embed_one_layer(shape: Shape, target: Target, norm: Norm) -> Array:
-    """E [d_in, M_res] with which the residual prefix tree, without any normalisation, gives a one-layer pre-normalised target."""
+    """E [d_in, M_res] with which the residual prefix tree, without a norm, gives a target with a norm before its layer."""
     wanted = one_layer_equations(target, norm)
     inner = 2 * shape.heads * shape.head_dim
     return np.concatenate([wanted[:, :inner], *moebius(_leaves(shape, wanted[:, inner:]), shape.letters, 1)], axis=1)
@@ -183,6 +190,55 @@ def embed_one_layer_host(host: Universal, target: Target, norm: Norm) -> Array:
         if min(spare) >= 0:
             E = np.concatenate([rows, np.array([four_squares(v) for v in spare], dtype=object)], axis=1)
             return np.concatenate([E, -E], axis=1) if norm.kind == "layer" else E
+    raise OutsideClass(
+        f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
+    )
+
+
+def final_norm_host(shape: Shape, bound: int, norm: Norm) -> Universal:
+    """A host for L = 1 with its norm at the end ("final"; "post" is the same there), eps > 0: alpha y in d_in coordinates
+    that U reads, then a part that depends on the token only. m = d_in r^2, twice that mirrored. For weights up to `bound`."""
+    _one_layer(shape)
+    if norm.eps <= 0 or shape.d_in != shape.d_out:
+        raise NotDefined(
+            f"the host with a norm at the end needs eps > 0 and d_in = d_out, not eps = {norm.eps} at {shape}"
+        )
+    H, d, D = shape.heads, shape.head_dim, shape.d_in
+    r = isqrt((D + 2 * d * H + D * H + 3) // D) + 1
+    m, start = D * r**2, D + 2 * d * H
+    theta = _root_above(Fraction(H * D * (d * bound**2) ** 2) / norm.eps)
+
+    def units(row: int, column: int, count: int, width: int, factor: Any) -> Array:
+        out = np.zeros((m, width), dtype=object)
+        out[np.arange(row, row + count), np.arange(column, column + count)] = factor
+        return out
+
+    queries = [units(D + h * d, 0, d, d, 1) for h in range(H)]
+    keys = [units(D + (H + h) * d, 0, d, d, 1) for h in range(H)]
+    values = [units(start + h * D, 0, D, m, theta) for h in range(H)]
+    host = Universal(shape, m, [queries], [keys], [values], units(0, 0, D, D, Fraction(1, r)))
+    return mirrored(host) if norm.kind == "layer" else host
+
+
+def embed_final_norm(host: Universal, target: Target, norm: Norm) -> Array:
+    """E [d_in, m] for `final_norm_host` and a target with W_E = W_U = I. OutsideClass where its weights are too large."""
+    shape, layer_norm = host.shape, norm.kind == "layer"
+    H, D, m = shape.heads, shape.d_in, host.m // 2 if layer_norm else host.m
+    r, heads = isqrt(m // D), [target.parameters(0, h) for h in range(shape.heads)]
+    theta = max(np.ravel(host.maps(0, 0).value[0])) * (2 if layer_norm else 1)
+    centre = _centring(D) if layer_norm else np.eye(D, dtype=int).astype(object)
+    for power in range(65):
+        alpha = 2**power * r
+        blocks = [Fraction(alpha, theta) * target.value_form(0, h) @ centre for h in range(H)]
+        program = np.concatenate([*(h[0] for h in heads), *(h[1] for h in heads), *blocks], axis=1)
+        spare = [m * norm.eps * (4**power - 1) - sum(v * v for v in row) for row in program]
+        if min(spare) >= 0:
+            E = np.zeros((D, m), dtype=object)
+            used = np.concatenate(
+                [alpha * centre, program, np.array([four_squares(v) for v in spare], dtype=object)], axis=1
+            )
+            E[:, : used.shape[1]] = used
+            return np.concatenate([E, -E], axis=1) if layer_norm else E
     raise OutsideClass(
         f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
     )
@@ -277,13 +333,17 @@ class TwoLayers:
         return _root_above(Fraction(s.d_in * (2 * s.head_dim * s.heads * self.bound**2 + form + 1)))
 
     @property
+    def room(self) -> Fraction:
+        """Squared length of what depends on the token only: m eps (kappa^2 - 1), before mirroring."""
+        return self.width * self.norm.eps * (KAPPA**2 - 1)
+
+    @property
     def theta(self) -> int:
         """So large that the program of every target of the class leaves room for the spare coordinates."""
         s = self.shape
         form = s.d_in * s.heads * (s.head_dim * self.bound**2) ** 2
         square = 2 * s.head_dim * s.heads * self.bound**2 + 2 * self.alpha**2 * form
-        room = self.width * self.norm.eps * (KAPPA**2 - 1)
-        return _root_above(Fraction(KAPPA**2 * s.d_in * square) / room)
+        return _root_above(Fraction(KAPPA**2 * s.d_in * square) / self.room)
 
 
 def two_layer_host(plan: TwoLayers) -> Universal:
@@ -333,7 +393,7 @@ def _centring(D: int) -> Array:
 
 def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
     """E [d_in, m] of the two-layer host for a target with W_E = W_U = I. OutsideClass for weights beyond the bound."""
-    s, D, H, m = plan.shape, plan.shape.d_in, plan.shape.heads, plan.width
+    D, H, m = plan.shape.d_in, plan.shape.heads, plan.width
     if target.W_E is not None or target.W_U is not None:
         raise OutsideClass("the isometric host is written out for targets that embed and unembed by the identity")
     weights = (v for name in ("W_Q", "W_K", "W_V", "W_O") for v in np.ravel(getattr(target, name)))
@@ -355,11 +415,84 @@ def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
         if layer_norm:
             program.append(plan.alpha * form @ np.full((D, 1), Fraction(1, D), dtype=object))
     rows = Fraction(KAPPA, plan.theta) * centre @ np.concatenate(program, axis=1)
-    room = m * plan.norm.eps * (KAPPA**2 - 1)
-    spare = np.array([four_squares(room - sum(v * v for v in row)) for row in rows], dtype=object)
+    spare = np.array([four_squares(plan.room - sum(v * v for v in row)) for row in rows], dtype=object)
     E = np.zeros((D, m), dtype=object)
     used = np.concatenate([plan.alpha * T, rows, spare], axis=1)
     E[:, : used.shape[1]] = used
     if not layer_norm:
         return E
     return np.concatenate([E, -E], axis=1) + np.full((D, 2 * m), Fraction(plan.alpha, D), dtype=object)
+
+
+# --- a large constant coordinate: hosts with a norm, targets without ------------------------------------------
+
+
+def constant_host(host: Universal, rho: int, kind: str) -> Universal:
+    """The residual host with four more coordinates that nothing reads or writes, readers and values times rho, m + 4; mirrored
+    for LayerNorm. With `embed_constant` its normalised rows, times rho, are nearly the rows themselves."""
+    m, shape = host.m + 4, host.shape
+
+    def wider(matrix: Any, columns: int) -> Array:
+        inner = _exact(matrix)
+        out = np.zeros((m, columns), dtype=object)
+        out[: inner.shape[0], : inner.shape[1]] = inner
+        return out
+
+    maps = [[host.maps(layer, h) for h in range(shape.heads)] for layer in range(shape.layers)]
+    found = Universal(
+        shape,
+        m,
+        [[rho * wider(h.query, shape.head_dim) for h in row] for row in maps],
+        [[rho * wider(h.key, shape.head_dim) for h in row] for row in maps],
+        [[rho * wider(h.value[0], m) for h in row] for row in maps],
+        wider(host.U, shape.d_out),
+    )
+    return mirrored(found) if kind == "layer" else found
+
+
+def embed_constant(E: Array, rho: int, norm: Norm) -> Array:
+    """E with the four constants, whose squares sum to m (rho^2 - eps), m = E's width + 4; mirrored for LayerNorm."""
+    m = E.shape[1] + 4
+    constants = np.array([four_squares(m * (rho**2 - norm.eps))] * len(E), dtype=object)
+    wide = np.concatenate([E, constants], axis=1)
+    return np.concatenate([wide, -wide], axis=1) if norm.kind == "layer" else wide
+
+
+def constant_error(host: Universal, E: Array, rho: int) -> Fraction:
+    """A bound on the Euclidean distance of each output row from that of the host without normalisation, for all attention
+    matrices and one-hot contexts: |U| r^3 v / (2 m rho^2) sum_{l<L} (1+v)^{L-1+2l}, with r the longest row of E, v the
+    largest sum over heads of |R_V| in a layer (Frobenius norms), m = host.m + 4."""
+
+    def length(matrix: Any) -> Fraction:
+        return Fraction(isqrt(int(sum(v * v for v in np.ravel(_exact(matrix))) * 10**24) + 1) + 1, 10**12)
+
+    shape = host.shape
+    r = max(length(row) for row in E)
+    sums = [sum(length(host.maps(layer, h).value[0]) for h in range(shape.heads)) for layer in range(shape.layers)]
+    v, L = Fraction(max(sums)), shape.layers
+    growth = sum((1 + v) ** (L - 1 + 2 * layer) for layer in range(L))
+    return length(host.U) * r**3 * v * growth / (2 * (host.m + 4) * rho**2)
+
+
+# --- three layers: what an isometric image would have to do -------------------------------------------------------
+
+
+def first_layer_directions(target: Target, norm: Norm) -> Array:
+    """(nu(w_j) - nu(w_0)) M^{1,h} [.., D]: the directions in which attention moves the stream after layer 1. Three layers need
+    them to span R^D for the obstruction."""
+    inner = norm(target.embedding())
+    moved = [(inner[1:] - inner[:1]) @ target.value_form(0, h) for h in range(target.shape.heads)]
+    return np.concatenate(moved, axis=0)
+
+
+def shared_scale(host: Universal, target: Target) -> list[Fraction]:
+    """The polynomial whose nonzero roots kappa make kappa tr(M^{2,h}) an eigenvalue of R_V^{2,h} for every head h (d = 1); a
+    constant where there are none, and then no E matches this target by a host that normalises its own rows."""
+    found: list[Fraction] = []
+    for h in range(host.shape.heads):
+        trace = sum(target.value_form(1, h)[i, i] for i in range(target.width))
+        value = characteristic(_exact(host.maps(1, h).value[0]))
+        found = common_factor(found, [c * Fraction(trace) ** i for i, c in enumerate(value)])
+    while found and found[0] == 0:
+        found = found[1:]
+    return found

@@ -1,0 +1,110 @@
+"""Faults that the claims about layer normalisation must notice."""
+
+from planting import Fault
+
+FAULTS = [
+    Fault(
+        "a norm after the layers stands before them",
+        "utfproof.constructions.normalised",
+        '        state = norm(after) if place == "post" else after',
+        '        state = norm(after) if place == "pre" else after',
+        (
+            "new:normalisation/all-inputs",
+            "new:normalisation/every-attention",
+            "new:normalisation/one-layer",
+            "new:normalisation/positions",
+            "new:normalisation/final-norm",
+        ),
+    ),
+    Fault(
+        "the mean square is a sum of squares",
+        "utfproof.constructions.normalised",
+        "        return total / len(centred) + self.eps",
+        "        return total + self.eps",
+        ("new:normalisation/tokens", "new:normalisation/two-layers", "new:normalisation/own-norm-equations"),
+    ),
+    Fault(
+        "LayerNorm keeps the mean",
+        "utfproof.constructions.normalised",
+        '        if self.kind == "rms":\n            return list(row)',
+        '        if self.kind in ("rms", "layer"):\n            return list(row)',
+        ("new:normalisation/tokens", "new:normalisation/own-norm-bounded", "new:normalisation/one-layer"),
+    ),
+    Fault(
+        "values of one layer read rows without their norm",
+        "utfproof.constructions.normalised",
+        "    values = [inner @ target.value_form(0, h) @ out",
+        "    values = [rows @ target.value_form(0, h) @ out",
+        ("new:normalisation/one-layer", "new:normalisation/positions", "new:normalisation/own-norm-equations"),
+    ),
+    Fault(
+        "spare coordinates forget eps",
+        "utfproof.constructions.normalised",
+        "        spare = [m * (4**power - norm.eps) - sum(",
+        "        spare = [m * 4**power - sum(",
+        ("new:normalisation/own-norm-equations",),
+    ),
+    Fault(
+        "the part of constant length is too long",
+        "utfproof.constructions.normalised",
+        "        spare = [m * norm.eps * (4**power - 1) - sum(",
+        "        spare = [m * norm.eps * 4**power - sum(",
+        ("new:normalisation/final-norm",),
+    ),
+    Fault(
+        "room of the isometric host without what the target's eps takes",
+        "utfproof.constructions.normalised",
+        "        return self.width * self.norm.eps * (KAPPA**2 - 1)",
+        "        return self.width * self.norm.eps * KAPPA**2",
+        ("new:normalisation/two-layers", "new:normalisation/zero-eps"),
+    ),
+    Fault(
+        "the isometry is not completed",
+        "utfproof.constructions.normalised",
+        "    completion = np.array(square_factor((eye - read @ read.T).tolist()), dtype=object)",
+        "    completion = np.array(square_factor((0 * eye).tolist()), dtype=object)",
+        ("new:normalisation/two-layers",),
+    ),
+    Fault(
+        "values of the second layer without the ratio of the norms",
+        "utfproof.constructions.normalised",
+        "range(identity, identity + D), m, KAPPA) for p in places]",
+        "range(identity, identity + D), m, 1) for p in places]",
+        ("new:normalisation/two-layers",),
+    ),
+    Fault(
+        "the mean of a mirrored row is read twice",
+        "utfproof.constructions.normalised",
+        "    host.U[:] += Fraction(1, 2 * m * plan.alpha)",
+        "    host.U[:] += Fraction(1, m * plan.alpha)",
+        ("new:normalisation/two-layers",),
+    ),
+    Fault(
+        "one scale for every power of the trace",
+        "utfproof.constructions.normalised",
+        "[c * Fraction(trace) ** i for i, c in enumerate(value)]",
+        "[c * Fraction(trace) for i, c in enumerate(value)]",
+        ("new:normalisation/three-layers",),
+    ),
+    Fault(
+        "directions of the first layer from the rows themselves",
+        "utfproof.constructions.normalised",
+        "(inner[1:] - inner[:1]) @ target.value_form(0, h)",
+        "inner @ target.value_form(0, h)",
+        ("new:normalisation/single-head",),
+    ),
+    Fault(
+        "constants for the old width",
+        "utfproof.constructions.normalised",
+        "[four_squares(m * (rho**2 - norm.eps))]",
+        "[four_squares((m - 4) * (rho**2 - norm.eps))]",
+        ("new:normalisation/large-constant",),
+    ),
+    Fault(
+        "the error of a large constant falls with its fourth power",
+        "utfproof.constructions.normalised",
+        "    return length(host.U) * r**3 * v * growth / (2 * (host.m + 4) * rho**2)",
+        "    return length(host.U) * r**3 * v * growth / (2 * (host.m + 4) * rho**4)",
+        ("new:normalisation/large-constant",),
+    ),
+]

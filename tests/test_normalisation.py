@@ -1,0 +1,386 @@
+"""Normalised models: exact square roots, the hosts of docs/proofs/normalisation.md, and the steps of its proofs."""
+
+import itertools
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sympy
+
+from utfproof.attention import GivenAttention
+from utfproof.claims import normalised_models as slow
+from utfproof.claims import plain
+from utfproof.claims.small_models import array, stochastic_grid
+from utfproof.constructions import build_host
+from utfproof.constructions.normalised import (
+    KAPPA,
+    KINDS,
+    Norm,
+    TwoLayers,
+    constant_error,
+    embed_final_norm,
+    embed_one_layer,
+    embed_one_layer_host,
+    embed_two_layers,
+    final_norm_host,
+    first_layer_directions,
+    normalised_forward,
+    one_layer_host,
+    shared_scale,
+    two_layer_host,
+    unit_norm,
+)
+from utfproof.constructions.random import integer_target
+from utfproof.errors import MalformedInput, NotDefined, OutsideClass
+from utfproof.exact.symbolic.normalisation import (
+    Surd,
+    characteristic,
+    common_factor,
+    derivative,
+    four_squares,
+    root_parts,
+    square_factor,
+    times,
+)
+from utfproof.shapes import Shape
+from utfproof.systems import Universal
+
+
+def res(*entry):
+    return Shape(*entry, residual=True)
+
+
+def one_hots(tokens, d_in):
+    return array([[int(j == token) for j in range(d_in)] for token in tokens])
+
+
+def largest(target):
+    return max(abs(int(v)) for name in ("W_Q", "W_K", "W_V", "W_O") for v in np.ravel(getattr(target, name)))
+
+
+# --- exact numbers ---------------------------------------------------------------------------------------
+
+
+def test_roots_are_squarefree():
+    for value in [*range(400), Fraction(8, 27), Fraction(45, 7), 2 * 10**12 + 6, 999983**2 * 3]:
+        c, r = root_parts(value)
+        assert c * c * r == value
+        assert r == 1 or all(power == 1 for power in sympy.factorint(r).values())
+    with pytest.raises(NotDefined, match="negative"):
+        root_parts(-1)
+
+
+def test_surds_against_sympy():
+    rng = random.Random(1)
+    for _ in range(30):
+        inside = [1, 2, 3, 6, 10, 15]
+        terms = [
+            {rng.choice(inside): Fraction(rng.randint(-5, 5), rng.randint(1, 4)) for _ in range(3)} for _ in range(2)
+        ]
+        a, b = (Surd(t) for t in terms)
+        x, y = (sum(sympy.Rational(str(c)) * sympy.sqrt(r) for r, c in t.items()) for t in terms)
+        for ours, theirs in (
+            (a + b, x + y),
+            (a - b, x - y),
+            (a * b, x * y),
+            (3 - a, 3 - x),
+            (Fraction(1, 2) * b, y / 2),
+        ):
+            total = sum(sympy.Rational(str(c)) * sympy.sqrt(r) for r, c in Surd.of(ours).terms.items())
+            assert sympy.expand(total - theirs) == 0
+            low, high = Surd.of(ours).enclosure(20)
+            assert low <= high < low + Fraction(1, 10**15)
+            assert sympy.Rational(str(low)) <= sympy.N(theirs, 40) + sympy.Rational(1, 10**30)
+            assert sympy.N(theirs, 40) <= sympy.Rational(str(high)) + sympy.Rational(1, 10**30)
+    assert Surd.root(8) == Surd({2: 2})
+    assert Surd.root(2) * Surd.root(2) == 2
+    assert Surd.root(2) != Surd.root(3)
+    with pytest.raises(NotDefined, match="not rational"):
+        _ = Surd.root(2).rational
+
+
+def test_four_squares():
+    rng = random.Random(2)
+    values = [
+        *range(300),
+        *(Fraction(rng.randrange(10 ** rng.randrange(1, 25)), rng.randrange(1, 60)) for _ in range(60)),
+    ]
+    for value in values:
+        assert sum(x * x for x in four_squares(value)) == value
+    with pytest.raises(NotDefined):
+        four_squares(Fraction(-1, 3))
+
+
+def test_square_factor():
+    rng = random.Random(3)
+    for k, width in itertools.product((1, 2, 3), (1, 2, 4)):  # width < k: semidefinite
+        B = array([[Fraction(rng.randint(-3, 3), 2) for _ in range(width)] for _ in range(k)])
+        C = array(square_factor((B @ B.T).tolist()))
+        assert (C @ C.T == B @ B.T).all()
+    for bad in ([[1, 2], [2, 1]], [[0, 1], [1, 0]], [[-1]]):
+        with pytest.raises(NotDefined, match="positive semidefinite"):
+            square_factor(bad)
+
+
+def test_polynomials_against_sympy():
+    rng, x = random.Random(4), sympy.Symbol("x")
+    for _ in range(20):
+        a, b, c = ([rng.randint(-3, 3) for _ in range(n)] + [1] for n in (1, 2, 2))
+        expected = sympy.gcd(*(sympy.Poly(times(a, f)[::-1], x) for f in (b, c))).monic()
+        assert [Fraction(str(v)) for v in expected.all_coeffs()[::-1]] == common_factor(times(a, b), times(a, c))
+        matrix = [[rng.randint(-4, 4) for _ in range(4)] for _ in range(4)]
+        assert characteristic(matrix) == [Fraction(int(v)) for v in sympy.Matrix(matrix).charpoly(x).all_coeffs()[::-1]]
+    assert common_factor([], []) == []
+    assert derivative([5, 3, 2]) == [3, 4]
+
+
+def test_vanishing_of_roots_kept_apart():
+    one = Fraction(1)
+    assert slow.vanishes([(Fraction(2), [1]), (Fraction(8), [-2])])
+    assert not slow.vanishes([(Fraction(2), [1]), (Fraction(3), [-1])])
+    assert not slow.vanishes([(one, [0, 1])])
+
+
+# --- the norm and the forward pass -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_norm_is_that_of_torch(kind):
+    torch = pytest.importorskip("torch")
+    rows = array([[1, -2, 4], [0, 5, 7], [3, 3, 1]])
+    found = Norm(kind, Fraction(1, 8))(rows)
+    x = torch.tensor(rows.astype(float))
+    function = torch.nn.functional.rms_norm if kind == "rms" else torch.nn.functional.layer_norm
+    assert np.allclose(
+        [[float(Surd.of(v).enclosure()[0]) for v in row] for row in found], function(x, (3,), eps=0.125), atol=1e-14
+    )
+
+
+def test_what_is_refused():
+    shape = res(1, 1, 1, 2)
+    target, x, attention = (
+        integer_target(shape, 1),
+        one_hots((0, 1), 2),
+        GivenAttention(array(stochastic_grid(shape, 2))),
+    )
+    with pytest.raises(MalformedInput, match="rms, layer"):
+        Norm("batch")
+    with pytest.raises(MalformedInput, match="negative"):
+        Norm("rms", Fraction(-1))
+    with pytest.raises(NotDefined, match="eps = 0"):
+        Norm("rms")(array([[0, 0]]))
+    with pytest.raises(MalformedInput, match="stands at"):
+        normalised_forward(target, x, attention, Norm("rms"), "inside")
+    with pytest.raises(NotDefined, match="first layer only"):
+        embed_one_layer(res(1, 2, 1, 2), integer_target(res(1, 2, 1, 2), 1), Norm("rms"))
+    with pytest.raises(NotDefined, match="residual stream"):
+        one_layer_host(Shape(1, 1, 1, 2), 1, "rms")
+    with pytest.raises(NotDefined, match="two layers"):
+        TwoLayers(res(1, 3, 1, 2), 1, unit_norm("rms", 2))
+    with pytest.raises(NotDefined, match="eps > 0"):
+        TwoLayers(res(1, 2, 1, 2), 1, Norm("rms"))
+    with pytest.raises(NotDefined, match="eps > 0"):
+        final_norm_host(shape, 1, Norm("rms"))
+
+
+def test_no_place_is_the_package_s_own_forward_pass():
+    shape = res(2, 2, 1, 2)
+    target, host = integer_target(shape, 2), build_host("sparse", shape)
+    x, attention = one_hots((0, 1, 0), 2), GivenAttention(array(stochastic_grid(shape, 3)))
+    E = array([[i + j for j in range(host.m)] for i in range(2)])
+    assert (normalised_forward(target, x, attention, Norm("rms"), "none") == target.forward(x, attention)).all()
+    assert (normalised_forward(host, x, attention, Norm("rms"), "none", E) == host.forward(x, E, attention)).all()
+
+
+# --- hosts -----------------------------------------------------------------------------------------------
+
+
+def test_any_map_of_rows_is_served_in_one_layer():
+    """No property of a norm is used: a map that squares, shifts and exchanges coordinates does as well."""
+
+    class Odd(Norm):
+        def __call__(self, x):
+            return array([[v * v - 3 for v in reversed(row)] for row in x.tolist()])
+
+    shape, odd = res(2, 1, 1, 3), Odd("rms")
+    target, host = integer_target(shape, 5), build_host("sparse", shape)
+    x, attention = one_hots((0, 2, 1), 3), GivenAttention(array(stochastic_grid(shape, 3, 4)))
+    E = embed_one_layer(shape, target, odd)
+    assert (host.forward(x, E, attention) == normalised_forward(target, x, attention, odd)).all()
+    assert (
+        host.forward(x, E, attention) != normalised_forward(target, x, attention, Norm("layer", Fraction(7, 9)))
+    ).any()
+
+
+def agrees(host, E, target, norm, place="pre", seed=1):
+    shape = target.shape
+    x = one_hots([i % shape.d_in for i in range(3)], shape.d_in)
+    attention = stochastic_grid(shape, 3, seed)
+    ours, theirs = slow.Watching(attention), slow.Watching(attention)
+    out = normalised_forward(host, x, ours, norm, place, E)
+    return bool((out == normalised_forward(target, x, theirs, norm, place)).all()) and ours.saw(theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_one_host_for_many_targets(kind, seed):
+    """The host is fixed first, for a bound; then targets within it come."""
+    bound = 3
+    one, two, last = res(2, 1, 1, 2), res(1, 2, 1, 2), res(1, 1, 2, 2)
+    norm = unit_norm(kind, 2)
+    target = integer_target(one, seed, bound=bound)
+    host = one_layer_host(one, bound, kind)
+    assert agrees(host, embed_one_layer_host(host, target, norm), target, norm, seed=seed)
+    target, plan = integer_target(two, seed, bound=bound), TwoLayers(two, bound, norm)
+    assert agrees(two_layer_host(plan), embed_two_layers(plan, target), target, norm, seed=seed)
+    target = integer_target(last, seed, bound=bound)
+    host = final_norm_host(last, bound, Norm(kind, Fraction(1, 5)))
+    assert agrees(
+        host, embed_final_norm(host, target, Norm(kind, Fraction(1, 5))), target, Norm(kind, Fraction(1, 5)), "final"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_layer_host_in_torch_with_softmax(kind):
+    """The same host and target written again with torch's own norms and softmax, in float64."""
+    torch = pytest.importorskip("torch")
+    shape, norm = res(2, 2, 1, 2), unit_norm(kind, 2)
+    target, plan = integer_target(shape, 9, bound=2), TwoLayers(shape, 2, norm)
+    host, E = two_layer_host(plan), embed_two_layers(plan, target)
+
+    def tensor(matrix):
+        return torch.tensor(np.array(plain.rows(matrix), dtype=float))
+
+    def forward(system, x, output, eps):
+        function = torch.nn.functional.rms_norm if kind == "rms" else torch.nn.functional.layer_norm
+        for layer in range(2):
+            inner = function(x, x.shape[-1:], eps=eps)
+            terms = []
+            for head in range(2):
+                query, key, value = (tensor(m) for m in slow.head_maps(system, layer, head))
+                terms.append(torch.softmax((inner @ query) @ (inner @ key).T, dim=-1) @ inner @ value)
+            x = x + sum(terms)
+        return x @ output
+
+    x = tensor(one_hots((0, 1, 1, 0, 1), 2))
+    ours = forward(host, x @ tensor(E), tensor(host.U), float(norm.eps))
+    theirs = forward(target, x, torch.eye(2, dtype=torch.float64), float(norm.eps))
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-9)
+    assert theirs.std() > 0.1
+    # with another eps in the host alone they differ: the agreement is not a matter of size
+    assert not torch.allclose(
+        forward(host, x @ tensor(E), tensor(host.U), float(norm.eps) / 2), theirs, rtol=0, atol=1e-4
+    )
+
+
+def test_another_norm_is_not_served():
+    shape, norm = res(1, 2, 1, 2), unit_norm("rms", 2)
+    target = integer_target(shape, 3, bound=2)
+    plan = TwoLayers(shape, 2, norm)
+    E = embed_two_layers(plan, target)
+    assert agrees(two_layer_host(plan), E, target, norm)
+    E[0, 0] += 1
+    with pytest.raises(NotDefined):  # its norm is not even rational any more
+        agrees(two_layer_host(plan), E, target, norm)
+
+
+def test_large_weights_are_refused():
+    shape, norm = res(1, 2, 1, 2), unit_norm("rms", 2)
+    target = integer_target(shape, 3, bound=3)
+    with pytest.raises(OutsideClass, match="exceeds the bound"):
+        embed_two_layers(TwoLayers(shape, largest(target) - 1, norm), target)
+    one = res(1, 1, 1, 2)
+    big = integer_target(one, 3, bound=10**4)
+    with pytest.raises(OutsideClass, match="too large"):
+        embed_one_layer_host(one_layer_host(one, 1, "rms"), big, norm)
+    with pytest.raises(OutsideClass, match="too large"):
+        embed_final_norm(final_norm_host(one, 1, norm), big, norm)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stream_of_the_two_layer_host(kind):
+    """Section 6: the host's root mean square is kappa times the target's after one layer, whatever the attention."""
+    shape, norm = res(2, 2, 1, 2), unit_norm(kind, 2)
+    target = integer_target(shape, 4, bound=2)
+    plan = TwoLayers(shape, 2, norm)
+    host, E = two_layer_host(plan), embed_two_layers(plan, target)
+
+    class Streams(GivenAttention):
+        pass
+
+    for seed in range(3):
+        attention = stochastic_grid(shape, 2, seed)
+        x = one_hots((0, 1), 2)
+        after = []
+        for system, start in ((target, x), (host, x @ E)):
+            state, inner = start, norm(start)
+            for head in range(2):
+                value = slow.head_maps(system, 0, head)[2]
+                state = state + array(attention[0][head]) @ inner @ array(value)
+            after.append([norm.mean_square(row) for row in state])
+        assert after[1] == [KAPPA**2 * v for v in after[0]]
+
+
+# --- steps of the proofs ---------------------------------------------------------------------------------
+
+
+def test_an_isometric_copy_of_one_target_is_a_host_for_it():
+    """The converse of section 7 for one target: T R_V = kappa M T with an isometry T into 8 coordinates, kappa = 1/2."""
+    shape, norm = res(2, 2, 1, 2), unit_norm("rms", 2)
+    target = integer_target(shape, 6, bound=3)
+    turn = array([[Fraction(3, 5), Fraction(4, 5)] + [0] * 6, [Fraction(-4, 5), Fraction(3, 5)] + [0] * 6])
+    maps = [[target.parameters(layer, h) for h in range(2)] for layer in range(2)]
+    half = Fraction(1, 2)
+    host = Universal(
+        shape,
+        8,
+        [[half * turn.T @ h[0] for h in row] for row in maps],
+        [[half * turn.T @ h[1] for h in row] for row in maps],
+        [[half * turn.T @ h[2] @ h[3] @ turn for h in row] for row in maps],
+        turn.T,
+    )
+    x, attention = one_hots((0, 1, 0), 2), stochastic_grid(shape, 3)
+    ours, theirs = slow.Watching(attention), slow.Watching(attention)
+    out = normalised_forward(host, x, ours, Norm("rms", norm.eps / 4), E=turn)
+    assert (out == normalised_forward(target, x, theirs, norm)).all()
+    assert all(
+        (2 * p == 2 * q).all() for a, b in zip(ours.seen, theirs.seen, strict=True) for p, q in zip(a, b, strict=True)
+    )
+    # kappa = 1/2 is a root of the common factor; other targets have none
+    found = shared_scale(host, target)
+    assert len(found) > 1
+    assert sum(c * half**i for i, c in enumerate(found)) == 0
+    assert len(shared_scale(host, integer_target(shape, 7, bound=5))) <= 1
+
+
+def test_lemma_of_section_seven_needs_the_norms_to_be_proportional():
+    """p^2 q_x = yhat^2 q_y with p irreducible and not a factor of q_y: only yhat = kappa p, q_x = kappa^2 q_y."""
+    a, b = sympy.symbols("a b")
+    coefficients = sympy.symbols("c0:3 d0:6")
+    p, q = a + 2 * b - 1, sympy.expand((a**2 + (b - 1) ** 2) / 2 + sympy.Rational(1, 3))
+    other = coefficients[0] + coefficients[1] * a + coefficients[2] * b
+    q_x = sum(c * m for c, m in zip(coefficients[3:], (1, a, b, a * a, a * b, b * b), strict=True))
+    equations = sympy.Poly(sympy.expand(p**2 * q_x - other**2 * q), a, b).coeffs()
+    solved = sympy.solve(equations, coefficients[3:] + coefficients[:2], dict=True)
+    for solution in solved:
+        ratio = [sympy.simplify(c.subs(solution)) for c in coefficients[:3]]
+        assert sympy.simplify(ratio[0] * 2 + ratio[2]) == 0
+        assert sympy.simplify(ratio[1] * 2 - ratio[2]) == 0
+        assert sympy.simplify(q_x.subs(solution) - (ratio[2] / 2) ** 2 * q) == 0
+    assert solved
+
+
+def test_directions_of_the_first_layer():
+    for (H, d, D), expected in {(2, 1, 2): 2, (1, 2, 2): 1, (1, 3, 3): 2, (2, 2, 3): 3, (3, 1, 3): 3}.items():
+        shape = res(H, 3, d, D)
+        ranks = [plain.rank(first_layer_directions(integer_target(shape, s), unit_norm("rms", D))) for s in range(6)]
+        assert max(ranks) == min(D, H * min(d, D - 1)) == expected
+
+
+def test_error_of_a_constant_grows_with_layers_and_falls_with_its_square():
+    shape = res(1, 2, 1, 1)
+    host = build_host("sparse", shape)
+    E = array([[j % 3 - 1 for j in range(host.m)]])
+    errors = [constant_error(host, E, rho) for rho in (10, 100)]
+    assert errors[0] == 100 * errors[1] > 0
