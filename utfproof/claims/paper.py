@@ -94,3 +94,8 @@ TWO_HOP_INPUT = "aabccabca"
 TWO_HOP_OUTPUT = "c"
 """The worked example of the k-hop task: the output at the last position."""
 TRAINING_STEPS = {"1-hop": 10_000, "2-hop": 15_000, "3-hop": 60_000, "4-hop": 60_000}
+OPTIMISATION = {
+    "parentheses": {"learning rate": 1e-3, "warm-up": 50, "steps": 10_000, "batch": 1000},
+    "k-hop": {"learning rate": 1e-4, "warm-up": 1000, "batch": 128},
+}
+"""tab:hyperparameters_parenthesis_balancing and tab:hyperparameters_k-hop; the steps of k-hop are TRAINING_STEPS."""

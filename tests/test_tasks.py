@@ -1,0 +1,652 @@
+"""The tasks of the paper's experiments against slow, obvious code, exact laws, and planted faults."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from scipy.stats import chi2
+
+from utfproof.claims import paper
+from utfproof.errors import MalformedInput
+from utfproof.shapes import paper_dimension
+
+torch = pytest.importorskip("torch")
+
+from utfproof.training import presets as presets_module  # noqa: E402
+from utfproof.training.presets import PRESETS, VARIANTS, preset, scaling_presets  # noqa: E402
+from utfproof.training.tasks import TASKS, baselines, khop, parentheses, seeded, stream_seed, task_named  # noqa: E402
+from utfproof.training.tasks.baselines import answer_laws, k_hop_baselines, parentheses_baselines  # noqa: E402
+
+REJECT = 1e-9
+"""Seeds are fixed, so a law is either rejected beyond doubt or not at all."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def fits(counts: Counter, law: dict) -> bool:
+    """Chi-square of counted outcomes against a law; outcomes that the law does not have are a misfit."""
+    assert sum(law.values()) == pytest.approx(1, abs=1e-9)
+    if set(counts) - {outcome for outcome, chance in law.items() if chance > 0}:
+        return False
+    if len(law) == 1:
+        return True
+    total = sum(counts.values())
+    expected = {outcome: total * float(chance) for outcome, chance in law.items() if chance > 0}
+    assert min(expected.values()) > 5, "too few samples for the test"
+    statistic = sum((counts[outcome] - want) ** 2 / want for outcome, want in expected.items())
+    return bool(chi2.sf(statistic, len(expected) - 1) > REJECT)
+
+
+# --- parentheses: slow code -------------------------------------------------------------------------------------
+
+
+def balanced_law(pairs: int, wrap=Fraction(1, 2)) -> dict[str, Fraction]:
+    """The law of the recursion, exactly."""
+    if pairs == 1:
+        return {"()": Fraction(1)}
+    law: Counter = Counter()
+    for inner, chance in balanced_law(pairs - 1, wrap).items():
+        law[f"({inner})"] += wrap * chance
+    for left in range(1, pairs):
+        for a, first in balanced_law(left, wrap).items():
+            for b, second in balanced_law(pairs - left, wrap).items():
+                law[a + b] += (1 - wrap) * first * second / (pairs - 1)
+    return dict(law)
+
+
+def mixed(law: dict, operation, rounds: int = 1) -> dict:
+    """The law after an operation that takes a string to a list of (string, probability), so many times."""
+    for _ in range(rounds):
+        following: Counter = Counter()
+        for text, chance in law.items():
+            for result, share in operation(text):
+                following[result] += chance * share
+        law = dict(following)
+    return law
+
+
+def swap_once(text: str, always: bool = False):
+    n = len(text)
+    for p, q in itertools.product(range(n), repeat=2):
+        letters = list(text)
+        if p < q or always:
+            letters[p], letters[q] = letters[q], letters[p]
+        yield "".join(letters), 1 / n**2
+
+
+def flip_once(text: str):
+    n = len(text)
+    for p in range(n):
+        yield text[:p] + {"(": ")", ")": "("}[text[p]] + text[p + 1 :], 1 / n
+
+
+def added(parts: list[tuple[float, dict]]) -> dict:
+    total: Counter = Counter()
+    for weight, law in parts:
+        for text, chance in law.items():
+            total[text] += weight * chance
+    return dict(total)
+
+
+def string_law(pairs: int, *, doubled=2 / 3, always_swap=False, kept=1 / 2, random_share=1 / 3) -> dict[str, float]:
+    """The law of the task's strings, the geometric numbers cut at 40."""
+    halves = [(0.5**r, r) for r in range(1, 41)]
+
+    def swapped(law: dict) -> dict:
+        parts, current = [], law
+        for weight, _ in halves:
+            current = mixed(current, lambda text: swap_once(text, always_swap))
+            parts.append((weight, current))
+        return added(parts)
+
+    def flipped(law: dict) -> dict:
+        steps = [law]
+        for _ in range(80):
+            steps.append(mixed(steps[-1], flip_once))
+        return added(
+            [(weight * (1 - doubled), steps[r]) for weight, r in halves]
+            + [(weight * doubled, steps[2 * r]) for weight, r in halves]
+        )
+
+    def mutated(law: dict) -> dict:
+        both = swapped(law)
+        return added([(0.25, law), (0.25, both), (0.25, flipped(law)), (0.25, flipped(both))])
+
+    uniform: Counter = Counter()
+    for n in range(1, 2 * pairs + 1):
+        for letters in itertools.product("()", repeat=n):
+            uniform["".join(letters)] += 1 / (2 * pairs) / 2**n
+    balanced = added([(1 / pairs, {t: float(p) for t, p in balanced_law(n).items()}) for n in range(1, pairs + 1)])
+    return added(
+        [
+            (random_share, mutated(dict(uniform))),
+            ((1 - random_share) * kept, balanced),
+            ((1 - random_share) * (1 - kept), mutated(balanced)),
+        ]
+    )
+
+
+def stack_balanced(text: str) -> bool:
+    stack = []
+    for letter in text:
+        if letter == "(":
+            stack.append(letter)
+        elif not stack:
+            return False
+        else:
+            stack.pop()
+    return not stack
+
+
+def written(rows, lengths) -> list[str]:
+    return ["".join("_()?"[i] for i in row[:n]) for row, n in zip(rows.tolist(), lengths.tolist(), strict=True)]
+
+
+# --- parentheses: tests -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 4, 5])
+def test_balanced_strings_follow_the_recursion(pairs):
+    amount = torch.full((40_000,), pairs)
+    drawn = parentheses.balanced_strings(amount, pairs + 1, seeded(1, "law", pairs))
+    counts = Counter(written(drawn, 2 * amount))
+    assert fits(counts, balanced_law(pairs))
+    if pairs > 2:  # two pairs: a wrap and a split are the only choices, and a third one each would be seen as well
+        assert not fits(counts, balanced_law(pairs, Fraction(9, 20)))
+
+
+def test_the_recursion_written_with_random_agrees():
+    """The exact law above against the recursion as one would first write it."""
+    chooser = random.Random(3)
+
+    def draw(pairs):
+        if pairs == 1:
+            return "()"
+        if chooser.random() < 0.5:
+            return f"({draw(pairs - 1)})"
+        left = chooser.randint(1, pairs - 1)
+        return draw(left) + draw(pairs - left)
+
+    assert fits(Counter(draw(4) for _ in range(20_000)), balanced_law(4))
+
+
+def test_long_balanced_strings():
+    """At full size: every string balanced, and the number of outer parts as the slow recursion has it."""
+    amount = torch.full((20_000,), 30)
+    drawn = parentheses.balanced_strings(amount, 30, seeded(1, "law", 0))
+    texts = written(drawn, 2 * amount)
+    assert all(stack_balanced(text) for text in texts)
+
+    def outer(pairs, known={1: {1: 1.0}}):  # noqa: B006
+        if pairs not in known:
+            law: Counter = Counter({1: 0.5})
+            for left in range(1, pairs):
+                for (a, p), (b, q) in itertools.product(outer(left).items(), outer(pairs - left).items()):
+                    law[a + b] += 0.5 * p * q / (pairs - 1)
+            known[pairs] = dict(law)
+        return known[pairs]
+
+    def parts(text):
+        depth = list(itertools.accumulate(1 if letter == "(" else -1 for letter in text))
+        return depth.count(0)
+
+    law = outer(30)
+    kept = {k: p for k, p in law.items() if p > 1e-3}
+    rest = {"more": sum(p for k, p in law.items() if k not in kept)}
+    counts = Counter(k if (k := parts(text)) in kept else "more" for text in texts)
+    assert fits(counts, kept | rest)
+
+
+def test_looking_seldom_changes_nothing(monkeypatch):
+    """What an accelerator does: more levels than are needed."""
+    amount = torch.arange(1, 31).repeat(20)
+    often = parentheses.balanced_strings(amount, 30, seeded(1, "law", 0))
+    for wait in (8, 1000):
+        monkeypatch.setattr(parentheses, "LEVELS_BEFORE_LOOKING", {"cpu": wait})
+        assert torch.equal(parentheses.balanced_strings(amount, 30, seeded(1, "law", 0)), often)
+
+
+FAULTS = {
+    "flips are never doubled": {"doubled": 0.0},
+    "flips are always doubled": {"doubled": 1.0},
+    "pairs out of order are swapped": {"always_swap": True},
+    "every balanced string is mutated": {"kept": 0.0},
+    "a quarter is random": {"random_share": 1 / 4},
+}
+
+
+def test_strings_follow_the_task_and_faults_are_seen():
+    text, length = parentheses.strings(150_000, 2, seeded(2, "law", 0))
+    counts = Counter(written(text, length))
+    assert fits(counts, string_law(2))
+    for fault, changes in FAULTS.items():
+        assert not fits(counts, string_law(2, **changes)), fault
+
+
+def test_trailing_ones():
+    numbers = [0, 1, 2, 3, 5, 7, 11, 2**29 - 1, 2**30 - 1, 2**30 - 2]
+    wanted = [len(bin(n)) - len(bin(n).rstrip("1")) if n else 0 for n in numbers]
+    for dtype in (torch.int32, torch.int64):
+        assert parentheses.trailing_ones(torch.tensor(numbers, dtype=dtype)).tolist() == wanted
+
+
+def check_parentheses(batch, loss="answer") -> None:
+    """The layout, sequence by sequence."""
+    for inputs, targets, mask, scored, answers in zip(
+        *(t.tolist() for t in (batch.inputs, batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)),
+        strict=True,
+    ):
+        assert len(inputs) == len(targets) == 62
+        sequence = [*inputs, targets[-1]]
+        assert targets == sequence[1:]
+        ask = sequence.index(3)
+        text = "".join({1: "(", 2: ")"}[i] for i in sequence[:ask])
+        assert 1 <= len(text) <= 60
+        assert sequence[ask + 1] == (2 if stack_balanced(text) else 1)
+        assert sequence[ask + 2 :] == [0] * (61 - ask)
+        place = [i == ask for i in range(62)]
+        assert scored == answers == place
+        assert mask == (place if loss == "answer" else [True] * 62)
+
+
+@pytest.mark.parametrize("loss", ["answer", "sequence"])
+def test_parentheses_layout(loss):
+    task = task_named("parentheses", loss=loss)
+    assert (task.name, task.vocabulary, task.context) == ("parentheses", 4, 62)
+    check_parentheses(task.batch(2000, seeded(0, "train", 5)), loss)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda b: replace(b, scored=b.scored.roll(1, 1)),
+        lambda b: replace(b, loss_mask=b.loss_mask.roll(-1, 1)),
+        lambda b: replace(b, targets=b.inputs),
+        lambda b: replace(b, targets=torch.where(b.scored, 3 - b.targets, b.targets)),
+        lambda b: replace(b, inputs=torch.where(b.inputs == 3, 0, b.inputs)),
+    ],
+    ids=["scored one late", "loss one early", "targets not shifted", "answers exchanged", "no question"],
+)
+def test_parentheses_faults_are_seen(fault):
+    batch = task_named("parentheses").batch(50, seeded(0, "train", 5))
+    with pytest.raises((AssertionError, ValueError, KeyError)):
+        check_parentheses(fault(batch))
+
+
+# --- k-hop ------------------------------------------------------------------------------------------------------
+
+
+def slow_hops(text: list, hops: int, rule: str = "right") -> list:
+    """The appendix's rewriting of whole strings; None: does not exist. `rule` plants a fault."""
+    symbols, sources = list(text), list(range(len(text)))
+    for _ in range(hops):
+        new_symbols, new_sources = [], []
+        for symbol, source in zip(symbols, sources, strict=True):
+            end = None if source is None else source + (rule == "looks at itself")
+            found = -1
+            if end is not None:
+                places = [j for j in range(min(end, len(text))) if text[j] == symbol]
+                found = (places[0] if rule == "first occurrence" else places[-1]) if places else -1
+            if found < 0 or found + 1 >= len(text):
+                new_symbols.append(None)
+                new_sources.append(None)
+            else:
+                following = found + (rule != "the occurrence itself")
+                new_symbols.append(text[following])
+                new_sources.append(following)
+        symbols, sources = new_symbols, new_sources
+    return symbols
+
+
+def slow_answers(text: list[int], hops: int, rule: str = "right") -> list[int]:
+    return [21 if symbol is None else 17 + symbol for symbol in slow_hops(text, hops, rule)]
+
+
+def fast_answers(text: list[int], hops: int) -> list[int]:
+    return khop.hop_answers(torch.tensor([text]), torch.tensor([[hops]]), hops, hops)[0].tolist()
+
+
+def test_the_papers_example():
+    text = ["abcd".index(letter) for letter in paper.TWO_HOP_INPUT]
+    assert fast_answers(text, 2)[-1] == 17 + "abcd".index(paper.TWO_HOP_OUTPUT)
+    assert fast_answers(text, 1)[-1] == 17 + "abcd".index("b")
+
+
+def test_hops_of_all_short_strings():
+    """All strings over four characters of length 5, repetitions included, and longer ones over two."""
+    texts = [*itertools.product(range(4), repeat=5), *itertools.product(range(2), repeat=8)]
+    for length in (5, 8):
+        same = [list(text) for text in texts if len(text) == length]
+        for hops in range(5):
+            query = torch.full((len(same), 1), hops)
+            fast = khop.hop_answers(torch.tensor(same), query, hops, hops).tolist()
+            assert fast == [slow_answers(text, hops) for text in same]
+
+
+def check_k_hop(batch, least: int, most: int, rule: str = "right") -> None:
+    """The layout and every label, sequence by sequence."""
+    everywhere = [True] * 99
+    for inputs, targets, mask, scored, answers in zip(
+        *(t.tolist() for t in (batch.inputs, batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)),
+        strict=True,
+    ):
+        query, *text = inputs
+        assert least <= query <= most
+        assert len(text) == 98
+        assert all(17 <= i <= 20 for i in text)
+        assert all(a != b for a, b in itertools.pairwise(text))
+        assert targets == [22, *slow_answers([i - 17 for i in text], query, rule)]
+        assert mask == scored == everywhere
+        assert answers == [False, *[True] * 98]
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (2, 2), (3, 3), (4, 4), (16, 16), (0, 0), (0, 16), (2, 5)])
+def test_k_hop_against_slow_code(least, most):
+    task = khop.KHop(least, most)
+    assert (task.vocabulary, task.context) == (30, 99)
+    batch = task.batch(60, seeded(4, "train", most))
+    check_k_hop(batch, least, most)
+    assert least == most or len(set(batch.inputs[:, 0].tolist())) > 1
+
+
+@pytest.mark.parametrize("rule", ["looks at itself", "first occurrence", "the occurrence itself"])
+@pytest.mark.parametrize("hops", [1, 2, 4])
+def test_wrong_hop_rules_are_seen(rule, hops):
+    batch = task_named(f"{hops}-hop").batch(5, seeded(4, "train", 0))
+    with pytest.raises(AssertionError):
+        check_k_hop(batch, hops, hops, rule)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda b: replace(b, targets=b.targets.roll(1, 1)),
+        lambda b: replace(b, scored=b.scored_answers),
+        lambda b: replace(b, scored_answers=b.scored),
+        lambda b: replace(b, inputs=b.inputs.roll(-1, 1)),
+    ],
+    ids=["targets one late", "blank not scored", "blank among the answers", "query missing"],
+)
+def test_k_hop_faults_are_seen(fault):
+    batch = task_named("2-hop").batch(5, seeded(4, "train", 0))
+    check_k_hop(batch, 2, 2)
+    with pytest.raises(AssertionError):
+        check_k_hop(fault(batch), 2, 2)
+
+
+def test_the_law_of_characters_and_queries():
+    size = 8000
+    text = khop.characters(size, 4, seeded(5, "law", 0))
+    counts = Counter(map(tuple, text.tolist()))
+    law = {t: 1 / 108 for t in itertools.product(range(4), repeat=4) if all(a != b for a, b in itertools.pairwise(t))}
+    assert fits(counts, law)
+    queries = khop.KHop(1, 4, length=4).batch(size, seeded(5, "law", 1)).inputs[:, 0].tolist()
+    assert fits(Counter(queries), dict.fromkeys(range(1, 5), 1 / 4))
+    assert not fits(Counter(queries), dict.fromkeys(range(1, 6), 1 / 5))
+
+
+def test_loss_without_the_blank():
+    batch = task_named("1-hop", loss="answer").batch(3, seeded(0, "train", 0))
+    assert batch.loss_mask.tolist() == batch.scored_answers.tolist()
+    assert bool(batch.scored.all())
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["parentheses", "2-hop"])
+def test_a_batch_depends_on_seed_stream_and_step_only(name):
+    task = task_named(name)
+
+    def inputs(*key):
+        return task.batch(16, seeded(*key)).inputs.tolist()
+
+    first = inputs(0, "train", 7)
+    inputs(0, "train", 8)
+    assert inputs(0, "train", 7) == first
+    others = [inputs(*key) for key in ((1, "train", 7), (0, "evaluate", 7), (0, "train", 8))]
+    assert all(other != first for other in others)
+    state = torch.random.get_rng_state()
+    inputs(0, "train", 7)
+    assert torch.equal(state, torch.random.get_rng_state())  # the global generator is never touched
+
+
+def test_no_step_repeats_anothers_numbers():
+    """The CPU generator sees 32 bits of the seed: they differ for all steps of a run."""
+    low = {stream_seed(3, "train", step) & 0xFFFFFFFF for step in range(60_000)}
+    assert len(low) == 60_000
+    a, b = (torch.Generator().manual_seed(s) for s in (5, 5 + 2**32))
+    assert torch.rand(3, generator=a).tolist() == torch.rand(3, generator=b).tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: task_named("5-hops"),
+        lambda: task_named("2-hop", size=3),
+        lambda: task_named("2-hop", loss="all"),
+        lambda: task_named("parentheses", pairs=31),
+        lambda: khop.KHop(3, 2),
+        lambda: khop.KHop(3, 17),
+        lambda: task_named("2-hop").batch(0, seeded(0, "train", 0)),
+        lambda: task_named("parentheses").batch(True, seeded(0, "train", 0)),
+        lambda: seeded(-1, "train", 0),
+        lambda: seeded(0, "train", 2**32),
+        lambda: baselines.task_baselines("17-hop"),
+        lambda: parentheses_baselines(0),
+    ],
+)
+def test_malformed(wrong):
+    with pytest.raises(MalformedInput):
+        wrong()
+
+
+# --- baselines --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("hops", "length"), [(1, 8), (2, 8), (3, 9), (4, 9)])
+def test_k_hop_baselines_by_enumeration(hops, length):
+    """Every string, every rule's best choice found by counting: the same numbers, exactly."""
+    n = length - 2
+    known = {"position": Counter(), "last character": Counter(), "last two characters": Counter()}
+    ids: Counter = Counter()
+    total = 4 * 3 ** (n - 1)
+    for first in range(4):
+        for steps in itertools.product((1, 2, 3), repeat=n - 1):
+            text = [first]
+            for step in steps:
+                text.append((text[-1] + step) % 4)
+            for i, answer in enumerate(slow_answers(text, hops)):
+                ids[answer] += 1
+                known["position"][(i,), answer] += 1
+                known["last character"][(i, text[i]), answer] += 1
+                known["last two characters"][(i, text[i], text[i - 1] if i else None), answer] += 1
+    found = {rule.name: rule for rule in k_hop_baselines(hops, length)}
+    for name, counts in known.items():
+        best: dict = {}
+        for (context, _), count in counts.items():
+            best[context] = max(best.get(context, 0), count)
+        right = sum(best.values())
+        assert found[name].answers == pytest.approx(right / (total * n), abs=1e-12), name
+        assert found[name].accuracy == pytest.approx((right + total) / (total * (n + 1)), abs=1e-12), name
+    ids[22] = total
+    assert found["majority class"].accuracy == pytest.approx(max(ids.values()) / (total * (n + 1)), abs=1e-12)
+    assert found["always blank"].accuracy == pytest.approx(1 / (n + 1))
+    assert found["chance"].answers == pytest.approx(1 / 5)
+
+
+def test_answer_laws_at_full_length():
+    """Against the generator, where answers begin to exist and far from there."""
+    task = task_named("3-hop")
+    batch = task.batch(4000, seeded(6, "law", 0))
+    text, answers = batch.inputs[:, 1:], batch.targets[:, 1:]
+    laws = list(answer_laws(3, 98))
+    for place in (1, 4, 8, 20, 97):
+        none, law = laws[place]
+        now, before = text[:, place], text[:, place - 1]
+        events = {
+            "none": answers[:, place] == 21,
+            "now": answers[:, place] == now,
+            "before": answers[:, place] == before,
+        }
+        counts = Counter({name: int(event.sum()) for name, event in events.items()})
+        counts["other"] = 4000 - sum(counts.values())
+        wanted = {"none": none, "now": law[0], "before": law[1], "other": law[2] + law[3]}
+        shares = {name: counts[name] / 4000 for name in wanted}
+        assert shares == pytest.approx({name: float(p) for name, p in wanted.items()}, abs=0.04), place
+    assert law[1] != law[2]  # the one before is told from the others
+
+
+def test_what_docs_experiments_says_of_copying():
+    """Far from the start: 1-hop is the character before with probability 1/2, 2-hop the character itself."""
+    _, one = list(answer_laws(1, 98))[-1]
+    _, two = list(answer_laws(2, 98))[-1]
+    assert one[0] == 0
+    assert float(one[1]) == pytest.approx(0.5, abs=1e-9)
+    assert float(two[0]) == pytest.approx(0.5, abs=1e-9)
+    # attention-only cells that the paper prints, against what one or two characters tell
+    cells = [(f"{k}-hop", cell) for k in (1, 2, 3, 4) for cell in paper.SUMMARY_ATTENTION_ONLY[f"{k}-hop"]]
+    lines = {f"{k}-hop": 100 * k_hop_baselines(k)[-1].accuracy for k in (1, 2, 3, 4)}
+    above = [(task, cell) for task, cell in cells if cell > lines[task]]
+    assert above == [(task, paper.SUMMARY_ATTENTION_ONLY[task][2]) for task in ("3-hop", "4-hop")]
+
+
+def test_the_majority_is_computed():
+    rules = {hops: next(r for r in k_hop_baselines(hops) if r.name == "majority class") for hops in (1, 16)}
+    assert "one character" in rules[1].rule
+    assert "does not exist" in rules[16].rule
+    assert rules[16].accuracy > rules[1].accuracy
+
+
+def test_parentheses_baselines():
+    found = {rule.name: rule for rule in parentheses_baselines(40_000)}
+    assert found["chance"].accuracy == 0.5
+    assert found["counting"].accuracy == pytest.approx(0.93, abs=0.006)
+    assert found["counting and both ends"].accuracy == pytest.approx(0.976, abs=0.006)
+    assert found["majority class"].sequences == 40_000
+    # the same on the sequences themselves, one by one
+    text, length = parentheses.strings(4000, 30, seeded(0, "baselines", 0))
+    right = Counter()
+    for word in written(text, length):
+        wanted = stack_balanced(word)
+        equal = word.count("(") == word.count(")")
+        right["counting"] += equal == wanted
+        right["counting and both ends"] += (equal and word[0] == "(" and word[-1] == ")") == wanted
+        right["majority class"] += wanted
+    few = {rule.name: rule.accuracy for rule in parentheses_baselines(4000)}
+    assert {name: few[name] for name in right} == {name: max(n, 4000 - n) / 4000 for name, n in right.items()}
+
+
+@pytest.mark.parametrize(("word", "majority", "share"), [("(())", "balanced", 1), ("))((", "not balanced", 1)])
+def test_parentheses_baselines_follow_the_law(monkeypatch, word, majority, share):
+    """A law with one string in it: a typed majority class would not notice."""
+
+    def one_string(size, pairs, generator):
+        row = torch.tensor([{"(": 1, ")": 2}[letter] for letter in word])
+        return row.expand(size, 4), torch.full((size,), 4)
+
+    monkeypatch.setattr(parentheses, "strings", one_string)
+    found = {rule.name: rule for rule in parentheses_baselines.__wrapped__(50)}  # not the cached answer
+    assert found["majority class"].rule == f"always {majority}"
+    assert found["majority class"].accuracy == share
+    assert found["counting"].accuracy == (1 if majority == "balanced" else 0)
+    assert found["counting and both ends"].accuracy == 1
+
+
+# --- presets ----------------------------------------------------------------------------------------------------
+
+
+def test_every_cell_of_the_paper_has_a_preset():
+    for task, table in paper.ABLATIONS.items():
+        row = paper.TABLE_ROWS[task]
+        for variant, name in presets_module.PAPER_VARIANTS.items():
+            assert len(table[name]) == len(presets_module.PAPER_HOSTS)
+            for host in presets_module.PAPER_HOSTS:
+                cell = PRESETS[f"{task}/{host}/{variant}"]
+                assert (cell.heads, cell.layers, cell.head_dim, cell.m) == tuple(
+                    row[n] for n in ("heads", "layers", "head_dim", "m")
+                )
+                assert cell.m == paper_dimension(cell.shape)
+                assert cell.vocabulary == task_named(task).vocabulary == row["vocabulary"]
+                assert cell.variant == variant
+                assert VARIANTS[variant] == {"residual": cell.residual, "norm": cell.norm, "mlp": cell.mlp}
+                assert cell.steps == paper.TRAINING_STEPS.get(task, 10_000)
+                assert cell.loss == task_named(task).loss  # type: ignore[attr-defined]
+                assert (cell.mlp_width > 0) == cell.mlp
+    assert all(name == f"{p.task}/{p.host}/{p.variant}" for name, p in PRESETS.items())
+
+
+def test_smaller_hosts_have_the_sizes_of_the_theory():
+    sizes = {name: PRESETS[f"{name}/attention"].m for name in ("parentheses/shared-key", "parentheses/shared-query")}
+    assert sizes == {"parentheses/shared-key": 164, "parentheses/shared-query": 144}
+    assert (PRESETS["4-hop/shared-key/attention"].m, PRESETS["4-hop/shared-query/attention"].m) == (1830, 1380)
+    assert PRESETS["2-hop/trained-own-width/attention"].m == 30
+
+
+def test_overrides():
+    base = preset("2-hop/random/residual-norm")
+    assert base is not None
+    assert preset("2-hop/random/residual-norm", steps=None) == base
+    assert preset("2-hop/random/residual-norm", m=500).m == 500
+    assert preset("2-hop/random/residual-norm", head_dim=8).m == 8 * 28 + 240
+    wide = preset("2-hop/random/mlp-norm", m=100)
+    assert wide.mlp_width == presets_module.MLP_FACTOR * 100
+    assert preset("2-hop/random/mlp-norm", mlp_width=7).mlp_width == 7
+    assert preset("2-hop/random/residual", betas=[0.8, 0.9]).betas == (0.8, 0.9)
+
+
+def test_near_names():
+    with pytest.raises(MalformedInput, match="parentheses/sparse/attention"):
+        preset("parentheses/sprase/attention")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"width": 3},
+        {"name": "x"},
+        {"host": "dense"},
+        {"steps": 0},
+        {"batch": 1.5},
+        {"m": True},
+        {"learning_rate": float("nan")},
+        {"betas": (0.9, 1.0)},
+        {"betas": (0.9,)},
+        {"decay": "cosine"},
+        {"positions": "rope"},
+        {"task": "17-hop"},
+        {"loss": "all"},
+    ],
+)
+def test_impossible_overrides(wrong):
+    with pytest.raises(MalformedInput):
+        preset("2-hop/random/attention", **wrong)
+
+
+def test_scaling_sweeps():
+    for point in scaling_presets("m-bar"):
+        assert point.m == paper_dimension(point.shape)
+    for point in scaling_presets("H d"):
+        assert point.m == point.heads * point.head_dim
+    ratios = [point.m / 1024 for point in scaling_presets("ratio")]
+    assert (min(ratios), max(ratios)) == (0.5, 2.0)
+    assert all((point.heads, point.layers) == (2, 3) for panel in ("m-bar", "H d") for point in scaling_presets(panel))
+    with pytest.raises(MalformedInput):
+        scaling_presets("width")
+
+
+def test_names_of_tasks():
+    assert list(TASKS)[:2] == ["parentheses", "1-hop"]
+    assert khop.KHop(2, 2).name == "2-hop"
+    assert khop.KHop(1, 4).name == "1-4-hop"

@@ -1,0 +1,119 @@
+"""`utfproof tables`: the paper's tables beside what has been measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from utfproof.cli import options
+from utfproof.errors import MalformedInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from utfproof.reporting.training_tables import Further, Part, Rule
+
+EPILOG = "Examples: utfproof tables; utfproof tables --results results/training --markdown; utfproof tables --json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tables", epilog=EPILOG)(command)
+
+
+def results_folder(given: Path | None) -> Path:
+    """The folder of results: the default one may be missing (nothing was measured), one that is named may not."""
+    from utfproof.training.results import DEFAULT_FOLDER
+
+    if given is None:
+        return DEFAULT_FOLDER
+    if not given.is_dir():
+        raise MalformedInput(f"--results {given} is no folder; `utfproof train --results {given}` makes it")
+    return given
+
+
+def command(
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Folder of finished runs; results/training by default.")
+    ] = None,
+    sequences: Annotated[
+        int | None, typer.Option("--sequences", help="Sequences that baselines of parentheses are counted on.")
+    ] = None,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown in place of drawn tables.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), and baselines.
+
+    Exit 0, also when nothing was measured. 2: a file of the folder is no result.
+    """
+    from utfproof.cli.output import emit
+    from utfproof.reporting.training_tables import document, markdown, tables
+    from utfproof.training.results import paper_cells, read_results
+
+    if as_json and as_markdown:
+        raise MalformedInput("--json and --markdown exclude each other")
+    cells, further = paper_cells(read_results(results_folder(results)))
+    parts = tables(cells)
+    rules = _rules(sequences)
+    if as_json:
+        emit(document(parts, rules, further), "", {}, as_json=True)
+    elif as_markdown:
+        print(markdown(parts, rules, further), end="")
+    else:
+        _print(parts, rules, further)
+
+
+def _rules(sequences: int | None) -> dict[str, list[Rule]]:
+    from utfproof.reporting.training_tables import Rule
+    from utfproof.training.presets import PAPER_TASKS
+    from utfproof.training.tasks.baselines import SEQUENCES, task_baselines
+
+    return {
+        task: [
+            Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences)
+            for b in task_baselines(task, SEQUENCES if sequences is None else sequences)
+        ]
+        for task in PAPER_TASKS
+    }
+
+
+def _print(parts: list[Part], rules: dict[str, list[Rule]], further: list[Further]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from utfproof.reporting.training_tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines
+
+    console = Console(highlight=False)
+    header = ["", *(f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured"))]
+    for part in parts:
+        lines = []
+        for row in part.rows:
+            line = [row.label]
+            for printed, measured in zip(row.printed, row.measured, strict=True):
+                line += [f"{printed:.1f}", "\n".join(cell_lines(measured))]
+            lines.append(line)
+        _draw(console, f"{part.title} ({part.label})", header, lines)
+        for task in part.tasks:
+            console.print(Text(baseline_line(task, rules[task])))
+        console.print()
+    if further:
+        lines = [[f.name, f.differences, "\n".join(cell_lines(f.measured))] for f in further]
+        _draw(console, "Further runs", ["run", "differs in", "measured"], lines)
+    console.print(Text(f"{REMARK}; {BRIEF}"))
+
+
+def _draw(console: Console, title: str, header: list[str], lines: list[list[str]]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", padding=(0, 1, 0, 0)
+    )
+    for name in header:
+        table.add_column(Text(name), overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(cell) for cell in line))
+    console.print(table)

@@ -1,0 +1,224 @@
+"""The paper's four tables beside what has been measured: cells that nobody has run stay empty.
+
+Printed numbers come from `claims/paper.py`; measured ones and baselines are handed in, so that this module only arranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from utfproof.claims import paper
+
+HOSTS = {"sparse": "sparse", "random": "random", "trained": "fully trained"}
+"""Columns, in the order of the paper's triples, and what they are called."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Runs that differ in their seed only. Accuracies are fractions, one for each seed."""
+
+    accuracies: tuple[float, ...]
+    answers: tuple[float, ...]
+    steps: int
+    complete: bool
+    devices: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy over the seeds."""
+        return fmean(self.accuracies)
+
+    @property
+    def deviation(self) -> float | None:
+        """Sample standard deviation over the seeds; None for a single one."""
+        return stdev(self.accuracies) if len(self.accuracies) > 1 else None
+
+    @property
+    def accuracy(self) -> str:
+        """Such as 96.1 ± 0.4, in percent; * marks a brief run."""
+        spread = "" if self.deviation is None else f" ± {percent(self.deviation)}"
+        return f"{percent(self.mean)}{spread}{'' if self.complete else ' *'}"
+
+    @property
+    def circumstances(self) -> str:
+        """Seeds, steps and device."""
+        seeds = f"{len(self.accuracies)} seed{'s' if len(self.accuracies) > 1 else ''}"
+        return f"{seeds}, {self.steps} steps, {'/'.join(self.devices)}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A baseline as the tables show it; accuracies are fractions, `sequences` 0 where it is exact."""
+
+    name: str
+    rule: str
+    accuracy: float
+    answers: float
+    standard_error: float
+    sequences: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: what the paper prints for each host, in percent, and what was measured (None: nothing)."""
+
+    label: str
+    task: str
+    printed: tuple[float, ...]
+    measured: tuple[Measured | None, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table, or a half of one."""
+
+    label: str
+    title: str
+    rows: tuple[Row, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks of its rows, each once."""
+        return tuple(dict.fromkeys(row.task for row in self.rows))
+
+
+@dataclass(frozen=True)
+class Further:
+    """Runs that are no cell of the paper's tables, or are brief where others are not: what they are, in words."""
+
+    name: str
+    differences: str
+    measured: Measured
+
+
+Cells = Mapping[tuple[str, str, str], Measured]
+"""(task, host, variant as the paper's tables call it) -> measured."""
+
+PARTS: tuple[tuple[str, str, str, str], ...] = (
+    ("tab:summary_results_combined", "Table 1a: attention-only", "variant", "attention-only"),
+    ("tab:summary_results_combined", "Table 1b: residual stream and layer normalisation", "variant", "residual and LN"),
+    ("tab:ablation_results", "Table 2a: parentheses", "task", "parentheses"),
+    ("tab:ablation_results", "Table 2b: 2-hop", "task", "2-hop"),
+    ("tab:induction_head_1hop", "Table 3: 1-hop", "task", "1-hop"),
+    ("tab:induction_head_3_4_hop", "Table 4a: 3-hop", "task", "3-hop"),
+    ("tab:induction_head_3_4_hop", "Table 4b: 4-hop", "task", "4-hop"),
+)
+"""(the paper's label, title, what its rows have in common, and its value)."""
+
+_SUMMARIES = {"attention-only": paper.SUMMARY_ATTENTION_ONLY, "residual and LN": paper.SUMMARY_RESIDUAL_LN}
+
+
+def tables(cells: Cells) -> list[Part]:
+    """The paper's four tables, as seven parts, with the measured cells beside the printed ones."""
+    found = []
+    for label, title, common, value in PARTS:
+        if common == "variant":
+            lines = [(task, task, value, printed) for task, printed in _SUMMARIES[value].items()]
+        else:
+            lines = [(variant, value, variant, printed) for variant, printed in paper.ABLATIONS[value].items()]
+        rows = tuple(
+            Row(name, task, printed, tuple(cells.get((task, host, variant)) for host in HOSTS))
+            for name, task, variant, printed in lines
+        )
+        found.append(Part(label, title, rows))
+    return found
+
+
+def percent(fraction: float) -> str:
+    """A fraction in percent with one decimal place, as the paper prints."""
+    return f"{100 * fraction:.1f}"
+
+
+def baseline_line(task: str, rules: Sequence[Rule]) -> str:
+    """One line with all baselines of a task."""
+    drawn = [rule for rule in rules if rule.sequences]
+    line = f"baselines, {task}: " + ", ".join(f"{rule.name} {percent(rule.accuracy)}" for rule in rules)
+    if not drawn:
+        return f"{line} (exact)"
+    error = max(rule.standard_error for rule in drawn)
+    exact = "" if len(drawn) == len(rules) else f"; exact: {', '.join(r.name for r in rules if not r.sequences)}"
+    return f"{line} ({drawn[0].sequences} sequences, standard error at most {100 * error:.2f}{exact})"
+
+
+def cell_lines(measured: Measured | None) -> list[str]:
+    """A measured cell as short lines: accuracy, seeds, steps, device."""
+    return [measured.accuracy, *measured.circumstances.split(", ")] if measured else [""]
+
+
+HEADER = ["", *(f"{name}, {side}" for name in HOSTS.values() for side in ("paper", "measured"))]
+
+
+def _part_lines(part: Part) -> Iterator[list[str]]:
+    for row in part.rows:
+        line = [row.label]
+        for printed, measured in zip(row.printed, row.measured, strict=True):
+            line += [f"{printed:.1f}", "<br>".join(cell_lines(measured))]
+        yield line
+
+
+BRIEF = "* brief: fewer steps than the paper's"
+REMARK = "accuracies in percent; measured: mean ± standard deviation over the seeds; empty: nothing was measured"
+
+
+def markdown(parts: Iterable[Part], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]) -> str:
+    """All tables as Markdown."""
+    text = []
+    for part in parts:
+        text += [f"### {part.title}", "", _bar(HEADER), _bar(["---"] * len(HEADER))]
+        text += [_bar(line) for line in _part_lines(part)]
+        text += ["", *(f"- {baseline_line(task, rules[task])}" for task in part.tasks if task in rules), ""]
+    if further:
+        text += ["### Further runs", "", _bar(["run", "differs in", "measured"]), _bar(["---"] * 3)]
+        text += [_bar([f.name, f.differences, "<br>".join(cell_lines(f.measured))]) for f in further]
+        text += [""]
+    return "\n".join([*text, f"{REMARK[0].upper()}{REMARK[1:]}. {BRIEF}.", ""])
+
+
+def _bar(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def document(parts: Iterable[Part], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]) -> dict[str, Any]:
+    """All tables for --json. Printed accuracies in percent as the paper has them, measured ones as fractions."""
+    return {
+        "tables": [
+            {
+                "label": part.label,
+                "title": part.title,
+                "rows": [
+                    {
+                        "label": row.label,
+                        "task": row.task,
+                        "cells": {
+                            host: {"paper_percent": printed, "measured": measured_document(measured)}
+                            for host, printed, measured in zip(HOSTS, row.printed, row.measured, strict=True)
+                        },
+                    }
+                    for row in part.rows
+                ],
+            }
+            for part in parts
+        ],
+        "baselines": {task: [asdict(rule) for rule in found] for task, found in rules.items()},
+        "further": [
+            {"name": f.name, "differences": f.differences, "measured": measured_document(f.measured)} for f in further
+        ],
+    }
+
+
+def measured_document(measured: Measured | None) -> dict[str, Any] | None:
+    """Measured accuracies for --json, None where nothing was."""
+    if measured is None:
+        return None
+    return {
+        **asdict(measured),
+        "mean": measured.mean,
+        "standard_deviation": measured.deviation,
+        "mean_answers": fmean(measured.answers),
+        "seeds": len(measured.accuracies),
+    }

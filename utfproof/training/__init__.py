@@ -1,0 +1,1 @@
+"""Training hosts on the paper's tasks: tasks, presets, engines, results."""

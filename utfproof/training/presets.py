@@ -1,0 +1,245 @@
+"""The paper's experiments as presets: task, shape, host, variant and optimiser of every cell of its tables.
+
+Shapes, steps, learning rates, warm-up and batch sizes are the paper's (`claims/paper.py`). What the paper leaves unsaid is
+chosen here and listed in docs/experiments.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import warnings
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from utfproof.claims import paper
+from utfproof.errors import MalformedInput
+from utfproof.shapes import (
+    EffectiveHeadDimensionWarning,
+    Shape,
+    matching_dimension,
+    paper_dimension,
+    shared_key_dimension,
+    shared_query_dimension,
+)
+from utfproof.training.tasks import LOSSES, TASKS
+
+HOSTS = ("sparse", "random", "trained", "trained-own-width", "residual-tree", "shared-key", "shared-query")
+"""sparse, random, trained: the paper's three models; trained-own-width: a target of the class itself, at its own width;
+residual-tree: the sparse host that is built for a residual stream; shared-key, shared-query: the smaller hosts."""
+OTHER_HOSTS = ("sparse-front", "tied", "random-tied")
+"""Constructions that a run can be asked for in place of a preset's host, at the paper's m."""
+PAPER_HOSTS = ("sparse", "random", "trained")
+
+VARIANTS: dict[str, dict[str, bool]] = {
+    "attention": {"residual": False, "norm": False, "mlp": False},
+    "residual": {"residual": True, "norm": False, "mlp": False},
+    "residual-norm": {"residual": True, "norm": True, "mlp": False},
+    "mlp": {"residual": True, "norm": False, "mlp": True},
+    "mlp-norm": {"residual": True, "norm": True, "mlp": True},
+}
+"""The rows of the paper's ablation tables."""
+PAPER_VARIANTS = dict(zip(VARIANTS, paper.VARIANTS, strict=True))
+"""How the paper's tables call them."""
+
+PAPER_TASKS = tuple(paper.TABLE_ROWS)
+POSITIONS = ("none", "learned")
+DECAYS = ("linear",)
+MLP_FACTOR = 4
+"""Width of an MLP over m."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One experiment. `m` is the embedding dimension (for trained-own-width: the width of the target, d_in by default)."""
+
+    name: str
+    task: str
+    heads: int
+    layers: int
+    head_dim: int
+    m: int
+    host: str
+    residual: bool
+    norm: bool
+    mlp: bool
+    mlp_width: int
+    steps: int
+    batch: int
+    learning_rate: float
+    warmup: int
+    loss: str
+    positions: str = "none"
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.999)
+    decay: str = "linear"
+    init_std: float = 0.02
+    seed: int = 0
+
+    @property
+    def variant(self) -> str:
+        """attention, residual, residual-norm, mlp or mlp-norm; other combinations joined by +."""
+        flags = {name: getattr(self, name) for name in ("residual", "norm", "mlp")}
+        for name, row in VARIANTS.items():
+            if row == flags:
+                return name
+        return "+".join(name for name, on in flags.items() if on)
+
+    @property
+    def vocabulary(self) -> int:
+        """d_in = d_out of the task."""
+        return vocabulary_of(self.task)
+
+    @property
+    def shape(self) -> Shape:
+        """(H, L, d, d_in), without the residual stream: the shape whose m-bar is the paper's m."""
+        return quiet_shape(self.heads, self.layers, self.head_dim, self.vocabulary)
+
+    def __post_init__(self) -> None:
+        known = {
+            "task": tuple(TASKS),
+            "host": (*HOSTS, *OTHER_HOSTS),
+            "positions": POSITIONS,
+            "decay": DECAYS,
+            "loss": LOSSES,
+        }
+        for name, choices in known.items():
+            if getattr(self, name) not in choices:
+                near = ", ".join(difflib.get_close_matches(str(getattr(self, name)), choices, 3, 0.5) or choices[:7])
+                raise MalformedInput(f"{name} {getattr(self, name)!r} is unknown; choose {near}")
+        least = dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1)
+        for name, bound in {**least, "warmup": 0, "mlp_width": 1 if self.mlp else 0, "seed": 0}.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < bound:
+                raise MalformedInput(f"{name} must be an integer from {bound} on, got {value!r}")
+        for name in ("learning_rate", "weight_decay", "init_std", "betas"):
+            values = getattr(self, name) if name == "betas" else (getattr(self, name),)
+            try:
+                fine = all(math.isfinite(value) and value >= 0 for value in values) and (
+                    name != "betas" or len(values) == 2
+                )
+            except TypeError:
+                fine = False
+            if not fine or (name == "betas" and max(values) >= 1):
+                raise MalformedInput(f"{name} {getattr(self, name)!r} is out of range")
+
+
+def vocabulary_of(task: str) -> int:
+    """d_in = d_out of a task, as the paper has it: one vocabulary for all k-hop tasks."""
+    return paper.TABLE_ROWS[task if task in paper.TABLE_ROWS else "1-hop"]["vocabulary"]
+
+
+def quiet_shape(heads: int, layers: int, head_dim: int, d_in: int, *, residual: bool = False) -> Shape:
+    """A shape without the remark that d exceeds d_in: the paper's own shape for parentheses has d = 24 and d_in = 4."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
+        return Shape(heads, layers, head_dim, d_in, residual=residual)
+
+
+def default_m(host: str, heads: int, layers: int, head_dim: int, d_in: int) -> int:
+    """The embedding dimension of a host unless said otherwise: the paper's m-bar; d_in for a target at its own width; the
+    least m of the construction for the hosts that the paper does not have."""
+    shape = quiet_shape(heads, layers, head_dim, d_in, residual=host == "residual-tree")
+    least = {
+        "trained-own-width": lambda: d_in,
+        "residual-tree": lambda: matching_dimension(shape),
+        "shared-key": lambda: shared_key_dimension(shape),
+        "shared-query": lambda: shared_query_dimension(shape),
+    }
+    return least.get(host, lambda: paper_dimension(shape))()
+
+
+def _cell(task: str, host: str, variant: str) -> Preset:
+    row = paper.TABLE_ROWS[task]
+    numbers = paper.OPTIMISATION["parentheses" if task == "parentheses" else "k-hop"]
+    shape = row["heads"], row["layers"], row["head_dim"]
+    m = row["m"] if host in PAPER_HOSTS else default_m(host, *shape, row["vocabulary"])
+    flags = VARIANTS[variant]
+    return Preset(
+        name=f"{task}/{host}/{variant}",
+        task=task,
+        heads=shape[0],
+        layers=shape[1],
+        head_dim=shape[2],
+        m=m,
+        host=host,
+        residual=flags["residual"],
+        norm=flags["norm"],
+        mlp=flags["mlp"],
+        mlp_width=MLP_FACTOR * m if flags["mlp"] else 0,
+        steps=int(paper.TRAINING_STEPS[task] if task in paper.TRAINING_STEPS else numbers["steps"]),
+        batch=int(numbers["batch"]),
+        learning_rate=float(numbers["learning rate"]),
+        warmup=int(numbers["warm-up"]),
+        loss="answer" if task == "parentheses" else "sequence",
+    )
+
+
+def _all() -> dict[str, Preset]:
+    variants = {"residual-tree": ("residual",), "shared-key": ("attention",), "shared-query": ("attention",)}
+    cells = [_cell(t, h, v) for t in PAPER_TASKS for h in HOSTS for v in variants.get(h, tuple(VARIANTS))]
+    return {cell.name: cell for cell in cells}
+
+
+PRESETS: dict[str, Preset] = _all()
+"""Every cell of the paper's tables, and the hosts that it does not have, by name: TASK/HOST/VARIANT."""
+
+
+def preset(name: str, /, **overrides: Any) -> Preset:
+    """The preset of that name with some fields changed (None: unchanged). m follows a changed shape, and mlp_width m, unless
+    given themselves. MalformedInput for an unknown name, with near ones, and for an unknown or impossible field."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, 3, 0.4)
+        hint = (
+            f"near: {', '.join(near)}" if near else "names are TASK/HOST/VARIANT, such as parentheses/sparse/attention"
+        )
+        raise MalformedInput(f"preset {name!r} is unknown; {hint}")
+    base = PRESETS[name]
+    changes = {key: value for key, value in overrides.items() if value is not None}
+    if unknown := set(changes) - (field_names() - {"name"}):
+        raise MalformedInput(f"presets have no field {', '.join(sorted(unknown))}")
+    if "betas" in changes and isinstance(changes["betas"], list):
+        changes["betas"] = tuple(changes["betas"])
+    changed = replace(base, **{key: value for key, value in changes.items() if key not in ("m", "mlp_width")})
+    m = changes.get("m")
+    if m is None:
+        reshaped = {"heads", "layers", "head_dim", "host", "task"} & set(changes)
+        m = (
+            default_m(changed.host, changed.heads, changed.layers, changed.head_dim, changed.vocabulary)
+            if reshaped
+            else base.m
+        )
+    changed = replace(changed, m=m)
+    return replace(changed, mlp_width=changes.get("mlp_width", MLP_FACTOR * m if changed.mlp else 0))
+
+
+def field_names() -> set[str]:
+    """Names of a preset's fields."""
+    return {field.name for field in fields(Preset)}
+
+
+# --- the scaling figure --------------------------------------------------------------------------------------
+
+SCALING_TASK = "2-hop"
+SCALING_SEEDS = 5
+SCALING_HEAD_DIMS = {"m-bar": (4, 8, 16, 28, 56, 112), "H d": (28, 56, 112, 224, 512)}
+"""The paper does not say which head dimensions it swept; these take both panels to the m of its table or beyond."""
+SCALING_RATIOS = (0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 2.0)
+"""Our own panel: m over m-bar at the paper's 2-hop shape."""
+
+
+def scaling_presets(panel: str, host: str = "random", variant: str = "residual-norm") -> list[Preset]:
+    """The points of one panel of the figure: "m-bar", "H d", or "ratio" (m from 0.5 to 2 times m-bar at the paper's shape)."""
+    name = f"{SCALING_TASK}/{host}/{variant}"
+    if panel == "ratio":
+        m_bar = preset(name).m
+        return [preset(name, m=round(ratio * m_bar)) for ratio in SCALING_RATIOS]
+    if panel not in SCALING_HEAD_DIMS:
+        raise MalformedInput(f"panel {panel!r} is unknown; choose {', '.join((*SCALING_HEAD_DIMS, 'ratio'))}")
+    points = [preset(name, head_dim=d) for d in SCALING_HEAD_DIMS[panel]]
+    return points if panel == "m-bar" else [replace_m(point, point.heads * point.head_dim) for point in points]
+
+
+def replace_m(point: Preset, m: int) -> Preset:
+    """The preset at another m; the MLP's width follows."""
+    return replace(point, m=m, mlp_width=MLP_FACTOR * m if point.mlp else 0)
