@@ -1,0 +1,334 @@
+"""The least m of any host that matches one given target, from the ranks of its Hankel matrices; exact.
+
+For a layer boundary l = 0 ... L the Hankel matrix H_l has a row W_E[i] M_w for each i < d_in and each word w of length l, and
+a column for everything that reads the stream from there on: M_v W_Q^{t,h}, M_v W_K^{t,h} with v on the layers l+1 ... t-1,
+and M_v W_U. Without a residual stream the least m is max_l rank H_l. With one, rows stay in the stream: the least m is rank
+H_0 + sum_{l>=1} (rank H_l - rank of the rows known before layer l, read from layer l on). Proofs:
+docs/proofs/least-host-of-one-target.md. H_l is never formed: a basis of its rows (at most D of them) times a basis of its
+columns (at most D) has the same rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from utfproof.arrays import exact
+from utfproof.errors import ResourceLimit
+from utfproof.matching import exact_target
+from utfproof.realization import linear
+from utfproof.shapes import Shape, Word, matching_dimension
+from utfproof.systems import AugmentedTarget, LoopedTarget, Target
+
+MAX_WIDTH = 512
+"""Largest width of a target whose ranks are computed exactly; they take time like the fourth power of it."""
+
+Row = tuple[int, Word]
+"""Row i of W_E M_w: (i, w)."""
+Reader = tuple[str, int, Word, int]
+"""(kind "Q", "K" or "OV", layer that reads (L for OV), word, coordinate): the word's letters are those from the boundary on,
+for Q and K with the reading head last. Letters as in `shapes`: with a residual stream 0 is the stream and h + 1 is head h."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """What matching sees of a target, exact (FLINT matrices): W_E [d_in, D], per layer and head W_Q, W_K [D, d] and M [D, D],
+    and W_U [D, d_out]. The shape says whether there is a residual stream; inner bounds the rank of every M."""
+
+    shape: Shape
+    W_E: Any
+    W_Q: list[list[Any]]
+    W_K: list[list[Any]]
+    M: list[list[Any]]
+    W_U: Any
+    inner: int
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.W_E.ncols())
+
+    def letters(self, layer: int) -> Iterator[tuple[int, Any]]:
+        """The letters of a layer that are heads, with their value forms."""
+        for head in range(self.shape.heads):
+            yield head + self.shape.residual, self.M[layer][head]
+
+    def readers(self, layer: int) -> Iterator[tuple[str, int, Any]]:
+        """(kind, letter, matrix [D, d]) of the queries and keys of a layer."""
+        for kind, matrices in (("Q", self.W_Q), ("K", self.W_K)):
+            for head in range(self.shape.heads):
+                yield kind, head + self.shape.residual, matrices[layer][head]
+
+
+def with_residual(shape: Shape, residual: bool | None) -> Shape:
+    """The shape with this residual flag (None: its own)."""
+    if residual is None or residual == shape.residual:
+        return shape
+    return Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=residual)
+
+
+def forms(target: Target, residual: bool | None = None) -> Forms:
+    """The target's forms over the rationals; floats are the dyadic rationals that they are, and products are exact.
+
+    residual: None takes it from the target's shape. Raises MalformedInput for weights that are not finite, ResourceLimit for
+    widths that are out of reach.
+    """
+    if target.width > MAX_WIDTH:
+        raise ResourceLimit(
+            f"exact ranks of a target of width {target.width} were asked for, the limit is {MAX_WIDTH}; "
+            "realization.numerical finds a host in float64"
+        )
+    held = exact_target(target)
+    shape = with_residual(target.shape, residual)
+    layers, heads = range(shape.layers), range(shape.heads)
+
+    def grid(pick: Any) -> list[list[Any]]:
+        return [[pick(layer, head) for head in heads] for layer in layers]
+
+    def reader(which: int) -> Any:
+        return lambda layer, head: linear.to_flint(exact(held.parameters(layer, head)[which]))
+
+    def value(layer: int, head: int) -> Any:
+        if not plain:
+            return linear.to_flint(exact(held.value_form(layer, head)))
+        return reader(2)(layer, head) * reader(3)(layer, head)
+
+    plain = type(target) in (Target, LoopedTarget, AugmentedTarget)
+    W_E = linear.to_flint(exact(held.embedding()))
+    return Forms(
+        shape,
+        W_E,
+        grid(reader(0)),
+        grid(reader(1)),
+        grid(value),
+        linear.to_flint(exact(held.unembedding())),
+        int(target.W_V.shape[-1]) if plain else int(W_E.ncols()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """A basis of what reads the stream at a boundary: columns [D, c] of H_l's right factor, each with its name."""
+
+    matrix: Any
+    names: list[Reader]
+
+
+def observed(target: Forms) -> list[Columns]:
+    """A basis of the columns at each boundary 0 ... L, chosen among the columns themselves."""
+    L = target.shape.layers
+    chosen = linear.independent_columns(target.W_U)
+    last = Columns(linear.columns_of(target.W_U, chosen), [("OV", L, (), c) for c in chosen])
+    found = [last]
+    for layer in reversed(range(L)):
+        parts: list[Any] = []
+        names: list[Reader] = []
+        for kind, letter, matrix in target.readers(layer):
+            parts.append(matrix)
+            names += [(kind, layer + 1, (letter,), c) for c in range(matrix.ncols())]
+        steps = [(letter, form * last.matrix) for letter, form in target.letters(layer)]
+        if target.shape.residual:
+            steps.insert(0, (0, last.matrix))
+        for letter, matrix in steps:
+            parts.append(matrix)
+            names += [(kind, at, (letter, *word), c) for kind, at, word, c in last.names]
+        everything = linear.side_by_side(parts)
+        chosen = linear.independent_columns(everything)
+        last = Columns(linear.columns_of(everything, chosen), [names[c] for c in chosen])
+        found.append(last)
+    return found[::-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Boundary:
+    """One layer boundary: `rows` [t, D] of the states held there, by name; `active`: those of them that are a basis modulo
+    what no later reader sees; `known` of these were held before (with a residual stream), and the `new` ones among `rows`
+    come last."""
+
+    rows: Any
+    names: list[Row]
+    active: list[int]
+    known: int
+    new: int
+
+    @property
+    def active_rows(self) -> Any:
+        """[rank H_l, D]."""
+        return linear.rows_of(self.rows, self.active)
+
+
+@dataclass(frozen=True, eq=False)
+class Staircase:
+    """Rows and columns that show all the ranks."""
+
+    target: Forms
+    boundaries: list[Boundary]
+    columns: list[Columns]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """rank H_l, l = 0 ... L."""
+        return tuple(len(boundary.active) for boundary in self.boundaries)
+
+    @property
+    def overlaps(self) -> tuple[int, ...]:
+        """With a residual stream, per l = 1 ... L the rank of the rows known before layer l, read from layer l on; else
+        empty."""
+        return tuple(b.known for b in self.boundaries[1:]) if self.target.shape.residual else ()
+
+    @property
+    def dimension(self) -> int:
+        """The least m, at least 1."""
+        if self.target.shape.residual:
+            return max(1, self.ranks[0] + sum(self.ranks[1:]) - sum(self.overlaps))
+        return max(1, *self.ranks)
+
+
+def staircase(target: Forms) -> Staircase:
+    """Bases of states and readers, layer by layer.
+
+    With a residual stream a state that has once been there stays, so the rows of a boundary contain those before it.
+    """
+    columns = observed(target)
+    active = linear.independent_rows(target.W_E * columns[0].matrix)
+    first = Boundary(
+        linear.rows_of(target.W_E, active), [(i, ()) for i in active], list(range(len(active))), 0, len(active)
+    )
+    boundaries = [first]
+    for layer in range(target.shape.layers):
+        before, readers = boundaries[-1], columns[layer + 1].matrix
+        moved, names = [], []
+        for letter, form in target.letters(layer):
+            moved.append(before.active_rows * form)
+            names += [
+                (before.names[k][0], (*_padded(before.names[k][1], layer, target.shape.residual), letter))
+                for k in before.active
+            ]
+        candidates = linear.stacked(moved)
+        held = before.rows if target.shape.residual else linear.rows_of(before.rows, [])
+        old, chosen = linear.extended_basis(held * readers, candidates * readers)
+        rows = linear.stacked([held, linear.rows_of(candidates, chosen)])
+        kept = before.names if target.shape.residual else []
+        count = held.nrows()
+        boundaries.append(
+            Boundary(
+                rows,
+                [*kept, *(names[k] for k in chosen)],
+                [*old, *range(count, count + len(chosen))],
+                len(old),
+                len(chosen),
+            )
+        )
+    return Staircase(target, boundaries, columns)
+
+
+def _padded(word: Word, length: int, residual: bool) -> Word:
+    """The word of this length that a row's word stands for: with a residual stream zeros follow."""
+    return word + (0,) * (length - len(word)) if residual else word
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """One head (layer and head from 0) as a host for this target alone sees it. rank_query, rank_key: of W_Q, W_K on the
+    states that reach the head. rank_logits: of their bilinear form there. rank_value: of its value form between the states
+    that reach it and what reads its output; 0 where the head is dead. repeats: an earlier head of its layer with the same
+    queries, keys and values."""
+
+    layer: int
+    head: int
+    rank_query: int
+    rank_key: int
+    rank_logits: int
+    rank_value: int
+    repeats: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LeastHost:
+    """The least m of any host (untied or tied, of the target's H, L, d) that matches this one target, E and all parameters
+    free.
+
+    ranks: rank H_l for l = 0 ... L. overlaps: see `Staircase`. width: D, which is always enough. universal: M, what a host
+    for all targets needs.
+    """
+
+    m: int
+    ranks: tuple[int, ...]
+    overlaps: tuple[int, ...]
+    width: int
+    universal: int
+    heads: tuple[HeadReport, ...]
+    staircase: Staircase
+
+    @cached_property
+    def dead_heads(self) -> list[tuple[int, int]]:
+        """(layer, head), from 0, of the heads whose output nothing reads."""
+        return [(h.layer, h.head) for h in self.heads if h.rank_value == 0]
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        heads = [{name: getattr(h, name) for name in HeadReport.__dataclass_fields__} for h in self.heads]
+        return {
+            "m": self.m,
+            "notion": "matching",
+            "residual": self.staircase.target.shape.residual,
+            "ranks": list(self.ranks),
+            "overlaps": list(self.overlaps),
+            "target_width": self.width,
+            "universal_m": self.universal,
+            "dead_heads": [list(pair) for pair in self.dead_heads],
+            "heads": heads,
+        }
+
+
+def least_dimension(target: Target | Forms, residual: bool | None = None) -> LeastHost:
+    """The least m by matching for this target, exact over the rationals.
+
+    residual: None takes it from the target's shape. MalformedInput for weights that are not finite.
+    """
+    held = target if isinstance(target, Forms) else forms(target, residual)
+    stairs = staircase(held)
+    return LeastHost(
+        stairs.dimension,
+        stairs.ranks,
+        stairs.overlaps,
+        held.width,
+        matching_dimension(held.shape),
+        tuple(_head_reports(stairs)),
+        stairs,
+    )
+
+
+def _head_reports(stairs: Staircase) -> Iterator[HeadReport]:
+    target = stairs.target
+    for layer in range(target.shape.layers):
+        rows, readers = stairs.boundaries[layer].active_rows, stairs.columns[layer + 1].matrix
+        seen: list[tuple[Any, Any, Any]] = []
+        for head in range(target.shape.heads):
+            query, key = rows * target.W_Q[layer][head], rows * target.W_K[layer][head]
+            value = rows * target.M[layer][head] * readers
+            repeats = next((k for k, other in enumerate(seen) if other == (query, key, value)), None)
+            seen.append((query, key, value))
+            rank_query, rank_key = (len(linear.independent_columns(x)) for x in (query, key))
+            # a factor of full column rank leaves the rank of the product to the other
+            d = target.shape.head_dim
+            if d in (rank_query, rank_key):
+                rank_logits = min(rank_query, rank_key)
+            else:
+                rank_logits = len(linear.independent_columns(query * key.transpose(), min(rank_query, rank_key)))
+            sizes = (rank_query, rank_key, rank_logits, len(linear.independent_columns(value, target.inner)))
+            yield HeadReport(layer, head, *sizes, repeats)
+
+
+def replaced(target: Forms, **grids: list[list[Any]]) -> Forms:
+    """The same forms with some of W_Q, W_K, M exchanged."""
+    return replace(target, **grids)  # type: ignore[arg-type]
+
+
+def zero_like(matrix: Any) -> Any:
+    """Zeros of the same size."""
+    from flint import fmpq_mat
+
+    return fmpq_mat(matrix.nrows(), matrix.ncols())

@@ -1,0 +1,162 @@
+"""A host of the least dimension for one target, over the rationals, and the exact test that a host matches a target.
+
+Coordinates of the host are states of the target: rows W_E[i] M_w chosen by `hankel.staircase`. A state that is none of them
+is written through those that later readers can tell apart (docs/proofs/least-host-of-one-target.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import exact
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.realization import linear
+from utfproof.realization.hankel import Boundary, Columns, Forms, LeastHost, forms, least_dimension
+from utfproof.selection import SelectionMatrix
+from utfproof.systems import Target, Universal
+
+CONSTRUCTION = ""
+"""A host for one target is no construction for a class: it carries no name."""
+MAX_BITS = 2 * 10**9
+"""Bits of all the numbers of a host that is still computed exactly, estimated from its target's (250 MB)."""
+
+
+class _Written:
+    """Writes states of a boundary in the host's coordinates."""
+
+    def __init__(self, boundary: Boundary, columns: Columns, m: int) -> None:
+        seen = boundary.active_rows * columns.matrix
+        chosen = linear.independent_columns(seen)
+        self.readers = linear.columns_of(columns.matrix, chosen)
+        self.basis = linear.columns_of(seen, chosen)
+        self.active, self.m = boundary.active, m
+
+    def __call__(self, states: Any) -> np.ndarray:
+        """States [k, D] as object rows [k, m]."""
+        found = linear.from_flint(linear.coefficients(self.basis, states * self.readers))
+        out = _zeros(states.nrows(), self.m)
+        out[:, self.active] = found
+        return out
+
+
+def _zeros(*shape: int) -> np.ndarray:
+    out = np.empty(shape, dtype=object)
+    out[...] = 0
+    return out
+
+
+def least_host(target: Target | Forms, residual: bool | None = None) -> tuple[Universal, np.ndarray, LeastHost]:
+    """(host, E, what was found): a host of the least m and the E [d_in, m] with E R_all = W_all exactly, verified before it is
+    returned. Entries are ints and Fractions. Where the least m is the target's width, the target itself is the host.
+
+    Raises ResourceLimit before numbers are computed that are too long.
+    """
+    held = target if isinstance(target, Forms) else forms(target, residual)
+    least = least_dimension(held)
+    if least.m == held.width:
+        host, E = _itself(held)  # R_Q = W_Q and so on: the matching equations are identities
+        return host, E, least
+    host, E = _built(least)
+    if not matches(host, E, held):
+        raise AssertionError("the host of least dimension does not match its target")
+    return host, E, least
+
+
+def _itself(target: Forms) -> tuple[Universal, np.ndarray]:
+    grids = (target.W_Q, target.W_K, target.M)
+    R_Q, R_K, R_V = (np.array([[linear.from_flint(x) for x in row] for row in grid], dtype=object) for grid in grids)
+    host = Universal(target.shape, target.width, R_Q, R_K, R_V, linear.from_flint(target.W_U), CONSTRUCTION)
+    return host, linear.from_flint(target.W_E)
+
+
+def _entry_bits(matrix: Any) -> int:
+    return max((int(x.p).bit_length() + int(x.q).bit_length() for x in matrix.entries()), default=0)
+
+
+def _require_size(least: LeastHost) -> None:
+    """ResourceLimit where solving for dependent states gives numbers that are too long: a solution of r equations has numbers
+    of about r times as many bits as its entries."""
+    stairs, shape = least.staircase, least.staircase.target.shape
+    bits = 0
+    for boundary, columns in zip(stairs.boundaries, stairs.columns, strict=True):
+        rank = len(boundary.active)
+        longest = _entry_bits(boundary.active_rows) + _entry_bits(columns.matrix)
+        bits += shape.heads * boundary.rows.nrows() * rank * rank * longest
+    if bits > MAX_BITS:
+        raise ResourceLimit(
+            f"an exact host of dimension {least.m} for this target may need {bits:.2g} bits, the limit is {MAX_BITS:.2g}; "
+            "compute it in float64"
+        )
+
+
+def _built(least: LeastHost) -> tuple[Universal, np.ndarray]:
+    _require_size(least)
+    stairs, m = least.staircase, least.m
+    target = stairs.target
+    shape = target.shape
+    L, H, d = shape.layers, shape.heads, shape.head_dim
+    written = [_Written(b, c, m) for b, c in zip(stairs.boundaries, stairs.columns, strict=True)]
+    R_Q, R_K = _zeros(L, H, m, d), _zeros(L, H, m, d)
+    R_V, U = _zeros(L, H, m, m), _zeros(m, shape.d_out)
+    for layer in range(L):
+        states = stairs.boundaries[layer].rows
+        count = states.nrows()
+        for head in range(H):
+            R_Q[layer, head, :count] = linear.from_flint(states * target.W_Q[layer][head])
+            R_K[layer, head, :count] = linear.from_flint(states * target.W_K[layer][head])
+            R_V[layer, head, :count] = written[layer + 1](states * target.M[layer][head])
+    last = stairs.boundaries[L].rows
+    U[: last.nrows()] = linear.from_flint(last * target.W_U)
+    return Universal(shape, m, R_Q, R_K, R_V, U, CONSTRUCTION), written[0](target.W_E)
+
+
+def _flint(matrix: Any) -> Any:
+    if isinstance(matrix, SelectionMatrix):
+        return linear.to_flint(matrix.to_dense(object))
+    return linear.to_flint(exact(matrix))
+
+
+def _product(factors: Sequence[Any]) -> Any:
+    out = _flint(factors[0])
+    for factor in factors[1:]:
+        out = out * _flint(factor)
+    return out
+
+
+def matches(host: Universal, E: np.ndarray, target: Target | Forms) -> bool:
+    """Whether E R_all = W_all, over the rationals, for any host; floats are the dyadic rationals that they are.
+
+    Host and target run side by side on pairs (E R_w | W_E M_w): a basis of the span of the pairs of each word length is
+    enough, because a matching equation is linear in them, so nothing grows with the number of words. Raises MalformedInput
+    where shapes differ.
+    """
+    held = target if isinstance(target, Forms) else forms(target, host.shape.residual)
+    shape = host.shape
+    if held.shape != shape:
+        raise MalformedInput(f"host and target differ: host {shape}, target {held.shape}")
+    if tuple(E.shape) != (shape.d_in, host.m):
+        raise MalformedInput(f"E has shape {list(E.shape)}, expected {[shape.d_in, host.m]}")
+    pairs = linear.side_by_side([_flint(E), held.W_E])
+    m = host.m
+
+    def split(both: Any) -> tuple[Any, Any]:
+        columns = range(both.ncols())
+        return linear.columns_of(both, columns[:m]), linear.columns_of(both, columns[m:])
+
+    for layer in range(shape.layers):
+        pairs = linear.rows_of(pairs, linear.independent_rows(pairs))
+        ours, theirs = split(pairs)
+        moved = [pairs] if shape.residual else []
+        for head in range(shape.heads):
+            query, key, value = host.maps(layer, head)
+            if ours * _flint(query) != theirs * held.W_Q[layer][head]:
+                return False
+            if ours * _flint(key) != theirs * held.W_K[layer][head]:
+                return False
+            moved.append(linear.side_by_side([ours * _product(value), theirs * held.M[layer][head]]))
+        pairs = linear.stacked(moved)
+    ours, theirs = split(pairs)
+    return bool(ours * _flint(host.U) == theirs * held.W_U)

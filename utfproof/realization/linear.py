@@ -1,0 +1,177 @@
+"""Exact matrices over the rationals for the realization of a target, held by FLINT (fmpq_mat)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+
+PRIME = 2**61 - 1
+"""Modulus of the first look at a rank. A rank that it leaves open is settled over the rationals."""
+
+
+def to_flint(array: np.ndarray) -> Any:
+    """An exact array [rows, columns] of ints and Fractions as a FLINT matrix."""
+    from flint import fmpq, fmpq_mat
+
+    rows, columns = array.shape
+    values = (Fraction(x) for x in array.reshape(-1))
+    return fmpq_mat(rows, columns, [fmpq(int(x.numerator), int(x.denominator)) for x in values])
+
+
+def fraction(entry: Any) -> Fraction:
+    """A FLINT rational as a Fraction."""
+    return Fraction(int(entry.p), int(entry.q))
+
+
+def from_flint(matrix: Any) -> np.ndarray:
+    """A FLINT matrix as an object array of Fractions."""
+    out = np.empty((matrix.nrows(), matrix.ncols()), dtype=object)
+    out.reshape(-1)[:] = [fraction(x) for x in matrix.entries()]
+    return out
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Matrices of equal width below one another."""
+    from flint import fmpq_mat
+
+    entries = [x for part in parts for x in part.entries()]
+    return fmpq_mat(sum(part.nrows() for part in parts), parts[0].ncols(), entries)
+
+
+def side_by_side(parts: Sequence[Any]) -> Any:
+    """Matrices of equal height beside one another."""
+    return stacked([part.transpose() for part in parts]).transpose()
+
+
+def rows_of(matrix: Any, chosen: Sequence[int]) -> Any:
+    """These rows, in this order."""
+    from flint import fmpq_mat
+
+    width, entries = matrix.ncols(), matrix.entries()
+    return fmpq_mat(len(chosen), width, [x for i in chosen for x in entries[i * width : (i + 1) * width]])
+
+
+def columns_of(matrix: Any, chosen: Sequence[int]) -> Any:
+    """These columns, in this order."""
+    return rows_of(matrix.transpose(), chosen).transpose()
+
+
+def is_zero(matrix: Any) -> bool:
+    """Whether every entry is zero."""
+    return all(x == 0 for x in matrix.entries())
+
+
+def _pivots(reduced: Any, rank: int) -> list[int]:
+    """Pivot columns of a reduced echelon form."""
+    found: list[int] = []
+    for column in range(reduced.ncols()):
+        if len(found) < rank and int(reduced[len(found), column]) != 0:
+            found.append(column)
+    return found
+
+
+def independent_columns(matrix: Any, at_most: int | None = None) -> list[int]:
+    """Columns, early ones first, that are a basis of the span of all columns over the rationals (exactly so).
+
+    Columns independent modulo PRIME are independent. That no more are is plain from their number, or from a bound `at_most` of
+    the rank that the caller knows, or is shown by writing the others through them.
+    """
+    from flint import nmod_mat
+
+    rows, columns = matrix.nrows(), matrix.ncols()
+    if 0 in (rows, columns):
+        return []
+    integers = _cleared(matrix)
+    reduced, rank = nmod_mat(integers, PRIME).rref()
+    found = _pivots(reduced, int(rank))
+    most = min(rows, columns) if at_most is None else min(rows, columns, at_most)
+    if rank < most and not _spanning(integers, found):
+        return _first_columns(integers)
+    return found
+
+
+def _cleared(matrix: Any) -> Any:
+    """The matrix with each row, then each column times a number that makes it primitive integers: independent columns stay
+    so."""
+    from flint import fmpz_mat
+
+    rows, columns = matrix.nrows(), matrix.ncols()
+    table = [[matrix[i, j] for j in range(columns)] for i in range(rows)]
+    integers = []
+    for row in table:
+        common = lcm(*(int(x.q) for x in row))
+        whole = [int(x.p) * (common // int(x.q)) for x in row]
+        content = gcd(*whole) or 1
+        integers.append([x // content for x in whole])
+    contents = [gcd(*column) or 1 for column in zip(*integers, strict=True)]
+    return fmpz_mat([[x // c for x, c in zip(row, contents, strict=True)] for row in integers])
+
+
+def _spanning(integers: Any, chosen: list[int]) -> bool:
+    """Whether these columns, independent modulo PRIME, span all columns over the rationals."""
+    from flint import fmpq_mat, nmod_mat
+
+    if not chosen:
+        return all(x == 0 for x in integers.entries())
+    exactly = fmpq_mat(integers)
+    basis = columns_of(exactly, chosen)
+    others = columns_of(exactly, [c for c in range(integers.ncols()) if c not in set(chosen)])
+    reduced, rank = nmod_mat(integers.transpose(), PRIME).rref()
+    rows = _pivots(reduced, int(rank))
+    # a minor that is nonzero modulo PRIME determines the only coefficients that are possible
+    solved = rows_of(basis, rows).solve(rows_of(others, rows))
+    return bool(basis * solved == others)
+
+
+def _first_columns(integers: Any) -> list[int]:
+    reduced, _, rank = integers.rref()
+    return _pivots(reduced, int(rank))
+
+
+def independent_rows(matrix: Any) -> list[int]:
+    """The first rows, in their order, that span all rows over the rationals."""
+    return independent_columns(matrix.transpose())
+
+
+def extended_basis(known: Any, candidates: Any) -> tuple[list[int], list[int]]:
+    """(a, b): the rows a of `known` are a basis of its row space, and with the rows b of `candidates` of that of both."""
+    old = independent_rows(known) if known.nrows() else []
+    both = stacked([rows_of(known, old), candidates])
+    found = independent_rows(both)
+    if found[: len(old)] != list(range(len(old))):
+        found = _first_columns(_cleared(both.transpose()))
+    return old, [i - len(old) for i in found[len(old) :]]
+
+
+def coefficients(basis: Any, products: Any) -> Any:
+    """X with X basis = products, for a nonsingular basis [r, r] and products [k, r]."""
+    from flint import fmpq_mat
+
+    if basis.nrows() == 0 or products.nrows() == 0:
+        return fmpq_mat(products.nrows(), basis.nrows())
+    return basis.transpose().solve(products.transpose()).transpose()
+
+
+def left_kernel(matrix: Any) -> Any:
+    """A basis [rows - rank, rows] of the rows y with y matrix = 0."""
+    from flint import fmpq_mat
+
+    rows = matrix.nrows()
+    pivots = independent_rows(matrix)
+    free = [i for i in range(rows) if i not in set(pivots)]
+    if not free:
+        return fmpq_mat(0, rows)
+    out = fmpq_mat(len(free), rows)
+    if pivots:
+        basis = rows_of(matrix, pivots)
+        chosen = independent_columns(basis)
+        expressed = coefficients(columns_of(basis, chosen), columns_of(rows_of(matrix, free), chosen))
+    for k, row in enumerate(free):
+        out[k, row] = 1
+        for j, pivot in enumerate(pivots):
+            out[k, pivot] = -expressed[k, j]
+    return out

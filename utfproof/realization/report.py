@@ -1,0 +1,93 @@
+"""Everything about one target's smallest host in one go: what `utfproof embed --minimize` reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utfproof.attention import GivenAttention, SoftmaxAttention
+from utfproof.errors import ResourceLimit
+from utfproof.realization.besteffort import best_effort
+from utfproof.realization.certificate import certificate
+from utfproof.realization.hankel import forms, least_dimension
+from utfproof.realization.host import least_host
+from utfproof.realization.numerical import TOLERANCE, numerical_host, truncated_host
+from utfproof.realization.simplify import with_short_logits, without_dead_heads
+from utfproof.realization.tied import tied_host
+from utfproof.systems import LoopedTarget, Target, Universal
+
+
+@dataclass(frozen=True, eq=False)
+class Minimized:
+    """document: JSON-able. host and E: exact at the least m (entries ints and Fractions) unless document["host"] says float64.
+    certificate: that m is least, None where numbers are too long for one."""
+
+    document: dict[str, Any]
+    host: Universal
+    E: np.ndarray
+    certificate: dict[str, Any] | None
+
+
+def minimize(
+    target: Target,
+    *,
+    m: int | None = None,
+    kernel: SoftmaxAttention | GivenAttention | None = None,
+    groups: Sequence[int] | None = None,
+    tolerance: float = TOLERANCE,
+    max_memory: int | None = None,
+) -> Minimized:
+    """The least m for this target, a host of that size with its E, what dead heads and short logits save, the float64 host at
+    this tolerance; and for an m that is too small the closest host found, its E of least squares and a bound of its output
+    error.
+
+    kernel and groups are those of `besteffort.output_bound`. Raises MalformedInput for weights that are not finite.
+    """
+    held = forms(target)
+    least = least_dimension(held)
+    document: dict[str, Any] = {"least": least.document()}
+    evidence = None
+    try:
+        host, E, least = least_host(held)
+        document["host"] = {
+            "m": host.m,
+            "arithmetic": "rational",
+            "notion": "matching",
+            "verified": "E R_all = W_all exactly",
+        }
+        try:
+            evidence = certificate(least, host, E)
+            document["certificate"] = evidence["claim"]
+        except ResourceLimit as error:
+            document["certificate"] = {"left_out": str(error)}
+    except ResourceLimit as error:
+        found = numerical_host(target, tolerance=tolerance, max_memory=max_memory)
+        host, E = found.host, found.E
+        document["host"] = {**found.document(), "exact_left_out": str(error)}
+    pruned, dead = without_dead_heads(held)
+    short = with_short_logits(pruned)
+    document["without_dead_heads"] = {
+        "m": least_dimension(pruned).m,
+        "heads": [list(pair) for pair in dead],
+        "notion": "functional (matches the target without its dead heads, whose outputs are the same)",
+    }
+    document["short_logits"] = {
+        "m": least_dimension(short).m,
+        "notion": "attention-matching of the target without its dead heads; not claimed least",
+    }
+    if isinstance(target, LoopedTarget):
+        document["tied"] = tied_host(target).document()
+    document["numerical"] = numerical_host(target, tolerance=tolerance, max_memory=max_memory).document()
+    if m is not None and m < least.m:
+        smaller = truncated_host(target, m)
+        effort = best_effort(smaller.host, target, kernel=kernel, groups=groups, max_memory=max_memory)
+        document["best_effort"] = {**effort.document(), "asked_m": m}
+    return Minimized(document, host, E, evidence)
+
+
+def minimize_report(target: Target, **options: Any) -> dict[str, Any]:
+    """The document of `minimize`."""
+    return minimize(target, **options).document
