@@ -13,7 +13,7 @@ from utfproof.errors import MalformedInput
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from utfproof.reporting.training_tables import Further, Part, Rule
+    from utfproof.training.tables import Further, Part, Rule
 
 EPILOG = "Examples: utfproof tables; utfproof tables --results results/training --markdown; utfproof tables --json"
 
@@ -49,8 +49,8 @@ def command(
     Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """
     from utfproof.cli.output import emit
-    from utfproof.reporting.training_tables import document, markdown, tables
     from utfproof.training.results import paper_cells, read_results
+    from utfproof.training.tables import document, markdown, tables
 
     if as_json and as_markdown:
         raise MalformedInput("--json and --markdown exclude each other")
@@ -66,8 +66,8 @@ def command(
 
 
 def _rules(sequences: int | None) -> dict[str, list[Rule]]:
-    from utfproof.reporting.training_tables import Rule
     from utfproof.training.presets import PAPER_TASKS
+    from utfproof.training.tables import Rule
     from utfproof.training.tasks.baselines import SEQUENCES, task_baselines
 
     return {
@@ -83,7 +83,7 @@ def _print(parts: list[Part], rules: dict[str, list[Rule]], further: list[Furthe
     from rich.console import Console
     from rich.text import Text
 
-    from utfproof.reporting.training_tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines
+    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines
 
     console = Console(highlight=False)
     header = ["", *(f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured"))]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from utfproof.plots import picture_format, write_figure
-from utfproof.reporting.training_tables import Measured
 from utfproof.shapes import paper_dimension
 from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset
 from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
+from utfproof.training.tables import Measured
 
 PANELS = {
     "m-bar": "m = m̄, head dimensions swept",

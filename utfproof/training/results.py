@@ -16,8 +16,8 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.files import read_bytes, write_bytes
-from utfproof.reporting.training_tables import Further, Measured
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
+from utfproof.training.tables import Further, Measured
 
 FORMAT = "utfproof-training-result"
 VERSION = 1
