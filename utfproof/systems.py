@@ -159,6 +159,22 @@ class LoopedTarget(Target):
         return self.W_Q[head], self.W_K[head], self.W_V[head], self.W_O[head]
 
 
+@dataclass(frozen=True, eq=False)
+class AugmentedTarget(Target):
+    """A target whose values have an inner width d_v of their own: W_V [L, H, D, d_v], W_O [L, H, d_v, D].
+
+    What a target with biases becomes once they are absorbed (biases.py): its value forms have rank d + 1. It can be
+    embedded into any host of full rank, but is no member of the class of its shape, and `weights.write_target` refuses it.
+    """
+
+    def _check(self, lead: tuple[int, ...]) -> None:
+        D, inner = self.width, int(self.W_V.shape[-1])
+        _require("W_V", self.W_V, (*lead, D, inner))
+        _require("W_O", self.W_O, (*lead, inner, D))
+        # the rest as in any target: queries and keys stand in for the values
+        Target(self.shape, self.W_Q, self.W_K, self.W_Q, self.W_K.swapaxes(-1, -2), self.W_E, self.W_U)
+
+
 def prefix_products(target: Target, length: int, *, stream: bool | None = None) -> Array:
     """W_E M_w for all words w of this length, [H^length, d_in, D], in lexicographic order (target's arithmetic).
 

@@ -22,7 +22,7 @@ from utfproof.files import atomic_file, read_bytes
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, positive_integer
-from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
+from utfproof.systems import AugmentedTarget, LoopedTarget, LoopedUniversal, Target, Universal
 
 _NUMPY_TYPES = {
     "F64": "<f8",
@@ -65,8 +65,9 @@ class TensorFile:
         return sha.hexdigest()
 
 
-def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFile:
-    """All tensors of a safetensors file. MalformedInput for anything else, or for a type that is no number."""
+def read_tensors(path: Path | str, *, max_memory: int | None = None, booleans: bool = False) -> TensorFile:
+    """All tensors of a safetensors file. MalformedInput for anything else, or for a type that is no number (booleans: masks
+    are read too)."""
     from safetensors import SafetensorError, deserialize
 
     path = Path(path)
@@ -92,6 +93,8 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None) -> TensorFi
             tensors[name] = wide.view(np.float32).reshape(shape)
         elif kind in _NUMPY_TYPES:
             tensors[name] = np.frombuffer(raw, dtype=_NUMPY_TYPES[kind]).reshape(shape)
+        elif kind == "BOOL" and booleans:
+            tensors[name] = np.frombuffer(raw, dtype=bool).reshape(shape)
         else:
             raise MalformedInput(f"{path}: tensor {name} has type {kind}; floats or integers are expected")
     return TensorFile(str(path), tensors, header.get("__metadata__", {}), types)
@@ -412,7 +415,10 @@ def write_host(
 def write_target(
     path: Path | str, target: Target, *, dtype: str = "float64", metadata: dict[str, str] | None = None
 ) -> None:
-    """A target as W_Q, W_K, W_V, W_O and, where it has them, W_E and W_U."""
+    """A target as W_Q, W_K, W_V, W_O and, where it has them, W_E and W_U. MalformedInput for a target with absorbed biases,
+    whose values have another width than its queries."""
+    if isinstance(target, AugmentedTarget):
+        raise MalformedInput("a target with absorbed biases is not written: its rank d + 1 is outside the class")
     facts = {
         "system": "looped-target" if target.tied else "target",
         "layers": str(target.shape.layers),

@@ -1,20 +1,31 @@
-"""`utfproof embed`: the embedding E under which a host acts as a target."""
+"""`utfproof embed`: the embedding E under which a host acts as a target, or as a model from someone else's file."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from utfproof.cli import options
 from utfproof.cli.output import emit
+from utfproof.errors import MalformedInput
 from utfproof.systems import Target, Universal
+
+if TYPE_CHECKING:
+    from utfproof.importing import Agreement, ImportedModel
+    from utfproof.matching import Embedding
 
 EPILOG = (
     "Examples: utfproof embed sparse target.safetensors -o E.safetensors; "
-    "utfproof embed host.safetensors target.safetensors -o E.safetensors"
+    "utfproof embed host.safetensors target.safetensors -o E.safetensors; "
+    "utfproof embed sparse model.safetensors --layout transformer-lens -o E.safetensors; "
+    "utfproof embed random model.safetensors --layout pytorch --heads 2 --residual -o E.safetensors; "
+    "utfproof embed smallest.safetensors target.safetensors --minimize -o E.safetensors"
 )
+OWN_LAYOUT = "utfproof"
+GROUPED = "grouped"
 
 
 def register(app: typer.Typer) -> None:
@@ -41,17 +52,24 @@ def load_host(
         stream = True if target.shape.residual else None  # a host's own metadata may still say otherwise
         found = read_host(host, layers=layers, d_in=target.shape.d_in, residual=stream, max_memory=limit)
         if m is not None and m != found.m:
-            from utfproof.errors import MalformedInput
-
             raise MalformedInput(f"--m {m} contradicts {host}, which has m = {found.m}")
         return found
     return build_host(host, target.shape, m, seed=seed, law=law, dtype=dtype, max_memory=limit)
 
 
 def command(
-    host: Annotated[str, typer.Argument(help="HOST.safetensors, or the name of a construction.")],
-    target: Annotated[Path, typer.Argument(help="TARGET.safetensors with W_Q, W_K, W_V, W_O (W_E, W_U).")],
+    host: Annotated[
+        str,
+        typer.Argument(
+            help="HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks. With --minimize the "
+            "file to write the smallest host to."
+        ),
+    ],
+    target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Embedding to write (.safetensors).")],
+    layout: Annotated[
+        str, typer.Option("--layout", help="Names in the target's file: utfproof, transformer-lens, pytorch.")
+    ] = OWN_LAYOUT,
     heads: options.Heads = None,
     layers: options.Layers = None,
     head_dim: options.HeadDim = None,
@@ -59,6 +77,35 @@ def command(
     d_out: options.DOut = None,
     residual: options.ResidualFile = None,
     m: options.EmbeddingDimension = None,
+    names: Annotated[
+        str | None,
+        typer.Option("--names", help="pytorch: 'embedding=…,pos=…,unembed=…,layers=PREFIX.{}.NAME' where not found."),
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option("--scale", help="Models: what logits are multiplied by; 1/sqrt(d) by default.")
+    ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option("--attention", help="Models: softmax, causal, window:W, joined by '+'; causal by default."),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option("--inputs", help="Models: compare on these sequences, integers `tokens` [sequences, n]."),
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", help="Models: random sequences to compare on; 16 by default.")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", help="Models: largest relative difference of outputs; 1e-8 by default."),
+    ] = None,
+    minimize: Annotated[
+        bool,
+        typer.Option("--minimize", help="Find the least m for this target and write a host of that size (or of --m)."),
+    ] = False,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="--minimize: write the evidence that m is least (.json).")
+    ] = None,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",
     dtype: options.DtypeName = "float64",
@@ -69,35 +116,246 @@ def command(
 
     The shape is the target's; shape options are only checked against it (--layers is needed where tied weights do not
     say how often they are used). A construction is never written out, so a sparse host of millions of dimensions will do.
-    Exit 1 when this host cannot carry this target, with rank and residual.
+    With --layout the target is a trained model, with biases and learned positions: it is run in its original form and
+    through the host, and the outputs are compared. Exit 1 when this host cannot carry this target, with rank and residual,
+    or when outputs differ by more than the tolerance (no embedding is written then).
     """
-    from utfproof.matching import embed
-    from utfproof.weights import read_target, write_embedding
-
     limit = options.memory_limit(max_memory)
-    options.require_distinct(output, target, Path(host))
-    model = read_target(target, layers=layers, residual=residual, max_memory=limit)
-    options.agree_with(model.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
-    machine = load_host(host, model, layers=layers, m=m, seed=seed, law=law, dtype=dtype, limit=limit)
-    found = embed(machine, model, max_memory=limit)
-    write_embedding(output, found.E, {"notion": found.notion.value, "host": Path(host).name})
-    document: dict[str, Any] = {
+    if certificate is not None and not minimize:
+        raise MalformedInput("--certificate is the evidence of --minimize")
+    if not minimize:
+        options.require_distinct(output, target, Path(host))
+    sizes = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in, "d_out": d_out}
+    recipe = {"m": m, "seed": seed, "law": law, "dtype": dtype, "limit": limit}
+    test = ComparisonOptions(attention, inputs, trials, tolerance, seed)
+    model: Target | ImportedModel
+    if layout == OWN_LAYOUT:
+        from utfproof.weights import read_target
+
+        test.refuse_unused({"--names": names, "--scale": scale, "--attention": attention}, target)
+        model = read_target(target, layers=layers, residual=residual, max_memory=limit)
+        options.agree_with(model.shape, **sizes)
+    else:
+        from utfproof.importing import import_model
+
+        model = import_model(
+            target,
+            layout,
+            attention=test.kernel,
+            heads=heads,
+            residual=residual,
+            names=names,
+            scale=scale or "1/sqrt(d)",
+            max_memory=limit,
+        )
+        options.agree_with(model.target.shape, **sizes)
+    if minimize:
+        from utfproof.cli.embed_minimize import run
+
+        run(Path(host), target, model, output, certificate, m, test, limit, as_json)
+    if isinstance(model, Target):
+        _embed_target(host, model, output, layers, recipe, as_json)
+    else:
+        _embed_model(host, model, output, recipe, test, as_json)
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """How a model is compared with its host: the options --attention, --inputs, --trials, --tolerance, --seed."""
+
+    attention: str | None
+    inputs: Path | None
+    trials: int | None
+    tolerance: float | None
+    seed: int
+
+    def refuse_unused(self, others: dict[str, Any], target: Path) -> None:
+        """MalformedInput for options that mean nothing for a target of the package's own layout."""
+        given = {**others, "--inputs": self.inputs, "--trials": self.trials, "--tolerance": self.tolerance}
+        for option, value in given.items():
+            if value is not None:
+                raise MalformedInput(f"{option} is about models of another --layout; {target} is read as a target")
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return self.attention or "causal"
+
+    @property
+    def limit(self) -> float:
+        """Largest relative difference allowed."""
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise MalformedInput(f"--tolerance must be positive, got {self.tolerance}")
+        return 1e-8 if self.tolerance is None else self.tolerance
+
+    def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
+        """Tokens to compare on."""
+        from utfproof.importing import random_sequences, read_sequences
+        from utfproof.shapes import positive_integer
+
+        if self.inputs is None:
+            count = positive_integer("--trials", 16 if self.trials is None else self.trials)
+            return random_sequences(model, count, self.seed)
+        if self.trials is not None:
+            raise MalformedInput("--trials draws random sequences, --inputs gives them: choose one")
+        return read_sequences(self.inputs, model, limit)
+
+    def run(self, model: ImportedModel, machine: Universal, E: Any, sequences: list[Any]) -> Agreement:
+        """The model in its original form and the host with E."""
+        from utfproof.importing import attention_kernel, compare
+
+        return compare(model, machine, E, attention_kernel(self.kernel), sequences)
+
+    def document(self, agreement: Agreement) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "relative_difference": agreement.relative_difference,
+            "tolerance": self.limit,
+            "agrees": agreement.within(self.limit),
+            "sequences": agreement.sequences,
+            "compared_positions": agreement.positions,
+        }
+
+    def rows(self, agreement: Agreement) -> dict[str, str]:
+        """For people."""
+        largest = f"{agreement.relative_difference:.3g} relative (tolerance {self.limit:.3g})"
+        compared = f"{agreement.sequences} sequences, {agreement.positions} positions, attention {self.kernel}"
+        return {"largest difference": f"{largest}, sequence {agreement.sequence}", "compared": compared}
+
+
+def _embed_target(
+    host: str, model: Target, output: Path, layers: int | None, recipe: dict[str, Any], as_json: bool
+) -> None:
+    """A target of the package's own layout."""
+    from utfproof.matching import embed
+    from utfproof.weights import write_embedding
+
+    machine = load_host(host, model, layers=layers, **recipe)
+    found = embed(machine, model, max_memory=recipe["limit"])
+    write_embedding(output, found.E, _facts(host, machine, found, recipe))
+    rows = {
+        "result": f"the host acts as the target, by {found.notion.value}",
+        "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+        **_rows(found),
+        "embedding": str(output),
+    }
+    emit({**_document(found, machine), "file": str(output)}, f"embed {host}", rows, as_json=as_json)
+
+
+def _embed_model(
+    host: str, model: ImportedModel, output: Path, recipe: dict[str, Any], test: ComparisonOptions, as_json: bool
+) -> None:
+    """A model of another layout: E by the target without biases, then a comparison with the model as it was."""
+    from utfproof.weights import write_embedding
+
+    sequences, within = test.sequences(model, recipe["limit"]), test.limit
+    machine, found = _embedding(host, model, recipe)
+    agreement = test.run(model, machine, found.E, sequences)
+    agrees = agreement.within(within)
+    if agrees:
+        facts = model_facts(model, test) | ({"kv_heads": str(model.kv_heads)} if host == GROUPED else {})
+        write_embedding(output, found.E, {**_facts(host, machine, found, recipe), **facts})
+    grouped = _grouped(model)
+    document = {
+        **_document(found, machine),
+        "layout": model.layout,
+        "vocabulary": model.vocabulary,
+        "positions": model.positions,
+        "width": model.target.width,
+        "kv_heads": model.kv_heads,
+        "grouped_columns": grouped,
+        **test.document(agreement),
+        "left_out": list(model.bookkeeping),
+        "roles": model.roles,
+        "file": str(output) if agrees else None,
+    }
+    verdict = f"the host acts as the model, by {found.notion.value}"
+    if not agrees:
+        verdict = "the outputs differ: no embedding is written"
+    shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
+    positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
+    rows = {
+        "result": verdict,
+        "model": f"{model.vocabulary} tokens, {positions}, width {model.target.width} and one for the biases",
+        "shape": f"{model.target.shape}, m = {machine.m}",
+        **({"taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items())} if model.roles else {}),
+        **_rows(found),
+        **({} if grouped is None else {"shared keys": shared}),
+        **test.rows(agreement),
+        **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
+        "embedding": str(output) if agrees else "none",
+    }
+    emit(document, f"embed {host}", rows, as_json=as_json)
+    raise typer.Exit(0 if agrees else 1)
+
+
+def model_facts(model: ImportedModel, test: ComparisonOptions) -> dict[str, str]:
+    """Metadata of a model's embedding: what its rows are, and whom positions see."""
+    return {"vocabulary": str(model.vocabulary), "positions": str(model.positions), "attention": test.kernel}
+
+
+def _embedding(host: str, model: ImportedModel, recipe: dict[str, Any]) -> tuple[Universal, Embedding]:
+    """The host that HOST means for this model, and E."""
+    from utfproof.importing import embed_grouped, grouped_tree_host
+    from utfproof.matching import Embedding, embed
+    from utfproof.notions import Notion
+    from utfproof.resources import require_memory
+
+    target, limit = model.target.augmented(), recipe["limit"]
+    if host != GROUPED:
+        machine = load_host(host, target, layers=None, **recipe)
+        return machine, embed(machine, target, max_memory=limit)
+    machine = grouped_tree_host(model.target.shape, model.kv_heads, recipe["m"])
+    require_memory(
+        32 * model.target.shape.d_in * machine.m, f"an embedding at {machine.shape}, m = {machine.m},", limit
+    )
+    return machine, Embedding(embed_grouped(target, model.kv_heads, machine.m), Notion.MATCHING, "shared key blocks")
+
+
+def _grouped(model: ImportedModel) -> int | None:
+    """Columns of R_all that differ, where heads share keys."""
+    from utfproof.importing import grouped_matching_dimension
+
+    if model.kv_heads == model.target.shape.heads:
+        return None
+    return grouped_matching_dimension(model.target.shape, model.kv_heads)
+
+
+def _facts(host: str, machine: Universal, found: Embedding, recipe: dict[str, Any]) -> dict[str, str]:
+    """Metadata of an embedding: what it achieves, and the host that it is for."""
+    from utfproof.constructions import CONSTRUCTIONS
+
+    drawn = host in CONSTRUCTIONS and CONSTRUCTIONS[host].is_random
+    return {
+        "notion": found.notion.value,
+        "host": Path(host).name,
+        **({name: str(recipe[name]) for name in ("seed", "law", "dtype")} if drawn else {}),
+        **shape_facts(machine),
+    }
+
+
+def shape_facts(machine: Universal) -> dict[str, str]:
+    """Metadata: the shape and m of the host that an embedding is for."""
+    document = options.shape_document(machine.shape, machine.m)
+    return {name: str(value).lower() for name, value in document.items()}
+
+
+def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
+    return {
         "notion": found.notion.value,
         "method": found.method,
         "rank": found.rank,
         "columns": found.columns,
         "condition": found.condition,
         "residual": found.residual,
-        "shape": options.shape_document(model.shape, machine.m),
-        "file": str(output),
+        "shape": options.shape_document(machine.shape, machine.m),
     }
-    rows = {
-        "result": f"the host acts as the target, by {found.notion.value}",
-        "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+
+
+def _rows(found: Embedding) -> dict[str, Any]:
+    return {
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
         **({"condition": f"{found.condition:.3g}"} if found.condition is not None else {}),
         **({"residual": f"{found.residual:.3g}"} if found.residual is not None else {}),
-        "embedding": str(output),
     }
-    emit(document, f"embed {host}", rows, as_json=as_json)

@@ -1,0 +1,386 @@
+"""Exported hosts run where only PyTorch is, with the same outputs; TransformerLens tensors describe the same model."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utfproof.attention import SoftmaxAttention
+from utfproof.cli.app import run
+from utfproof.constructions import build_host, random_target
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
+from utfproof.exporting import transformer_lens_tensors, write_arrays, write_module
+from utfproof.importing import import_model
+from utfproof.matching import embed
+from utfproof.shapes import Shape
+from utfproof.systems import Universal
+from utfproof.weights import read_tensors
+
+TRAINED = Path(__file__).parent / "data" / "induction.safetensors"
+TORCH_NEEDS = (
+    "torch",
+    "torchgen",
+    "functorch",
+    "typing_extensions.py",
+    "filelock",
+    "jinja2",
+    "markupsafe",
+    "networkx",
+    "fsspec",
+)
+TORCH_NEEDS += ("sympy", "mpmath", "isympy.py", "setuptools", "_distutils_hack", "pkg_resources")
+"""torch and what it depends on; neither NumPy nor safetensors nor this package."""
+
+RUNNER = """
+import importlib.util, json, sys, warnings
+sys.path.append(sys.argv[1])
+warnings.simplefilter("ignore")  # that NumPy is missing
+for absent in ("utfproof", "numpy", "safetensors"):
+    if importlib.util.find_spec(absent) is not None:
+        sys.exit(f"{absent} can be imported here")
+import torch
+torch.set_num_threads(1)
+results = []
+for job in json.load(open(sys.argv[2])):
+    spec = importlib.util.spec_from_file_location("exported", job["module"])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = module.Host()
+    assert isinstance(model, torch.nn.Module)
+    x = torch.tensor(job["x"]) if job["tokens"] else torch.tensor(job["x"], dtype=torch.float64)
+    with torch.no_grad():
+        results.append(model(x).tolist())
+print(json.dumps(results))
+"""
+
+
+def alone(tmp_path, jobs):
+    """Run exported modules in an interpreter that finds the standard library and torch, and nothing else."""
+    torch = pytest.importorskip("torch")
+    site, packages = Path(torch.__file__).parents[1], tmp_path / "packages"
+    packages.mkdir()
+    for name in TORCH_NEEDS:
+        if (site / name).exists():
+            (packages / name).symlink_to(site / name)
+    listed, elsewhere = tmp_path / "jobs.json", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    listed.write_text(json.dumps(jobs))
+    command = [sys.executable, "-I", "-S", "-c", RUNNER, str(packages), str(listed)]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [np.array(result) for result in json.loads(done.stdout)]
+
+
+HOSTS = [  # name, shape, kernel
+    ("sparse", Shape(2, 2, 2, 3), SoftmaxAttention(causal=True)),
+    ("sparse", Shape(2, 2, 2, 3, 2, residual=True), SoftmaxAttention(scale="1/sqrt(d)")),
+    ("sparse-front", Shape(2, 2, 2, 3), SoftmaxAttention(window=2)),
+    ("tied", Shape(3, 2, 1, 2), SoftmaxAttention(causal=True, window=3, scale=0.3)),
+    ("random", Shape(2, 2, 2, 3, 4, residual=True), SoftmaxAttention(causal=True)),
+    ("random-tied", Shape(2, 2, 1, 2), SoftmaxAttention()),
+    ("shared-key", Shape(2, 2, 3, 3), SoftmaxAttention(causal=True)),
+    ("factored", Shape(1, 2, 1, 2), SoftmaxAttention()),
+]
+
+
+def machine(name, shape):
+    """A host and an E: values as two factors for 'factored', with any E at all."""
+    if name != "factored":
+        host = build_host(name, shape, seed=2)
+        return host, np.asarray(embed(host, random_target(shape, 3)).E, dtype=np.float64)
+    rng, m = np.random.default_rng(0), 5
+    parts = [rng.normal(size=(2, 1, m, k)) / 2 for k in (1, 1, 3)]
+    host = Universal(shape, m, *parts, rng.normal(size=(m, 2)), R_Vo=rng.normal(size=(2, 1, 3, m)) / 2)
+    return host, rng.normal(size=(2, m))
+
+
+def test_modules_run_with_torch_alone(tmp_path):
+    """Tokens, vectors and learned positions; index maps, dense and factored parameters; every mask: one interpreter for all."""
+    jobs, expected = [], []
+    for number, (name, shape, kernel) in enumerate(HOSTS):
+        host, E = machine(name, shape)
+        path = tmp_path / f"host{number}.py"
+        write_module(path, host, E, kernel, vocabulary=shape.d_in, positions=0)
+        tokens = np.random.default_rng(number).integers(0, shape.d_in, 7)
+        x = np.random.default_rng(number).normal(size=(2, 5, shape.d_in))
+        jobs += [{"module": str(path), "x": tokens.tolist(), "tokens": True}]
+        jobs += [{"module": str(path), "x": x.tolist(), "tokens": False}]
+        expected += [host.forward(np.eye(shape.d_in)[tokens], E, kernel), host.forward(x, E, kernel)]
+    model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
+    host = build_host("sparse", model.target.shape)
+    E, path = embed(host, model.target.augmented()).E, tmp_path / "induction.py"
+    write_module(path, host, E, kernel, vocabulary=8, positions=16)
+    batch = np.random.default_rng(0).integers(0, 8, (3, 16))
+    jobs.append({"module": str(path), "x": batch.tolist(), "tokens": True})
+    expected.append(np.stack([model.original(tokens, kernel) for tokens in batch]))
+    for job, found, wanted in zip(jobs, alone(tmp_path, jobs), expected, strict=True):
+        assert found.shape == wanted.shape, job["module"]
+        assert np.abs(found - wanted).max() < 1e-11 * np.abs(wanted).max(), job["module"]
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """(host, E, module) of a small sparse host, in this interpreter."""
+    pytest.importorskip("torch")
+    host, E = machine("sparse", Shape(2, 2, 2, 3))
+    write_module(tmp_path / "host.py", host, E, SoftmaxAttention(causal=True), vocabulary=3, positions=0)
+    return host, E, tmp_path
+
+
+def load(folder):
+    namespace = {"__file__": str(folder / "host.py"), "__name__": "exported"}
+    exec(compile((folder / "host.py").read_text(), "host.py", "exec"), namespace)
+    return namespace["Host"]()
+
+
+def outputs(model, x):
+    import torch
+
+    with torch.no_grad():
+        return model(torch.from_numpy(x)).numpy()
+
+
+def test_the_module_is_one_of_torch(exported):
+    import torch
+
+    host, E, folder = exported
+    model = load(folder)
+    assert isinstance(model, torch.nn.Module)
+    assert [name for name, _ in model.named_parameters()] == ["E"]
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    expected = host.forward(x, E, SoftmaxAttention(causal=True))
+    assert np.abs(outputs(model, x) - expected).max() < 1e-13
+    other = load(folder)
+    other.load_state_dict(model.state_dict())
+    assert np.abs(outputs(other.float(), x.astype(np.float32)) - expected).max() < 1e-4
+    model(torch.from_numpy(x)).sum().backward()
+    assert float(model.E.grad.abs().max()) > 0
+
+
+def test_the_module_checks_its_tokens(tmp_path):
+    torch = pytest.importorskip("torch")
+    host, E = machine("sparse", Shape(2, 2, 2, 5))
+    write_module(tmp_path / "host.py", host, E, SoftmaxAttention(), vocabulary=2, positions=3)
+    model = load(tmp_path)
+    assert model(torch.tensor([0, 1, 1])).shape == (3, 5)
+    for tokens in ([0, 2], [-1], [0, 0, 0, 0]):
+        with pytest.raises(ValueError, match="tokens"):
+            model(torch.tensor(tokens))
+
+
+FAULTS = {
+    "a row of E": ("E", lambda a: a[[1, 0, 2]]),
+    "places of R_V": ("R_V_0_0_rows", lambda a: a[::-1].copy()),
+    "a reader": ("R_Q_1_0_columns", lambda a: a[::-1].copy()),
+    "the unembedding": ("U_rows", lambda a: np.roll(a, 1)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_in_the_file_is_seen(exported, fault):
+    """Every kind of tensor counts: the comparison fails when one is changed."""
+    host, E, folder = exported
+    name, change = FAULTS[fault]
+    file = read_tensors(folder / "host.safetensors")
+    write_arrays(folder / "host.safetensors", {**file.tensors, name: change(file.tensors[name])}, {})
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    assert np.abs(outputs(load(folder), x) - host.forward(x, E, SoftmaxAttention(causal=True))).max() > 1e-6
+
+
+def test_index_maps_stay_small(tmp_path):
+    """A host of 87 380 dimensions, far too wide for dense matrices."""
+    shape = Shape(4, 7, 1, 2)
+    host = build_host("tied", shape)
+    E = np.zeros((2, host.m))
+    weights = write_module(tmp_path / "wide.py", host, E, SoftmaxAttention(), vocabulary=2, positions=0)
+    assert host.m > 70_000
+    assert weights.stat().st_size < 8 * host.m * (2 + 4 + 2)
+    with pytest.raises(ResourceLimit, match="exporting"):
+        write_module(tmp_path / "none.py", host, E, SoftmaxAttention(), vocabulary=2, positions=0, max_memory=10**5)
+    assert not (tmp_path / "none.py").exists()
+
+
+def test_the_same_host_gives_the_same_bytes(tmp_path):
+    host, E = machine("random", Shape(2, 1, 1, 2))
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_module(tmp_path / name / "host.py", host, E, SoftmaxAttention(), vocabulary=2, positions=0)
+    for name in ("host.py", "host.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_arrays_of_many_types(tmp_path):
+    from safetensors.numpy import load_file
+
+    kinds = (np.float64, np.float32, np.int64, np.int32, np.int8, bool)
+    arrays = {f"t{i}": (np.arange(6).reshape(2, 3) % 2).astype(kind) for i, kind in enumerate(kinds)}
+    arrays |= {"scalar": np.array(3, dtype=np.int32), "none": np.zeros((0, 2)), "turned": arrays["t0"].T}
+    write_arrays(tmp_path / "a.safetensors", arrays, {"b": "1", "a": "2"})
+    found = load_file(tmp_path / "a.safetensors")
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        assert np.array_equal(found[name], array)
+    with pytest.raises(MalformedInput, match="not exported"):
+        write_arrays(tmp_path / "b.safetensors", {"x": np.zeros(1, dtype=complex)}, {})
+
+
+# --- TransformerLens ---------------------------------------------------------------------------------------
+
+STREAMS = [
+    ("sparse", Shape(2, 2, 2, 3, residual=True)),
+    ("sparse", Shape(1, 3, 1, 2, 3, residual=True)),
+    ("tied", Shape(2, 1, 2, 3, residual=True)),
+    ("random", Shape(2, 2, 1, 2, residual=True)),
+    ("factored", Shape(1, 2, 1, 2, residual=True)),
+]
+
+
+@pytest.mark.parametrize(("name", "shape"), STREAMS)
+@pytest.mark.parametrize("scaled", [False, True])
+def test_transformer_lens_tensors_are_the_same_model(tmp_path, name, shape, scaled):
+    """Read back as a TransformerLens model, with its own scale 1/sqrt(d_head), the outputs are the host's."""
+    host, E = machine(name, shape)
+    kernel = SoftmaxAttention(causal=True, scale="1/sqrt(d)" if scaled else 1.0)
+    tensors, metadata = transformer_lens_tensors(host, E, kernel, vocabulary=shape.d_in, positions=0, context=9)
+    path = tmp_path / "tl.safetensors"
+    write_arrays(path, tensors, metadata)
+    model = import_model(path, "transformer-lens")
+    assert model.positions == 9
+    tokens = np.random.default_rng(1).integers(0, shape.d_in, 7)
+    found = model.original(tokens, SoftmaxAttention(causal=True))
+    expected = host.forward(np.eye(shape.d_in)[tokens], E, kernel)
+    assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
+    widths = {"random": host.m, "factored": 3}
+    assert int(metadata["d_head"]) == widths.get(name, int(metadata["d_head"])) >= shape.head_dim
+
+
+def test_the_width_of_its_heads_is_what_the_maps_need():
+    shape = Shape(2, 2, 2, 3, residual=True)
+    host, E = machine("sparse", shape)
+    _, metadata = transformer_lens_tensors(host, E, SoftmaxAttention(), vocabulary=3, positions=0)
+    most = max(host.maps(layer, head).value[0].nonzeros for layer in range(2) for head in range(2))
+    assert int(metadata["d_head"]) == most < host.m
+    assert metadata["attention_dir"] == "bidirectional"
+
+
+def test_positions_become_theirs(tmp_path):
+    model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
+    host = build_host("sparse", model.target.shape)
+    E = embed(host, model.target.augmented()).E
+    tensors, metadata = transformer_lens_tensors(host, E, kernel, vocabulary=8, positions=16)
+    assert np.array_equal(tensors["pos_embed.W_pos"], E[8:])
+    write_arrays(tmp_path / "tl.safetensors", tensors, metadata)
+    again = import_model(tmp_path / "tl.safetensors", "transformer-lens")
+    tokens = np.arange(16) % 7
+    expected = model.original(tokens, kernel)
+    assert np.abs(again.original(tokens, kernel) - expected).max() < 1e-12 * np.abs(expected).max()
+
+
+def test_what_has_no_such_form_is_refused():
+    host, E = machine("sparse", Shape(2, 1, 1, 2))
+    with pytest.raises(NotDefined, match="residual stream"):
+        transformer_lens_tensors(host, E, SoftmaxAttention(), vocabulary=2, positions=0)
+    host, E = machine("sparse", Shape(2, 1, 1, 2, residual=True))
+    with pytest.raises(NotDefined, match="softmax and causal"):
+        transformer_lens_tensors(host, E, SoftmaxAttention(window=2), vocabulary=2, positions=0)
+    with pytest.raises(ResourceLimit):
+        transformer_lens_tensors(host, E, SoftmaxAttention(), vocabulary=2, positions=0, max_memory=100)
+
+
+@pytest.mark.parametrize(("V", "P"), [(1, 0), (3, 0), (2, 1), (0, 2), (3, -1)])
+def test_rows_of_e_are_tokens_and_positions(tmp_path, V, P):
+    host, E = machine("sparse", Shape(2, 1, 1, 2))
+    with pytest.raises(MalformedInput, match="rows of E"):
+        write_module(tmp_path / "h.py", host, E, SoftmaxAttention(), vocabulary=V, positions=P)
+
+
+def test_modules_refuse_what_they_do_not_do(tmp_path):
+    host, E = machine("sparse", Shape(2, 1, 2, 2))
+    for kernel in (SoftmaxAttention(alibi_heads=2), SoftmaxAttention(rope_base=10.0)):
+        with pytest.raises(NotDefined):
+            write_module(tmp_path / "h.py", host, E, kernel, vocabulary=2, positions=0)
+    with pytest.raises(MalformedInput, match=r"\.py"):
+        write_module(tmp_path / "h.txt", host, E, SoftmaxAttention(), vocabulary=2, positions=0)
+    with pytest.raises(MalformedInput, match="E has shape"):
+        write_module(tmp_path / "h.py", replace(host), E[:, 1:], SoftmaxAttention(), vocabulary=2, positions=0)
+    assert not list(tmp_path.iterdir())
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+def test_export_by_command(tmp_path, capsys):
+    E = tmp_path / "E.safetensors"
+    assert (
+        run(["embed", "random", str(TRAINED), "--layout", "pytorch", "--seed", "5", "--trials", "2", "-o", str(E)]) == 0
+    )
+    capsys.readouterr()
+    module, tensors = tmp_path / "host.py", tmp_path / "tl.safetensors"
+    assert run(["export", "random", str(E), "-o", str(module), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["vocabulary"], document["positions"], document["shape"]["m"]) == (8, 16, 264)
+    assert run(["export", "random", str(E), "-o", str(tensors), "--layout", "transformer-lens"]) == 0
+    model, kernel = import_model(TRAINED, "pytorch"), SoftmaxAttention(causal=True)
+    tokens = np.arange(16) % 5
+    expected = model.original(tokens, kernel)
+    again = import_model(tensors, "transformer-lens").original(tokens, kernel)
+    assert np.abs(again - expected).max() < 1e-9 * np.abs(expected).max()
+    pytest.importorskip("torch")
+    assert np.abs(outputs(load(tmp_path), tokens) - expected).max() < 1e-9 * np.abs(expected).max()
+
+
+CONTRADICTIONS = {
+    "another seed": (["random", "--seed", "6"], "--seed 6 contradicts"),
+    "another host": (["sparse"], "found for the host random"),
+    "another m": (["random", "--m", "9"], "--m 9 contradicts"),
+    "no stream": (["random", "--no-residual"], "contradicts the embedding"),
+    "another law": (["random", "--law", "rademacher"], "--law"),
+    "layout": (["random", "--layout", "onnx"], "layout 'onnx'"),
+    "matrices from outside": (["random", "--attention", "given"], "from outside"),
+}
+
+
+@pytest.fixture(scope="module")
+def small_embedding(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    target, E = folder / "t.safetensors", folder / "E.safetensors"
+    shape = ["-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "--residual"]
+    assert run(["build", "target", *shape, "-o", str(target)]) == 0
+    assert run(["embed", "random", str(target), "--seed", "5", "-o", str(E)]) == 0
+    return E
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_contradictions_are_refused(small_embedding, tmp_path, case, capsys):
+    (host, *extra), message = CONTRADICTIONS[case]
+    out = tmp_path / "h.py"
+    assert run(["export", host, str(small_embedding), "-o", str(out), *extra]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+    assert run(["export", "random", str(small_embedding), "-o", str(out)]) == 0
+
+
+def test_an_export_never_overwrites_its_embedding(small_embedding, capsys):
+    before = small_embedding.read_bytes()
+    assert run(["export", "random", str(small_embedding), "-o", str(small_embedding.with_suffix(".py"))]) == 2
+    assert small_embedding.read_bytes() == before
+
+
+def test_a_host_from_a_file(tmp_path):
+    host, E = machine("random", Shape(2, 1, 1, 2, residual=True))
+    from utfproof.weights import write_embedding, write_host
+
+    write_host(tmp_path / "host_in.safetensors", host)
+    write_embedding(tmp_path / "E.safetensors", E)
+    arguments = ["export", str(tmp_path / "host_in.safetensors"), str(tmp_path / "E.safetensors")]
+    assert run([*arguments, "-o", str(tmp_path / "host.py"), "--attention", "scaled"]) == 0
+    x = np.random.default_rng(0).normal(size=(4, 2))
+    pytest.importorskip("torch")
+    expected = host.forward(x, E, SoftmaxAttention(scale="1/sqrt(d)"))
+    assert np.abs(outputs(load(tmp_path), x) - expected).max() < 1e-12

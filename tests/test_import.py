@@ -1,0 +1,698 @@
+"""Trained models from their own files: a residual induction model in two layouts, grouped heads, refusals, planted faults."""
+
+import importlib.util
+import json
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utfproof.arrays import exact
+from utfproof.attention import RationalAttention, SoftmaxAttention
+from utfproof.cli.app import run
+from utfproof.constructions import build_host
+from utfproof.errors import MalformedInput, NotDefined
+from utfproof.exact import rational
+from utfproof.exporting import write_arrays
+from utfproof.importing import (
+    attention_kernel,
+    compare,
+    embed_grouped,
+    grouped_matching_dimension,
+    grouped_tree_host,
+    import_model,
+    random_sequences,
+)
+from utfproof.importing.multihead import parse_names
+from utfproof.matching import embed, isolating_target, r_all, w_all
+from utfproof.shapes import Shape, column_at, matching_dimension
+from utfproof.systems import Target
+from utfproof.weights import read_embedding, read_tensors
+
+ROOT = Path(__file__).parents[1]
+TRAINED = Path(__file__).parent / "data" / "induction.safetensors"
+"""Written by `python scripts/train_induction.py --out tests/data/induction.safetensors` (seed 0, default settings)."""
+CAUSAL = SoftmaxAttention(causal=True)
+
+
+def script():
+    pytest.importorskip("torch")
+    spec = importlib.util.spec_from_file_location("train_induction", ROOT / "scripts" / "train_induction.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write(path, tensors, **metadata):
+    write_arrays(path, tensors, metadata)
+    return path
+
+
+def transformer_lens(seed=0, H=2, L=2, d=3, D=5, V=4, P=6, G=None):
+    """Random tensors under TransformerLens' names; G: heads of keys and values, grouped."""
+    rng = np.random.default_rng(seed)
+    draw = lambda *s: rng.normal(size=s) / np.sqrt(D)  # noqa: E731
+    tensors = {"embed.W_E": draw(V, D), "unembed.W_U": draw(D, V), "unembed.b_U": draw(V)}
+    if P:
+        tensors["pos_embed.W_pos"] = draw(P, D)
+    mark, shared = ("_", G) if G else ("", H)
+    for layer in range(L):
+        sizes = {"W_Q": (H, D, d), "W_O": (H, d, D), "b_Q": (H, d), "b_O": (D,)}
+        sizes |= {mark + "W_K": (shared, D, d), mark + "W_V": (shared, D, d)}
+        sizes |= {mark + "b_K": (shared, d), mark + "b_V": (shared, d)}
+        tensors |= {f"blocks.{layer}.attn.{name}": draw(*size) for name, size in sizes.items()}
+    return tensors
+
+
+def multihead(seed=0, L=2, D=6, V=4, P=5, *, separate=False):
+    """Random tensors under the names of a plain PyTorch model."""
+    rng = np.random.default_rng(seed)
+    draw = lambda *s: rng.normal(size=s) / np.sqrt(D)  # noqa: E731
+    tensors = {"embedding.weight": draw(V, D), "unembed.weight": draw(V, D), "unembed.bias": draw(V)}
+    if P:
+        tensors["pos.weight"] = draw(P, D)
+    for layer in range(L):
+        at = f"layers.{layer}.attn."
+        if separate:
+            tensors |= {f"{at}{kind}_proj_weight": draw(D, D) for kind in "qkv"}
+        else:
+            tensors[at + "in_proj_weight"] = draw(3 * D, D)
+        tensors |= {at + "in_proj_bias": draw(3 * D), at + "out_proj.weight": draw(D, D), at + "out_proj.bias": draw(D)}
+    return tensors
+
+
+def difference(model, host, kernel=CAUSAL, *, target=None, count=6):
+    """Largest relative difference of the model as it was and the host whose E comes from its target (or from another)."""
+    found = embed(host, (target or model.target).augmented())
+    return compare(model, host, found.E, kernel, random_sequences(model, count, 0)).relative_difference
+
+
+# --- the trained model -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def induction():
+    return import_model(TRAINED, "pytorch")
+
+
+@pytest.fixture(scope="module")
+def induction_tl(tmp_path_factory):
+    """The same model under TransformerLens' names, by the script's own renaming."""
+    module, path = script(), tmp_path_factory.mktemp("tl") / "tl.safetensors"
+    model = loaded(module)
+    args = module.argparse.Namespace(layout="transformer-lens", heads=2, out=path)
+    module.save(model, 1.0, args)
+    return path
+
+
+def loaded(module):
+    """The script's own model, with the stored weights, in float64."""
+    import torch
+
+    file = read_tensors(TRAINED)
+    model = module.Transformer(8, 16, 24, 2, 2)
+    model.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in file.tensors.items()})
+    return model.double()
+
+
+def questions(count, seed=0):
+    """Sequences a f(a) b f(b) ... and the places whose answer stands in the context, written apart from the script."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        f = rng.integers(0, 8, 8)
+        asked = rng.integers(0, 8, 9)
+        tokens = np.stack([asked, f[asked]], axis=1).reshape(-1)
+        places = [2 * i for i in range(1, 8) if asked[i] in asked[:i]]
+        yield tokens[:16], places, tokens[1:17]
+
+
+def test_it_is_a_residual_model_with_biases_and_positions(induction):
+    shape = induction.target.shape
+    assert (shape.heads, shape.layers, shape.head_dim, shape.residual) == (2, 2, 12, True)
+    assert (induction.vocabulary, induction.positions, shape.d_in, shape.d_out) == (8, 16, 24, 8)
+    assert all(np.abs(induction.target.bias(name)).min() > 0 for name in ("b_Q", "b_K", "b_V", "b_O", "b_U"))
+    assert float(read_tensors(TRAINED).metadata["accuracy"]) > 0.95
+
+
+@pytest.mark.parametrize("name", ["sparse", "random"])
+def test_a_fixed_host_does_induction(induction, name):
+    """Accuracy above 95 % where attention can do it, by the model and by the host, whose outputs agree on every test input."""
+    host = build_host(name, induction.target.shape)
+    E = embed(host, induction.target.augmented()).E
+    right, total, sequences = np.zeros(2), 0, []
+    for tokens, places, answers in questions(70):
+        outputs = induction.original(tokens, CAUSAL), host.forward(induction.one_hots(tokens), E, CAUSAL)
+        right += [(out.argmax(axis=1) == answers)[places].sum() for out in outputs]
+        total += len(places)
+        sequences.append(tokens)
+    assert total > 180
+    assert (right / total > 0.95).all()
+    agreement = compare(induction, host, E, CAUSAL, sequences + random_sequences(induction, 30, 3))
+    assert agreement.relative_difference < 1e-8
+    assert agreement.positions > 1300
+
+
+def test_torch_itself_gives_the_same_outputs(induction):
+    """nn.MultiheadAttention in float64, not this package's idea of it."""
+    import torch
+
+    model = loaded(script())
+    for tokens in random_sequences(induction, 12, 1):
+        with torch.no_grad():
+            expected = model(torch.from_numpy(tokens)[None])[0].numpy()
+        found = induction.original(tokens, CAUSAL)
+        assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("host", ["sparse", "random"])
+def test_the_command_on_both_layouts(induction_tl, tmp_path, host, capsys):
+    for path, layout in ((TRAINED, "pytorch"), (induction_tl, "transformer-lens")):
+        out = tmp_path / f"{layout}.safetensors"
+        assert run(["embed", host, str(path), "--layout", layout, "-o", str(out), "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["agrees"]
+        assert document["relative_difference"] < 1e-11
+        assert document["shape"] == {
+            "heads": 2,
+            "layers": 2,
+            "head_dim": 12,
+            "d_in": 24,
+            "d_out": 8,
+            "residual": True,
+            "m": 264,
+        }
+        assert bool(document["left_out"]) == (layout == "transformer-lens")
+        assert read_embedding(out).shape == (24, 264)
+        assert read_tensors(out).metadata["positions"] == "16"
+    first, second = (read_embedding(tmp_path / f"{name}.safetensors") for name in ("pytorch", "transformer-lens"))
+    assert np.abs(first - second).max() < 1e-12 * np.abs(first).max()
+
+
+def test_the_script_runs(tmp_path):
+    pytest.importorskip("torch")
+    sizes = ["--steps", "2", "--batch", "8", "--width", "4", "--vocabulary", "3", "--context", "5"]
+    out = tmp_path / "t.safetensors"
+    command = [sys.executable, str(ROOT / "scripts" / "train_induction.py"), "--out", str(out), *sizes]
+    done = subprocess.run([*command, "--layout", "transformer-lens"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    model = import_model(out, "transformer-lens")
+    assert difference(model, build_host("sparse", model.target.shape)) < 1e-12
+
+
+@pytest.mark.exhaustive
+def test_full_training(tmp_path):
+    out = tmp_path / "t.safetensors"
+    command = [sys.executable, str(ROOT / "scripts" / "train_induction.py"), "--out", str(out), "--seed", "1"]
+    subprocess.run(command, check=True)
+    assert float(read_tensors(out).metadata["accuracy"]) > 0.95
+    command += ["--layers", "1"]  # what one layer cannot do
+    subprocess.run(command, check=True)
+    assert float(read_tensors(out).metadata["accuracy"]) < 0.6
+
+
+# --- planted faults: an importer with any of these is caught by the comparison ------------------------------
+
+
+def shifted_positions(target):
+    W_E = target.W_E.copy()
+    W_E[8:] = np.roll(W_E[8:], 1, axis=0)
+    return replace(target, W_E=W_E)
+
+
+def turned(array):
+    """Each head's [d, D] read as [D, d] and turned: W_O transposed."""
+    L, H, d, D = array.shape
+    return array.reshape(L, H, D, d).swapaxes(-1, -2)
+
+
+FAULTS = {
+    "b_Q dropped": lambda t: replace(t, b_Q=None),
+    "b_V dropped": lambda t: replace(t, b_V=None),
+    "b_O dropped": lambda t: replace(t, b_O=None),
+    "b_U dropped": lambda t: replace(t, b_U=None),
+    "b_O twice": lambda t: replace(t, b_O=2 * t.b_O),
+    "position row off by one": shifted_positions,
+    "positions dropped": lambda t: replace(t, W_E=np.concatenate([t.W_E[:8], 0 * t.W_E[8:]])),
+    "scale folded twice": lambda t: replace(t, W_Q=t.W_Q / np.sqrt(12), b_Q=t.b_Q / np.sqrt(12)),
+    "scale not folded into b_Q": lambda t: replace(t, b_Q=t.b_Q * np.sqrt(12)),
+    "W_O transposed": lambda t: replace(t, W_O=turned(t.W_O)),
+    "head order of W_O swapped": lambda t: replace(t, W_O=t.W_O[:, ::-1]),
+    "layers swapped": lambda t: replace(t, W_Q=t.W_Q[::-1], b_Q=t.b_Q[::-1]),
+    "queries and keys swapped": lambda t: replace(t, W_Q=t.W_K, W_K=t.W_Q, b_Q=t.b_K, b_K=t.b_Q),
+    "constant on the position rows": lambda t: replace(t, constant=1 - t.constant),
+    "constant on all rows": lambda t: replace(t, constant=np.ones(24)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_seen(induction, fault):
+    host = build_host("sparse", induction.target.shape)
+    target = FAULTS[fault](induction.target)
+    if fault == "constant on the position rows":  # X c = 1 there too: another right choice, no fault
+        assert difference(induction, host, target=target) < 1e-12
+    else:
+        assert difference(induction, host, target=target) > 1e-4
+
+
+def test_the_keys_bias_is_invisible_to_softmax_and_not_to_matching(induction):
+    """b_K shifts all logits of a query alike: leaving it out changes W_all and no softmax."""
+    host = build_host("sparse", induction.target.shape)
+    without = replace(induction.target, b_K=None)
+    assert difference(induction, host, target=without) < 1e-12
+    assert np.abs(w_all(without.augmented()) - w_all(induction.target.augmented())).max() > 1e-3
+
+
+# --- layouts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ["softmax", "causal", "window:2", "causal+window:3"])
+@pytest.mark.parametrize("P", [0, 6])
+def test_transformer_lens_names(tmp_path, attention, P):
+    model = import_model(
+        write(tmp_path / "m.safetensors", transformer_lens(P=P)), "transformer-lens", attention=attention
+    )
+    assert (model.positions, model.kv_heads) == (P, 2)
+    for name in ("sparse", "random"):
+        assert difference(model, build_host(name, model.target.shape), attention_kernel(attention)) < 1e-9
+
+
+def test_transformer_lens_against_torch(tmp_path):
+    torch = pytest.importorskip("torch")
+    tensors = transformer_lens(3, H=4, G=2)
+    model = import_model(write(tmp_path / "m.safetensors", tensors), "transformer-lens")
+    t = {name: torch.from_numpy(array) for name, array in tensors.items()}
+    tokens = np.array([3, 0, 0, 1, 2])
+    x = t["embed.W_E"][tokens] + t["pos_embed.W_pos"][:5]
+    for layer in range(2):
+        w = {name.rsplit(".", 1)[1]: v for name, v in t.items() if name.startswith(f"blocks.{layer}.")}
+        out = x + w["b_O"]
+        for h in range(4):
+            q, k = x @ w["W_Q"][h] + w["b_Q"][h], x @ w["_W_K"][h // 2] + w["_b_K"][h // 2]
+            v = x @ w["_W_V"][h // 2] + w["_b_V"][h // 2]
+            z = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+            out = out + z @ w["W_O"][h]
+        x = out
+    expected = (x @ t["unembed.W_U"] + t["unembed.b_U"]).numpy()
+    assert np.abs(model.original(tokens, CAUSAL) - expected).max() < 1e-13
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("P", [0, 5])
+def test_multihead_names(tmp_path, residual, separate, P):
+    path = write(tmp_path / "m.safetensors", multihead(P=P, separate=separate))
+    model = import_model(path, "pytorch", heads=3, residual=residual)
+    assert (model.target.shape.residual, model.target.shape.head_dim) == (residual, 2)
+    assert model.roles["pos"] == ("pos.weight" if P else "")
+    for name in ("sparse", "random"):
+        assert difference(model, build_host(name, model.target.shape)) < 1e-9
+
+
+def test_a_torch_module_of_other_names(tmp_path):
+    """nn.MultiheadAttention without biases under other prefixes, embedding tied to the unembedding."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    attention = [torch.nn.MultiheadAttention(6, 2, bias=False, batch_first=True).double() for _ in range(2)]
+    words = torch.randn(5, 6, dtype=torch.float64)
+    tensors = {"net.words": words.numpy()}
+    for layer, part in enumerate(attention):
+        tensors |= {f"net.block{layer}.sa.{k}": v.detach().numpy() for k, v in part.state_dict().items()}
+    path = write(tmp_path / "m.safetensors", tensors, num_heads="2", residual="false")
+    names = "embedding=net.words,unembed=net.words,layers=net.block{}.sa"
+    model = import_model(path, "pytorch", names=names, attention="softmax")
+    tokens = np.array([4, 0, 1])
+    x = words[tokens][None]
+    with torch.no_grad():
+        for part in attention:
+            x = part(x, x, x, need_weights=False)[0]
+    expected = (x[0] @ words.T).numpy()
+    assert np.abs(model.original(tokens, SoftmaxAttention()) - expected).max() < 1e-13
+    assert difference(model, build_host("tied", model.target.shape), SoftmaxAttention()) < 1e-12
+
+
+def test_the_scale(tmp_path):
+    path = write(tmp_path / "m.safetensors", transformer_lens())
+    usual, unscaled = (import_model(path, "transformer-lens", scale=s) for s in ("1/sqrt(d)", "1"))
+    assert np.allclose(usual.target.W_Q * np.sqrt(3), unscaled.target.W_Q)
+    assert np.allclose(usual.target.b_Q * np.sqrt(3), unscaled.target.b_Q)
+    for model in (usual, unscaled):
+        assert difference(model, build_host("sparse", model.target.shape)) < 1e-12
+    for wrong in ("0", "-1", "nan", "inf", "sqrt(d)"):
+        with pytest.raises(MalformedInput, match="--scale"):
+            import_model(path, "transformer-lens", scale=wrong)
+
+
+# --- grouped and multi-query heads -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("H", "G"), [(2, 1), (4, 2), (3, 1), (2, 2)])
+def test_shared_keys_are_counted_once(tmp_path, H, G):
+    path = write(tmp_path / "m.safetensors", transformer_lens(H=H, G=G, P=0))
+    model = import_model(path, "transformer-lens")
+    shape = model.target.shape
+    assert (model.kv_heads, shape.heads) == (G, H)
+    saved = matching_dimension(shape) - grouped_matching_dimension(shape, G)
+    assert saved == 3 * (H - G) * (1 + (H + 1))
+    host = grouped_tree_host(shape, G)
+    assert host.m == grouped_matching_dimension(shape, G)
+    E = embed_grouped(model.target.augmented(), G)
+    sequences = random_sequences(model, 6, 0)
+    assert compare(model, host, E, CAUSAL, sequences).relative_difference < 1e-13
+    assert difference(model, build_host("sparse", shape)) < 1e-13  # expanded
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("H", "G", "L"), [(2, 1, 1), (2, 1, 2), (4, 2, 2), (3, 1, 2), (2, 2, 2), (1, 1, 3)])
+def test_the_count_is_that_of_distinct_columns(residual, H, G, L):
+    """rank R_all of the grouped tree is M_G exactly, and R_all has as many different columns."""
+    shape = Shape(H, L, 2, 2, 3, residual=residual)
+    matrix = r_all(grouped_tree_host(shape, G)).to_dense(object)
+    M = grouped_matching_dimension(shape, G)
+    assert rational.rank(matrix) == M == len({tuple(column) for column in matrix.T})
+    assert matrix.shape == (M, matching_dimension(shape))
+
+
+@pytest.mark.parametrize(("H", "G", "L", "d_out"), [(2, 1, 2, 2), (4, 2, 1, 3), (3, 1, 2, 1)])
+def test_no_smaller_host_serves_all_grouped_targets(H, G, L, d_out):
+    """Every column kept (keys of one head a group) is alone in W_all for some target with shared keys and values."""
+    shape = Shape(H, L, 2, 2, d_out)
+    columns = [column_at(shape, c) for c in range(matching_dimension(shape))]
+    kept = [c for c, at in enumerate(columns) if at.kind != "K" or at.word[-1] % (H // G) == 0]
+    assert len(kept) == grouped_matching_dimension(shape, G)
+
+    def shared(array):
+        """Every head of a group gets what any of them has."""
+        by_group = array.reshape(L, G, H // G, *array.shape[2:]).max(axis=2)
+        return np.repeat(by_group, H // G, axis=1)
+
+    for number, column in enumerate(kept):
+        target = isolating_target(shape, column)
+        grouped = replace(target, W_K=shared(target.W_K), W_V=shared(target.W_V))
+        unit = np.zeros((2, len(kept)), dtype=int)
+        unit[0, number] = 1
+        assert (w_all(grouped)[:, kept] == unit).all()
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_grouped_targets_are_matched_exactly(residual):
+    rng = np.random.default_rng(0)
+    shape = Shape(4, 2, 1, 2, residual=residual)
+    draw = lambda *s: exact(rng.integers(-3, 4, s))  # noqa: E731
+    shared = [np.repeat(draw(2, 2, 2, 1), 2, axis=1) for _ in range(2)]
+    target = Target(shape, draw(2, 4, 2, 1), *shared, draw(2, 4, 1, 2))
+    host = grouped_tree_host(shape, 2, grouped_matching_dimension(shape, 2) + 3)
+    E = embed_grouped(target, 2, host.m)
+    assert (E @ r_all(host) == w_all(target)).all()
+    x = exact(np.eye(2, dtype=int)[[0, 1, 1]])
+    assert (host.forward(x, E, RationalAttention()) == target.forward(x, RationalAttention())).all()
+    own = replace(target, W_K=draw(2, 4, 2, 1))
+    with pytest.raises(MalformedInput, match="keys of its own"):
+        embed_grouped(own, 2, host.m)
+    with pytest.raises(MalformedInput, match="do not divide"):
+        grouped_matching_dimension(shape, 3)
+    with pytest.raises(NotDefined, match="needs m >="):
+        grouped_tree_host(shape, 2, 5)
+
+
+def test_the_grouped_host_by_command(tmp_path, capsys):
+    path = write(tmp_path / "m.safetensors", transformer_lens(H=4, G=1))
+    out = tmp_path / "E.safetensors"
+    arguments = [str(path), "--layout", "transformer-lens", "-o", str(out), "--json"]
+    assert run(["embed", "grouped", *arguments]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["grouped_columns"] == document["shape"]["m"] == 3 * 5 * 6 + 4 * 25
+    assert run(["embed", "sparse", *arguments]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["grouped_columns"], document["shape"]["m"]) == (190, 2 * 3 * 4 * 6 + 4 * 25)
+
+
+# --- refusals ----------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "blocks.0.ln1.w": "normalises",
+    "blocks.1.ln2.b": "normalises",
+    "ln_final.w": "normalises",
+    "blocks.0.attn.q_norm.w": "normalises",
+    "layers.0.norm1.weight": "normalises",
+    "norm.weight": "normalises",
+    "layer_norm.weight": "normalises",
+    "layernorm_embedding.weight": "normalises",
+    "final_layernorm.weight": "normalises",
+    "model.input_layernorm.weight": "normalises",
+    "blocks.0.mlp.W_in": "MLP",
+    "layers.0.fc1.weight": "MLP",
+    "layers.0.linear1.weight": "MLP",
+    "layers.1.linear2.bias": "MLP",
+    "layers.0.ff.weight": "MLP",
+    "blocks.0.mlp.experts.0.W_in.weight": "MLP",
+    "blocks.0.attn.rotary_sin": "rotate",
+    "rope.freqs": "rotate",
+    "blocks.0.attn.rel_pos_bias.weight": "relative",
+    "relative_attention_bias.weight": "relative",
+    "blocks.0.attn.alibi": "relative",
+    "layers.0.attn.bias_k": "add_bias_kv",
+    "layers.0.attn.bias_v": "add_bias_kv",
+    "blocks.0.attn.sinks": "attention to no token",
+    "layers.0.attn.lora_A.weight": "merge",
+    "scale_of_something": "not understood",
+    "blocks.0.attn.W_X": "not understood",
+}
+"""A tensor that is left over, and the reason."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("layout", ["transformer-lens", "pytorch"])
+def test_what_cannot_be_carried_is_refused_by_name(tmp_path, name, layout):
+    tensors = transformer_lens() if layout == "transformer-lens" else multihead()
+    path = write(tmp_path / "m.safetensors", tensors | {name: np.ones((2, 2))}, heads="2", residual="true")
+    with pytest.raises(MalformedInput, match=f"{REFUSED[name]}") as refusal:
+        import_model(path, layout)
+    assert name in str(refusal.value)
+
+
+METADATA = {
+    "normalization_type": "LNPre",
+    "positional_embedding_type": "rotary",
+    "add_zero_attn": "true",
+    "attn_only": "false",
+    "scale_attn_by_inverse_layer_idx": "true",
+    "attn_scores_soft_cap": "50.0",
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_what_only_metadata_show_is_refused_too(tmp_path, name):
+    path = write(tmp_path / "m.safetensors", transformer_lens(), **{name: METADATA[name]})
+    with pytest.raises(MalformedInput, match=name):
+        import_model(path, "transformer-lens")
+    harmless = {"normalization_type": "None", "positional_embedding_type": "standard", "attn_only": "True"}
+    import_model(write(path, transformer_lens(), **harmless), "transformer-lens")
+
+
+def without(tensors, name):
+    return {k: v for k, v in tensors.items() if k != name}
+
+
+def changed(tensors, name, array):
+    return {**tensors, name: np.asarray(array)}
+
+
+TL, MHA = transformer_lens(), multihead()
+MALFORMED = [
+    ("transformer-lens", without(TL, "embed.W_E"), {}, "tensor embed.W_E is missing"),
+    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V is missing"),
+    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, r"expected for l = 0, 1"),
+    ("transformer-lens", changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
+    ("transformer-lens", changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
+    ("transformer-lens", changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
+    ("transformer-lens", changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
+    ("transformer-lens", TL, {"residual": False}, "--no-residual"),
+    ("transformer-lens", TL, {"heads": 3}, "3 were said"),
+    ("transformer-lens", TL, {"names": "pos=x"}, "--names is for"),
+    ("transformer-lens", transformer_lens(H=3, G=2), {}, "do not divide"),
+    ("transformer-lens", MHA, {}, "blocks"),
+    ("pytorch", TL, {"heads": 2, "residual": True}, "in_proj_weight"),
+    ("pytorch", MHA, {"residual": True}, "pass --heads"),
+    ("pytorch", MHA, {"heads": 2}, "--residual or --no-residual"),
+    ("pytorch", MHA, {"heads": 4, "residual": True}, "no multiple of 4"),
+    ("pytorch", without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembed is found"),
+    ("pytorch", {**MHA, "lm_head.weight": np.ones((4, 6))}, {"heads": 2, "residual": True}, "several tensors"),
+    (
+        "pytorch",
+        changed(MHA, "layers.1.attn.in_proj_weight", np.ones((6, 6))),
+        {"heads": 2, "residual": True},
+        "has shape",
+    ),
+    ("pytorch", without(MHA, "layers.0.attn.out_proj.weight"), {"heads": 2, "residual": True}, "is missing"),
+    (
+        "pytorch",
+        {k.replace("layers.1", "layers.2"): v for k, v in MHA.items()},
+        {"heads": 2, "residual": True},
+        "without a gap",
+    ),
+    (
+        "pytorch",
+        {k.replace("layers.1.attn", "layers.1.cross"): v for k, v in MHA.items()},
+        {"heads": 2, "residual": True},
+        "unclear",
+    ),
+    ("own", TL, {}, "layout 'own' is unknown"),
+]
+
+
+@pytest.mark.parametrize(("layout", "tensors", "said", "message"), MALFORMED)
+def test_malformed_models(tmp_path, layout, tensors, said, message):
+    with pytest.raises(MalformedInput, match=message):
+        import_model(write(tmp_path / "m.safetensors", tensors), layout, **said)
+
+
+def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
+    path, n = tmp_path / "m.safetensors", 6
+    causal = np.tril(np.ones((n, n), dtype=bool))
+    additive = np.where(causal, 0.0, -np.inf)
+    local = np.triu(causal, -1)  # the own token and the one before
+    for mask in (causal, ~causal, additive, causal.astype(np.int8)):
+        write(path, {**TL, "blocks.0.attn.mask": mask, "blocks.0.attn.IGNORE": np.array(-np.inf, dtype=np.float32)})
+        model = import_model(path, "transformer-lens")
+        assert model.bookkeeping == ("blocks.0.attn.IGNORE", "blocks.0.attn.mask")
+    write(path, {**TL, "blocks.1.attn.mask": local})
+    with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask is not the mask"):
+        import_model(path, "transformer-lens")
+    import_model(path, "transformer-lens", attention="causal+window:2")
+    write(path, {**TL, "blocks.1.attn.mask": causal[:, :3]})
+    with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask has shape"):
+        import_model(path, "transformer-lens")
+
+
+@pytest.mark.parametrize("attention", ["scaled", "causal+alibi", "rope", "given", "nonsense", "scaled+causal"])
+def test_kernels_that_models_do_not_take(attention):
+    with pytest.raises(MalformedInput, match="attention"):
+        attention_kernel(attention)
+
+
+@pytest.mark.parametrize("text", ["embedding", "tokens=a", "embedding=", "layers=blocks.attn"])
+def test_names_that_say_nothing(text):
+    with pytest.raises(MalformedInput, match="--names"):
+        parse_names(text)
+
+
+def test_tokens_are_checked(induction):
+    for tokens in ([8], [-1], [], [[1]], [0.5], [0] * 17):
+        with pytest.raises(MalformedInput, match="tokens"):
+            induction.one_hots(np.array(tokens))
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+def test_a_difference_beyond_the_tolerance_exits_1_and_writes_nothing(tmp_path, capsys):
+    out = tmp_path / "E.safetensors"
+    arguments = ["embed", "random", str(TRAINED), "--layout", "pytorch", "-o", str(out), "--json", "--trials", "3"]
+    assert run([*arguments, "--tolerance", "1e-17"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["agrees"], document["file"]) == (False, None)
+    assert not out.exists()
+    assert run([*arguments, "--tolerance", "0"]) == 2
+
+
+def test_given_inputs(tmp_path, capsys):
+    tokens, out = tmp_path / "tokens.safetensors", tmp_path / "E.safetensors"
+    arguments = [
+        "embed",
+        "sparse",
+        str(TRAINED),
+        "--layout",
+        "pytorch",
+        "-o",
+        str(out),
+        "--inputs",
+        str(tokens),
+        "--json",
+    ]
+    write(tokens, {"tokens": np.arange(12, dtype=np.int64).reshape(2, 6) % 8})
+    assert run(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["compared_positions"] == 12
+    assert run([*arguments, "--trials", "3"]) == 2
+    write(tokens, {"tokens": np.full((1, 3), 8, dtype=np.int64)})
+    assert run(arguments) == 2
+    write(tokens, {"tokens": np.ones((1, 3))})
+    assert run(arguments) == 2
+    assert "integers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [["--tolerance", "1e-3"], ["--names", "pos=x"], ["--trials", "2"], ["--attention", "causal"], ["--scale", "1"]],
+)
+def test_options_of_models_are_refused_for_targets(tmp_path, extra, capsys):
+    target, out = tmp_path / "t.safetensors", tmp_path / "E.safetensors"
+    assert run(["build", "target", "-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "-o", str(target)]) == 0
+    assert run(["embed", "sparse", str(target), "-o", str(out), *extra]) == 2
+    assert extra[0] in capsys.readouterr().err
+    assert run(["embed", "sparse", str(target), "-o", str(out)]) == 0
+    assert read_tensors(out).metadata["heads"] == "2"
+
+
+def test_wrong_shape_options_are_caught(tmp_path, capsys):
+    out = tmp_path / "E.safetensors"
+    assert run(["embed", "sparse", str(TRAINED), "--layout", "pytorch", "-o", str(out), "--d-in", "8"]) == 2
+    assert "--d-in 8 contradicts" in capsys.readouterr().err
+
+
+def test_booleans_stay_refused_elsewhere(tmp_path):
+    header = json.dumps({"E": {"dtype": "BOOL", "shape": [1, 1], "data_offsets": [0, 1]}}).encode()
+    path = tmp_path / "E.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(1))
+    with pytest.raises(MalformedInput, match="BOOL"):
+        read_embedding(path)
+
+
+# --- the smallest host -------------------------------------------------------------------------------------
+
+
+def test_minimize_a_model(induction, tmp_path, capsys):
+    host, out, evidence = (tmp_path / name for name in ("host.safetensors", "E.safetensors", "c.json"))
+    arguments = ["embed", str(host), str(TRAINED), "--layout", "pytorch", "--minimize", "-o", str(out), "--json"]
+    assert run([*arguments, "--certificate", str(evidence)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["least"]["m"] == 25 == read_embedding(out).shape[1]
+    assert document["relative_difference"] < 1e-11
+    assert json.loads(evidence.read_bytes())["claim"]["notion"] == "matching"
+    # it carries this model, and not the same model with one bias changed
+    assert run(["embed", str(host), str(TRAINED), "--layout", "pytorch", "-o", str(out), "--trials", "3"]) == 0
+    other = dict(read_tensors(TRAINED).tensors)
+    other["layers.0.attn.out_proj.bias"] = other["layers.0.attn.out_proj.bias"] + np.arange(24, dtype=np.float32)
+    path = write(tmp_path / "other.safetensors", other, heads="2", residual="true")
+    assert run(["embed", str(host), str(path), "--layout", "pytorch", "-o", str(out)]) == 1
+    assert "cannot carry" in capsys.readouterr().err
+
+
+def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
+    path = write(tmp_path / "m.safetensors", transformer_lens(D=4, d=2, P=0))
+    host, out = tmp_path / "host.safetensors", tmp_path / "E.safetensors"
+    arguments = ["embed", str(host), str(path), "--layout", "transformer-lens", "--minimize", "-o", str(out), "--json"]
+    assert run(arguments) == 0
+    least = json.loads(capsys.readouterr().out)["least"]["m"]
+    assert run([*arguments, "--m", str(least - 1)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["best_effort"]["m"] < least
+    assert document["best_effort"]["residual"] > 1e-6
+    assert document["relative_difference"] > 1e-6
+    assert not document["agrees"]
+    assert read_embedding(out).shape[1] < least
+
+
+@pytest.mark.parametrize("wrong", ["sparse", "same", "source", "no-minimize"])
+def test_minimize_never_overwrites(tmp_path, wrong, capsys):
+    path, out = write(tmp_path / "m.safetensors", transformer_lens(P=0)), tmp_path / "E.safetensors"
+    before = path.read_bytes()
+    host = {"sparse": "sparse", "same": str(out), "source": str(path), "no-minimize": "sparse"}[wrong]
+    arguments = ["embed", host, str(path), "--layout", "transformer-lens", "-o", str(out)]
+    arguments += ["--certificate", str(tmp_path / "c.json")] if wrong == "no-minimize" else ["--minimize"]
+    assert run(arguments) == 2
+    assert path.read_bytes() == before
+    assert not out.exists()

@@ -1,0 +1,161 @@
+"""`utfproof embed --minimize`: the smallest host of one target or model, its E, and evidence that no smaller one matches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from utfproof.attention import SoftmaxAttention
+from utfproof.cli import options
+from utfproof.cli.embed import ComparisonOptions, model_facts, shape_facts
+from utfproof.cli.output import emit
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.systems import Target, Universal
+
+if TYPE_CHECKING:
+    from utfproof.importing import ImportedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Smallest:
+    """host and E in float64; document and rows for the command's result; enough: whether the host matches the target."""
+
+    host: Universal
+    E: np.ndarray
+    document: dict[str, Any]
+    rows: dict[str, Any]
+    enough: bool
+
+
+def smallest(
+    target: Target,
+    *,
+    m: int | None,
+    kernel: SoftmaxAttention,
+    groups: Sequence[int] | None,
+    certificate: Path | None,
+    limit: int | None,
+) -> Smallest:
+    """The least m for this target by matching, a host of that size and E. With an m below it, the closest host found of that
+    size, its E of least squares and a bound of the output error. Writes the certificate where a path is given and there is one.
+    """
+    from utfproof.realization.besteffort import best_effort
+    from utfproof.realization.numerical import truncated_host
+    from utfproof.realization.report import minimize
+
+    found = minimize(target, max_memory=limit)
+    document = dict(found.document)
+    least = document["least"]["m"]
+    arithmetic = document["host"]["arithmetic"]
+    rows = {
+        "least m by matching": f"{least} for this target ({document['least']['universal_m']} for all targets of its shape)",
+        "host": f"m = {found.host.m}, {arithmetic}" + (", E R_all = W_all exactly" if arithmetic == "rational" else ""),
+        "without dead heads": document["without_dead_heads"]["m"],
+        "logits made short": f"{document['short_logits']['m']} (attention-matching; not claimed least)",
+    }
+    if certificate is not None:
+        if found.certificate is None:
+            raise ResourceLimit(
+                "the numbers of this target's exact host are too long for a certificate; leave out --certificate"
+            )
+        _write_certificate(certificate, found.certificate)
+        rows["certificate"] = document["certificate_file"] = str(certificate)
+    if m is None or m >= least:
+        host, E = _in_floats(found.host, found.E)
+        document["written_residual"] = _residual(host, E, target)
+        rows["as written"] = f"float64, relative residual of E R_all = W_all {document['written_residual']:.3g}"
+        return Smallest(host, E, document, rows, True)
+    smaller = truncated_host(target, m)
+    effort = best_effort(smaller.host, target, kernel=kernel, groups=groups, max_memory=limit)
+    document["best_effort"] = {**effort.document(), "asked_m": m}
+    vacuous = " (no more than a constant output would give)" if effort.bound.vacuous else ""
+    rows |= {
+        "too small": f"m = {smaller.host.m} (asked: {m}), relative residual of E R_all = W_all {effort.residual:.3g}",
+        "output error": f"at most {float(effort.bound.error):.3g} on all one-hot inputs{vacuous}",
+    }
+    return Smallest(smaller.host, effort.E, document, rows, False)
+
+
+def _residual(host: Universal, E: np.ndarray, target: Target) -> float:
+    """||E R_all - W_all|| / ||W_all|| in float64."""
+    from utfproof.matching import r_all, w_all
+
+    goal = np.asarray(w_all(target)).astype(np.float64)
+    return float(np.linalg.norm(E @ np.asarray(r_all(host)) - goal) / (np.linalg.norm(goal) or 1))
+
+
+def _in_floats(host: Universal, E: np.ndarray) -> tuple[Universal, np.ndarray]:
+    """The same host with its rational entries rounded to float64."""
+
+    def rounded(array: Any) -> np.ndarray:
+        return np.asarray(array).astype(np.float64)
+
+    parts: dict[str, Any] = {name: rounded(getattr(host, name)) for name in ("R_Q", "R_K", "R_V", "U")}
+    return replace(host, **parts), rounded(E)
+
+
+def _write_certificate(path: Path, evidence: dict[str, Any]) -> None:
+    """JSON with sorted keys."""
+    import json
+
+    from utfproof.files import write_bytes
+
+    write_bytes(path, json.dumps(evidence, sort_keys=True, separators=(",", ":")).encode())
+
+
+def run(
+    host: Path,
+    source: Path,
+    model: Target | ImportedModel,
+    output: Path,
+    certificate: Path | None,
+    m: int | None,
+    test: ComparisonOptions,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """The command: writes the host and E, compares a model in its original form with them, and exits (1: m is too small, or
+    outputs differ by more than the tolerance)."""
+    from utfproof.importing import attention_kernel
+    from utfproof.notions import Notion
+    from utfproof.weights import write_embedding, write_host
+
+    _require_paths(host, output, certificate, source)
+    if isinstance(model, Target):
+        found = smallest(
+            model, m=m, kernel=attention_kernel("softmax"), groups=None, certificate=certificate, limit=limit
+        )
+        facts, rows, document, agrees = {}, dict(found.rows), dict(found.document), True
+    else:
+        sequences, target = test.sequences(model, limit), model.target.augmented()
+        groups = [model.vocabulary, model.positions] if model.positions else None
+        kernel = attention_kernel(test.kernel)
+        found = smallest(target, m=m, kernel=kernel, groups=groups, certificate=certificate, limit=limit)
+        agreement = test.run(model, found.host, found.E, sequences)
+        agrees, facts = agreement.within(test.limit), model_facts(model, test)
+        rows = {**found.rows, **test.rows(agreement)}
+        document = {**found.document, **test.document(agreement)}
+    notion = {"notion": Notion.MATCHING.value} if found.enough else {}
+    write_host(host, found.host)
+    write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
+    files = {"host file": str(host), "embedding": str(output)}
+    emit({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, as_json=as_json)
+    raise typer.Exit(0 if found.enough and agrees else 1)
+
+
+def _require_paths(host: Path, output: Path, certificate: Path | None, source: Path) -> None:
+    """MalformedInput where HOST cannot be written, or files would overwrite each other."""
+    if host.suffix != ".safetensors":
+        raise MalformedInput(
+            f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(host)!r}"
+        )
+    written = [host, output, *([certificate] if certificate is not None else [])]
+    if len({str(path.absolute()) for path in written}) < len(written):
+        raise MalformedInput("HOST, --output and --certificate must be different files")
+    for path in written:
+        options.require_distinct(path, source)

@@ -1,0 +1,8 @@
+"""Hosts with an embedding, written for those without this package: a plain torch.nn.Module, or TransformerLens' names."""
+
+from __future__ import annotations
+
+from utfproof.exporting.module import write_module
+from utfproof.exporting.tensors import transformer_lens_tensors, write_arrays
+
+__all__ = ["transformer_lens_tensors", "write_arrays", "write_module"]

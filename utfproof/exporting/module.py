@@ -1,0 +1,191 @@
+"""A host with its embedding as one short Python file that needs PyTorch alone, and a safetensors file beside it.
+
+The file holds a plain torch.nn.Module: the host's parameters are buffers (fixed), E is a parameter (the program). Index
+maps are exported as the rows and columns of their ones, int32, and applied by a gather and a sum; dense parameters in
+float64.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utfproof.attention import SoftmaxAttention
+from utfproof.errors import MalformedInput, NotDefined
+from utfproof.exporting.tensors import require_embedding, write_arrays
+from utfproof.files import write_bytes
+from utfproof.resources import require_memory
+from utfproof.selection import SelectionMatrix
+from utfproof.systems import Universal
+
+TEMPLATE = '''"""A fixed transformer with one embedding, as a plain torch.nn.Module: PyTorch is all it needs.
+
+    model = Host()                  # reads {weights} beside this file
+    y = model(tokens)               # integers [..., n] in 0 ... {last}{limit} -> logits [..., n, {d_out}]
+    y = model(x)                    # or any inputs x [..., n, {d_in}] in the module's own number type
+    model.E                         # the program; everything else is fixed
+
+Rows are tokens and matrices act on the right. Shape: {shape}, m = {m}.
+"""
+
+import json
+import struct
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
+VOCABULARY, POSITIONS = {vocabulary}, {positions}
+SCALE, CAUSAL, WINDOW = {scale!r}, {causal}, {window}
+TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8}}
+
+
+def read_safetensors(path):
+    """Tensors by name: eight bytes with the header's length, the header in JSON, the data."""
+    data = Path(path).read_bytes()
+    start = 8 + struct.unpack_from("<Q", data)[0]
+    tensors = {{}}
+    for name, entry in json.loads(data[8:start]).items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            raw, kind = bytearray(data[start + first : start + last]), TYPES[entry["dtype"]]
+            flat = torch.frombuffer(raw, dtype=kind) if raw else torch.empty(0, dtype=kind)
+            tensors[name] = flat.reshape(entry["shape"])
+    return tensors
+
+
+class Host(nn.Module):
+    def __init__(self, weights=Path(__file__).with_name({weights!r})):
+        super().__init__()
+        tensors = read_safetensors(weights)
+        self.E = nn.Parameter(tensors.pop("E"))
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor)
+
+    def times(self, x, name):
+        """x R for the parameter of this name: dense, two dense factors, or the places of its ones."""
+        if hasattr(self, name):
+            return x @ getattr(self, name)
+        if hasattr(self, name + "_left"):
+            return x @ getattr(self, name + "_left") @ getattr(self, name + "_right")
+        rows, columns = getattr(self, name + "_rows"), getattr(self, name + "_columns")
+        out = x.new_zeros(*x.shape[:-1], int(getattr(self, name + "_width")))
+        return out.index_add(-1, columns, x.index_select(-1, rows))
+
+    def attention(self, queries, keys):
+        logits = SCALE * (queries @ keys.transpose(-1, -2))
+        places = torch.arange(logits.shape[-1], device=logits.device)
+        distance = places[:, None] - places[None, :]
+        hidden = torch.zeros_like(distance, dtype=torch.bool)
+        if CAUSAL:
+            hidden = hidden | (distance < 0)
+        if WINDOW is not None:
+            hidden = hidden | (distance.abs() >= WINDOW)
+        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
+
+    def forward(self, x):
+        if x.is_floating_point():
+            x = x @ self.E
+        else:
+            n = x.shape[-1]
+            if POSITIONS and n > POSITIONS:
+                raise ValueError(f"{{n}} tokens, {{POSITIONS}} positions")
+            if x.numel() and (int(x.min()) < 0 or int(x.max()) >= VOCABULARY):
+                raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
+            x = self.E[x] + (self.E[VOCABULARY : VOCABULARY + n] if POSITIONS else 0)
+        for layer in range(LAYERS):
+            out = x if RESIDUAL else 0
+            for head in range(HEADS):
+                at = f"_{{head}}" if TIED else f"_{{layer}}_{{head}}"
+                pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at))
+                out = out + self.times(pattern @ x, "R_V" + at)
+            x = out
+        return self.times(x, "U")
+'''
+
+
+def _stored(name: str, matrices: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """The tensors of one parameter."""
+    if len(matrices) == 2:
+        left, right = (np.asarray(matrix, dtype=np.float64) for matrix in matrices)
+        return {name + "_left": left, name + "_right": right}
+    matrix = matrices[0]
+    if not isinstance(matrix, SelectionMatrix):
+        held = matrix.materialise() if hasattr(matrix, "materialise") else matrix
+        return {name: np.asarray(held, dtype=np.float64)}
+    rows, columns = matrix.coordinates()
+    if max(matrix.shape) >= 2**31:
+        raise MalformedInput(f"{name} has more than 2^31 rows or columns")
+    return {
+        name + "_rows": rows.astype(np.int32),
+        name + "_columns": columns.astype(np.int32),
+        name + "_width": np.array(matrix.shape[1], dtype=np.int32),
+    }
+
+
+def _bytes(host: Universal, d_in: int) -> int:
+    """Size of the exported tensors, from the shapes alone."""
+    total = 8 * d_in * host.m
+    layers = 1 if host.tied else host.shape.layers
+    parts: list[Any] = [host.U]
+    for layer in range(layers):
+        for head in range(host.shape.heads):
+            maps = host.maps(layer, head)
+            parts += [maps.query, maps.key, *maps.value]
+    for part in parts:
+        total += 8 * part.nonzeros if isinstance(part, SelectionMatrix) else 8 * int(np.prod(part.shape, dtype=object))
+    return total
+
+
+def write_module(
+    path: Path | str,
+    host: Universal,
+    E: np.ndarray,
+    kernel: SoftmaxAttention,
+    *,
+    vocabulary: int,
+    positions: int,
+    max_memory: int | None = None,
+) -> Path:
+    """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
+    returned. NotDefined for ALiBi and RoPE; ResourceLimit before anything is allocated."""
+    path = Path(path)
+    if path.suffix != ".py":
+        raise MalformedInput(f"a module is written to a .py file, got {path}")
+    require_embedding(host, E, vocabulary, positions)
+    if kernel.alibi_heads is not None or kernel.rope_base is not None:
+        raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
+    shape = host.shape
+    require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
+    arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
+    for layer in range(1 if host.tied else shape.layers):
+        for head in range(shape.heads):
+            maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"
+            arrays |= _stored("R_Q" + at, (maps.query,)) | _stored("R_K" + at, (maps.key,))
+            arrays |= _stored("R_V" + at, tuple(maps.value))
+    weights = path.with_suffix(".safetensors")
+    limit = f", at most {positions} of them" if positions else ""
+    text = TEMPLATE.format(
+        weights=weights.name,
+        last=vocabulary - 1,
+        limit=limit,
+        d_in=shape.d_in,
+        d_out=shape.d_out,
+        shape=shape,
+        m=host.m,
+        heads=shape.heads,
+        layers=shape.layers,
+        residual=shape.residual,
+        tied=host.tied,
+        vocabulary=vocabulary,
+        positions=positions,
+        scale=kernel.factor(shape.head_dim),
+        causal=kernel.causal,
+        window=kernel.window,
+    )
+    write_arrays(weights, arrays, {"system": "host-with-embedding"})
+    write_bytes(path, text.encode())
+    return weights
