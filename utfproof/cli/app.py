@@ -19,10 +19,14 @@ from utfproof.cli import (
     decide,
     embed,
     emulate,
+    export,
+    figure,
     frontier,
     refute_lower,
     search,
     sweep,
+    tables,
+    train,
     verify,
 )
 from utfproof.errors import UtfproofError
@@ -57,7 +61,24 @@ def root(
     """Options before the command."""
 
 
-for module in (verify, certify, decide, refute_lower, check, build, embed, emulate, frontier, search, sweep, bench):
+for module in (
+    verify,
+    certify,
+    decide,
+    refute_lower,
+    check,
+    build,
+    embed,
+    export,
+    emulate,
+    frontier,
+    search,
+    train,
+    tables,
+    figure,
+    sweep,
+    bench,
+):
     module.register(app)
 
 

@@ -1,0 +1,482 @@
+"""What is trained, the optimiser, checkpoints to the bit, `utfproof train` and the sweep's jobs; and faults that break them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from utfproof.cli import app as cli  # noqa: E402
+from utfproof.cli import train as cli_train  # noqa: E402
+from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.training import checkpoint, jobs  # noqa: E402
+from utfproof.training import run as runs  # noqa: E402
+from utfproof.training.loop import Trainer, engine_name, learning_rate, parallel_seeds  # noqa: E402
+from utfproof.training.models import build_model, host_of  # noqa: E402
+from utfproof.training.presets import PRESETS, Preset, preset  # noqa: E402
+from utfproof.training.results import read_results  # noqa: E402
+
+SMALL = {"batch": 4, "steps": 40, "warmup": 5, "learning_rate": 0.01, "init_std": 0.1, "heads": 2, "head_dim": 3}
+NAME = "parentheses/random/attention"
+RUN_CLI = """
+import sys
+from utfproof.cli import app, train
+if "train" not in [entry.name for entry in app.app.registered_commands]:
+    train.register(app.app)
+sys.exit(app.run(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def small(name: str = NAME, **changes) -> Preset:
+    return preset(name, **{**SMALL, **changes})
+
+
+def setting(folder: Path, **changes) -> runs.Setting:
+    given = {"checkpoint_every": 10, "log_every": 5, "eval_sequences": 20, "results": None, "folder": folder}
+    return runs.Setting(**{**given, **changes})
+
+
+def command_line(*arguments: str) -> int:
+    if "train" not in [entry.name for entry in cli.app.registered_commands]:
+        cli_train.register(cli.app)
+    return cli.run(["train", *arguments])
+
+
+# --- models -------------------------------------------------------------------------------------------------------------
+
+VARIANT_TENSORS = {
+    "attention": set(),
+    "residual": set(),
+    "residual-norm": {"gain", "shift"},
+    "mlp": {"mlp_in", "mlp_in_bias", "mlp_out", "mlp_out_bias"},
+    "mlp-norm": {"gain", "shift", "mlp_in", "mlp_in_bias", "mlp_out", "mlp_out_bias"},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANT_TENSORS)
+@pytest.mark.parametrize("host", ["sparse", "random", "trained", "trained-own-width"])
+def test_what_is_trained_and_what_is_frozen(host, variant):
+    chosen = small(f"parentheses/{host}/{variant}")
+    model = build_model(chosen, [0], 6, dtype="float64")
+    extra = VARIANT_TENSORS[variant]
+    own = {"trained": {"R_Q", "R_K", "R_V"}, "trained-own-width": {"W_Q", "W_K", "W_V", "W_O"}}.get(host, set())
+    if own:
+        assert set(model.trained) == {"E", "U"} | own | extra
+        assert not model.frozen
+    else:
+        assert set(model.trained) == {"E", "U"}
+        assert set(model.frozen) == extra - {"gain", "shift"}
+    before = {name: tensor.clone() for name, tensor in {**model.frozen, **model.trained}.items()}
+    held = Trainer(chosen, [0], dtype="float64")
+    assert held.engine.name == ("paths" if variant in ("attention", "residual") else "wide")
+    for _ in range(2):
+        held.step()
+    for name, tensor in held.model.frozen.items():
+        assert torch.equal(tensor, before[name])
+    for name, tensor in held.model.trained.items():
+        assert not torch.equal(tensor, before[name]), name
+    assert torch.isfinite(held.loss).all()
+
+
+def test_initial_values_are_normal_and_the_same_whatever_runs_beside_them():
+    chosen = small(init_std=0.02, m=500)
+    alone, together = build_model(chosen, [4], 6), build_model(chosen, [3, 4], 6)
+    for name in ("E", "U"):
+        values = alone[name].detach()
+        assert torch.equal(values[0], together[name][1].detach())
+        assert float(values.std()) == pytest.approx(0.02, rel=0.1)
+        assert abs(float(values.mean())) < 0.02 * 4 / math.sqrt(values.numel())
+    assert not torch.equal(together["E"][0], together["E"][1])
+    first, second = together.host(0), together.host(1)
+    assert not (first.R_V == second.R_V).all()
+    assert abs(first.R_V).max() <= 1 / math.sqrt(500)
+
+
+def test_sparse_hosts_with_a_stream_beside_them_and_made_for_one_are_told_apart():
+    plain, tree = preset("1-hop/sparse/residual"), preset("1-hop/residual-tree/residual")
+    assert plain.m == 456
+    assert tree.m > plain.m
+    assert not host_of(plain, 0).shape.residual
+    assert host_of(tree, 0).shape.residual
+
+
+def test_every_preset_has_an_engine():
+    for chosen in PRESETS.values():
+        assert engine_name(chosen, "auto") == ("wide" if chosen.norm or chosen.mlp else "paths")
+    assert not parallel_seeds(PRESETS["1-hop/random/attention"], "cpu", "auto")
+    assert parallel_seeds(PRESETS["1-hop/random/attention"], "cuda", "auto")
+    assert not parallel_seeds(PRESETS["1-hop/random/mlp"], "cuda", "auto")
+
+
+def reference_layer_norm(x):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred**2).mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+@pytest.mark.parametrize("variant", ["residual-norm", "mlp", "mlp-norm"])
+@pytest.mark.parametrize("host", ["sparse", "random"])
+def test_the_wide_engine_by_hand(host, variant):
+    """Token by token and head by head, from the definition."""
+    import numpy as np
+
+    chosen = small(f"parentheses/{host}/{variant}", init_std=0.5, mlp_width=7)
+    held = Trainer(chosen, [2], dtype="float64")
+    model, shape = held.model, chosen.shape
+    ids = held.batch(0).inputs[:, :1, :9]
+    dense_host = model.host(0)
+
+    def matrix(value):
+        return torch.as_tensor(np.asarray(value.to_dense(np.float64) if hasattr(value, "to_dense") else value))
+
+    norm = reference_layer_norm if chosen.norm else (lambda x: x)
+    x = model["E"][0][ids[0, 0]]
+    for layer in range(shape.layers):
+        y, total = norm(x), 0
+        for head in range(shape.heads):
+            query, key, value = dense_host.maps(layer, head)
+            rows = []
+            for i in range(len(y)):
+                weights = torch.exp((y[: i + 1] @ matrix(key)) @ (y[i] @ matrix(query)) / math.sqrt(shape.head_dim))
+                rows.append(weights / weights.sum() @ y[: i + 1])
+            total = total + torch.stack(rows) @ matrix(value[0])
+        x = x + total
+        if chosen.mlp:
+            inner = norm(x) @ model["mlp_in"][0, layer] + model["mlp_in_bias"][0, layer]
+            gelu = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+            x = x + gelu @ model["mlp_out"][0, layer] + model["mlp_out_bias"][0, layer]
+    expected = (norm(x) @ model["U"][0]).detach()
+    found = held.engine.logits(ids)[0, 0].detach()
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+# --- the optimiser --------------------------------------------------------------------------------------------------------
+
+
+def test_learning_rate_rises_and_falls_linearly():
+    chosen = small(steps=20, warmup=4, learning_rate=1.0)
+    rates = [learning_rate(chosen, step) for step in range(20)]
+    assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    steps = [a - b for a, b in itertools.pairwise(rates[4:])]
+    assert all(step == pytest.approx(1 / 16) for step in steps)
+    assert rates[-1] == pytest.approx(1 / 16)
+    assert learning_rate(replace(chosen, steps=2), 1) == 0.5
+
+
+def test_a_step_is_adamw_on_the_mean_loss():
+    """Against the loss and AdamW written out."""
+    chosen = small(weight_decay=0.1, betas=(0.8, 0.9))
+    held = Trainer(chosen, [0], dtype="float64")
+    names = sorted(held.model.trained)
+    values = {name: held.model[name].detach().clone() for name in names}
+    first = {name: torch.zeros_like(values[name]) for name in names}
+    second = {name: torch.zeros_like(values[name]) for name in names}
+    for step in range(4):
+        batch = held.batch(step)
+        held.step()
+        with torch.no_grad():
+            model = replace(held.model, trained={name: values[name] for name in names})
+            logits = type(held.engine)(model).logits(batch.inputs)
+            nll = -logits.log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
+            assert float(nll[batch.loss_mask].mean()) == pytest.approx(float(held.loss), rel=1e-6)
+        for name in names:
+            gradient = held.model[name].grad
+            first[name] = 0.8 * first[name] + 0.2 * gradient
+            second[name] = 0.9 * second[name] + 0.1 * gradient**2
+            rate = learning_rate(chosen, step)
+            moved = first[name] / (1 - 0.8 ** (step + 1))
+            size = (second[name] / (1 - 0.9 ** (step + 1))).sqrt() + 1e-8
+            values[name] = values[name] * (1 - rate * 0.1) - rate * moved / size
+            torch.testing.assert_close(values[name], held.model[name].detach(), rtol=1e-9, atol=1e-12)
+
+
+def test_evaluation_counts_what_is_scored():
+    held = Trainer(small("2-hop/random/attention"), [0], dtype="float64")
+    scores = held.evaluate(300)  # two batches, the second smaller
+    assert scores == held.evaluate(300)
+    right = scored = answers = asked = 0
+    from utfproof.training.tasks import seeded
+
+    for number, size in enumerate((256, 44)):
+        batch = held.task.batch(size, seeded(0, "evaluation", number, "cpu"))
+        hit = held.engine.logits(batch.inputs[None])[0].argmax(-1) == batch.targets
+        right, scored = right + int((hit & batch.scored).sum()), scored + int(batch.scored.sum())
+        answers, asked = answers + int((hit & batch.scored_answers).sum()), asked + int(batch.scored_answers.sum())
+    assert scores.accuracy == [right / scored]
+    assert scores.answers == [answers / asked]
+
+
+def test_a_few_steps_learn_something():
+    held = Trainer(small("2-hop/sparse/attention", steps=60, batch=16, layers=1), [0])
+    losses = []
+    for _ in range(60):
+        held.step()
+        losses.append(float(held.loss))
+    assert losses[-1] < losses[0] - 1
+
+
+# --- to the bit -----------------------------------------------------------------------------------------------------------
+
+
+def outcome(folder: Path) -> tuple[bytes, dict[str, bytes]]:
+    """The log, and every tensor of the last checkpoint, as bytes."""
+    found = checkpoint.load(folder)
+    assert found is not None
+    return (folder / runs.LOG).read_bytes(), {name: t.numpy().tobytes() for name, t in found[1].items()}
+
+
+def stop_after(steps: int, chosen: Preset, folder: Path, **changes) -> None:
+    """Run until this step, and no further, as if killed."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(tick):
+        if tick.done == steps:
+            raise Killed
+
+    with pytest.raises(Killed):
+        runs.run(chosen, [1], setting(folder, **changes), kill)
+
+
+@pytest.mark.parametrize("name", [NAME, "parentheses/sparse/mlp-norm", "1-hop/trained/residual"])
+@pytest.mark.parametrize("stop", [7, 23])
+def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, name, stop):
+    chosen = small(name, layers=1)
+    runs.run(chosen, [1], setting(tmp_path / "whole"))
+    stop_after(stop, chosen, tmp_path / "parts")
+    result = runs.run(chosen, [1], setting(tmp_path / "parts"))[0]
+    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    again = runs.run(chosen, [1], setting(tmp_path / "whole"))[0]  # nothing left to do: evaluated only
+    assert replace(again, seconds=0) == replace(result, seconds=0)
+
+
+def test_optimizer_state_dropped_is_seen(tmp_path, monkeypatch):
+    chosen = small()
+    runs.run(chosen, [1], setting(tmp_path / "whole"))
+    stop_after(23, chosen, tmp_path / "parts")
+    restore = Trainer.restore
+
+    def forgetful(self, tensors):
+        held = self.tensors()
+        kept = {name: t if name.startswith("parameter") else held[name].clone() for name, t in tensors.items()}
+        restore(self, kept)
+
+    monkeypatch.setattr(Trainer, "restore", forgetful)
+    runs.run(chosen, [1], setting(tmp_path / "parts"))
+    assert outcome(tmp_path / "parts") != outcome(tmp_path / "whole")
+
+
+def test_data_drawn_anew_is_seen(tmp_path, monkeypatch):
+    """As if the state of the random numbers were not restored: the stream of batches starts over."""
+    chosen = small()
+    runs.run(chosen, [1], setting(tmp_path / "whole"))
+    stop_after(23, chosen, tmp_path / "parts")
+    batch = Trainer.batch
+    monkeypatch.setattr(Trainer, "batch", lambda self, step: batch(self, step - 20))
+    runs.run(chosen, [1], setting(tmp_path / "parts"))
+    assert outcome(tmp_path / "parts") != outcome(tmp_path / "whole")
+
+
+def test_a_log_that_is_not_cut_back_is_seen(tmp_path, monkeypatch):
+    chosen = small()
+    runs.run(chosen, [1], setting(tmp_path / "whole"))
+    stop_after(27, chosen, tmp_path / "parts")  # the log has a line for step 25, the checkpoint is of step 20
+    monkeypatch.setattr(runs._Log, "__init__", _keeps_everything(runs._Log.__init__))
+    runs.run(chosen, [1], setting(tmp_path / "parts"))
+    assert outcome(tmp_path / "parts")[0] != outcome(tmp_path / "whole")[0]
+
+
+def _keeps_everything(init):
+    def changed(self, path, size, header):
+        init(self, path, path.stat().st_size if path.exists() else size, header)
+
+    return changed
+
+
+def test_a_killed_process_goes_on_to_the_bit(tmp_path):
+    """kill -9 of `utfproof train`, and the same command again."""
+    arguments = ["train", NAME, "--steps", "150", "--batch", "4", "--seed", "1", "--threads", "1", "--set", "m=60"]
+    arguments += ["--eval-sequences", "20", "--log-every", "5", "--checkpoint-every", "10", "--json"]
+
+    def where(name):
+        return ["--results", str(tmp_path / name), "-o", str(tmp_path / name / "run")]
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN_CLI, *arguments, *where("parts")],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    seen = tmp_path / "parts" / "run" / checkpoint.DOCUMENT
+    deadline = time.monotonic() + 60
+    while not seen.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    _, errors = process.communicate()
+    assert process.returncode == -signal.SIGKILL, errors.decode()
+    assert 0 < json.loads(seen.read_bytes())["step"] < 150
+    for name in ("parts", "whole"):
+        assert command_line(*arguments[1:], *where(name)) == 0
+    assert outcome(tmp_path / "parts" / "run") == outcome(tmp_path / "whole" / "run")
+    (first,), (second,) = (read_results(tmp_path / name) for name in ("parts", "whole"))
+    assert replace(first, seconds=0) == replace(second, seconds=0)
+    assert first.steps == 150
+    assert not first.complete
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, monkeypatch, capsys):
+    arguments = [NAME, "--steps", "30", "--batch", "4", "--set", "m=60", "--eval-sequences", "20", "--log-every", "5"]
+    arguments += ["--results", str(tmp_path / "results"), "-o", str(tmp_path / "run")]
+    step = Trainer.step
+
+    def interrupted(self):
+        step(self)
+        if self.done == 13:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "step", interrupted)
+    assert command_line(*arguments) == 130
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "after step 13" in lines[0]
+    monkeypatch.undo()
+    assert json.loads((tmp_path / "run" / checkpoint.DOCUMENT).read_bytes())["step"] == 13
+    assert not (tmp_path / "results").exists()
+    assert command_line(*arguments) == 0
+    runs.run(preset(NAME, steps=30, batch=4, m=60), [0], setting(tmp_path / "whole", checkpoint_every=1000))
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+
+
+# --- runs and results -------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_not_repeated_and_brief_ones_are_marked(tmp_path):
+    chosen = small()
+    given = setting(None, runs=tmp_path / "runs", results=tmp_path / "results")
+    first = runs.run(chosen, [0, 1], given)
+    assert [result.seed for result in first] == [0, 1]
+    assert not any(result.complete for result in first)
+    assert [point[0] for point in first[0].curve] == list(range(5, 41, 5))
+    ticks = []
+    assert runs.run(chosen, [0, 1], given, ticks.append) == first
+    assert not ticks
+    runs.run(chosen, [0, 1, 2], given, ticks.append)
+    assert {tick.seeds for tick in ticks} == {(2,)}
+    assert len(read_results(tmp_path / "results")) == 3
+    with pytest.raises(MalformedInput, match="RUNDIR of its own"):
+        runs.run(chosen, [5, 6], setting(tmp_path / "one"))
+
+
+def test_seeds_together_give_a_result_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "parallel_seeds", lambda *_: True)
+    both = runs.run(small(), [0, 1], setting(tmp_path / "both", dtype="float64"))
+    monkeypatch.undo()
+    for result in both:
+        (alone,) = runs.run(small(), [result.seed], setting(tmp_path / f"seed {result.seed}", dtype="float64"))
+        assert alone.loss == pytest.approx(result.loss, rel=1e-9)
+        assert alone.accuracy == result.accuracy
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    runs.run(small(steps=10), [1], setting(tmp_path))
+    with pytest.raises(MalformedInput, match="learning_rate differs"):
+        runs.run(small(steps=10, learning_rate=0.02), [1], setting(tmp_path))
+    with pytest.raises(MalformedInput, match="seeds differs"):
+        runs.run(small(steps=10), [2], setting(tmp_path))
+
+
+def test_damaged_checkpoints_are_refused(tmp_path):
+    runs.run(small(steps=10), [1], setting(tmp_path))
+    document = json.loads((tmp_path / checkpoint.DOCUMENT).read_bytes())
+    tensors = tmp_path / document["tensors"]
+    content = tensors.read_bytes()
+    tensors.write_bytes(content[:200])
+    with pytest.raises(MalformedInput, match="cannot read the checkpoint"):
+        runs.run(small(steps=10), [1], setting(tmp_path))
+    tensors.write_bytes(content)
+    (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps({**document, "step": 5}))
+    with pytest.raises(MalformedInput, match="does not belong to step 5"):
+        runs.run(small(steps=10), [1], setting(tmp_path))
+    (tmp_path / checkpoint.DOCUMENT).write_text("{")
+    with pytest.raises(MalformedInput, match="no checkpoint"):
+        runs.run(small(steps=10), [1], setting(tmp_path))
+    (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(document))
+    (tmp_path / runs.LOG).write_bytes(b"")
+    with pytest.raises(MalformedInput, match="shorter than its checkpoint"):
+        runs.run(small(steps=10), [1], setting(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["parentheses/sparse/attentoin"], "near: parentheses/sparse/attention"),
+        ([NAME, "--set", "nonsense"], "NAME=VALUE"),
+        ([NAME, "--set", "mm=3"], "no field mm"),
+        ([NAME, "--engine", "narrow"], "engine 'narrow'"),
+        (["parentheses/sparse/mlp", "--engine", "paths"], "not linear"),
+        ([NAME, "--device", "cuda:7"], "cuda"),
+        ([NAME, "--dtype", "float8"], "dtype"),
+        ([NAME, "--seeds", "0"], "--seeds"),
+        ([NAME, "--checkpoint-every", "0"], "checkpoint_every"),
+        ([NAME, "--set", "host=shared-key", "--set", "m=3"], "m >= "),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    assert command_line(*arguments) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    assert said in lines[0]
+
+
+def test_train_speaks_to_people_and_machines(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["2-hop/sparse/attention", "--steps", "4", "--batch", "2", "--set", "m=400", "--set", "head_dim=3"]
+    arguments += ["--eval-sequences", "10", "--seeds", "2"]
+    assert command_line(*arguments) == 0
+    said = capsys.readouterr().out
+    assert "a brief run" in said
+    assert "over 2 seeds" in said
+    assert command_line(*arguments, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [run["seed"] for run in document["runs"]] == [0, 1]
+    assert len(list((tmp_path / "results" / "training").glob("*.json"))) == 2
+
+
+def test_a_sweep_can_train(tmp_path):
+    from utfproof.sweeps.commands import REQUIRED, Context, command
+
+    entry = command("train")
+    given = {name: p.default for name, p in entry.parameters.items() if p.default is not REQUIRED}
+    given |= {"preset": NAME, "steps": 5, "batch": 2, "eval_sequences": 10}
+    ((parameters, files),) = entry.prepare(given, tmp_path)
+    assert parameters["m"] == PRESETS[NAME].m
+    assert parameters["engine"] == "paths"
+    assert not files
+    first, logs = entry.run(parameters, Context("key"))
+    assert first["verdict"].startswith("accuracy 0.")
+    assert "seconds" not in first
+    assert entry.run(parameters, Context("key")) == (first, logs)
+    assert list(logs) == ["key.jsonl"]
+    with pytest.raises(MalformedInput, match="unknown"):
+        jobs.prepare({**parameters, "preset": "parentheses"})

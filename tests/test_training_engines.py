@@ -1,0 +1,348 @@
+"""Path space and m-wide are one model: the same losses, gradients and parameters over 50 steps; and faults that break it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from utfproof.attention import SoftmaxAttention  # noqa: E402
+from utfproof.benchmarks import train as bench  # noqa: E402
+from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
+from utfproof.training import paths, programs  # noqa: E402
+from utfproof.training.loop import Trainer, looked_at  # noqa: E402
+from utfproof.training.models import build_model, target_of  # noqa: E402
+from utfproof.training.paths import PathEngine  # noqa: E402
+from utfproof.training.presets import Preset, preset  # noqa: E402
+from utfproof.training.wide import WideEngine  # noqa: E402
+
+SMALL = {"batch": 3, "steps": 60, "warmup": 5, "learning_rate": 0.01, "init_std": 0.3}
+HOSTS = ("sparse", "random", "trained", "trained-own-width", "shared-key", "shared-query")
+CASES = [
+    *((f"parentheses/{host}/attention", {"heads": 2, "head_dim": 5}) for host in HOSTS),
+    ("3-hop/sparse/attention", {"head_dim": 3, "layers": 3}),
+    ("3-hop/random/attention", {"head_dim": 3, "layers": 3}),
+    *((f"parentheses/{host}/residual", {"heads": 2, "head_dim": 2}) for host in (*HOSTS[:4], "residual-tree")),
+    ("2-hop/sparse/residual", {"head_dim": 2, "layers": 3}),
+    ("2-hop/random/residual", {"head_dim": 2, "layers": 3}),
+    ("2-hop/residual-tree/residual", {"head_dim": 2, "layers": 2}),
+]
+SHORT = {"k": {"length": 24}, "p": {"pairs": 8}}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def small(name: str, **changes) -> Preset:
+    return preset(name, **{**SMALL, **changes})
+
+
+def short_task(trainer: Trainer) -> Trainer:
+    """The same trainer on short sequences."""
+    from utfproof.training.tasks import task_named
+
+    short = {"pairs": 8} if trainer.preset.task == "parentheses" else {"length": 24}
+    trainer.task = task_named(trainer.preset.task, loss=trainer.preset.loss, **short)
+    return trainer
+
+
+def trainer(chosen: Preset, engine: str, seeds=(3,), **options) -> Trainer:
+    return short_task(Trainer(chosen, list(seeds), dtype="float64", engine=engine, **options))
+
+
+def gap(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).norm() / a.norm().clamp_min(1e-300))
+
+
+def apart(first: Trainer, second: Trainer, steps: int) -> float:
+    """The largest relative difference of losses, gradients and parameters over so many steps of both."""
+    worst = 0.0
+    for _ in range(steps):
+        first.step(), second.step()
+        worst = max(worst, gap(first.loss, second.loss))
+        for name, tensor in first.model.trained.items():
+            other = second.model.trained[name]
+            worst = max(worst, gap(tensor.grad, other.grad), gap(tensor.detach(), other.detach()))
+    return worst
+
+
+@pytest.mark.parametrize(("name", "changes"), CASES, ids=[name for name, _ in CASES])
+def test_both_engines_train_alike(name, changes):
+    chosen = small(name, **changes)
+    assert apart(trainer(chosen, "wide"), trainer(chosen, "paths"), 50) < 1e-9
+
+
+@pytest.mark.parametrize("host", ["sparse", "random", "trained-own-width"])
+def test_learned_positions(host):
+    chosen = small(f"parentheses/{host}/residual", heads=2, head_dim=2, positions="learned")
+    assert apart(trainer(chosen, "wide"), trainer(chosen, "paths"), 5) < 1e-9
+
+
+def test_sequence_loss_and_wide_streams_take_the_other_branches():
+    chosen = small("parentheses/sparse/attention", head_dim=1, layers=3, loss="sequence")
+    first, second = trainer(chosen, "wide"), trainer(chosen, "paths")
+    assert not paths.shares_keys(4 * 4, 1)
+    assert apart(first, second, 3) < 1e-9
+
+
+def test_engines_agree_with_the_package_s_own_forward_pass():
+    """`systems.Universal.forward` knows nothing of torch modules, tables or counts."""
+    chosen = small("2-hop/random/attention", head_dim=3, layers=2)
+    model = build_model(chosen, [1], 22, dtype="float64")
+    held = trainer(chosen, "paths", seeds=(1,))
+    inputs = held.batch(0).inputs
+    kernel = SoftmaxAttention(causal=True, scale="1/sqrt(d)")
+    x = np.eye(30)[inputs[0, 0].numpy()]
+    host = model.host(0)
+    E, U = (model[name][0].detach().numpy() for name in ("E", "U"))
+    expected = type(host)(host.shape, host.m, host.R_Q, host.R_K, host.R_V, U).forward(x, E, kernel)
+    for engine in (PathEngine(model), WideEngine(model)):
+        np.testing.assert_allclose(engine.logits(inputs)[0, 0].detach().numpy(), expected, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("variant", ["attention", "residual"])
+def test_a_transformer_trained_at_its_own_width_is_a_target(variant):
+    chosen = small(f"2-hop/trained-own-width/{variant}", head_dim=3, layers=2, m=7)
+    held = trainer(chosen, "paths", seeds=(1,))
+    held.step()
+    inputs = held.batch(1).inputs
+    target = target_of(held.model)
+    expected = target.forward(np.eye(30)[inputs[0, 1].numpy()], SoftmaxAttention(causal=True, scale="1/sqrt(d)"))
+    np.testing.assert_allclose(held.engine.logits(inputs)[0, 1].detach().numpy(), expected, rtol=1e-9, atol=1e-13)
+    with pytest.raises(MalformedInput, match="own width"):
+        target_of(trainer(small("2-hop/sparse/attention"), "paths").model)
+
+
+def test_counting_and_attending_are_one_first_layer():
+    model = build_model(small("3-hop/sparse/attention", head_dim=3, layers=2), [0], 22, dtype="float64")
+    inputs = trainer(small("3-hop/sparse/attention"), "paths").batch(0).inputs
+    counted, attended = (PathEngine(model, counting=flag).logits(inputs).detach() for flag in (True, False))
+    assert gap(counted, attended) < 1e-12
+
+
+def test_only_tokens_that_occur_matter():
+    chosen = small("3-hop/random/attention", head_dim=3, layers=2)
+    few, all_ids = trainer(chosen, "paths"), trainer(chosen, "paths", fixed=True)
+    assert apart(few, all_ids, 3) < 1e-9
+
+
+def test_positions_beyond_the_fixed_number_are_never_dropped_silently():
+    held = trainer(small("parentheses/sparse/attention", heads=2, head_dim=2), "paths", fixed=True)
+    held.step()
+    assert torch.isfinite(held.loss).all()
+    batch = held.batch(1)
+    batch.loss_mask[0, 0, :2] = True
+    losses, _ = held.losses(batch)
+    assert torch.isnan(losses).all()
+
+
+def test_looked_at_holds_every_marked_position():
+    mask = torch.zeros(1, 3, 9, dtype=torch.bool)
+    mask[0, 0, 4] = mask[0, 1, 2] = mask[0, 1, 7] = True
+    look = looked_at(mask)
+    assert look is not None
+    assert look.shape == (1, 3, 2)
+    assert look[0, 1].tolist() == [2, 7]
+    assert 4 in look[0, 0].tolist()
+    assert looked_at(torch.ones_like(mask)) is None
+
+
+@pytest.mark.parametrize("name", ["parentheses/random/residual", "2-hop/sparse/attention"])
+def test_seeds_side_by_side_are_the_single_runs(name):
+    chosen = small(name, heads=2, head_dim=3, layers=2)
+    both = trainer(chosen, "paths", seeds=(5, 6))
+    singles = [trainer(chosen, "paths", seeds=(seed,)) for seed in (5, 6)]
+    for _ in range(5):
+        both.step()
+        for number, single in enumerate(singles):
+            single.step()
+            assert gap(single.loss[0], both.loss[number]) < 1e-12
+    for name_, tensor in both.model.trained.items():
+        for number, single in enumerate(singles):
+            assert gap(single.model[name_][0].detach(), tensor[number].detach()) < 1e-10
+
+
+@pytest.fixture
+def graphs_on_the_cpu(monkeypatch):
+    """Stand-ins for CUDA's graphs: capturing runs nothing that lasts, replaying runs the step."""
+    import contextlib
+
+    class Graph:
+        held = None
+
+        def replay(self):
+            self.held.update(self.held._inputs)
+
+    class Stream:
+        def wait_stream(self, other):
+            pass
+
+    @contextlib.contextmanager
+    def capture(graph):
+        before = {name: tensor.clone() for name, tensor in Graph.held.tensors().items()}
+        yield
+        Graph.held.restore(before)
+
+    for name, value in {
+        "CUDAGraph": Graph,
+        "Stream": Stream,
+        "current_stream": Stream,
+        "stream": lambda _: contextlib.nullcontext(),
+        "graph": capture,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+
+    def as_on_a_gpu(held: Trainer) -> Trainer:
+        Graph.held = held
+        held.on_gpu = held.fixed = True
+        for group in held.optimizer.param_groups:
+            group["lr"] = torch.zeros((), dtype=torch.float64)
+        return held
+
+    return as_on_a_gpu
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_steps_as_a_graph_are_the_same_steps(graphs_on_the_cpu, monkeypatch, forget):
+    chosen = small("2-hop/random/attention", head_dim=3, layers=2)
+    plain, graphed = trainer(chosen, "paths", fixed=True), graphs_on_the_cpu(trainer(chosen, "paths"))
+    if forget:  # the trial steps before capture would count
+        monkeypatch.setattr(Trainer, "restore", lambda *_: None)
+    assert (apart(plain, graphed, 4) < 1e-12) != forget
+
+
+# --- planted faults ----------------------------------------------------------------------------------------------------
+
+
+def differs(chosen: Preset, steps: int = 2) -> bool:
+    return apart(trainer(chosen, "wide"), trainer(chosen, "paths"), steps) > 1e-6
+
+
+@pytest.mark.parametrize("name", ["2-hop/sparse/attention", "2-hop/random/residual", "2-hop/trained/attention"])
+def test_a_swapped_head_is_seen(name, monkeypatch):
+    attend = PathEngine._attend
+
+    def swapped(self, stream, here, look, queries, keys, outputs):
+        return attend(self, stream, here, look, queries.flip(1), keys.flip(1), outputs)
+
+    chosen = small(name, head_dim=3, layers=2)
+    assert not differs(chosen)
+    monkeypatch.setattr(PathEngine, "_attend", swapped)
+    assert differs(chosen)
+
+
+def test_a_mask_off_by_one_is_seen(monkeypatch):
+    hidden = paths._hidden
+    monkeypatch.setattr(paths, "_hidden", lambda *arguments: hidden(*arguments).roll(1, -1))
+    assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
+
+
+def test_counts_off_by_one_are_seen(monkeypatch):
+    by_counts = paths._by_counts
+
+    def later(here, counts, queries, keys):
+        return by_counts(here, counts - 0.5 * here, queries, keys)
+
+    monkeypatch.setattr(paths, "_by_counts", later)
+    assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
+
+
+def test_words_in_the_wrong_order_are_seen(monkeypatch):
+    meet = programs._meet
+
+    def reversed_words(forth, back, out):
+        found = meet(forth, back, out)
+        return found.view(1, 2, 2, -1, out).transpose(1, 2).reshape(found.shape)
+
+    monkeypatch.setattr(programs, "_meet", reversed_words)
+    assert differs(small("2-hop/random/attention", head_dim=3, layers=2))
+
+
+def test_a_wrong_gradient_is_seen(monkeypatch):
+    take = programs._take
+    monkeypatch.setattr(programs, "_take", lambda x, table: take(x, table) * (1 if x.requires_grad else 1.001))
+    chosen = small("2-hop/sparse/attention", head_dim=3, layers=2)
+    first, second = trainer(chosen, "wide"), trainer(chosen, "paths")
+    first.step(), second.step()
+    assert gap(first.model["E"].grad, second.model["E"].grad) > 1e-6
+
+
+def test_position_left_out_is_seen(monkeypatch):
+    import utfproof.training.loop as loop
+
+    chosen = small("parentheses/sparse/attention", heads=2, head_dim=2)
+    monkeypatch.setattr(loop, "looked_at", lambda mask, most=None: mask.byte().argmax(-1, keepdim=True) - 1)
+    wrong = trainer(chosen, "paths")
+    wrong.step()
+    monkeypatch.undo()
+    right = trainer(chosen, "paths")
+    right.step()
+    assert not gap(right.loss, wrong.loss) < 1e-6
+
+
+# --- what is counted -----------------------------------------------------------------------------------------------------
+
+
+def counted(held: Trainer) -> int:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        held.step()
+    return counter.get_total_flops() // 2
+
+
+COUNTED = [
+    *((f"parentheses/{host}/{v}", {"heads": 2}) for host in HOSTS[:4] for v in ("attention", "residual")),
+    *((f"4-hop/{host}/{v}", {"layers": 3}) for host in ("sparse", "random") for v in ("attention", "residual")),
+    ("3-hop/trained/attention", {"layers": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes"), COUNTED, ids=[name for name, _ in COUNTED])
+@pytest.mark.parametrize("engine", ["paths", "wide"])
+def test_multiplications_are_those_of_a_counter(name, changes, engine):
+    held = trainer(small(name, head_dim=3, **changes), engine)
+    assert bench.multiplications(held) == counted(held)
+
+
+def test_a_wrong_formula_is_seen(monkeypatch):
+    held = trainer(small("4-hop/sparse/attention", head_dim=3, layers=2), "paths")
+    monkeypatch.setattr(bench, "_streams", lambda *_: 0)
+    assert bench.multiplications(held) != counted(held)
+
+
+def test_the_benchmark_in_small():
+    setting = bench.Setting(tasks=("1-hop",), threads=1, repetitions=1, batch=2)
+    document = bench.run(setting)
+    entries = {entry["name"]: entry for entry in document["results"][0]["contestants"]}
+    assert set(entries) == {"sparse paths", "random paths", "random wide"}
+    assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
+    assert entries["random paths"]["speed over random wide"] > 1
+    with pytest.raises(MalformedInput, match="5-hop"):
+        bench.run(bench.Setting(tasks=("5-hop",)))
+
+
+# --- what cannot be --------------------------------------------------------------------------------------------------------
+
+
+def test_refusals():
+    with pytest.raises(MalformedInput, match="not linear"):
+        Trainer(small("2-hop/sparse/residual-norm", head_dim=2), [0], engine="paths")
+    with pytest.raises(MalformedInput, match="engine"):
+        Trainer(small("2-hop/sparse/attention"), [0], engine="narrow")
+    with pytest.raises(MalformedInput, match="residual stream"):
+        Trainer(small("2-hop/residual-tree/residual", residual=False), [0])
+    with pytest.raises(ResourceLimit):
+        Trainer(small("4-hop/random/attention"), [0], max_memory=10**6)
+    with pytest.raises(ResourceLimit, match="m-wide"):
+        Trainer(small("4-hop/sparse/attention", batch=10**6), [0], engine="wide")
+    with pytest.raises(MalformedInput, match="at least one"):
+        Trainer(small("4-hop/sparse/attention"), [])
+    with pytest.raises(MalformedInput, match="dtype"):
+        Trainer(small("4-hop/sparse/attention"), [0], dtype="float8")

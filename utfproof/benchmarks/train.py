@@ -1,0 +1,256 @@
+"""Training steps in path space and m-wide, side by side: the same preset, batch and parameters, one run.
+
+| contestant | what runs |
+|---|---|
+| sparse paths, random paths | streams over the tokens that occur; activations are never m wide |
+| sparse wide, random wide | the host's own matrices on activations of width m (sparse: masks for R_V) |
+
+A step is batch, forward, backward and AdamW. Contestants take turns; medians, and ratios of medians; processor time beside
+elapsed time on the CPU, which with one thread a busy machine disturbs least. Multiplications of a step
+are counted by formula (`multiplications`), those of matrix products only.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from utfproof.benchmarks import exact
+from utfproof.errors import MalformedInput
+
+if TYPE_CHECKING:
+    from utfproof.training.loop import Trainer
+
+TASKS = ("parentheses", "1-hop", "2-hop", "3-hop", "4-hop")
+CONTESTANTS = (("sparse", "paths"), ("random", "paths"), ("random", "wide"))
+REFERENCE = "random wide"
+"""What times are divided into: the dense m-wide step."""
+_SAMPLE = 0.5
+"""Seconds that a repetition lasts at least."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to measure. variant: attention or residual. batch: of all tasks, the preset's by default."""
+
+    tasks: tuple[str, ...] = TASKS
+    contestants: tuple[tuple[str, str], ...] = CONTESTANTS
+    variant: str = "attention"
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int = 2
+    repetitions: int = 3
+    batch: int | None = None
+    seed: int = 0
+    max_memory: int | None = None
+
+    def check(self) -> None:
+        """MalformedInput for what cannot be measured."""
+        if unknown := sorted(set(self.tasks) - set(TASKS)):
+            raise MalformedInput(f"task {unknown[0]!r} is unknown; choose {', '.join(TASKS)}")
+        if self.variant not in ("attention", "residual"):
+            raise MalformedInput(f"variant {self.variant!r}: path space has attention and residual only")
+        if self.threads < 1 or self.repetitions < 1 or (self.batch is not None and self.batch < 1):
+            raise MalformedInput("threads, repetitions and batch start at 1")
+        exact.check_device(self.device)
+
+
+def run(setting: Setting, progress: Any = None) -> dict[str, Any]:
+    """The document of one comparison."""
+    import torch
+
+    setting.check()
+    before = torch.get_num_threads()
+    torch.set_num_threads(setting.threads)
+    try:
+        load = os.getloadavg()[0]
+        results = [_one_task(task, setting, progress) for task in setting.tasks]
+    finally:
+        torch.set_num_threads(before)
+    names = ("variant", "device", "dtype", "threads", "repetitions", "batch", "seed")
+    return {
+        "benchmark": "train",
+        "setting": {name: getattr(setting, name) for name in names},
+        "versions": {**exact._versions(), "torch": torch.__version__},
+        "processor": exact._processor(),
+        "cores": os.cpu_count(),
+        "load_average": load,
+        "results": results,
+    }
+
+
+def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
+    from utfproof.training.loop import Trainer
+    from utfproof.training.presets import preset
+
+    trainers: dict[str, Trainer] = {}
+    for host, engine in setting.contestants:
+        chosen = preset(f"{task}/{host}/{setting.variant}", batch=setting.batch)
+        options: dict[str, Any] = {
+            "device": setting.device,
+            "dtype": setting.dtype,
+            "engine": engine,
+            "max_memory": setting.max_memory,
+        }
+        trainers[f"{host} {engine}"] = Trainer(chosen, [setting.seed], **options)
+    calls, losses = {}, {}
+    for name, trainer in trainers.items():  # the first step starts threads and maps work space
+        trainer.step()
+        losses[name] = float(trainer.loss[0])
+        calls[name] = int(_SAMPLE / max(_seconds(trainer, 1).elapsed, 1e-9)) + 1
+    times: dict[str, list[Seconds]] = {name: [] for name in trainers}
+    for _ in range(setting.repetitions):
+        for name, trainer in trainers.items():
+            times[name].append(_seconds(trainer, calls[name]))
+        if progress is not None:
+            progress()
+    entries = []
+    for name, trainer in trainers.items():
+        median = _median(times[name], "elapsed")
+        entry: dict[str, Any] = {
+            "name": name,
+            "host": trainer.preset.host,
+            "engine": trainer.engine.name,
+            "m": trainer.preset.m,
+            "first_loss": losses[name],
+            "seconds": [sample.elapsed for sample in times[name]],
+            "median_seconds": median,
+            "median_processor_seconds": None if trainer.on_gpu else _median(times[name], "processor"),
+            "steps_per_second": 1 / median,
+            "multiplications": multiplications(trainer),
+        }
+        if REFERENCE in times:
+            entry["speed over " + REFERENCE] = _median(times[REFERENCE], "elapsed") / median
+            if not trainer.on_gpu:
+                used = max(_median(times[name], "processor"), 1e-9)
+                entry["less processor time than " + REFERENCE] = _median(times[REFERENCE], "processor") / used
+            least = multiplications(trainers[REFERENCE])
+            entry["fewer multiplications than " + REFERENCE] = least / entry["multiplications"]
+        entries.append(entry)
+    first = next(iter(trainers.values()))
+    shape = first.preset.shape
+    return {
+        "task": task,
+        "dimensions": [shape.heads, shape.layers, shape.head_dim, shape.d_in],
+        "batch": first.preset.batch,
+        "context": first.task.context,
+        "contestants": entries,
+    }
+
+
+class Seconds(NamedTuple):
+    """Of one step: elapsed, and processor time of all threads of this process."""
+
+    elapsed: float
+    processor: float
+
+
+def _median(samples: list[Seconds], which: str) -> float:
+    return statistics.median(getattr(sample, which) for sample in samples)
+
+
+def _seconds(trainer: Trainer, calls: int) -> Seconds:
+    _wait(trainer)
+    start, used = time.perf_counter(), time.process_time()
+    for _ in range(calls):
+        trainer.step()
+    _wait(trainer)
+    return Seconds((time.perf_counter() - start) / calls, (time.process_time() - used) / calls)
+
+
+def _wait(trainer: Trainer) -> None:
+    if trainer.on_gpu:
+        import torch
+
+        torch.cuda.synchronize()
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+def multiplications(trainer: Trainer) -> int:
+    """Multiplications of one step's matrix products, forward and backward, for one model without positions, LN and MLP.
+
+    A product x y counts once forward, and once backward for each of x and y that has a gradient.
+    """
+    batch = trainer.batch(0)
+    v = trainer.task.vocabulary if trainer.fixed else len(batch.inputs.unique())
+    marked = int(batch.loss_mask.sum(-1).max())
+    looks = batch.inputs.shape[-1] if 2 * marked > batch.inputs.shape[-1] else marked
+    if trainer.engine.name == "wide":
+        return _wide(trainer, looks)
+    return _tables(trainer, v) + _streams(trainer, v, looks)
+
+
+def _wide(trainer: Trainer, looks: int) -> int:
+    model, preset = trainer.model, trainer.preset
+    H, d, m, n = preset.heads, preset.head_dim, model.m, trainer.task.context
+    tokens = preset.batch * n
+    frozen = model.hosts is not None
+    total = 3 * preset.batch * looks * m * model.shape.d_out
+    for layer in range(preset.layers):
+        total += 3 * tokens * n * H * (d + m)
+        if not frozen:
+            inner = d if "W_V" in model else m
+            total += 3 * tokens * m * 2 * H * d + 3 * tokens * H * m * inner * (2 if "W_V" in model else 1)
+            continue
+        part = trainer.engine._layers[0][layer]  # type: ignore[union-attr]
+        total += 2 * tokens * (part.last - part.first) * 2 * H * d
+        total += 2 * tokens * m * m * sum(value.dim() == 2 for value in part.values)
+    return total
+
+
+def _tables(trainer: Trainer, v: int) -> int:
+    """Of the program: E R_w R_Q, E R_w R_K and E R_w U."""
+    from utfproof.training.programs import DenseProgram, IndexProgram
+
+    model, program = trainer.model, trainer.engine.program  # type: ignore[union-attr]
+    shape, m, letters, out = model.shape, model.m, model.letters, model.shape.d_out
+    H, L, d = shape.heads, shape.layers, shape.head_dim
+    if isinstance(program, IndexProgram):
+        products = 3 * v * out * sum(size * count for size, count in program._buckets)
+        return products + (0 if program._order is not None else 2 * program._mix.numel() * v * out)
+    if isinstance(program, DenseProgram):
+        split = program.split(v)
+        met = m * v * out * letters**L
+        readers = v * m * 2 * H * d * sum(letters**layer for layer in range(L))
+        return 2 * readers + 2 * (program.output_multiplications(v, split) - met) + 3 * met
+    total = 0
+    for layer in range(L):
+        rows = v * letters**layer
+        total += 3 * rows * m * 2 * H * d
+        if layer + 1 == L and "W_V" not in model and rows > out:
+            return total + 3 * H * m * m * out + 3 * rows * m * out * letters
+        total += 3 * rows * H * m * (2 * d if "W_V" in model else m)
+    return total + 3 * v * letters**L * m * out
+
+
+def _streams(trainer: Trainer, v: int, looks: int) -> int:
+    """Of attention on streams and of reading outputs from them."""
+    from utfproof.training.paths import _WIDTH, shares_keys
+
+    model, preset = trainer.model, trainer.preset
+    H, L, d, out = preset.heads, preset.layers, preset.head_dim, model.shape.d_out
+    B, n = preset.batch, trainer.task.context
+
+    def aligned(width: int) -> int:
+        return width if trainer.on_gpu else max(width, _WIDTH)
+
+    k = looks if L == 1 else n
+    total = 3 * H * v * v * d + 2 * B * k * v * H * v  # the first layer: tokens' logits, read by one-hot rows
+    for layer in range(1, L):
+        k = looks if layer == L - 1 else n
+        w = v * model.letters**layer
+        if shares_keys(w, d):
+            total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * k * H * n * 2 * aligned(w)
+            continue
+        total += 3 * B * (k + n) * w * H * d
+        early = layer == L - 1 and out < w
+        total += 3 * B * H * k * n * (aligned(d) + aligned(out if early else w))
+        if early:
+            total += 3 * B * n * w * H * out
+            return total + (3 * B * k * w * out if preset.residual else 0)
+    return total + 3 * B * looks * v * model.letters**L * out

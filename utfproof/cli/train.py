@@ -1,0 +1,184 @@
+"""`utfproof train`: run one of the paper's experiments, or a changed one; resumable to the bit."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from utfproof.cli import options
+from utfproof.cli.output import emit
+from utfproof.errors import MalformedInput
+from utfproof.shapes import positive_integer
+
+if TYPE_CHECKING:
+    from utfproof.training.presets import Preset
+    from utfproof.training.results import RunResult
+    from utfproof.training.run import Tick
+
+EPILOG = (
+    "Examples: utfproof train parentheses/sparse/attention; "
+    "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
+    "utfproof train 1-hop/sparse/attention --steps 200 --set m=600 -o runs/trial"
+)
+INTERRUPTED = 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("train", epilog=EPILOG)(command)
+
+
+def command(
+    preset: Annotated[str, typer.Argument(help="TASK/HOST/VARIANT, such as parentheses/sparse/attention.")],
+    steps: Annotated[
+        int | None, typer.Option("--steps", help="Steps; fewer than the preset's mark a brief run.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of initial values, data and random hosts.")] = 0,
+    seeds: Annotated[int, typer.Option("--seeds", help="So many seeds, from --seed on.")] = 1,
+    batch: Annotated[int | None, typer.Option("--batch", help="Sequences a step.")] = None,
+    positions: Annotated[str | None, typer.Option("--positions", help="none (the theory's), or learned.")] = None,
+    loss: Annotated[
+        str | None, typer.Option("--loss", help="Positions the loss averages over: answer, sequence.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE for any field of the preset (m, learning_rate, host, ...); repeatable."),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", help="paths (path space), wide (m-wide), or auto: paths where it can.")
+    ] = "auto",
+    device: Annotated[str, typer.Option("--device", help="cpu, or a torch device such as cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or bfloat16.")] = "float32",
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Threads of torch; its own choice by default.")
+    ] = None,
+    results: Annotated[Path | None, typer.Option("--results", help="Folder of result files.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--resume", help="RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default."
+        ),
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option("--checkpoint-every", help="Steps between checkpoints.")] = 1000,
+    log_every: Annotated[int, typer.Option("--log-every", help="Steps between lines of the log.")] = 100,
+    eval_sequences: Annotated[
+        int, typer.Option("--eval-sequences", help="Fresh sequences that the final accuracy is measured on.")
+    ] = 10_000,
+    tensorboard: Annotated[Path | None, typer.Option("--tensorboard", help="Folder for TensorBoard.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run although its result file is there.")] = False,
+    max_memory: options.MaxMemory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Train E and U of a fixed host (or a whole transformer) on a task, and keep the result as a data file.
+
+    After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done.
+    """
+    from utfproof.training.presets import preset as preset_named
+    from utfproof.training.results import DEFAULT_FOLDER
+    from utfproof.training.run import Interrupted, Setting, run
+
+    positive_integer("--seeds", seeds)
+    if threads is not None:
+        _use_threads(positive_integer("--threads", threads))
+    given = {"steps": steps, "batch": batch, "positions": positions, "loss": loss}
+    chosen = preset_named(preset, **{**_changes(changes or []), **{k: v for k, v in given.items() if v is not None}})
+    setting = Setting(
+        device,
+        dtype,
+        engine,
+        output,
+        DEFAULT_FOLDER if results is None else results,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+        eval_sequences=eval_sequences,
+        tensorboard=tensorboard,
+        again=again,
+        max_memory=options.memory_limit(max_memory),
+    )
+    try:
+        with _live(preset, enabled=not as_json) as advance:
+            found = run(chosen, list(range(seed, seed + seeds)), setting, advance)
+    except Interrupted as stop:
+        typer.echo(f"utfproof: {stop}", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    document = {"preset": found[0].preset, "runs": [_document(result) for result in found]}
+    emit(document, f"train {preset}", _rows(chosen, found), as_json=as_json)
+
+
+def _use_threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def _changes(items: list[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs; values are JSON, or text where they are none. MalformedInput for anything else."""
+    found: dict[str, Any] = {}
+    for item in items:
+        name, sign, text = item.partition("=")
+        if not sign or not name.strip():
+            raise MalformedInput(f"--set {item!r} is not NAME=VALUE")
+        try:
+            found[name.strip()] = json.loads(text)
+        except ValueError:
+            found[name.strip()] = text.strip()
+    return found
+
+
+def _document(result: RunResult) -> dict[str, Any]:
+    names = ("seed", "steps", "complete", "device", "dtype", "engine", "accuracy", "accuracy_answers", "loss")
+    more = ("eval_sequences", "seconds", "parameters", "note", "key")
+    return {name: getattr(result, name) for name in (*names, *more)}
+
+
+def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
+    first = found[0]
+    brief = "" if first.complete else ", a brief run"
+    rows = {
+        "run": f"{first.steps} steps{brief}, batch {preset.batch}, {first.engine} engine, {first.dtype} on {first.device}",
+        "model": f"{preset.shape}, m = {preset.m}, {preset.host}, {preset.variant}; {first.parameters} trained numbers",
+    }
+    for result in found:
+        answers = (
+            "" if result.accuracy == result.accuracy_answers else f" (answers alone {result.accuracy_answers:.2%})"
+        )
+        rows[f"seed {result.seed}"] = (
+            f"accuracy {result.accuracy:.2%}{answers}, loss {result.loss:.4f}, {result.seconds:.0f} s"
+        )
+    if len(found) > 1:
+        values = [result.accuracy for result in found]
+        rows["accuracy"] = f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%} over {len(values)} seeds"
+    return rows
+
+
+@contextmanager
+def _live(name: str, *, enabled: bool) -> Iterator[Callable[[Tick], None]]:
+    """A line on standard error with loss, accuracy, rate and remaining time; silent when that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.4f} accuracy {task.fields[accuracy]:.1%} {task.fields[rate]:.1f} steps/s"),
+        TimeRemainingColumn(),
+    )
+    tasks: dict[tuple[int, ...], Any] = {}
+    with Progress(*columns, console=console, transient=True, disable=not (enabled and console.is_terminal)) as bar:
+
+        def advance(tick: Tick) -> None:
+            fields: dict[str, Any] = {"loss": tick.loss, "accuracy": tick.accuracy, "rate": tick.rate}
+            if tick.seeds not in tasks:
+                label = f"{name}, seed{'s' * (len(tick.seeds) > 1)} {', '.join(map(str, tick.seeds))}"
+                tasks[tick.seeds] = bar.add_task(label, total=tick.steps, **fields)
+            bar.update(tasks[tick.seeds], completed=tick.done, **fields)
+
+        yield advance

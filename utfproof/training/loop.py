@@ -1,0 +1,313 @@
+"""Training: one step of AdamW on the loss where the task looks, and evaluation on fresh sequences.
+
+The learning rate rises linearly over the warm-up steps, from 1/warmup of its height, and falls linearly to 0 at the last step.
+The batch of a step depends on the seed and the step alone, so that nothing but parameters and moments has to be kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from utfproof.arrays import require_device
+from utfproof.errors import MalformedInput
+from utfproof.resources import require_memory
+from utfproof.training.models import TRAINED, Model, build_model
+from utfproof.training.paths import PathEngine
+from utfproof.training.tasks import Batch, seeded, task_named
+from utfproof.training.wide import WideEngine
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from utfproof.training.presets import Preset
+    from utfproof.training.tasks import Task
+
+ENGINES = ("auto", "paths", "wide")
+EPSILON = 1e-8
+"""Of AdamW, as in torch."""
+EVALUATION_BATCH = 256
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+class Scores(NamedTuple):
+    """Of each model [S]: mean loss, accuracy, and the task's second accuracy."""
+
+    loss: list[float]
+    accuracy: list[float]
+    answers: list[float]
+
+
+def learning_rate(preset: Preset, step: int) -> float:
+    """Of step 0 ... steps - 1: linear warm-up, then linear decay."""
+    if step < preset.warmup:
+        return preset.learning_rate * (step + 1) / preset.warmup
+    return preset.learning_rate * max(0, preset.steps - step) / max(1, preset.steps - preset.warmup)
+
+
+def engine_name(preset: Preset, engine: str) -> str:
+    """paths or wide: paths wherever it can run, if it is left open. MalformedInput where it cannot."""
+    if engine not in ENGINES:
+        raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
+    linear = not (preset.norm or preset.mlp)
+    if engine == "paths" and not linear:
+        raise MalformedInput("engine paths has neither LN nor MLPs: they are not linear; use --engine wide")
+    return ("paths" if linear else "wide") if engine == "auto" else engine
+
+
+def stack_batches(batches: Sequence[Batch]) -> Batch:
+    """The batches of several seeds side by side, [S, B, n] each."""
+    import torch
+
+    names = ("inputs", "targets", "loss_mask", "scored", "scored_answers")
+    return Batch(**{name: torch.stack([getattr(batch, name) for batch in batches]) for name in names})
+
+
+def looked_at(mask: Tensor, most: int | None = None) -> Tensor | None:
+    """Positions [S, B, k] of every sequence that hold all the marked ones of mask [S, B, n] (others too where a sequence has
+    fewer than k), or None where k would be more than half of n. most: k, where it is known beforehand."""
+    n = mask.shape[-1]
+    k = int(mask.sum(-1).max()) if most is None else most
+    if k == 0 or 2 * k > n:
+        return None
+    if k == 1:
+        return mask.byte().argmax(-1, keepdim=True)
+    return mask.byte().argsort(dim=-1, descending=True, stable=True)[..., :k].sort(-1).values
+
+
+class _Looked(NamedTuple):
+    logits: Tensor
+    targets: Tensor
+    loss_mask: Tensor
+    scored: Tensor
+    scored_answers: Tensor
+
+
+class Trainer:
+    """Models of some seeds of one preset, their optimiser and engine. `done` counts steps.
+
+    fixed: nothing of a step's shape depends on its batch, as a captured graph needs (always so on a GPU): the rows of all
+    ids are used, and a batch with more marked positions than the first makes the loss NaN.
+    Raises MalformedInput for what cannot run, ResourceLimit before allocating.
+    """
+
+    def __init__(
+        self,
+        preset: Preset,
+        seeds: Sequence[int],
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        engine: str = "auto",
+        fixed: bool | None = None,
+        max_memory: int | None = None,
+    ) -> None:
+        import torch
+
+        require_device(device)
+        self.preset, self.device, self.dtype = preset, device, dtype
+        self.task: Task = task_named(preset.task, loss=preset.loss)
+        name = engine_name(preset, engine)
+        if name == "wide":
+            needed = wide_memory(preset, self.task.context, dtype)
+            require_memory(needed, f"a step of {preset.batch} sequences m-wide, m = {preset.m},", max_memory)
+        self.model: Model = build_model(
+            preset, seeds, self.task.context, device=device, dtype=dtype, max_memory=max_memory
+        )
+        self.engine: PathEngine | WideEngine = (
+            PathEngine(self.model, max_memory=max_memory) if name == "paths" else WideEngine(self.model)
+        )
+        self.done = 0
+        self.on_gpu = torch.device(device).type == "cuda"
+        self.fixed = self.on_gpu if fixed is None else fixed
+        self._most: int | None = None
+        self._graph: Any = None
+        rate: Any = torch.zeros((), device=device) if self.on_gpu else 0.0
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=rate,
+            betas=preset.betas,
+            eps=EPSILON,
+            weight_decay=preset.weight_decay,
+            fused=True,
+            capturable=self.on_gpu,
+        )
+        for parameter in self.model.parameters():
+            self.optimizer.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+                "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
+            }
+        kept = torch.float64 if dtype == "float64" else torch.float32
+        self.loss = torch.zeros(len(seeds), device=device, dtype=kept)
+        self.accuracy = torch.zeros(len(seeds), device=device, dtype=kept)
+
+    # --- one step ---------------------------------------------------------------------------------------------------
+
+    def batch(self, step: int) -> Batch:
+        """The batches of this step, one for each seed, [S, B, n]."""
+        seeds = self.model.seeds
+        return stack_batches([self.task.batch(self.preset.batch, seeded(s, "train", step, self.device)) for s in seeds])
+
+    def step(self) -> None:
+        """One step on fresh data; afterwards `loss` and `accuracy` [S] are those of its batch before the step."""
+        batch = self.batch(self.done)
+        rate = learning_rate(self.preset, self.done)
+        for group in self.optimizer.param_groups:
+            if self.on_gpu:
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        if self.on_gpu:
+            self._replay(batch)
+        else:
+            self.update(batch)
+        self.done += 1
+
+    def update(self, batch: Batch) -> None:
+        """Loss, gradients and AdamW, for batches [S, B, n]."""
+        self.optimizer.zero_grad(set_to_none=not self.on_gpu)
+        losses, looked = self.losses(batch)
+        losses.sum().backward()
+        self.optimizer.step()
+        self.loss.copy_(losses.detach())
+        self.accuracy.copy_(_share_right(looked.logits.detach(), looked.targets, looked.scored))
+
+    def losses(self, batch: Batch) -> tuple[Tensor, _Looked]:
+        """Mean losses [S] at the marked positions, and what they were computed from."""
+        looked = self._look(batch, batch.loss_mask)
+        nll = _nll(looked.logits, looked.targets)
+        weight = looked.loss_mask.to(nll.dtype)
+        losses = (nll * weight).sum((1, 2)) / weight.sum((1, 2))
+        if self.fixed and self._most is not None:  # never silently: positions left out would be a wrong loss
+            import torch
+
+            left_out = (batch.loss_mask.sum(-1) > self._most).any()
+            losses = torch.where(left_out, torch.full_like(losses, float("nan")), losses)
+        return losses, looked
+
+    def _look(self, batch: Batch, mask: Tensor) -> _Looked:
+        import torch
+
+        if self.fixed and self._most is None:
+            self._most = int(mask.sum(-1).max())
+        look = looked_at(mask, self._most if self.fixed else None)
+        tokens = torch.arange(self.task.vocabulary, device=mask.device) if self.fixed else None
+        logits = self.engine.logits(batch.inputs, look, tokens)
+        others = (batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)
+        return _Looked(logits, *(x if look is None else x.gather(2, look) for x in others))
+
+    def _replay(self, batch: Batch) -> None:
+        """The step as a captured graph: captured at the first, replayed from then on."""
+        import torch
+
+        if self._graph is None:
+            self._inputs = batch
+            self._graph = self._captured(torch.cuda.CUDAGraph())
+        for name in vars(batch):
+            getattr(self._inputs, name).copy_(getattr(batch, name))
+        self._graph.replay()
+
+    def _captured(self, graph: Any) -> Any:
+        """`update` of the held inputs as a graph; the trial steps before capture are undone."""
+        import torch
+
+        before = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.update(self._inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        self.restore(before)
+        with torch.cuda.graph(graph):
+            self.update(self._inputs)
+        return graph
+
+    # --- what a checkpoint holds -------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that a step changes: parameters and AdamW's moments, by name."""
+        found = {}
+        for name in sorted(self.model.trained):
+            parameter = self.model.trained[name]
+            found[f"parameter.{name}"] = parameter.detach()
+            found.update({f"{moment}.{name}": self.optimizer.state[parameter][moment] for moment in MOMENTS})
+        return found
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` gave. MalformedInput where a tensor is missing or does not fit."""
+        import torch
+
+        held = self.tensors()
+        if wrong := sorted(set(held) ^ set(tensors)):
+            state = "missing" if wrong[0] in held else "unknown"
+            raise MalformedInput(f"the checkpoint does not fit this run: {wrong[0]} is {state}")
+        with torch.no_grad():
+            for name, tensor in held.items():
+                if tensors[name].shape != tensor.shape or tensors[name].dtype != tensor.dtype:
+                    raise MalformedInput(f"the checkpoint does not fit this run: {name} is of another shape or dtype")
+                tensor.copy_(tensors[name])
+
+    # --- evaluation ---------------------------------------------------------------------------------------------------
+
+    def evaluate(self, sequences: int) -> Scores:
+        """Loss and accuracies over fresh sequences, the same ones for every step at which it is asked."""
+        import torch
+
+        S = len(self.model.seeds)
+        sums = torch.zeros(6, S, dtype=torch.float64)
+        fixed, self.fixed = self.fixed, False
+        try:
+            with torch.no_grad():
+                for number, start in enumerate(range(0, sequences, EVALUATION_BATCH)):
+                    size = min(EVALUATION_BATCH, sequences - start)
+                    batches = [
+                        self.task.batch(size, seeded(s, "evaluation", number, self.device)) for s in self.model.seeds
+                    ]
+                    batch = stack_batches(batches)
+                    looked = self._look(batch, batch.loss_mask | batch.scored | batch.scored_answers)
+                    nll = _nll(looked.logits, looked.targets).double() * looked.loss_mask
+                    right = looked.logits.argmax(-1) == looked.targets
+                    masks = (looked.scored, looked.scored_answers)
+                    parts = [nll.sum((1, 2)), looked.loss_mask.sum((1, 2))]
+                    for mask in masks:
+                        parts += [(right & mask).sum((1, 2)), mask.sum((1, 2))]
+                    sums += torch.stack([part.double().cpu() for part in parts])
+        finally:
+            self.fixed = fixed
+        shares = sums[::2] / sums[1::2]
+        return Scores(*(row.tolist() for row in shares))
+
+
+def _nll(logits: Tensor, targets: Tensor) -> Tensor:
+    import torch
+
+    flat = logits.reshape(-1, logits.shape[-1])
+    return torch.nn.functional.cross_entropy(flat, targets.reshape(-1), reduction="none").view(targets.shape)
+
+
+def _share_right(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    right = (logits.argmax(-1) == targets) & mask
+    return right.sum((1, 2)) / mask.sum((1, 2))
+
+
+def parallel_seeds(preset: Preset, device: str, engine: str) -> bool:
+    """Whether several seeds run side by side: on a GPU in path space, where one model leaves most of it idle, but for
+    m-wide trained transformers, which fill it."""
+    return device != "cpu" and engine_name(preset, engine) == "paths" and preset.host != TRAINED
+
+
+def wide_memory(preset: Preset, context: int, dtype: str) -> int:
+    """Bytes that one m-wide step keeps for its gradients, about: activations of every layer, attention, inner MLPs."""
+    tokens, H = preset.batch * context, preset.heads
+    per_layer = tokens * (preset.m * (3 + H + 2 * preset.norm) + 3 * preset.mlp * preset.mlp_width + 3 * H * context)
+    return {"float64": 8, "bfloat16": 2}.get(dtype, 4) * preset.layers * per_layer
+
+
+def threads() -> int:
+    """Threads of torch's linear algebra; the last bits of float sums may depend on them."""
+    import torch
+
+    return int(torch.get_num_threads()) or (os.cpu_count() or 1)

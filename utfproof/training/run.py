@@ -1,0 +1,336 @@
+"""One run of a preset from start to result: a folder with the log and the last checkpoint, and a result file at the end.
+
+After a kill at any moment the same call goes on from the last checkpoint, and ends with the same parameters and the same log,
+to the bit, as a run that was never stopped (same machine, same number of threads). Times are kept out of the log for that.
+
+RUNDIR/log.jsonl        a header, then one line every `log_every` steps
+RUNDIR/checkpoint.json  what runs, the step, the name of the tensors' file, the seconds spent
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from utfproof.errors import MalformedInput
+from utfproof.training import checkpoint
+from utfproof.training.loop import Trainer, learning_rate, parallel_seeds, threads
+from utfproof.training.presets import Preset
+from utfproof.training.results import (
+    DEFAULT_FOLDER,
+    RunResult,
+    is_complete,
+    preset_fields,
+    read_result,
+    run_key,
+    write_result,
+)
+
+DEFAULT_RUNS = Path("runs")
+LOG = "log.jsonl"
+CURVE_POINTS = 200
+"""Points of a result's curve, at most; the log has them all."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: a checkpoint of `step` stands in `folder`."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        super().__init__(f"stopped after step {step}; the same command goes on from the checkpoint in {folder}")
+        self.folder = folder
+        self.step = step
+
+
+class Tick(NamedTuple):
+    """How far a run is: `done` of `steps`, loss and accuracy of the last logged batch (mean over seeds), steps a second."""
+
+    done: int
+    steps: int
+    loss: float
+    accuracy: float
+    rate: float
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How to run a preset; what is computed is the preset's and the seeds' business. folder: RUNDIR, by default named after the
+    run under `runs`. results None: no result file."""
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    engine: str = "auto"
+    folder: Path | None = None
+    results: Path | None = DEFAULT_FOLDER
+    runs: Path = DEFAULT_RUNS
+    checkpoint_every: int = 1000
+    log_every: int = 100
+    eval_sequences: int = 10_000
+    tensorboard: Path | None = None
+    again: bool = False
+    max_memory: int | None = None
+
+    def check(self) -> None:
+        """MalformedInput naming the field that cannot be."""
+        for name in ("checkpoint_every", "log_every", "eval_sequences"):
+            if getattr(self, name) < 1:
+                raise MalformedInput(f"{name} must be a positive integer, got {getattr(self, name)}")
+
+
+def run(
+    preset: Preset, seeds: Sequence[int], setting: Setting, progress: Callable[[Tick], None] | None = None
+) -> list[RunResult]:
+    """Train the preset with these seeds and return a result for each, written to the results' folder.
+
+    Runs whose result file is there already are not repeated (unless `again`). Raises Interrupted on Ctrl-C, after a checkpoint;
+    MalformedInput where RUNDIR holds another run.
+    """
+    setting.check()
+    if len(set(seeds)) < len(seeds) or not seeds:
+        raise MalformedInput(f"seeds {list(seeds)}: at least one, and each once")
+    wanted = {seed: _finished(preset, seed, setting) for seed in seeds}
+    missing = [seed for seed, result in wanted.items() if result is None]
+    together = parallel_seeds(preset, setting.device, setting.engine)
+    if setting.folder is not None and len(missing) > 1 and not together:
+        raise MalformedInput("several seeds run one after another here: each needs a RUNDIR of its own; leave out -o")
+    groups = [missing] if together and missing else [[seed] for seed in missing]
+    for group in groups:
+        for result in _run_group(preset, group, setting, progress):
+            wanted[result.seed] = result
+    return [result for result in wanted.values() if result is not None]
+
+
+def _finished(preset: Preset, seed: int, setting: Setting) -> RunResult | None:
+    """The result file of a run that has been made before."""
+    if setting.results is None or setting.again:
+        return None
+    path = setting.results / f"{run_key(preset, seed, preset.steps)}.json"
+    return read_result(path) if path.exists() else None
+
+
+def _folder(preset: Preset, seeds: Sequence[int], setting: Setting) -> Path:
+    if setting.folder is not None:
+        folder = setting.folder
+    else:
+        more = f"-and-{len(seeds) - 1}-more" if len(seeds) > 1 else ""
+        folder = setting.runs / (run_key(preset, seeds[0], preset.steps) + more)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MalformedInput(f"cannot make folder {folder}: {error.strerror or error}") from error
+    return folder
+
+
+def _run_group(
+    preset: Preset, seeds: Sequence[int], setting: Setting, progress: Callable[[Tick], None] | None
+) -> list[RunResult]:
+    folder = _folder(preset, seeds, setting)
+    trainer = Trainer(
+        preset,
+        seeds,
+        device=setting.device,
+        dtype=setting.dtype,
+        engine=setting.engine,
+        max_memory=setting.max_memory,
+    )
+    identity = {
+        "preset": {name: value for name, value in preset_fields(preset).items() if name != "name"},
+        "seeds": list(seeds),
+        "device": setting.device,
+        "dtype": setting.dtype,
+        "engine": trainer.engine.name,
+        "log_every": setting.log_every,
+    }
+    before = _resume(trainer, folder, identity)
+    with (
+        _Log(folder / LOG, before["log_bytes"], identity) as log,
+        _gentle_interrupts() as stop,
+        _board(setting) as board,
+    ):
+        clock = _Clock(before["seconds"])
+        last = (float("nan"), float("nan"))
+        saved = trainer.done if before["log_bytes"] else -1
+        start, began = trainer.done, time.perf_counter()
+        while trainer.done < preset.steps:
+            trainer.step()
+            if trainer.done % setting.log_every == 0 or trainer.done == preset.steps:
+                losses, accuracies = trainer.loss.tolist(), trainer.accuracy.tolist()
+                log.line(trainer.done, losses, accuracies, learning_rate(preset, trainer.done - 1))
+                last = sum(losses) / len(losses), sum(accuracies) / len(accuracies)
+                if board is not None:
+                    for name, value in zip(("loss", "accuracy"), last, strict=True):
+                        board.add_scalar(name, value, trainer.done)
+            if progress is not None:
+                rate = (trainer.done - start) / max(time.perf_counter() - began, 1e-9)
+                progress(Tick(trainer.done, preset.steps, *last, rate, tuple(seeds)))
+            if trainer.done % setting.checkpoint_every == 0 or trainer.done == preset.steps or stop.is_set():
+                _save(trainer, folder, identity, log, clock)
+                saved = trainer.done
+                if stop.is_set() and trainer.done < preset.steps:
+                    raise Interrupted(folder, trainer.done)
+        if saved != preset.steps:
+            _save(trainer, folder, identity, log, clock)
+        results = _results(trainer, preset, setting, log, clock)
+    if setting.results is not None:
+        for result in results:
+            write_result(result, setting.results)
+    return results
+
+
+def _resume(trainer: Trainer, folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
+    """Put the trainer where the checkpoint of the folder left it; how long the log was and how much time was spent then."""
+    found = checkpoint.load(folder)
+    if found is None:
+        return {"log_bytes": 0, "seconds": 0.0}
+    document, tensors = found
+    held = document["identity"]
+    differing = [name for name in identity if held.get(name) != identity[name]]
+    if differing:
+        detail = differing[0]
+        if detail == "preset":
+            old, new = held["preset"], identity["preset"]
+            detail = ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+        raise MalformedInput(f"{folder} holds another run ({detail} differs); choose another -o, or remove it")
+    trainer.restore({name: tensor.to(trainer.device) for name, tensor in tensors.items()})
+    trainer.done = int(document["step"])
+    return document
+
+
+def _save(trainer: Trainer, folder: Path, identity: dict[str, Any], log: _Log, clock: _Clock) -> None:
+    document = {"identity": identity, "log_bytes": log.size(), "seconds": clock.spent(), "threads": threads()}
+    checkpoint.save(folder, trainer.tensors(), trainer.done, document)
+
+
+class _Clock:
+    """Seconds spent on a run, over all its parts."""
+
+    def __init__(self, before: float) -> None:
+        self._before, self._start = before, time.perf_counter()
+
+    def spent(self) -> float:
+        return self._before + time.perf_counter() - self._start
+
+
+class _Log:
+    """A JSONL file that is cut back to what a checkpoint knew of, and added to from there."""
+
+    def __init__(self, path: Path, size: int, header: dict[str, Any]) -> None:
+        self._path, self._size, self._header = path, size, header
+        self._stream: IO[bytes] | None = None
+
+    def __enter__(self) -> _Log:
+        try:
+            self._stream = open(self._path, "r+b" if self._path.exists() else "w+b")
+            if os.fstat(self._stream.fileno()).st_size < self._size:
+                self._stream.close()
+                raise MalformedInput(
+                    f"{self._path} is shorter than its checkpoint says; remove the folder to start anew"
+                )
+            self._stream.truncate(self._size)
+            self._stream.seek(self._size)
+        except OSError as error:
+            raise MalformedInput(f"cannot write {self._path}: {error.strerror or error}") from error
+        if self._size == 0:
+            self._write(self._header)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def _write(self, document: dict[str, Any]) -> None:
+        assert self._stream is not None
+        self._stream.write((json.dumps(document, sort_keys=True) + "\n").encode())
+        self._stream.flush()
+
+    def line(self, step: int, loss: list[float], accuracy: list[float], rate: float) -> None:
+        """One line: the loss and accuracy of each seed in the batch of this step."""
+        self._write({"step": step, "loss": loss, "accuracy": accuracy, "learning_rate": rate})
+
+    def size(self) -> int:
+        """Bytes so far, on the disk."""
+        assert self._stream is not None
+        os.fsync(self._stream.fileno())
+        return self._stream.tell()
+
+    def points(self) -> list[dict[str, Any]]:
+        """All lines but the header."""
+        assert self._stream is not None
+        self._stream.seek(0)
+        lines = self._stream.read().splitlines()[1:]
+        return [json.loads(line) for line in lines]
+
+
+@contextmanager
+def _gentle_interrupts() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event: the step in hand is finished first. A second one stops at once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _board(setting: Setting) -> Iterator[Any]:
+    """A TensorBoard writer, or None."""
+    if setting.tensorboard is None:
+        yield None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MalformedInput("--tensorboard needs the package tensorboard: pip install tensorboard") from error
+    writer = SummaryWriter(str(setting.tensorboard))
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+def _results(trainer: Trainer, preset: Preset, setting: Setting, log: _Log, clock: _Clock) -> list[RunResult]:
+    scores = trainer.evaluate(setting.eval_sequences)
+    seconds = clock.spent()
+    points = log.points()
+    stride = max(1, -(-len(points) // CURVE_POINTS))
+    kept = [point for number, point in enumerate(points) if (len(points) - 1 - number) % stride == 0]
+    alone = len(trainer.model.seeds) == 1
+    return [
+        RunResult(
+            preset={**preset_fields(preset), "seed": seed},
+            seed=seed,
+            steps=trainer.done,
+            complete=is_complete(preset, trainer.done),
+            device=setting.device,
+            dtype=setting.dtype,
+            engine=trainer.engine.name,
+            accuracy=scores.accuracy[number],
+            accuracy_answers=scores.answers[number],
+            loss=scores.loss[number],
+            eval_sequences=setting.eval_sequences,
+            seconds=seconds,
+            parameters=trainer.model.count(),
+            curve=[(point["step"], point["loss"][number], point["accuracy"][number]) for point in kept],
+            note="" if alone else f"seconds of {len(trainer.model.seeds)} seeds together",
+        )
+        for number, seed in enumerate(trainer.model.seeds)
+    ]

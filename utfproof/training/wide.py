@@ -1,0 +1,148 @@
+"""The m-wide engine: the host as it is defined, on activations [B, n, m]. The reference, and the only way with LN or MLPs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from utfproof.selection import SelectionMatrix
+from utfproof.training.models import NORM_EPSILON, Model, dense
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class _Layer:
+    """One layer of one frozen host as tensors: all readers side by side [m, 2Hd], and a value map for each head.
+
+    Rows that no reader reads are left out of the product. Values: a mask [m] where R_V is a diagonal projection, else dense.
+    """
+
+    def __init__(self, model: Model, number: int, layer: int) -> None:
+        import torch
+
+        host = model.host(number)
+        like = model["E"]
+        heads = range(model.shape.heads)
+        maps = [host.maps(layer, head) for head in heads]
+        readers = np.concatenate([*(dense(entry.query) for entry in maps), *(dense(entry.key) for entry in maps)], 1)
+        used = np.flatnonzero(readers.any(1))
+        self.first, self.last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+        self.readers = torch.as_tensor(readers[self.first : self.last]).to(like)
+        self.values = [_value(entry.value[0], like) for entry in maps]
+
+    def read(self, x: Tensor) -> Tensor:
+        return x[..., self.first : self.last] @ self.readers
+
+    def move(self, head: int, x: Tensor) -> Tensor:
+        value = self.values[head]
+        return x * value if value.dim() == 1 else x @ value
+
+
+def _value(matrix: object, like: Tensor) -> Tensor:
+    import torch
+
+    if isinstance(matrix, SelectionMatrix):
+        rows, columns = matrix.coordinates()
+        if np.array_equal(rows, columns) and len(np.unique(rows)) == len(rows):
+            mask = np.zeros(matrix.shape[0])
+            mask[rows] = 1
+            return torch.as_tensor(mask).to(like)
+    return torch.as_tensor(dense(matrix)).to(like)
+
+
+class WideEngine:
+    """Forward passes of a model, m-wide. Nothing is left out but what no output reads."""
+
+    name = "wide"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._layers: list[list[_Layer]] = []
+        if model.hosts is not None:
+            per_seed = len(model.hosts)
+            self._layers = [[_Layer(model, s, layer) for layer in range(model.shape.layers)] for s in range(per_seed)]
+
+    def logits(self, inputs: Tensor, look: Tensor | None = None, tokens: Tensor | None = None) -> Tensor:
+        """Outputs [S, B, k, d_out] for token ids [S, B, n], at the positions look [S, B, k] (all without it).
+
+        tokens belongs to path space and plays no part here.
+        """
+        import torch
+
+        found = []
+        for number in range(len(self.model.seeds)):
+            x = self._stream(number, inputs[number])
+            if look is not None:
+                x = x.gather(1, look[number][..., None].expand(-1, -1, x.shape[-1]))
+            if self.model.norm:
+                x = self._norm(number, x, -1)
+            found.append(x @ self.model["U"][number])
+        return torch.stack(found)
+
+    def _stream(self, number: int, ids: Tensor) -> Tensor:
+        """X^L [B, n, m] of one model."""
+        model = self.model
+        x = model["E"][number][ids]
+        if model.learned_positions:
+            x = x + model["P"][number][: ids.shape[1]]
+        for layer in range(model.shape.layers):
+            y = self._norm(number, x, layer * (1 + model.mlp)) if model.norm else x
+            moved = self._attend(number, layer, y)
+            x = x + moved if model.residual else moved
+            if model.mlp:
+                y = self._norm(number, x, 2 * layer + 1) if model.norm else x
+                moved = self._mlp(number, layer, y)
+                x = x + moved if model.residual else moved
+        return x
+
+    def _attend(self, number: int, layer: int, x: Tensor) -> Tensor:
+        """sum_h A^h x R_V^h for x [B, n, m]."""
+        import torch
+
+        model, (B, n, _) = self.model, x.shape
+        H, d = model.shape.heads, model.shape.head_dim
+        queries, keys = self._read(number, layer, x).view(B, n, 2, H, d).permute(2, 0, 3, 1, 4)
+        hidden = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(1)
+        logits = (queries * model.scale) @ keys.transpose(-1, -2)
+        attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
+        total = None
+        for head in range(H):
+            moved = self._move(number, layer, head, attention[:, head] @ x)
+            total = moved if total is None else total + moved
+        assert total is not None
+        return total
+
+    def _read(self, number: int, layer: int, x: Tensor) -> Tensor:
+        """All queries, then all keys, [B, n, 2 H d]."""
+        import torch
+
+        model = self.model
+        if model.hosts is not None:
+            return self._layers[number % len(self._layers)][layer].read(x)
+        names = ("W_Q", "W_K") if "W_Q" in model else ("R_Q", "R_K")
+        return torch.cat([matrix for name in names for matrix in model[name][number, layer].unbind()], 1).__rmatmul__(x)
+
+    def _move(self, number: int, layer: int, head: int, x: Tensor) -> Tensor:
+        model = self.model
+        if model.hosts is not None:
+            return self._layers[number % len(self._layers)][layer].move(head, x)
+        if "W_V" in model:
+            return x @ model["W_V"][number, layer, head] @ model["W_O"][number, layer, head]
+        return x @ model["R_V"][number, layer, head]
+
+    def _norm(self, number: int, x: Tensor, place: int) -> Tensor:
+        import torch
+
+        gain = shift = None
+        if "gain" in self.model:
+            gain, shift = self.model["gain"][number, place], self.model["shift"][number, place]
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift, NORM_EPSILON)
+
+    def _mlp(self, number: int, layer: int, x: Tensor) -> Tensor:
+        import torch
+
+        model = self.model
+        inner = x @ model["mlp_in"][number, layer] + model["mlp_in_bias"][number, layer]
+        return torch.nn.functional.gelu(inner) @ model["mlp_out"][number, layer] + model["mlp_out_bias"][number, layer]
