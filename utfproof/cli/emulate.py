@@ -39,6 +39,13 @@ def command(
     head_dim: options.HeadDim = None,
     d_in: options.DIn = None,
     d_out: options.DOut = None,
+    residual: Annotated[
+        bool | None,
+        typer.Option(
+            "--residual/--no-residual",
+            help="With a residual stream, in hosts and targets; what a file's metadata says comes first, none by default.",
+        ),
+    ] = None,
     m: options.EmbeddingDimension = None,
     shapes: Annotated[
         str | None,
@@ -147,18 +154,22 @@ def command(
     if shapes is not None and any(value is not None for value in dimensions):
         raise MalformedInput("--shapes names table shapes; it cannot be combined with --heads, --layers and the others")
     if plot is not None:
-        _slack(hosts, dimensions, plan, plot, as_json)
+        _slack(hosts, dimensions, plan, plot, as_json, residual=bool(residual))
     if shapes is None and len(hosts) == 1 and len(laws) == 1:
-        _single(hosts[0], dimensions, plan, laws[0], target, embedding, digits, output, as_json)
+        _single(hosts[0], dimensions, residual, plan, laws[0], target, embedding, digits, output, as_json)
     if target is not None or embedding is not None or digits is not None:
         raise MalformedInput("--target, --embedding and --digits are about one host and one shape")
-    where = _table_shapes(shapes) if shapes is not None else [options.required_shape(*dimensions)]
+    stream = bool(residual)
+    where = (
+        _table_shapes(shapes, stream) if shapes is not None else [options.required_shape(*dimensions, residual=stream)]
+    )
     _sweep(where, hosts, laws, plan, as_json)
 
 
 def _single(
     host: str,
     dimensions: tuple[int | None, ...],
+    residual: bool | None,
     plan: Plan,
     target_law: str,
     target: Path | None,
@@ -170,26 +181,34 @@ def _single(
     """One host, targets of one law or one from a file."""
     from utfproof.emulation.compare import compare
     from utfproof.emulation.laws import draw_target
-    from utfproof.emulation.sweep import served
-    from utfproof.weights import read_embedding, read_target
+    from utfproof.emulation.sweep import served, tied_targets_only
+    from utfproof.weights import host_shape, read_embedding, read_target, read_tensors
 
     heads, layers, head_dim, d_in, d_out = dimensions
     limit, trials = plan.max_memory, plan.trials
     if target is not None:
         if plan.width is not None or plan.tied_targets or target_law != "uniform":
             raise MalformedInput("--width, --tied-targets and --target-law describe random targets; --target gives one")
-        model = read_target(target, layers=layers, max_memory=limit)
+        model = read_target(target, layers=layers, residual=residual, max_memory=limit)
         options.agree_with(model.shape, heads=heads, layers=layers, head_dim=head_dim, d_in=d_in, d_out=d_out)
         trials = 1
     else:
         if embedding is not None:
             raise MalformedInput("--embedding belongs to one target: pass --target as well")
-        shape = options.required_shape(heads, layers, head_dim, d_in, d_out)
+        stream = bool(residual)
+        if options.is_host_file(host):
+            file = read_tensors(host, max_memory=limit)
+            stream = host_shape(file, layers=layers, d_in=d_in, residual=residual)[0].residual
+        shape = options.required_shape(heads, layers, head_dim, d_in, d_out, stream)
         model = draw_target(shape, plan.seed, target_law, width=plan.width, tied=plan.tied_targets, max_memory=limit)
     shape = model.shape
     machine = load_host(
         host, model, layers=layers, m=plan.m, seed=plan.seed, law=plan.law, dtype=plan.dtype, limit=limit
     )
+    tied = plan.tied_targets
+    if target is None and not tied and tied_targets_only(machine):
+        tied = True
+        model = draw_target(shape, plan.seed, target_law, width=plan.width, tied=True, max_memory=limit)
     given = None if embedding is None else read_embedding(embedding, max_memory=limit)
     if digits is not None:
         _enclose(host, machine, model, plan, digits, output, given, as_json)
@@ -204,9 +223,7 @@ def _single(
     def nth(trial: int) -> Any:
         if trial == 0:
             return model
-        return draw_target(
-            shape, plan.seed + trial, target_law, width=plan.width, tied=plan.tied_targets, max_memory=limit
-        )
+        return draw_target(shape, plan.seed + trial, target_law, width=plan.width, tied=tied, max_memory=limit)
 
     total = trials * len(kernels) * len(plan.contexts)
     with progress(f"emulate {host}", total, enabled=not as_json) as advance:
@@ -226,13 +243,14 @@ def _single(
     rows = {
         "result": _verdict(report),
         "shape": f"{shape}, target width {model.width}, m = {machine.m}",
-        "runs": f"{trials} target{'s' * (trials != 1)}, contexts {list(plan.contexts)}, "
+        "runs": f"{trials} {'tied ' * tied}target{'s' * (trials != 1)}, contexts {list(plan.contexts)}, "
         f"attention {[k for k, _ in kernels]}",
         **_figures(report),
     }
     document = {
         **report.document(),
         "shape": options.shape_document(shape, machine.m),
+        **({"tied_targets": True} if tied and not plan.tied_targets else {}),
         "device": plan.setting.device,
         "dtype": plan.setting.precision,
     }
@@ -300,13 +318,16 @@ def _enclose(
     raise typer.Exit(outcome.exit_code)
 
 
-def _slack(hosts: list[str], dimensions: tuple[int | None, ...], plan: Plan, path: Path, as_json: bool) -> None:
+def _slack(
+    hosts: list[str], dimensions: tuple[int | None, ...], plan: Plan, path: Path, as_json: bool, *, residual: bool
+) -> None:
     """--plot: the error of a random host against m / M and depth."""
     from utfproof.emulation import slack
 
     if len(hosts) != 1 or hosts[0] not in slack.HOSTS:
         raise MalformedInput(f"--plot shows the error of a random host; choose one of {', '.join(slack.HOSTS)}")
-    shape = options.required_shape(*dimensions)
+    heads, layers, head_dim, d_in, d_out = dimensions
+    shape = options.required_shape(heads, layers, head_dim, d_in, d_out, residual)
     steps = slack.slack_steps(shape, slack.RATIOS, plan.trials)
     with progress("m / M and depth", steps, enabled=not as_json) as advance:
         found = slack.run_slack(
@@ -387,20 +408,25 @@ def _notes(outcomes: list[Outcome]) -> list[str]:
         elif outcome.report is not None and (outcome.report.condition or 0) > ILL_CONDITIONED:
             where = f"{outcome.case.host} at {_short(outcome.case.shape)}"
             notes.append(f"{where}: condition {outcome.report.condition:.2g}, the bound is loose there")
+        if outcome.tied_targets:
+            notes.append(
+                f"{outcome.case.host}: tied targets, the only ones that a tied host with a residual stream matches"
+            )
         notes += [f"{outcome.case.host} without {name}: {reason}" for name, reason in outcome.left_out]
     return list(dict.fromkeys(notes))
 
 
 def _short(shape: Shape) -> str:
-    return str(shape).removeprefix("(H, L, d, d_in) = ").replace(", ", ",").strip("()")
+    text = str(shape.without_residual()).removeprefix("(H, L, d, d_in) = ").replace(", ", ",").strip("()")
+    return f"{text} residual" if shape.residual else text
 
 
-def _table_shapes(text: str) -> list[Shape]:
+def _table_shapes(text: str, residual: bool) -> list[Shape]:
     names = list(PAPER_TABLE_SHAPES) if text == "all" else _items("--shapes", text)
     unknown = [name for name in names if name not in PAPER_TABLE_SHAPES]
     if unknown:
         raise MalformedInput(f"shape {unknown[0]!r} is unknown; choose {', '.join(PAPER_TABLE_SHAPES)}, or all")
-    return [Shape(*PAPER_TABLE_SHAPES[name]) for name in names]
+    return [Shape(*PAPER_TABLE_SHAPES[name], residual=residual) for name in names]
 
 
 def _kernels(text: str) -> list[str]:

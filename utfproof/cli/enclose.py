@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.cli import options
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 
@@ -97,8 +97,12 @@ def run_enclosure(
     files = []
     if output is not None:
         named = named_host(argument, tied=host.tied, seed=seed, law=law, dtype=dtype, limit=max_memory)
-        written = enclosure_certificate(named, host, target, E, X, kernel, found, name).write(output)
-        files = [str(path) for path in written]
+        made = enclosure_certificate(named, host, target, E, X, kernel, found, name)
+        if bool(made.document["shape"].get("residual")) != host.shape.residual:
+            raise NotDefined(
+                f"a certificate of kind enclosure cannot say what stream there is at {host.shape}; leave -o out"
+            )
+        files = [str(path) for path in made.write(output)]
     return _outcome(host.shape, host.m, found, name, context, method, files)
 
 

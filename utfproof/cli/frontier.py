@@ -29,6 +29,7 @@ def command(
     layers: Annotated[str, typer.Option("--layers", "-L", help="Layers, in the same way.")] = "1..10",
     head_dim: Annotated[int, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")] = 1,
     d_in: Annotated[int, typer.Option("--d-in", help="Input and output dimension.")] = 1,
+    residual: options.Residual = False,
     notion: Annotated[
         list[str] | None,
         typer.Option("--notion", help="matching, attention-matching, functional, shared-attention; all."),
@@ -51,12 +52,12 @@ def command(
     """How small can a universal transformer be: for each notion, the least m proved and the least m reached.
 
     Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
-    and those marked **, whose certificate would be too large to check.
+    those marked **, whose certificate would be too large to check, and those marked †, which a written proof gives.
     """
     from utfproof.frontier.table import LARGEST, frontier, shapes
 
     notions = [_notion(name) for name in notion] if notion else list(Notion)
-    grid = shapes(_numbers("--heads", heads), _numbers("--layers", layers), head_dim, d_in)
+    grid = shapes(_numbers("--heads", heads), _numbers("--layers", layers), head_dim, d_in, residual=residual)
     if len(grid) > MOST_SHAPES:
         raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
     if certificates is not None:
@@ -115,8 +116,18 @@ def _side(side: Side | None, entry: Entry) -> dict[str, Any] | None:
     document: dict[str, Any] = {"m": side.value, "status": side.status}
     if side.bound is not None:
         document |= {"bound": side.bound.name, "proves": str(side.bound.question), "place": side.bound.place}
+        if side.bound.claim:
+            document["claim"] = side.bound.claim
         if side.status == "certificate":
             document["file"] = file_name(side.bound, entry.shape)
+    return document
+
+
+def _why(side: Side, entry: Entry) -> dict[str, Any] | None:
+    """Why no host of any dimension will do; m is that of the certificate, which can be written for any."""
+    document = _side(side, entry)
+    if document is not None and side.status != "certificate":
+        del document["m"]
     return document
 
 
@@ -136,6 +147,7 @@ def _document(found: Frontier, files: list[str], picture: str | None) -> dict[st
                 "reached": _side(entry.reached, entry),
                 "written_proof_only": _side(entry.written, entry),
                 "exact": entry.exact,
+                **({} if entry.impossible is None else {"impossible": _why(entry.impossible, entry)}),
                 "paper": None
                 if entry.paper is None
                 else {"side": entry.paper.side, "m": entry.paper.value, "label": entry.paper.label,
@@ -143,7 +155,8 @@ def _document(found: Frontier, files: list[str], picture: str | None) -> dict[st
             }
         )  # fmt: skip
     bounds = [
-        {"shape": options.shape_document(shape), "name": bound.name, "side": bound.side, "m": value,
+        {"shape": options.shape_document(shape), "name": bound.name, "side": bound.side,
+         "m": None if bound.side == "impossible" else value,
          "question": str(bound.question), "place": bound.place, "evidence": bound.evidence}
         for shape, bound, value in found.bounds
     ]  # fmt: skip
@@ -151,11 +164,16 @@ def _document(found: Frontier, files: list[str], picture: str | None) -> dict[st
         "entries": entries,
         "bounds": bounds,
         "certificates": len(found.certificates),
-        "sides": {status: found.count(status) for status in ("certificate", "on demand", "formula", "m ≥ 1")},
+        "sides": {status: found.count(status) for status in _statuses(found)},
         "written_proof_only": sum(entry.written is not None for entry in found.entries),
         "files": files,
         "plot": picture,
     }
+
+
+def _statuses(found: Frontier) -> list[str]:
+    streams = any(entry.shape.residual for entry in found.entries)
+    return ["certificate", "on demand", "formula", *["proof"] * streams, "m ≥ 1"]
 
 
 # --- for people ----------------------------------------------------------------------------------------------
@@ -177,9 +195,10 @@ def _print(found: Frontier, document: dict[str, Any], *, which: bool) -> None:
                 console.print(Text(line))
         console.print()
     sides = document["sides"]
+    told = any(entry.paper is not None for entry in found.entries) or not any(e.shape.residual for e in found.entries)
+    paper = " (paper's bound, for looped hosts second where it differs)" * told
     notes = [
-        "m proved … m reached (paper's bound, for looped hosts second where it differs): no host below the first number, a "
-        "host at the second; one number: exact.",
+        f"m proved … m reached{paper}: no host below the first number, a host at the second; one number: exact.",
         f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
         f"{sides['m ≥ 1']} say no more than m ≥ 1.",
     ]
@@ -195,6 +214,19 @@ def _print(found: Frontier, document: dict[str, Any], *, which: bool) -> None:
             f"--heads {first.heads} --layers {first.layers} --head-dim {first.head_dim} --d-in {first.d_in} "
             "--largest 100000000 --certificates DIR"
         )
+    if sides.get("proof"):
+        claims = sorted({
+            side.bound.claim
+            for entry in found.entries
+            for side in (entry.proved, entry.reached)
+            if side is not None and side.bound is not None and side.bound.claim
+        })  # fmt: skip
+        notes.append(
+            f"† {sides['proof']} sides by a written proof, without a certificate (--bounds names its page"
+            + (f"; checked by utfproof verify: {', '.join(claims)})." if claims else ").")
+        )
+    if any(entry.impossible is not None for entry in found.entries):
+        notes.append("none: no host of any m serves these targets.")
     if sides["formula"]:
         notes.append(
             f"** {sides['formula']} sides by formula alone: the certificate would be larger than the file that the checker "
@@ -233,6 +265,8 @@ def _grid(found: Frontier, group: Group) -> list[str]:
 
 
 def _cell(entry: Entry, papers: list[str]) -> str:
+    if entry.impossible is not None:
+        return "none"
     reached = "open" if entry.reached is None else str(entry.reached)
     text = reached if entry.exact else f"{entry.proved} … {reached}"
     if entry.written is not None:
@@ -247,6 +281,11 @@ def _named(found: Frontier, group: Group) -> list[str]:
     for entry in found.entries:
         if entry.question != group.questions[0]:
             continue
+        if entry.impossible is not None:
+            why = entry.impossible
+            held = file_name(why.bound, entry.shape) if why.status == "certificate" and why.bound else why.status
+            named = f"{why.bound.name} ({why.bound.place})" if why.bound else ""
+            lines.append(f"      H = {entry.shape.heads}, L = {entry.shape.layers}: none by {named}, {held}")
         for word, side in (("proved", entry.proved), ("reached", entry.reached), ("written", entry.written)):
             if side is None or side.bound is None:
                 continue

@@ -35,6 +35,7 @@ from utfproof.emulation.gains import (
     weighted,
 )
 from utfproof.errors import MalformedInput
+from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal, prefix_products
 
@@ -114,7 +115,7 @@ def selected_noise(
     for layer in range(shape.layers):
         through = weighted(shape, gains.selected[layer], entries[layer], through=True)
         after = weighted(shape, gains.selected[layer + 1], entries[layer + 1], through=False)
-        added = shape.heads - 1 + max(t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
+        added = shape.letters - 1 + max(t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
         most = max(most, added)
         squares += (gamma * u * through) ** 2 + added * (u * after) ** 2
     # noise is itself carried along with the stream, whose sizes `entries` are sums of sizes: second order
@@ -162,9 +163,10 @@ class DenseNoise:
             if layer < shape.layers:
                 values = [self.gains.value[(layer, head)] for head in range(shape.heads)]
                 norms = [float(np.prod([s for s, _, _ in factors])) for factors in values]
+                whole = shape.residual + sum(norms)
                 terms = sum(sum(t for _, _, t in f) * s**2 for f, s in zip(values, norms, strict=True))
-                new = two[-1] * hypot(self.gamma * sum(norms), sqrt(terms), sqrt(shape.heads - 1) * sum(norms))
-                off = sum(norms) * off + LAMBDA * u * new
+                new = two[-1] * hypot(self.gamma * sum(norms), sqrt(terms), sqrt(shape.letters - 1) * whole)
+                off = whole * off + LAMBDA * u * new
         return two, partial, entries, noise
 
     def noise(self, apart: list[float]) -> Noise:
@@ -183,7 +185,7 @@ class DenseNoise:
                 squares += (gamma * u * _met(through, two[layer], entries[layer])) ** 2
                 for head in range(shape.heads):
                     squares += _value_variance(gains.value[(layer, head)], two[layer], entries[layer], after, u)
-                squares += (shape.heads - 1) * (u * _met(after, partial[layer + 1], entries[layer + 1])) ** 2
+                squares += (shape.letters - 1) * (u * _met(after, partial[layer + 1], entries[layer + 1])) ** 2
             # the residual was itself computed with R_all, in float64
             squares += (_DOUBLE * self.x2 * self.row_E * gains.evaluate[key]) ** 2
             squares += (u * gains.read[key] * two[last]) ** 2
@@ -213,24 +215,44 @@ def path_noise(
     for key, norm in column_norms(columns, shape).items():
         kind, layer, _ = key
         last = shape.layers if kind == 2 else layer
-        width = shape.d_in * shape.heads**last
-        squares = (width + last * gamma**2) * (u * x2 * sqrt(shape.heads**last) * norm) ** 2
+        words = shape.words_at(last)
+        squares = (shape.d_in * words + last * gamma**2) * (u * x2 * sqrt(words) * norm) ** 2
         size[key] = _root(squares, residual[key])
     return Noise(size)
 
 
 def reading_blocks(columns: np.ndarray, shape: Shape) -> dict[Reading, np.ndarray]:
-    """Columns in canonical order [d_in, M] by reading: [d_in, words, d] of a layer and head, [d_in, H^L, d_out] at the end."""
+    """Columns in canonical order [d_in, M] by reading: [d_in, words, d] of a layer and head, [d_in, words, d_out] at the
+    end."""
     H, d = shape.heads, shape.head_dim
     out, start = {}, 0
     for kind in (0, 1):
         for layer in range(shape.layers):
-            words = H**layer
+            words = shape.words_at(layer)
             block = columns[:, start : start + words * H * d].reshape(-1, words, H, d)
             for head in range(H):
                 out[(kind, layer, head)] = block[:, :, head]
             start += words * H * d
-    out[OUTPUT] = columns[:, start:].reshape(columns.shape[0], shape.leaves, shape.d_out)
+    out[OUTPUT] = columns[:, start:].reshape(columns.shape[0], shape.words_at(shape.layers), shape.d_out)
+    return out
+
+
+def summed_rounding(E: np.ndarray, columns: SelectionMatrix) -> np.ndarray:
+    """Deviation of the rounding of each entry of E R_all [d_in, M] for an index map R_all, in units of the roundoff: a sum of k
+    entries rounds k - 1 times, a single one is copied. The embedding by inclusion and exclusion that undoes these sums rounds
+    as much (docs/emulation.md)."""
+    terms = np.bincount(columns.coordinates()[1], minlength=columns.shape[1])
+    if terms.max(initial=0) <= 1:
+        return np.zeros((E.shape[0], columns.shape[1]))
+    found: np.ndarray = (np.abs(E) @ columns) * np.sqrt(np.maximum(terms - 1, 0))
+    return found
+
+
+def evaluation_sizes(deviation: np.ndarray, shape: Shape) -> dict[Reading, float]:
+    """How much independent errors of these deviations in the entries of E R_all move each reading, for inputs of length one."""
+    out = {}
+    for key, block in reading_blocks(deviation, shape).items():
+        out[key] = LAMBDA * float(np.sqrt((block**2).sum(axis=0).max(axis=1).sum()))
     return out
 
 
@@ -269,12 +291,14 @@ def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) ->
 
     Every product of a prefix M_w with the next value form, and with a reader, rounds by itself; what it rounds is read on
     like any error of the stream. One rounded form W_V W_O serves all words that pass it, and all layers of a tied target; where
-    heads repeat each other everything they round is the same, and is summed.
+    heads repeat each other everything they round is the same, and is summed. In a tied target with a residual stream a word
+    and the same word with letters 0 elsewhere are one product, which rounds once: all of it is summed, over layers too.
     """
     shape = target.shape
-    repeated = _heads_repeat(target)
+    echoed = target.tied and shape.residual
+    repeated = echoed or _heads_repeat(target)
     keys = list(readings(shape))
-    alone = dict.fromkeys(keys, 0.0)  # squares of what rounds by itself
+    alone: dict[Reading, list[float]] = {key: [] for key in keys}  # sizes of what rounds by itself
     shared = {key: np.zeros((shape.layers, shape.heads)) for key in keys}  # sizes of what a form's rounding does
     for layer in range(shape.layers + 1):
         products = to_numpy(prefix_products(target, layer)).astype(np.float64)
@@ -284,18 +308,20 @@ def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) ->
         for key in keys:
             last = shape.layers if key == OUTPUT else key[1]
             if last == layer:
-                alone[key] += (several * gains.reader[key]) ** 2
+                alone[key].append(several * gains.reader[key])
         if layer < shape.layers:
             for head in range(shape.heads):
                 for key, norm in gains.full[layer + 1].items():
-                    alone[key] += (several * gains.split[(layer, head)] * norm) ** 2
+                    alone[key].append(several * gains.split[(layer, head)] * norm)
                     shared[key][layer, head] = words * gains.form[(layer, head)] * norm
     out = {}
     for key in keys:
         forms = shared[key].sum(axis=0, keepdims=True) if target.tied else shared[key]
         if repeated:
             forms = forms.sum(axis=1, keepdims=True)
-        split = sqrt(alone[key]) * (sqrt(shape.heads) if repeated else 1)
+        split = float(np.linalg.norm(alone[key])) * (
+            sqrt(len(alone[key]) if echoed else shape.heads) if repeated else 1
+        )
         out[key] = LAMBDA * _DOUBLE * largest_row(rows) * hypot(float(np.linalg.norm(forms)), split)
     return out
 
@@ -361,7 +387,8 @@ def propagated(
             )
             largest[-1] = max(largest[-1], apart + relative)
             injected[(layer, head)] = apart * (sizes.radius[layer] + 2 * carried) + relative * stream
-        carried = sum(gains.value[(layer, h)] * (carried + injected[(layer, h)]) for h in range(shape.heads))
+        moved = sum(gains.value[(layer, h)] * (carried + injected[(layer, h)]) for h in range(shape.heads))
+        carried = moved + shape.residual * carried
     last = sum(v * gains.through[at].get(OUTPUT, 0.0) for at, v in injected.items())
     return Propagated(noise.size[OUTPUT] * stretch + last, largest)
 
@@ -441,8 +468,8 @@ def own_noise(gains: TargetGains, sizes: RunSizes, shape: Shape, roundoff: float
         for layer in range(last):
             after = gains.full[layer + 1].get(key, 0.0)
             # partial sums over heads can be larger than their sum
-            partial = sizes.stream[layer] * sum(gains.value[(layer, head)] for head in range(shape.heads))
-            squares += (shape.heads - 1) * (partial * after) ** 2
+            values = shape.residual + sum(gains.value[(layer, head)] for head in range(shape.heads))
+            squares += (shape.letters - 1) * (sizes.stream[layer] * values * after) ** 2
             for head in range(shape.heads):
                 at = (layer, head)
                 squares += (gamma * sizes.stream[layer] * gains.through[at].get(key, 0.0)) ** 2

@@ -8,6 +8,8 @@ Axis letters: n tokens, d head dimension, m embedding dimension, B targets run t
 | index-map | gathers, for {0,1} hosts |
 | path-space | the d_in x M numbers E R_all only: streams P_w, one of width d_in per head word |
 
+A residual stream is one more head, whose attention and values are identities: in path space the letter 0, which copies P_w.
+
 The host is the same function in all three; rounding differs. Products that read the stream (R_Q, R_K, U) are summed in
 blocks, which keeps their rounding error small (docs/emulation.md).
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from utfproof.errors import MalformedInput
 from utfproof.matching import Embedder
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import ColumnGroup, Shape, column_groups, matching_dimension
 from utfproof.systems import LoopedTarget, Target, Universal
 
 ENGINES = ("m-wide", "index-map", "path-space")
@@ -228,14 +231,17 @@ class PathHost:
     shape: Shape
     columns: Array
 
+    @cached_property
+    def _groups(self) -> list[ColumnGroup]:
+        """Q for l = 1 ... L, K for l = 1 ... L, OV."""
+        return column_groups(self.shape)
+
     def _read(self, length: int, kind: int, head: int) -> Array:
-        """E R_w R_Q^{l,h} (kind 0) or E R_w R_K^{l,h} (kind 1) of all words w of length l-1, stacked [..., H^(l-1) d_in, d]."""
-        H, d = self.shape.heads, self.shape.head_dim
-        start = kind * d * self.shape.word_count + d * sum(H**t for t in range(1, length))
-        words = H ** (length - 1)
-        block = self.columns[..., start : start + words * H * d]
-        block = block.reshape(*block.shape[:-1], words, H, d)[..., head, :]
-        return self._stacked(block)
+        """E R_w R_Q^{l,h} (kind 0) or E R_w R_K^{l,h} (kind 1) of all words w of length l-1, stacked [..., words d_in, d]."""
+        group = self._groups[kind * self.shape.layers + length - 1]
+        block = self.columns[..., group.start : group.start + group.words * group.width]
+        block = block.reshape(*block.shape[:-1], self.shape.words_at(length - 1), self.shape.heads, group.width)
+        return self._stacked(block[..., head, :])
 
     def _stacked(self, block: Array) -> Array:
         """[..., d_in, words, k] -> [..., words d_in, k]."""
@@ -243,13 +249,14 @@ class PathHost:
         return block.reshape(*block.shape[:-3], -1, block.shape[-1])
 
     def streams(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> list[Array]:
-        """P_w for all words w of length 0 ... L side by side, [..., n, H^l d_in] each, words in lexicographic order."""
-        H = self.shape.heads
+        """P_w for all words w of length 0 ... L side by side, [..., n, H^l d_in] each, words in lexicographic order (with a
+        residual stream (H+1)^l of them)."""
         positions = np.arange(x.shape[-2]) if positions is None else positions
         found = [x]
         for layer in range(self.shape.layers):
             current = found[-1]
-            moved = [
+            passed = [current] if self.shape.residual else []
+            moved = passed + [
                 attend(
                     kernel,
                     blocked_product(current, self._read(layer + 1, 0, head), READ_BLOCK),
@@ -259,16 +266,18 @@ class PathHost:
                     layer=layer,
                     head=head,
                 )
-                for head in range(H)
+                for head in range(self.shape.heads)
             ]
-            stacked = namespace(x).stack([m.reshape(*m.shape[:-1], H**layer, -1) for m in moved], axis=-2)
+            words = self.shape.words_at(layer)
+            stacked = namespace(x).stack([m.reshape(*m.shape[:-1], words, -1) for m in moved], axis=-2)
             found.append(stacked.reshape(*x.shape[:-1], -1))
         return found
 
     def forward(self, x: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
-        """UTF(X, E): x [..., n, d_in] -> [..., n, d_out], through streams of width d_in H^l."""
-        block = self.columns[..., -self.shape.leaves * self.shape.d_out :]
-        block = block.reshape(*block.shape[:-1], self.shape.leaves, self.shape.d_out)
+        """UTF(X, E): x [..., n, d_in] -> [..., n, d_out], through streams of d_in columns for each word."""
+        group = self._groups[-1]
+        block = self.columns[..., group.start :]
+        block = block.reshape(*block.shape[:-1], group.words, group.width)
         return blocked_product(self.streams(x, kernel, positions)[-1], self._stacked(block), READ_BLOCK)
 
 
@@ -349,14 +358,14 @@ class Engine:
         shape = self.host.shape
         embedding = shape.d_in * matching_dimension(shape)
         if self.name == "path-space":
-            return 8 * batch * (3 * context * shape.d_in * shape.leaves + _chunk(context) + embedding)
+            return 8 * batch * (3 * context * shape.d_in * shape.words_at(shape.layers) + _chunk(context) + embedding)
         return batch * (run_memory(self.host, context) + 8 * embedding)
 
 
 def run_memory(host: Universal, context: int) -> int:
     """Bytes of an m-wide or index-map run's widest layer: streams of all heads (gathers take copies), a chunk of attention."""
     copies = 3 if isinstance(host.U, SelectionMatrix) else 1
-    return 8 * (context * host.m * (host.shape.heads * copies + 3) + _chunk(context))
+    return 8 * (context * host.m * (host.shape.heads * copies + host.shape.residual + 3) + _chunk(context))
 
 
 def _chunk(context: int) -> int:

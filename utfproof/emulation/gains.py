@@ -125,9 +125,18 @@ def _reading_numbers(shape: Shape, stack: SuffixStack) -> np.ndarray:
     return np.where(stack.kind == 2, 2 * per_kind, number)
 
 
-def _deeper(stack: SuffixStack) -> np.ndarray:
-    """Which blocks pass the values of the stack's layer."""
-    return np.asarray((stack.kind == 2) | (stack.length > 1))
+def _first_letters(shape: Shape, stack: SuffixStack) -> np.ndarray:
+    """The letter of each block's word in the stack's layer, -1 where a word ends there: a query or key read at once, and
+    the output behind the last layer."""
+    reads = stack.kind != 2
+    later = np.maximum(stack.length - 1 - reads, 0)
+    letters = stack.word // (np.where(reads, shape.heads, 1) * shape.letters**later)
+    return np.where(stack.length > reads, letters, -1)
+
+
+def _deeper(shape: Shape, stack: SuffixStack) -> np.ndarray:
+    """Which blocks pass attention and values of the stack's layer; those of a residual stream pass neither."""
+    return np.asarray(_first_letters(shape, stack) >= shape.residual)
 
 
 def _starts(shape: Shape, stack: SuffixStack) -> np.ndarray:
@@ -176,7 +185,9 @@ def _selected(shape: Shape, stack: SuffixStack) -> Selected | None:
     if len(np.unique(pairs)) < len(pairs):
         return None
     starts = _starts(shape, stack)
-    return Selected(rows, columns, stack.columns.shape[1], starts, _reading_numbers(shape, stack), _deeper(stack))
+    return Selected(
+        rows, columns, stack.columns.shape[1], starts, _reading_numbers(shape, stack), _deeper(shape, stack)
+    )
 
 
 def weighted(shape: Shape, selected: Selected, sizes: np.ndarray, *, through: bool) -> np.ndarray:
@@ -210,9 +221,9 @@ def _blocked_factors(matrix: Any) -> np.ndarray:
 def canonical_stack(shape: Shape, columns: Any) -> SuffixStack:
     """R_all [m, M] as the suffix stack of layer 0, its blocks in canonical order."""
     lengths = range(1, shape.layers + 1)
-    length = np.concatenate([np.full(shape.heads**t, t) for t in lengths])
-    word = np.concatenate([np.arange(shape.heads**t) for t in lengths])
-    leaves = np.arange(shape.leaves)
+    length = np.concatenate([np.full(shape.readers_at(t), t) for t in lengths])
+    word = np.concatenate([np.arange(shape.readers_at(t)) for t in lengths])
+    leaves = np.arange(shape.words_at(shape.layers))
     return SuffixStack(
         0,
         columns,
@@ -250,7 +261,7 @@ def host_gains(host: Universal, columns: Any) -> HostGains:
         for stack in _stacks(host, columns):
             measured = _Measured(shape, stack, _dense(stack.columns))
             gains.full[stack.layer] = measured.summed(np.ones(len(stack.kind), dtype=bool))
-            gains.through[stack.layer] = measured.summed(_deeper(stack))
+            gains.through[stack.layer] = measured.summed(_deeper(shape, stack))
         largest = np.maximum.reduceat(_blocked_factors(_dense(columns)), _starts(shape, stack))
         squares = np.bincount(_reading_numbers(shape, stack), weights=largest**2)
         gains.evaluate.update(zip(readings(shape), np.sqrt(squares).tolist(), strict=True))
@@ -294,8 +305,9 @@ def _value_norms(matrix: Any) -> tuple[float, float, int]:
 class StreamSizes:
     """What the host's stream can reach, by layer l = 0 ... L.
 
-    two: largest row norm of the exact stream. partial: of its partial sums over heads. hull: for any attention at all, that
-    is for inputs in the convex hull of the rows of X, summed over words. entries [m]: the largest size of each entry, likewise.
+    two: largest row norm of the exact stream. partial: of its partial sums over heads (and the stream before). hull: for any
+    attention at all, that is for inputs in the convex hull of the rows of X, summed over words. entries [m]: the largest size
+    of each entry, likewise.
     """
 
     two: list[float]
@@ -320,20 +332,21 @@ class StreamForms:
             self.columns.append(np.sqrt((products**2).sum(axis=1)).sum(axis=0))
             self.largest.append(np.abs(products).max(axis=1).sum(axis=0))
             if layer < host.shape.layers:
-                steps = [_value(flat, host, layer, head) for head in range(host.shape.heads)]
+                steps = [flat] * host.shape.residual
+                steps += [_value(flat, host, layer, head) for head in range(host.shape.heads)]
                 products = np.stack([s.reshape(products.shape) for s in steps], axis=1).reshape(-1, *products.shape[1:])
 
     def sizes(self, rows: np.ndarray, paths: list[np.ndarray]) -> StreamSizes:
-        """For inputs X = rows [n, d_in] and P_w of the target's own run, [n, H^l d_in] for l = 0 ... L."""
-        H, width = self.shape.heads, rows.shape[1]
+        """For inputs X = rows [n, d_in] and P_w of the target's own run, [n, words d_in] for l = 0 ... L."""
+        letters, width = self.shape.letters, rows.shape[1]
         two, partial, hull = [], [], []
         for layer, gram in enumerate(self.grams):
-            words = H**layer
+            words = self.shape.words_at(layer)
             blocks = gram.reshape(words, width, words, width)
             hull.append(sum(_row_norm(rows, blocks[w, :, w]) for w in range(words)))
             two.append(_row_norm(paths[layer], gram))
-            # the last letter of a word is the head whose values came last
-            upto = [np.flatnonzero(np.arange(words * width) // width % H <= head) for head in range(1, H - 1)]
+            # the last letter of a word is the head whose values came last; a residual stream is the first summand
+            upto = [np.flatnonzero(np.arange(words * width) // width % letters <= a) for a in range(1, letters - 1)]
             sums = [_row_norm(paths[layer][:, c], gram[np.ix_(c, c)]) for c in (upto if layer else [])]
             partial.append(max([two[-1], *sums]))
         norm, absolute = largest_row(rows), float(np.abs(rows).sum(axis=1).max())
@@ -347,7 +360,8 @@ def selected_sizes(host: Universal, E: np.ndarray, rows: np.ndarray) -> list[np.
     sizes = np.minimum(norm * np.linalg.norm(E, axis=0), absolute * np.abs(E).max(axis=0))
     found = [sizes]
     for layer in range(host.shape.layers):
-        sizes = sum(_value(sizes[None], host, layer, head)[0] for head in range(host.shape.heads))
+        passed = [sizes] * host.shape.residual
+        sizes = sum(passed + [_value(sizes[None], host, layer, head)[0] for head in range(host.shape.heads)])
         found.append(sizes)
     return found
 
@@ -412,9 +426,9 @@ def target_gains(target: Target) -> TargetGains:
         norms[measured.last] = measured.out_two.max(axis=1)
         full[stack.layer] = _table(shape, measured.numbers, norms)
         if stack.layer < shape.layers:
-            first = np.where(stack.length > 0, stack.word // H ** np.maximum(stack.length - 1, 0), 0)
+            first = _first_letters(shape, stack)
             for head in range(H):
-                keep = _deeper(stack) & (first == head)
+                keep = first == head + shape.residual
                 through[(stack.layer, head)] = _table(shape, measured.numbers[keep], norms[keep])
     value, run, form, split, reader = {}, {}, {}, {}, {}
     D, d = target.width, shape.head_dim

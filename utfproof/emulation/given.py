@@ -45,11 +45,14 @@ def equation_gap(prediction: Prediction) -> Gap:
     rounding = prediction.rounding
     rows = np.linalg.norm(prediction.held, axis=1)
     gains = prediction.predictor.gains
+    summed = None if prediction.summed is None else reading_blocks(prediction.summed, shape)
     worst = Gap(0.0, 0.0, 0, OUTPUT)
     for key, block in reading_blocks(prediction.difference, shape).items():
         sizes = np.abs(block).max(axis=(1, 2))
         allowed = rounding[key] + _SOLVER * LAMBDA * _DOUBLE * rows * gains.evaluate.get(key, 0.0)
         allowed = allowed + prediction.roundoff * np.abs(prediction.columns).max() * (prediction.roundoff > _DOUBLE)
+        if summed is not None:
+            allowed = allowed + _SOLVER * LAMBDA * _DOUBLE * summed[key].max(axis=(1, 2))
         excess = sizes - allowed
         row = int(np.argmax(np.where(np.isfinite(excess), excess, np.inf)))
         limit = float(np.broadcast_to(allowed, sizes.shape)[row])

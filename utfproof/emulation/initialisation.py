@@ -15,7 +15,7 @@ from utfproof.constructions import build_host, dense_bytes
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.generator import check_seed, weight_matrix
 from utfproof.resources import require_memory
-from utfproof.shapes import Shape, matching_dimension, positive_integer
+from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain
 from utfproof.systems import LoopedUniversal, Universal
 
 
@@ -30,6 +30,7 @@ def orthonormal(seed: int, tensor: str, rows: int, columns: int, *, layer: int =
 
 def _checked(shape: Shape, m: int, seed: int, tied: bool, max_memory: int | None) -> int:
     check_seed(seed)
+    require_plain(shape, "a host from QR factors")
     m, M = positive_integer("m", m), matching_dimension(shape)
     if m < M:
         raise NotDefined(f"a host that is universal by matching at {shape} needs m >= {M}, got {m}")
@@ -42,7 +43,7 @@ def orthogonal_host(
 ) -> Universal:
     """R_V = gain times a random orthogonal matrix; a layer's R_Q, R_K have orthonormal columns together, and so has U.
 
-    Raises NotDefined for m < M, ResourceLimit before allocating.
+    Raises NotDefined for m < M and with a residual stream, ResourceLimit before allocating.
     """
     m = _checked(shape, m, seed, tied, max_memory)
     H, d = shape.heads, shape.head_dim

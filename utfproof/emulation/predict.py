@@ -20,6 +20,7 @@ from utfproof.emulation.bound import (
     Noise,
     Propagated,
     RunSizes,
+    evaluation_sizes,
     own_noise,
     path_noise,
     propagated,
@@ -27,6 +28,7 @@ from utfproof.emulation.bound import (
     right_side_rounding,
     selected_noise,
     settled,
+    summed_rounding,
 )
 from utfproof.emulation.engines import Engine, PathHost, path_columns
 from utfproof.emulation.gains import (
@@ -43,6 +45,8 @@ from utfproof.emulation.gains import (
 from utfproof.emulation.observe import Observer
 from utfproof.errors import MalformedInput
 from utfproof.matching import w_all
+from utfproof.selection import SelectionMatrix
+from utfproof.shapes import require_plain
 from utfproof.systems import Target, Universal
 
 _DOUBLE = 2.0**-53
@@ -58,7 +62,7 @@ def reading_target(host: Universal, target: Target) -> Target:
     matching; A and I for shared-key; Y_l W_U and A^T Z_l for shared-query (padded with zero columns)."""
     if not attention_matching(host):
         return target
-    shape = target.shape
+    shape = require_plain(target.shape, host.construction)
     lead, D, d = (shape.layers, shape.heads), target.width, shape.head_dim
     W_Q, W_K = np.zeros((*lead, D, d)), np.zeros((*lead, D, d))
     duals = query_duals(shape, target)[0] if host.construction == "shared-query" else []
@@ -136,6 +140,12 @@ class Prediction:
         """What the rounding of W_all moves, for inputs of length one."""
         return right_side_rounding(self.read_as, self.gains, np.eye(self.target.shape.d_in))
 
+    @cached_property
+    def summed(self) -> np.ndarray | None:
+        """`summed_rounding` of E R_all in float64, for index maps."""
+        matrix = self.engine.embedder.columns
+        return summed_rounding(self.held, matrix) if isinstance(matrix, SelectionMatrix) else None
+
     def residual(self, rows: np.ndarray) -> dict[Reading, float]:
         """How much E R_all differs from W_all, and the X that the host is given from X, as every reading meets it."""
         shape = self.target.shape
@@ -143,6 +153,10 @@ class Prediction:
         x2 = largest_row(rows)
         for key, value in self.rounding.items():
             found[key] += value * x2
+        if self.summed is not None and self.engine.name != "path-space":
+            # E R_all was itself computed, where a run takes E; in path space it is what runs
+            for key, value in evaluation_sizes(self.summed, shape).items():
+                found[key] += _DOUBLE * value * x2
         if self.roundoff > _DOUBLE:
             for key, value in residual_sizes(self.columns, shape, self.roundoff * np.abs(rows)).items():
                 found[key] += value
@@ -215,9 +229,8 @@ class Prediction:
                     host_keys[(layer, head)] = float(np.linalg.norm(x @ w_k, axis=1).max())
         # the stream after the last layer, as large as the values make it
         last = self.target.shape.layers
-        stream[last] = stream[last - 1] * sum(
-            self.own_gains.value[(last - 1, head)] for head in range(self.target.shape.heads)
-        )
+        values = [self.own_gains.value[(last - 1, head)] for head in range(self.target.shape.heads)]
+        stream[last] = stream[last - 1] * (self.target.shape.residual + sum(values))
         scale = float(np.abs(output).max(initial=0.0))
         return RunSizes(host_queries, host_keys, queries, keys, stream, radius, scale, rows)
 

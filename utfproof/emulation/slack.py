@@ -34,6 +34,7 @@ from utfproof.shapes import (
     geometric,
     matching_dimension,
     positive_integer,
+    require_plain,
 )
 from utfproof.systems import Universal
 
@@ -104,7 +105,7 @@ def predicted_norm(shape: Shape, m: int, right: np.ndarray, *, reader: float, va
     of R_all are G T with G [m, M_k] Gaussian, independent of T, and the mean of (G^T G)^-1 is 1 / (m - M_k - 1);
     M_k is M of the layers k ... L. None for m < M + 2, where the mean is infinite.
     """
-    M = matching_dimension(shape)
+    M = matching_dimension(require_plain(shape, "the expected norm of E"))
     if m < M + 2:
         return None
     H, d = shape.heads, shape.head_dim
@@ -181,7 +182,7 @@ def slack_study(
         raise MalformedInput(f"ratios m / M start at 1, got {', '.join(map(str, ratios))}")
     positive_integer("trials", trials), check_seed(seed), check_seed(seed + trials - 1)
     for shape in shapes:
-        M = matching_dimension(shape)
+        M = matching_dimension(require_plain(shape, "the study of slack"))
         m = ceil(max(ratios, default=1) * M)
         held = dense_bytes(shape, m, tied=not all(ties)) * 3 // 2 + 8 * m * M * (10 if "extended" in refinements else 6)
         require_memory(held, f"random hosts at {shape}, m = {m},", max_memory)
@@ -314,6 +315,7 @@ def run_slack(
     host_name: "random" or "random-tied". The ratios 1 and RECOMMENDED_RATIO are always among those measured. Raises
     MalformedInput (before measuring, where matplotlib is missing or the plot's format unknown) and ResourceLimit.
     """
+    require_plain(shape, "the study of slack")
     if host_name not in HOSTS:
         raise MalformedInput(f"slack is a question about random hosts: {', '.join(HOSTS)}; got {host_name!r}")
     if plot_path is not None:

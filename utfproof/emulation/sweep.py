@@ -31,7 +31,8 @@ class Case:
 @dataclass(frozen=True)
 class Outcome:
     """A case and its report, or why it was refused; `failed` where the host cannot carry the target, which is a refutation
-    and no refusal; kernels that this host cannot serve, with the reason."""
+    and no refusal; kernels that this host cannot serve, with the reason. tied_targets: targets were tied because this host
+    serves no others."""
 
     case: Case
     m: int | None
@@ -39,14 +40,17 @@ class Outcome:
     refusal: str | None = None
     failed: bool = False
     left_out: tuple[tuple[str, str], ...] = ()
+    tied_targets: bool = False
 
     def document(self) -> dict[str, Any]:
         """For --json."""
         shape = {name: getattr(self.case.shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+        streaming = {"residual": True} if self.case.shape.residual else {}
         return {
-            "shape": {**shape, "m": self.m},
+            "shape": {**shape, **streaming, "m": self.m},
             "host": self.case.host,
             "target_law": self.case.law,
+            **({"tied_targets": True} if self.tied_targets else {}),
             "refused": self.refusal,
             "left_out": [{"attention": name, "reason": reason} for name, reason in self.left_out],
             **({} if self.report is None else self.report.document()),
@@ -69,6 +73,12 @@ class Plan:
     tolerance: float | None = None
     setting: Setting = field(default_factory=Setting)
     max_memory: int | None = None
+
+
+def tied_targets_only(host: Universal) -> bool:
+    """Whether a host can match tied targets only: a tied one with a residual stream, from L = 2 on, where it cannot tell the
+    words (0, h) and (h, 0) apart (docs/proofs/residual.md)."""
+    return host.tied and host.shape.residual and host.shape.layers > 1
 
 
 def served(host: Universal, names: Sequence[str]) -> tuple[list[tuple[str, AttentionKernel]], list[tuple[str, str]]]:
@@ -96,6 +106,7 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
         host = build_host(
             case.host, case.shape, plan.m, seed=plan.seed, law=plan.law, dtype=plan.dtype, max_memory=plan.max_memory
         )
+        only_tied = tied_targets_only(host)
         kernels, left_out = served(host, plan.attention)
         if not kernels:
             return Outcome(case, host.m, None, left_out[0][1], left_out=tuple(left_out))
@@ -106,7 +117,7 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
                 plan.seed + trial,
                 case.law,
                 width=plan.width,
-                tied=plan.tied_targets,
+                tied=plan.tied_targets or only_tied,
                 max_memory=plan.max_memory,
             )
 
@@ -126,7 +137,7 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
         return Outcome(case, None, None, str(error))
     except CannotCarry as error:
         return Outcome(case, plan.m, None, str(error), failed=True)
-    return Outcome(case, host.m, report, left_out=tuple(left_out))
+    return Outcome(case, host.m, report, left_out=tuple(left_out), tied_targets=only_tied)
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:

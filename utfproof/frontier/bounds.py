@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least_square_root
+from utfproof.certificates.dimensions import DIMENSION_ROWS, RESIDUAL_PAGE, DimensionRow, least_square_root
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
@@ -21,21 +21,23 @@ from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 
-LOWER, UPPER = "lower", "upper"
+LOWER, UPPER, IMPOSSIBLE = "lower", "upper", "impossible"
 MOST_LETTERS = 8_000_000
 """Letters of an identity that fit in the largest file the checker reads (64 MiB)."""
-CERTIFIED, WRITTEN = "certificate", "written proof only"
+CERTIFIED, PROVED, WRITTEN = "certificate", "proof", "written proof only"
 
 
 @dataclass(frozen=True)
 class Bound:
     """One bound on the least m: a lower one ("no host of fewer than value(shape) dimensions") or an upper one (a host of
-    value(shape) dimensions).
+    value(shape) dimensions), or that no host of any dimension will do.
 
     question: what it answers; it speaks of all that this implies (upper) or that implies this (lower). applies: the shapes
     where it is proved. place: the page of docs/, or the paper's label. certificate: makes it, given shape and value; it
     fails where the value is not what its arithmetic gives. size: roughly the numbers that its certificate writes, or the
-    columns that it eliminates, in the same measure of work.
+    columns that it eliminates, in the same measure of work. evidence: "proof" where a written proof and computations stand
+    for a certificate (claim: the registered claim that checks it, if there is one), "written proof only" where it is not
+    counted. residual: speaks of shapes with a residual stream, and of no others.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Bound:
     evidence: str = CERTIFIED
     most: int = 2**62
     """The largest size that the checker's own limits admit."""
+    residual: bool = False
+    claim: str = ""
 
 
 def _square(shape: Shape) -> bool:
@@ -64,13 +68,25 @@ def _asked(row: DimensionRow) -> Question:
     return Question(row.notion, row.free, targets, ALMOST_ALL if extent == "generic" else ALL, host)
 
 
-def _from_row(row: DimensionRow) -> Bound:
+def from_row(row: DimensionRow) -> Bound:
+    """The lower bound that a row of the dimension table is."""
+
     def make(shape: Shape, value: int) -> Certificate:
         return dimension_certificate(
             shape, value - 1, notion=row.notion, targets=row.targets, free=row.free, every=row.every
         )
 
-    return Bound(row.name, LOWER, _asked(row), row.least, row.applies, f"docs/proofs/{row.page}", make, lambda shape: 1)
+    return Bound(
+        row.name,
+        LOWER,
+        _asked(row),
+        row.least,
+        row.applies,
+        f"docs/proofs/{row.page}",
+        make,
+        lambda shape: 1,
+        residual=row.page == RESIDUAL_PAGE,
+    )
 
 
 def _spanned(notion: Notion, free: str | None) -> Bound:
@@ -181,14 +197,15 @@ def _path(question: Question, page: str) -> Bound:
 
 
 BOUNDS: tuple[Bound, ...] = (
-    *map(_from_row, DIMENSION_ROWS),
+    *(bound for bound in map(from_row, DIMENSION_ROWS) if not bound.residual),
     *(
         _spanned(notion, free)
         for notion, free in ((Notion.MATCHING, None), *((Notion.SHARED_ATTENTION, f) for f in (E, BOTH)))
     ),
     *_uppers(),
 )
-"""Every bound. Their certificates are what counts: a bound without one is never printed as proved or reached."""
+"""Every bound without a residual stream (for the others: streams.py). Their certificates are what counts: a bound without one
+is never printed as proved or reached."""
 
 
 # --- a certificate says what the bound says ------------------------------------------------------------------
@@ -200,17 +217,19 @@ def require_claim(found: Certificate, bound: Bound, shape: Shape, value: int) ->
     m = int(document["shape"]["m"])
     fields = {name: int(document["shape"][name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
     faults = []
-    if fields != {name: getattr(shape, name) for name in fields}:
+    streaming = bool(document["shape"].get("residual", False))
+    if fields != {name: getattr(shape, name) for name in fields} or streaming != shape.residual:
         faults.append("another shape")
     if (claim["notion"], claim.get("free")) != (asked.notion.value, asked.free):
         faults.append(f"the notion {claim['notion']!r}, free {claim.get('free')!r}")
-    if claim["verdict"] != ("not universal" if bound.side == LOWER else "universal"):
+    if claim["verdict"] != ("universal" if bound.side == UPPER else "not universal"):
         faults.append(f"the verdict {claim['verdict']!r}")
     if m != (value - 1 if bound.side == LOWER else value):
         faults.append(f"m = {m}")
-    if claim["targets"] not in SAYS[bound.side, asked.targets, asked.extent]:
+    side = UPPER if bound.side == UPPER else LOWER
+    if claim["targets"] not in SAYS[side, asked.targets, asked.extent]:
         faults.append(f"targets {claim['targets']!r}")
-    if bound.side == LOWER and claim["host"] != {"every": "host" if asked.host == ANY else "tied host"}:
+    if side == LOWER and claim["host"] != {"every": "host" if asked.host == ANY else "tied host"}:
         faults.append(f"the hosts {claim['host']}")
     if bound.side == UPPER and asked.host == TIED and claim["host"].get("construction") not in TIED_HOSTS:
         faults.append(f"the untied host {claim['host']}")

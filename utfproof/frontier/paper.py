@@ -24,9 +24,11 @@ class Paper:
 
 
 def paper_bound(question: Question, shape: Shape) -> Paper | None:
-    """The paper's bound for this question; None where it has none. The lower bound is stated at d_in = 1, and for looped
-    hosts with looped targets as well; the upper bounds for untied and for looped transformers (whose displayed equations
-    are the untied targets')."""
+    """The paper's bound for this question; None where it has none (it has no residual streams). The lower bound is stated at
+    d_in = 1, and for looped hosts with looped targets as well; the upper bounds for untied and for looped transformers (whose
+    displayed equations are the untied targets')."""
+    if shape.residual:
+        return None
     if question.notion is Notion.SHARED_ATTENTION:
         untold = question.targets == TIED and question.host == ANY
         if question.free == BOTH and shape.d_in == 1 and not untold:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.certificates.format import Certificate
-from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, UPPER, WRITTEN, Bound, require_claim
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
+from utfproof.frontier.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, WRITTEN, Bound, require_claim
 from utfproof.frontier.paper import Paper, paper_bound
 from utfproof.frontier.questions import ALL, QUESTIONS, Question, implies
+from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 
@@ -24,14 +25,14 @@ FORMULA = "formula"
 TRIVIAL = "m ≥ 1"
 
 
-MARKS = {ON_DEMAND: "*", FORMULA: "**"}
+MARKS = {ON_DEMAND: "*", FORMULA: "**", PROVED: "†"}
 
 
 @dataclass(frozen=True)
 class Side:
     """One side of an entry: the value, the bound that gives it, and how it is established: "certificate"; "on demand" (the
-    certificate is larger than asked for here); "formula" (it would be larger than the checker reads); "m ≥ 1" (nothing is
-    claimed)."""
+    certificate is larger than asked for here); "formula" (it would be larger than the checker reads); "proof" (a written
+    proof, with computations, and no certificate); "m ≥ 1" (nothing is claimed)."""
 
     value: int
     bound: Bound | None
@@ -44,7 +45,8 @@ class Side:
 @dataclass(frozen=True)
 class Entry:
     """What is known of the least m for one question at one shape. `written`: a smaller m reached by a written proof only.
-    reached is None where no host is known."""
+    reached is None where no host is known. impossible: why no host of any m will do, where that is so (its value: the m of its
+    certificate, where it has one)."""
 
     shape: Shape
     question: Question
@@ -52,6 +54,7 @@ class Entry:
     reached: Side | None
     written: Side | None
     paper: Paper | None
+    impossible: Side | None = None
 
     @property
     def exact(self) -> bool:
@@ -95,9 +98,11 @@ class Frontier:
         return [path for name, found in self.certificates.items() for path in found.write(folder / name)]
 
 
-def shapes(heads: Iterable[int], layers: Iterable[int], head_dim: int, d_in: int) -> list[Shape]:
+def shapes(
+    heads: Iterable[int], layers: Iterable[int], head_dim: int, d_in: int, *, residual: bool = False
+) -> list[Shape]:
     """The grid, heads first."""
-    return [Shape(h, length, head_dim, d_in) for h, length in product(heads, layers)]
+    return [Shape(h, length, head_dim, d_in, residual=residual) for h, length in product(heads, layers)]
 
 
 def file_name(bound: Bound, shape: Shape) -> str:
@@ -105,7 +110,7 @@ def file_name(bound: Bound, shape: Shape) -> str:
     asked = bound.question
     words = [bound.side, asked.notion.value, asked.free or "", asked.targets, asked.extent, bound.name]
     slug = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
-    return f"{slug}-h{shape.heads}-l{shape.layers}-d{shape.head_dim}-in{shape.d_in}.json"
+    return f"{slug}-h{shape.heads}-l{shape.layers}-d{shape.head_dim}-in{shape.d_in}{'-residual' * shape.residual}.json"
 
 
 def frontier(
@@ -113,13 +118,14 @@ def frontier(
     *,
     notions: Sequence[Notion] = tuple(Notion),
     largest: int = LARGEST,
-    bounds: Sequence[Bound] = BOUNDS,
+    bounds: Sequence[Bound] = (*BOUNDS, *RESIDUAL_BOUNDS),
     advance: Callable[[], None] = lambda: None,
 ) -> Frontier:
     """Entries for every shape and every question of these notions, with the certificates of what they say.
 
-    Every number printed as proved or reached comes from a bound whose certificate was made here and says just that (or, when
-    its size exceeds `largest`, would be made on demand, or, beyond what the checker reads, stands for the formula alone).
+    Every number printed as proved or reached comes from a bound whose certificate was made here and says just that (or has a
+    written proof alone, marked so; or, when its size exceeds `largest`, would be made on demand, or, beyond what the checker
+    reads, stands for the formula alone).
     Raises Undecided, NotDefined or MalformedInput where a bound's value is not what its certificate gives: that is a fault of
     the registry. MalformedInput unless d_in = d_out.
     """
@@ -135,19 +141,23 @@ def frontier(
 def _at_shape(found: Frontier, shape: Shape, asked: Sequence[Question], largest: int, bounds: Sequence[Bound]) -> None:
     known: list[tuple[Bound, int, str]] = []
     for bound in bounds:
-        if not bound.applies(shape):
+        if bound.residual != shape.residual or not bound.applies(shape):
             continue
         size = bound.size(shape)
         if bound.name == "span" and size > largest:
             continue  # its value is what the certificate's elimination finds
         status = CERTIFIED if size <= largest else ON_DEMAND if size <= bound.most else FORMULA
-        known.append((bound, bound.value(shape), WRITTEN if bound.evidence == WRITTEN else status))
+        known.append((bound, bound.value(shape), status if bound.evidence == CERTIFIED else bound.evidence))
     found.bounds += [(shape, bound, value) for bound, value, _ in known]
     for question in asked:
         proved = Side(1, None, TRIVIAL)
         reached: Side | None = None
         written: Side | None = None
+        impossible: Side | None = None
         for bound, value, status in known:
+            if bound.side == IMPOSSIBLE and implies(question, bound.question, shape):
+                known_already = impossible is not None and impossible.status == CERTIFIED
+                impossible = impossible if known_already else Side(value, bound, status)
             if bound.side == LOWER and implies(question, bound.question, shape) and value > proved.value:
                 proved = Side(value, bound, status)
             if bound.side == UPPER and implies(bound.question, question, shape):
@@ -158,11 +168,13 @@ def _at_shape(found: Frontier, shape: Shape, asked: Sequence[Question], largest:
                     reached = side
         if written is not None and reached is not None and written.value >= reached.value:
             written = None
-        for given in (proved, reached):
+        if impossible is not None and reached is not None:
+            raise Undecided(f"no m is enough, and {reached.value} is, for {question}: one of the two is wrong")
+        for given in (proved, reached, impossible):
             if given is not None and given.bound is not None and given.status == CERTIFIED:
                 _certify(found, shape, given.bound, given.value)
         paper = paper_bound(question, shape)
-        found.entries.append(Entry(shape, question, proved, reached, written, paper))
+        found.entries.append(Entry(shape, question, proved, reached, written, paper, impossible))
 
 
 def _certify(found: Frontier, shape: Shape, bound: Bound, value: int) -> None:
@@ -193,7 +205,8 @@ def groups(found: Frontier) -> list[Group]:
     for entry in found.entries:
         reached = entry.reached.value if entry.reached else None
         written = entry.written.value if entry.written else None
-        rows.setdefault(entry.question, []).append((entry.shape, entry.proved.value, reached, written))
+        none = entry.impossible is not None
+        rows.setdefault(entry.question, []).append((entry.shape, entry.proved.value, reached, written, none))
     merged: list[list[Question]] = []
     for question, row in rows.items():
         for members in merged:

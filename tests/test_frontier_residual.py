@@ -1,0 +1,492 @@
+"""The frontier of residual streams: its figures, every host of its table run exactly, spans against ranks, lemmas at small
+sizes, certificates, and faults planted in hosts, bounds and certificates."""
+
+import dataclasses
+import json
+from itertools import product
+from math import comb, isqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from utfproof.arrays import exact
+from utfproof.attention import RationalAttention
+from utfproof.certificates import checker
+from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.prover import certify
+from utfproof.claims.registry import all_claims
+from utfproof.cli.app import run
+from utfproof.constructions.random import integer_target
+from utfproof.errors import MalformedInput, NotDefined, Undecided, UtfproofError
+from utfproof.exact import gfp
+from utfproof.frontier import stream_hosts, streams
+from utfproof.frontier.bounds import BOUNDS, IMPOSSIBLE, LOWER, UPPER, require_claim
+from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
+from utfproof.frontier.stream_hosts import stream_host
+from utfproof.frontier.streams import RESIDUAL_BOUNDS
+from utfproof.frontier.table import frontier, groups, shapes
+from utfproof.matching import r_all, w_all
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
+from utfproof.systems import prefix_products
+
+M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
+LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
+PRIME = gfp.DEFAULT_PRIMES[0]
+TIED_ALL = {"targets": TIED, "extent": ALL, "host": TIED}
+
+
+def streaming(*dims):
+    return Shape(*dims, residual=True)
+
+
+def entry_of(shape, question):
+    return frontier([shape], notions=[question.notion]).at(shape, question)
+
+
+def sides(dims, question):
+    entry = entry_of(streaming(*dims), question)
+    return entry.proved.value, None if entry.reached is None else entry.reached.value
+
+
+def rank(matrix):
+    return gfp.rank(gfp.residues(matrix, PRIME), PRIME)
+
+
+# --- figures -------------------------------------------------------------------------------------------------------
+
+FIGURES = [
+    ((2, 2, 1, 1), Question(M), (25, 25)),
+    ((2, 4, 30, 30), Question(M), (7230, 7230)),
+    ((4, 2, 24, 4), Question(M), (1252, 1252)),
+    ((2, 2, 2, 2), Question(M, **TIED_ALL), (38, 38)),
+    ((2, 2, 1, 1), Question(M, **TIED_ALL), (18, 18)),  # not 2dS + b(1 + S) = 19: numbers commute
+    ((1, 3, 1, 2), Question(M, **TIED_ALL), (14, 14)),
+    ((2, 2, 2, 2), Question(A), (26, 34)),
+    ((4, 2, 24, 4), Question(A), (132, 196)),
+    ((2, 2, 28, 30), Question(A), (390, 614)),
+    ((2, 1, 3, 2), Question(A), (10, 10)),
+    ((2, 1, 2, 2), Question(F), (10, 10)),
+    ((1, 1, 1, 1), Question(F), (3, 3)),
+    ((3, 1, 1, 2), Question(F), (13, 20)),
+    ((2, 2, 1, 1), Question(A, **TIED_ALL), (8, 12)),
+    ((2, 4, 30, 30), Question(S, E), (2430, 2430)),
+    ((2, 3, 1, 1), Question(S, E, **TIED_ALL), (10, 10)),
+    ((2, 2, 2, 2), Question(S, E, **TIED_ALL), (14, 14)),
+    ((2, 2, 1, 1), Question(S, BOTH), (3, 9)),
+    ((2, 2, 2, 2), Question(S, BOTH), (6, 18)),
+    ((3, 3, 1, 1), Question(S, BOTH), (8, 64)),
+    ((2, 3, 1, 1), Question(S, BOTH, TIED), (4, 10)),
+    ((2, 2, 1, 1), Question(M, host=TIED), (25, None)),
+    ((2, 2, 1, 1), Question(F, host=TIED), (1, None)),
+]
+
+
+@pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
+@pytest.mark.parametrize(("dims", "question", "expected"), FIGURES, ids=lambda value: str(value))
+def test_figures(dims, question, expected):
+    if question == Question(A) and dims == (2, 2, 28, 30):
+        # d < d_in: keys need blocks of their own
+        expected = (390, matching_dimension(streaming(*dims)))
+    if question == Question(F) and dims == (3, 1, 1, 2):
+        expected = (13, matching_dimension(streaming(*dims)))
+    assert sides(dims, question) == expected
+
+
+def test_values_are_the_page():
+    """docs/frontier.md, its table, computed in another way at every small shape."""
+
+    def root(n):
+        return isqrt(n - 1) + 1
+
+    def up(n, d):
+        return -(-n // d)
+
+    for H, L, d, b in product((1, 2, 3), (1, 2, 3, 4), (1, 2, 3), (1, 2, 3)):
+        shape, e, words = streaming(H, L, d, b), min(d, b), (H + 1) ** L
+        form = 2 * e * b - e * e
+        s = [
+            H**t if t <= e else (comb(t + H - 1, H - 1) if b == 1 else H * comb(t + H - 2, H - 1)) for t in range(L + 1)
+        ]
+        o = [
+            b * H**t if t <= e else comb(t + H - 1, H - 1) + (b - 1) * H * comb(t + H - 2, H - 1) for t in range(L + 1)
+        ]
+        plus = b > 1
+        wanted = {
+            (M, None, UNTIED): 2 * d * H * sum((H + 1) ** t for t in range(L)) + b * words,
+            (M, None, TIED): 2 * d * H * sum(s[:L]) + sum(o),
+            (A, None, UNTIED): up(b * b * words + L * H * form, b),
+            (A, None, TIED): up(b * sum(o) + H * form, b),
+            (F, None, UNTIED): up(b * b * (H + 1) + H * form, b) if L == 1 else b,
+            (F, None, TIED): b,
+            (S, E, UNTIED): b * words,
+            (S, E, TIED): sum(o),
+            (S, BOTH, UNTIED): max(b, root(words + plus), up(b * b + 1 + L * H * form, 2 * b)),
+            (S, BOTH, TIED): max(b, root(sum(s) + plus), up(b * b + 1 + H * form, 2 * b)),
+        }
+        for (notion, free, targets), value in wanted.items():
+            own = [
+                bound.value(shape)
+                for bound in RESIDUAL_BOUNDS
+                if bound.side == LOWER and bound.applies(shape)
+                and (bound.question.notion, bound.question.free, bound.question.targets) == (notion, free, targets)
+            ]  # fmt: skip
+            assert max(own) == value, (shape, notion, free, targets)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 3), st.integers(1, 3))
+def test_lower_bounds_stay_below_what_is_reached(heads, layers, d, b):
+    shape = streaming(heads, layers, d, b)
+    found = frontier([shape], largest=3000)
+    values = {entry.question: entry for entry in found.entries}
+    for entry in found.entries:
+        asked = entry.question
+        never = asked.host == TIED and asked.targets == UNTIED and layers > 1
+        assert (entry.impossible is not None) == (never and asked.notion is not F)
+        assert (entry.reached is None) == never
+        assert entry.paper is None
+        assert entry.reached is None or entry.proved.value <= entry.reached.value
+    for strong, weak in product(QUESTIONS, QUESTIONS):
+        if implies(strong, weak, shape):
+            assert values[weak].proved.value <= values[strong].proved.value
+            if values[strong].reached is not None:
+                assert values[weak].reached.value <= values[strong].reached.value
+            if values[weak].impossible is not None:
+                assert values[strong].impossible is not None
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 5])
+@pytest.mark.parametrize("b", [1, 2, 3])
+def test_one_layer_is_exact(heads, b):
+    """d_in (2H + 1), functionally and by attention-matching, as soon as d >= d_in."""
+    for notion in (A, F):
+        entry = entry_of(streaming(heads, 1, b, b), Question(notion))
+        assert entry.exact
+        assert entry.reached.value == b * (2 * heads + 1)
+
+
+# --- every host of the table -----------------------------------------------------------------------------------------
+
+HOSTS = {
+    "keys are outputs": ("queries", "all", Question(A)),
+    "keys are outputs, tied": ("queries", "reduced", Question(A, **TIED_ALL)),
+    "counting, keys are outputs": ("queries", "counts", Question(A, **TIED_ALL)),
+    "output tree": ("none", "all", Question(S, E)),
+    "output trie": ("none", "reduced", Question(S, E, **TIED_ALL)),
+    "counting": ("none", "counts", Question(S, E, **TIED_ALL)),
+    "sparse": ("queries and keys", "all", Question(M)),
+    "tied": ("queries and keys", "reduced", Question(M, **TIED_ALL)),
+    "counting tries": ("queries and keys", "counts", Question(M, **TIED_ALL)),
+}
+DIMS = [(1, 1, 1, 1), (2, 1, 2, 2), (2, 2, 2, 2), (2, 2, 1, 1), (1, 3, 2, 1), (2, 3, 1, 1), (2, 2, 1, 2), (3, 2, 1, 1)]
+
+
+def outputs(shape, matrix):
+    return matrix[:, -shape.d_out * shape.words_at(shape.layers) :]
+
+
+def serves(shape, made, target, host=None):
+    """Whether the host with its E answers its question for this target, in exact numbers: equations, or outputs under an
+    attention that depends on the logits, and the equations of the outputs."""
+    host = host or made.host
+    embedding, right = made.embed(target), w_all(target)
+    left = embedding @ r_all(host)
+    if made.readers == "queries and keys":
+        return bool((left == right).all())
+    words = bool((outputs(shape, left) == outputs(shape, right)).all())
+    if made.readers == "none":
+        return words
+    x = exact(np.random.default_rng(1).integers(-2, 3, (4, shape.d_in)))
+    kernel = RationalAttention(causal=True)
+    return words and bool((host.forward(x, embedding, kernel) == target.forward(x, kernel)).all())
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_hosts_serve_what_the_table_says(name):
+    readers, words, question = HOSTS[name]
+    bound = next(b for b in RESIDUAL_BOUNDS if b.side == UPPER and b.question == question and name.startswith(b.name))
+    ran = 0
+    for dims in DIMS:
+        shape = streaming(*dims)
+        if not bound.applies(shape):
+            with pytest.raises(NotDefined):
+                stream_host(shape, readers, words)
+            continue
+        made = stream_host(shape, readers, words)
+        assert made.host.m == bound.value(shape)
+        assert made.host.tied == (question.host == TIED)
+        for seed in (1, 2):
+            assert serves(shape, made, integer_target(shape, seed, tied=words != "all"))
+        ran += 1
+    assert ran >= 3
+
+
+@pytest.mark.parametrize("words", ["all", "reduced"])
+@pytest.mark.parametrize("readers", ["queries", "queries and keys"])
+def test_planted_faults_in_hosts(readers, words):
+    """Heads exchanged, a reader or a value lost, queries for keys, the stream forgotten: none serves."""
+    shape = streaming(2, 2, 2, 2)
+    made = stream_host(shape, readers, words)
+    host, target = made.host, integer_target(shape, 1, tied=words != "all")
+    assert serves(shape, made, target)
+
+    def swapped(grid):
+        return grid[::-1] if host.tied else [row[::-1] for row in grid]
+
+    def without(grid):
+        rows = [[matrix.copy() for matrix in row] for row in ([grid] if host.tied else grid)]
+        rows[-1][1][...] = 0
+        return rows[0] if host.tied else rows
+
+    faults = {
+        "heads of queries": {"R_Q": swapped(host.R_Q)},
+        "heads of values": {"R_V": swapped(host.R_V)},
+        "queries for keys": {"R_K": host.R_Q},
+        "a key lost": {"R_K": without(host.R_K)},
+        "a value lost": {"R_V": without(host.R_V)},
+        "an output doubled": {"U": host.U * 2},
+    }
+    for fault, change in faults.items():
+        assert not serves(shape, made, target, dataclasses.replace(host, **change)), fault
+    plain = dataclasses.replace(host, shape=shape.without_residual())
+    x, kernel = exact(np.eye(2, dtype=np.int64)), RationalAttention()
+    assert (plain.forward(x, made.embed(target), kernel) != target.forward(x, kernel)).any()
+
+
+def test_no_moebius_transform_is_noticed(monkeypatch):
+    shape = streaming(2, 2, 2, 2)
+    made = stream_host(shape, "queries", "all")
+    monkeypatch.setattr(stream_hosts, "moebius", lambda table, letters, length: table)
+    assert not serves(shape, made, integer_target(shape, 1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "readers", "words"),
+    [
+        (Shape(2, 2, 2, 2), "queries", "all"),
+        (Shape(2, 2, 1, 2, residual=True), "queries", "all"),
+        (Shape(2, 2, 2, 2, residual=True), "queries", "counts"),
+        (Shape(2, 2, 2, 2, 3, residual=True), "none", "all"),
+        (Shape(2, 2, 2, 2, residual=True), "keys", "all"),
+    ],
+)
+def test_hosts_are_refused_elsewhere(shape, readers, words):
+    with pytest.raises(NotDefined):
+        stream_host(shape, readers, words)
+
+
+def test_tries_refuse_untied_targets():
+    shape = streaming(2, 2, 2, 2)
+    with pytest.raises(NotDefined, match="tries tied ones"):
+        stream_host(shape, "queries", "reduced").embed(integer_target(shape, 1))
+
+
+# --- spans and lemmas --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dims", [(2, 2, 1, 1), (2, 2, 2, 2), (2, 3, 1, 1), (3, 2, 1, 1), (2, 2, 1, 2), (1, 3, 1, 2),
+                                  (1, 4, 2, 3), (2, 3, 1, 2)])  # fmt: skip
+def test_spans_of_tied_targets(dims):
+    """Ranks of many targets' rows are at least what the formulas say; equal for numbers, where paths fit, and at H = 1."""
+    shape = streaming(*dims)
+    targets = [integer_target(shape, 100 + i, tied=True, bound=16) for i in range(2 * tied_targets_dimension(shape))]
+    tables = np.array([outputs(shape, w_all(t)) for t in targets])
+    count, b = shape.words_at(shape.layers), shape.d_in
+    found = (
+        rank(np.concatenate([w_all(t) for t in targets])),
+        rank(tables.reshape(-1, b * count)),
+        rank(tables.reshape(-1, b, count, b).transpose(0, 1, 3, 2).reshape(-1, count)),
+    )
+    formulas = (streams.spanned_matching(shape), streams.spanned_outputs(shape), streams.spanned_products(shape))
+    assert all(have >= say for have, say in zip(found, formulas, strict=True)), (found, formulas)
+    if b == 1 or min(shape.head_dim, b) >= shape.layers:
+        assert found == formulas
+    if min(shape.head_dim, b) >= shape.layers:
+        assert formulas[:2] == (tied_targets_dimension(shape), b * streams.reduced_words(shape))
+
+
+@pytest.mark.parametrize(("heads", "layers"), [(1, 1), (2, 2), (1, 3), (3, 2)])
+def test_spanning_lemma(heads, layers):
+    """In the contexts of the lemma the first rows of P_w form a unitriangular matrix; no context isolates a word."""
+    words = list(product(range(heads + 1), repeat=layers))
+    same, other = np.eye(2, dtype=int), np.array([[0, 1], [0, 1]])
+    seen = np.zeros((len(words), len(words)), dtype=int)
+    for i, s in enumerate(words):
+        for j, v in enumerate(words):
+            path = same
+            for at, letter in enumerate(v):
+                path = (same if letter in (0, s[at]) else other) @ path
+            seen[i, j] = path[0, 0]
+            assert seen[i, j] == all(a in (0, c) for a, c in zip(v, s, strict=True))
+    order = sorted(range(len(words)), key=lambda i: sum(letter > 0 for letter in words[i]))
+    ordered = seen[np.ix_(order, order)]
+    assert (np.triu(ordered, 1) == 0).all()
+    assert (np.diag(ordered) == 1).all()
+    assert seen.sum() > len(words)
+
+
+def test_heads_with_different_forms_and_the_stream_are_independent():
+    """Lemma 1 of the fibre dimension with the summand X M_0: A^1 X, ..., A^k X and X have independent columns."""
+    rng = np.random.default_rng(0)
+    b, forms = 2, [rng.normal(size=(2, 2)) for _ in range(3)] + [np.zeros((2, 2))]
+    rows = []
+    for _ in range(30):
+        x = rng.normal(size=(3, b))
+        parts = [x]
+        for form in forms:
+            logits = x @ form @ x.T
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            parts.append(weights / weights.sum(axis=1, keepdims=True) @ x)
+        rows.append(np.concatenate(parts, axis=1))
+    values = np.linalg.svd(np.concatenate(rows), compute_uv=False)
+    assert (values > 1e-6 * values[0]).all()
+    assert len(values) == (len(forms) + 1) * b
+
+
+@pytest.mark.parametrize(("heads", "m", "b"), [(3, 2, 1), (2, 4, 2), (5, 3, 1)])
+def test_parameters_of_a_host_with_both_free(heads, m, b):
+    """The image of {E U = I} under E R^h U has dimension at most 2bm - b^2 - 1."""
+    rng = np.random.default_rng(2)
+    R = [rng.normal(size=(m, m)) for _ in range(heads + 4)]
+    e = rng.normal(size=(b, m))
+    u = np.linalg.pinv(e)
+    columns, constraint = [], []
+    for which, size in ((0, (b, m)), (1, (m, b))):
+        for at in np.ndindex(size):
+            step = np.zeros(size)
+            step[at] = 1
+            columns.append(np.concatenate([(step @ r @ u if which == 0 else e @ r @ step).ravel() for r in R]))
+            constraint.append((step @ u if which == 0 else e @ step).ravel())
+    _, values, kernel = np.linalg.svd(np.array(constraint).T)
+    tangent = kernel[(values > 1e-9).sum() :]
+    found = np.linalg.svd(tangent @ np.array(columns), compute_uv=False)
+    dimension = int((found > 1e-9 * found[0]).sum())
+    assert dimension == 2 * b * m - b * b - 1
+
+
+def test_words_with_the_same_letters_in_other_places():
+    """What no tied host can do: R_w is that of the word without zeros, M_w of untied targets is not."""
+    shape = streaming(2, 2, 1, 2)
+    target = integer_target(shape, 4)
+    table = prefix_products(target, 2)
+    assert (table[1] != table[3]).any()  # (0, 1) and (1, 0)
+    tied = prefix_products(integer_target(shape, 4, tied=True), 2)
+    assert (tied[1] == tied[3]).all()
+
+
+# --- certificates ------------------------------------------------------------------------------------------------------
+
+
+def test_certificates_by_matching(tmp_path):
+    """Both sides by matching have certificates that the checker accepts, and so has the negative result."""
+    found = frontier(shapes((1, 2), (1, 2), 2, 2, residual=True), notions=[M])
+    for entry in found.entries:
+        sides_ = (entry.proved, entry.reached, entry.impossible)
+        assert all(side is None or side.status == "certificate" for side in sides_), entry
+    paths = found.write(tmp_path)
+    assert sum("impossible" in path.name for path in paths) == 2
+    for path in paths:
+        assert checker.check_file(path, LIMITS).code == 0, path
+        document = json.loads(path.read_bytes())
+        assert document["shape"]["residual"] is True
+
+
+@pytest.mark.parametrize("side", [LOWER, UPPER])
+def test_a_value_off_by_one_is_refused(side):
+    step = 1 if side == LOWER else -1
+    shape, refused = streaming(2, 2, 2, 2), 0
+    for bound in RESIDUAL_BOUNDS:
+        if bound.side != side or bound.certificate is None or not bound.applies(shape):
+            continue
+        value = bound.value(shape)
+        require_claim(bound.certificate(shape, value), bound, shape, value)
+        with pytest.raises((Undecided, NotDefined, MalformedInput)):
+            require_claim(bound.certificate(shape, value + step), bound, shape, value + step)
+        refused += 1
+    assert refused >= 2
+
+
+def test_a_certificate_without_the_stream_is_refused():
+    stream, plain = streaming(2, 2, 2, 2), Shape(2, 2, 2, 2)
+    bound = next(b for b in RESIDUAL_BOUNDS if b.name == "M" and b.question.extent == ALL)
+    with pytest.raises(Undecided, match="another shape"):
+        require_claim(dimension_certificate(plain, 31), bound, stream, 32)
+    sparse = next(b for b in RESIDUAL_BOUNDS if b.name == "sparse")
+    with pytest.raises(Undecided, match="another shape"):
+        require_claim(certify("sparse", plain, 50), sparse, stream, 50)
+    never = next(b for b in RESIDUAL_BOUNDS if b.side == IMPOSSIBLE and b.certificate is not None)
+    with pytest.raises(Undecided, match="hosts"):
+        require_claim(dimension_certificate(stream, 49), never, stream, 49)
+
+
+def test_bounds_of_one_kind_of_shape_are_not_taken_for_the_other():
+    plain, stream = Shape(2, 2, 2, 2), streaming(2, 2, 2, 2)
+    both = frontier([plain, stream], notions=[M, S])
+    assert both.at(plain, Question(M)).reached.value == 32
+    assert both.at(stream, Question(M)).reached.value == 50 == matching_dimension(stream)
+    assert all(bound.residual == shape.residual for shape, bound, _ in both.bounds)
+    assert not any(bound.residual for bound in BOUNDS)
+    assert frontier([stream], bounds=BOUNDS).bounds == []
+    assert {"-residual" in name for name in both.certificates} == {True, False}
+
+
+def test_a_host_that_cannot_be_stops_the_table():
+    wrong = dataclasses.replace(
+        next(b for b in RESIDUAL_BOUNDS if b.name == "output tree"), question=Question(S, E, host=TIED)
+    )
+    with pytest.raises(Undecided, match="one of the two is wrong"):
+        frontier([streaming(2, 2, 1, 1)], notions=[S], bounds=[*RESIDUAL_BOUNDS, wrong])
+
+
+def test_claims_that_are_named_are_registered():
+    named = {bound.claim for bound in RESIDUAL_BOUNDS if bound.claim}
+    assert {"new:residual/decision", "new:residual/unimodular", "new:residual/tied-host"} <= named
+    assert named <= set(all_claims())
+
+
+# --- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_command(tmp_path, capsys):
+    picture = tmp_path / "m.png"
+    folder = tmp_path / "proofs"
+    assert run(["frontier", "--residual", "-H", "1..2", "-L", "1..2", "--bounds", "--plot", str(picture),
+                "--certificates", str(folder)]) == 0  # fmt: skip
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "none: no host of any m serves these targets." in out
+    assert "† " in out
+    assert "paper" not in out
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    assert checker.main([str(folder)]) == 0
+    capsys.readouterr()
+    assert run(["frontier", "--residual", "-H", "2", "-L", "2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    entries = {(e["notion"], e["free"], e["targets"], e["extent"], e["host"]): e for e in document["entries"]}
+    entry = entries["matching", None, UNTIED, ALL, TIED]
+    assert entry["shape"]["residual"] is True
+    assert entry["reached"] is None
+    assert entry["impossible"]["claim"] == "new:residual/tied-host"
+    assert entries["matching", None, UNTIED, ALL, ANY]["exact"]
+    assert "impossible" not in entries["matching", None, UNTIED, ALL, ANY]
+    assert document["sides"]["proof"] > 0
+
+
+def test_present_output_is_as_it_was(capsys):
+    assert run(["frontier", "-H", "2", "-L", "2", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["sides"]) == {"certificate", "on demand", "formula", "m ≥ 1"}
+    assert all("residual" not in e["shape"] and "impossible" not in e for e in document["entries"])
+    assert "claim" not in json.dumps(document)
+
+
+def test_groups_lose_no_question():
+    found = frontier(shapes([2], [1, 2], 1, 1, residual=True))
+    merged = groups(found)
+    assert sorted(str(q) for group in merged for q in group.questions) == sorted(map(str, QUESTIONS))
+    tied = [g for g in merged if any(q == Question(M, None, UNTIED, ALMOST_ALL, TIED) for q in g.questions)]
+    assert len(tied) == 1
+    assert issubclass(Undecided, UtfproofError)

@@ -1,0 +1,236 @@
+"""The frontier of residual streams: bounds and hosts over words in the letters 0 (the stream) and 1 ... H.
+
+Proofs: docs/proofs/residual.md for matching, docs/frontier.md ("With a residual stream") for the rest. d_in = d_out = b
+throughout, d' = min(d, b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import comb
+
+from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, least_square_root, no_tied_host
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.prover import certify
+from utfproof.frontier.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row
+from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
+
+PAGE = "docs/proofs/residual.md"
+HERE = "docs/frontier.md, with a residual stream"
+Count = Callable[[Shape], int]
+
+
+def _always(shape: Shape) -> bool:
+    return True
+
+
+def _wide(shape: Shape) -> bool:
+    """Heads that hold a whole row of the stream: keys can be outputs."""
+    return shape.head_dim >= shape.d_in
+
+
+def word_count(shape: Shape) -> int:
+    """(H+1)^L: words over the letters 0 ... H."""
+    return shape.words_at(shape.layers)
+
+
+def reduced_words(shape: Shape) -> int:
+    """1 + S: words without the letter 0, of length 0 ... L, which are what tied parameters see of a word."""
+    return geometric(shape.heads, 0, shape.layers)
+
+
+def reduced_counts(shape: Shape, shorter: int = 0) -> int:
+    """C(L + H, H): how often each head can occur in them (up to length L - shorter)."""
+    return comb(shape.layers - shorter + shape.heads, shape.heads)
+
+
+def counted_matching(shape: Shape) -> int:
+    """2dH C(L-1+H, H) + C(L+H, H): the counting tries, b = 1."""
+    return 2 * shape.head_dim * shape.heads * reduced_counts(shape, 1) + reduced_counts(shape)
+
+
+def spanned_words(shape: Shape, length: int) -> int:
+    """How many words of this length, without the letter 0, tied targets tell apart by any one entry of M_w: all that are no
+    longer than d', by paths; of the others, by rank-one targets, the counts of letters (b = 1) or of all letters but the
+    last, and the last."""
+    H, t = shape.heads, length
+    if t <= min(shape.head_dim, shape.d_in):
+        return int(H**t)
+    return comb(t + H - 1, H - 1) if shape.d_in == 1 else H * comb(t + H - 2, H - 1)
+
+
+def spanned_outputs(shape: Shape) -> int:
+    """Dimension that the rows of [M_w]_w span over tied targets, or less: b (1 + S) where L <= d'; C(L+H, H) at b = 1."""
+    b, H = shape.d_in, shape.heads
+    total = 0
+    for t in range(shape.layers + 1):
+        short = t <= min(shape.head_dim, b)
+        # the first coordinate of the output is a product of numbers
+        first = spanned_words(shape, t) if short else comb(t + H - 1, H - 1)
+        total += first + (b - 1) * spanned_words(shape, t)
+    return total
+
+
+def spanned_matching(shape: Shape) -> int:
+    """The same for W_all: 2dS + b (1 + S) where L <= d'."""
+    readers = sum(spanned_words(shape, t) for t in range(shape.layers))
+    return 2 * shape.head_dim * shape.heads * readers + spanned_outputs(shape)
+
+
+def spanned_products(shape: Shape) -> int:
+    """Words that tied targets tell apart: 1 + S where L <= d'."""
+    return sum(spanned_words(shape, t) for t in range(shape.layers + 1))
+
+
+def _forms(shape: Shape) -> int:
+    """Dimension of the logit forms of one head: matrices of rank d'."""
+    d, b = min(shape.head_dim, shape.d_in), shape.d_in
+    return 2 * d * b - d * d
+
+
+def output_forms(shape: Shape) -> int:
+    """b (H+1)^L + L H (2d' - d'^2/b) for b = d_in, rounded up: attention-matching of untied targets."""
+    return shape.d_in * word_count(shape) - -shape.layers * shape.heads * _forms(shape) // shape.d_in
+
+
+def tied_output_forms(shape: Shape) -> int:
+    """The same for tied targets, whose forms are those of one layer."""
+    return spanned_outputs(shape) - -shape.heads * _forms(shape) // shape.d_in
+
+
+def one_layer(shape: Shape) -> int:
+    """b (H+1) + H (2d' - d'^2/b), rounded up: one layer, functionally."""
+    return shape.d_in * (shape.heads + 1) - -shape.heads * _forms(shape) // shape.d_in
+
+
+def _squared(count: Count) -> Count:
+    """m^2 >= count, and m^2 > count where b >= 2."""
+    return lambda shape: least_square_root(count(shape) + (shape.d_in > 1))
+
+
+def parameter_count(shape: Shape) -> int:
+    """2bm - b^2 - 1 >= L H (2d'b - d'^2): E and U free, untied targets."""
+    b = shape.d_in
+    return -(-(b * b + 1 + shape.layers * shape.heads * _forms(shape)) // (2 * b))
+
+
+def tied_parameter_count(shape: Shape) -> int:
+    """2bm - b^2 - 1 >= H (2d'b - d'^2)."""
+    b = shape.d_in
+    return -(-(b * b + 1 + shape.heads * _forms(shape)) // (2 * b))
+
+
+def output_keys(shape: Shape) -> int:
+    """b (2 (H+1)^L - 1): a tree whose keys are its outputs."""
+    return shape.d_in * (2 * word_count(shape) - 1)
+
+
+def tied_output_keys(shape: Shape) -> int:
+    """b (1 + 2S): a trie whose keys are its outputs."""
+    return shape.d_in * (2 * reduced_words(shape) - 1)
+
+
+def counted_output_keys(shape: Shape) -> int:
+    """C(L+H, H) + H C(L-1+H, H): the same with counts for words, b = 1."""
+    return reduced_counts(shape) + shape.heads * reduced_counts(shape, 1)
+
+
+def _bound(
+    name: str,
+    side: str,
+    question: Question,
+    value: Count,
+    applies: Callable[[Shape], bool] = _always,
+    place: str = HERE,
+    claim: str = "",
+) -> Bound:
+    """A bound by a written proof."""
+    return Bound(name, side, question, value, applies, place, None, lambda shape: 1, PROVED, residual=True, claim=claim)
+
+
+def _constructed(name: str, question: Question, value: Count) -> Bound:
+    """A construction with a rank certificate; the work is what its R_all holds."""
+
+    def work(shape: Shape) -> int:
+        letters = 2 * shape.heads + 1 if name == "sparse" else shape.letters
+        return matching_dimension(shape) + shape.d_out * int(letters**shape.layers)
+
+    return Bound(
+        name, UPPER, question, value, _always, PAGE, lambda shape, m: certify(name, shape, m), work, CERTIFIED,
+        residual=True, claim="new:residual/unimodular" if name == "sparse" else "new:residual/tied-targets",
+    )  # fmt: skip
+
+
+def _from_rows() -> Iterator[Bound]:
+    """Lower bounds by matching, with certificates. The one that holds for every m is written for m = M_res."""
+    for bound in map(from_row, DIMENSION_ROWS):
+        if bound.residual:
+            claim = "new:residual/decision" if bound.question.targets == UNTIED else "new:residual/tied-targets"
+            yield replace(bound, claim=claim)
+    yield Bound(
+        "equal columns", IMPOSSIBLE, Question(Notion.MATCHING, None, UNTIED, ALMOST_ALL, TIED), matching_dimension,
+        lambda shape: no_tied_host(shape, GENERIC_UNTIED), PAGE, _never, lambda shape: 1, CERTIFIED,
+        residual=True, claim="new:residual/tied-host",
+    )  # fmt: skip
+
+
+def _never(shape: Shape, m: int) -> Certificate:
+    return dimension_certificate(shape, m, targets=GENERIC_UNTIED, every="tied host")
+
+
+def _lowers() -> Iterator[Bound]:
+    matched, logits, functional, shared = (
+        Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
+    )  # fmt: skip
+
+    def row(name: str, notion: Notion, free: str | None, targets: str, *rest: object) -> Bound:
+        return _bound(name, LOWER, Question(notion, free, targets, ALMOST_ALL), *rest)  # type: ignore[arg-type]
+
+    yield from _from_rows()
+    yield row("tied words", matched, None, TIED, spanned_matching)
+    yield row("words", shared, E, UNTIED, lambda s: s.d_in * word_count(s))
+    yield row("tied words", shared, E, TIED, spanned_outputs)
+    yield row("words", shared, BOTH, UNTIED, _squared(word_count))
+    yield row("tied words", shared, BOTH, TIED, _squared(spanned_products))
+    yield row("parameter count", shared, BOTH, UNTIED, parameter_count)
+    yield row("parameter count", shared, BOTH, TIED, tied_parameter_count)
+    for targets in (UNTIED, TIED):
+        yield row("the word 0...0", shared, BOTH, targets, lambda s: s.d_in)
+        yield row("one token", functional, None, targets, lambda s: s.d_in)
+    yield row("logit forms", logits, None, UNTIED, output_forms)
+    yield row("logit forms", logits, None, TIED, tied_output_forms)
+    yield row("fibre dimension", functional, None, UNTIED, one_layer, lambda s: s.layers == 1)
+    # all models but the functional one ask for E R_w U = M_w
+    yield _bound(
+        "equal columns", IMPOSSIBLE, Question(shared, BOTH, UNTIED, ALMOST_ALL, TIED), matching_dimension,
+        lambda s: s.layers > 1, HERE, "new:residual/tied-host",
+    )  # fmt: skip
+
+
+def _uppers() -> Iterator[Bound]:
+    matched, logits, shared = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.SHARED_ATTENTION
+
+    def numbers(shape: Shape) -> bool:
+        return shape.d_in == 1
+
+    def row(name: str, question: Question, *rest: object) -> Bound:
+        return _bound(name, UPPER, question, *rest)  # type: ignore[arg-type]
+
+    tied = {"targets": TIED, "extent": ALL, "host": TIED}
+    yield _constructed("sparse", Question(matched, host=ANY), matching_dimension)
+    yield _constructed("tied", Question(matched, **tied), tied_targets_dimension)
+    yield row("counting tries", Question(matched, **tied), counted_matching, numbers)
+    yield row("keys are outputs", Question(logits), output_keys, _wide)
+    yield row("keys are outputs", Question(logits, **tied), tied_output_keys, _wide)
+    yield row("counting, keys are outputs", Question(logits, **tied), counted_output_keys, numbers)
+    yield row("output tree", Question(shared, E), lambda s: s.d_in * word_count(s))
+    yield row("output trie", Question(shared, E, **tied), lambda s: s.d_in * reduced_words(s))
+    yield row("counting", Question(shared, E, **tied), reduced_counts, numbers)
+
+
+RESIDUAL_BOUNDS: tuple[Bound, ...] = (*_lowers(), *_uppers())
+"""Every bound at shapes with a residual stream."""
