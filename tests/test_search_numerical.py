@@ -19,6 +19,7 @@ from utfproof.exact import rational
 from utfproof.processes import THREAD_VARIABLES
 from utfproof.search import calibration, log, restarts, rounding, tables
 from utfproof.search.exact_host import ExactHost, combined, exact_array, target_entries, two_sided_form, verify
+from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.monomial_fit import MonomialSolution, verify_monomial
 from utfproof.search.numerical import (
     FRESH,
@@ -27,7 +28,6 @@ from utfproof.search.numerical import (
     State,
     draw,
     draw_targets,
-    levenberg_marquardt,
     start,
 )
 from utfproof.search.problem import Problem
@@ -92,7 +92,7 @@ def random_state(asked, targets=4, batch=2):
 def test_residuals_are_those_of_the_words(name):
     asked = PROBLEMS[name]
     equations, state = random_state(asked)
-    found = equations.residual(equations.sweep(state)[0], state)
+    found = equations.residual(state)
     for b in range(2):
         for t in range(4):
             for w, word in enumerate(head_words(asked.shape.heads, asked.shape.layers)):
@@ -110,7 +110,7 @@ def test_derivatives_are_difference_quotients(name, frozen):
     targets = 3
     equations = Equations(asked, draw_targets(asked, 0, TARGET, targets), frozen_host=frozen)
     state = start(asked, 5, range(2), targets)
-    host, local = equations.jacobians(*equations.sweep(state))
+    host, local = equations.linearised(state)
     P, n = equations.global_size, equations.local_size
     generator = np.random.default_rng(0)
     step_host, step_local = generator.standard_normal((2, P)), generator.standard_normal((2, targets, n))
@@ -118,7 +118,7 @@ def test_derivatives_are_difference_quotients(name, frozen):
 
     def at(scale):
         moved = equations.moved(state, scale * step_host, scale * step_local)
-        return equations.residual(equations.sweep(moved)[0], moved).reshape(2, targets, -1)
+        return equations.residual(moved).reshape(2, targets, -1)
 
     quotient = (at(h) - at(-h)) / (2 * h)
     predicted = np.einsum("btrp,bp->btr", host, step_host) + np.einsum("btrn,btn->btr", local, step_local)
@@ -293,10 +293,9 @@ def test_planted_faults_are_caught(name, monkeypatch):
 def numerically_serves(host):
     """Another route: the frozen host's equations on fresh targets, in floats."""
     asked = host.problem
-    state = State(host.R.astype(float)[None], *(None, None))
     U = np.ones((1, 1, asked.m, 1)) if host.U is None else host.U.astype(float)[None, None]
-    state = State(state.R, np.ones((1, 1, 1, asked.m)), U)
-    fresh = restarts.fresh_residuals(asked, state, Setting(fresh=2, iterations=60))
+    state = State(host.R.astype(float)[None], np.ones((1, 1, 1, asked.m)), U)
+    (fresh,) = restarts.fresh_residuals(asked, state, Setting(fresh=2, iterations=60))
     return fresh[-1] < 1e-9
 
 

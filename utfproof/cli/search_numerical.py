@@ -10,16 +10,24 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit, emit_table, progress
 from utfproof.errors import MalformedInput
+from utfproof.notions import Notion
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search numerical -H 2 -L 2 --m 2 --free both --restarts 20 --seed 0 -o run.json"
 CALIBRATE_EPILOG = "Example: utfproof search calibrate --quick"
 OPEN_EPILOG = "Example: utfproof search open --workers 2 -o results/search-cpu.json"
 FREE = {"E": "E", "U": "U", "both": "E and U"}
+NOTIONS = {"shared-attention": Notion.SHARED_ATTENTION, "attention-matching": Notion.ATTENTION_MATCHING}
 
 Workers = Annotated[
     int, typer.Option("--workers", help="Processes, one BLAS thread each; 0: in this one, with its threads.")
 ]
+
+
+Device = Annotated[
+    str, typer.Option("--device", help="cpu, or a torch device such as cuda: restarts and targets in one batch there.")
+]
+Torch = Annotated[bool, typer.Option("--torch", help="Compute with torch on the CPU too, in place of NumPy.")]
 
 
 def register(group: typer.Typer) -> None:
@@ -27,6 +35,12 @@ def register(group: typer.Typer) -> None:
     group.command("numerical", epilog=EPILOG)(numerical)
     group.command("calibrate", epilog=CALIBRATE_EPILOG)(calibrate)
     group.command("open", epilog=OPEN_EPILOG)(open_problems)
+
+
+def _engine(device: str, torch: bool) -> Any:
+    from utfproof.search.levenberg import NUMPY, TORCH, Engine
+
+    return Engine(TORCH if torch or device != "cpu" else NUMPY, device)
 
 
 def numerical(
@@ -46,22 +60,27 @@ def numerical(
     positive: Annotated[
         bool, typer.Option("--positive", help="Targets with positive weights only (d_in = 1).")
     ] = False,
+    notion: Annotated[
+        str, typer.Option("--notion", help="shared-attention or attention-matching (fixed U, R_Q, R_K; E free).")
+    ] = "shared-attention",
     rounding: Annotated[bool, typer.Option("--rounding/--no-rounding", help="Round candidates to exact hosts.")] = True,
     workers: Workers = 1,
+    device: Device = "cpu",
+    torch: Torch = False,
     repeat: Annotated[Path | None, typer.Option("--repeat", help="Repeat the run logged in RUN.json.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Log of the run to write (.json).")] = None,
     seed: options.Seed = 0,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Look for a host of m dimensions in the shared-attention model, numerically, from random starts.
+    """Look for a host of m dimensions in the shared-attention model, or by attention-matching, numerically, from random starts.
 
     Exit 0: a host was found and verified exactly. 4: a candidate without exact verification, an approximation, or nothing; that
     nothing was found proves nothing.
     """
     from utfproof.search import log
     from utfproof.search.problem import Problem
-    from utfproof.search.restarts import CHUNK, Setting, search
+    from utfproof.search.restarts import Setting, batches, search
     from utfproof.search.rounding import verify_run
     from utfproof.shapes import Shape
 
@@ -78,12 +97,20 @@ def numerical(
             raise MalformedInput(f"--free {free!r} is unknown; choose {', '.join(FREE)}")
         width = 1 if d_in is None else d_in
         shape = Shape(heads, layers, width if head_dim is None else head_dim, width)
-        problem = Problem(shape, m, FREE[free], looped or tied_targets, looped or tied_host)
+        if notion not in NOTIONS:
+            raise MalformedInput(f"--notion {notion!r} is unknown; choose {', '.join(NOTIONS)}")
+        if notion == "attention-matching" and free == "both":
+            free = "E"  # the default; U is fixed in this notion
+        tied = (looped or tied_targets, looped or tied_host)
+        problem = Problem(shape, m, FREE[free], *tied, NOTIONS[notion])
         setting = Setting(restarts, iterations, seed, targets, fresh, positive=positive)
-    limit = options.memory_limit(max_memory)
-    with progress("restarts", -(-setting.restarts // CHUNK), enabled=not as_json) as advance:
-        run = search(problem, setting, workers=_workers(workers), max_memory=limit, progress=advance)
-    verification, notes = verify_run(run, workers=_workers(workers)) if rounding else (None, [])
+    limit, engine = options.memory_limit(max_memory), _engine(device, torch)
+    workers = _workers(workers) if device == "cpu" else 0
+    with progress(
+        "restarts", -(-setting.restarts // batches(setting.restarts, engine)), enabled=not as_json
+    ) as advance:
+        run = search(problem, setting, workers=workers, engine=engine, max_memory=limit, progress=advance)
+    verification, notes = verify_run(run, workers=workers) if rounding else (None, [])
     document = log.run_document(run, verification, notes)
     if output is not None:
         log.write_document(output, document)
@@ -167,7 +194,7 @@ def open_problems(
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Calibrate, then set the search a fixed list of open problems with fixed budgets (about 20 minutes on two cores).
+    """Calibrate, then set the search a fixed list of open problems with fixed budgets (about ten minutes on two cores).
 
     Exit 0: some host was found and verified exactly. 4: none was, which proves nothing. 1: the calibration fails.
     """
@@ -191,11 +218,10 @@ def open_problems(
     for run in runs:
         best = min(restart["path"][-1][1] for restart in run["restarts"])
         given, shape = run["problem"], run["problem"]["shape"]
-        at = f"({shape['heads']},{shape['layers']}), d_in {shape['d_in']}, {given['host']} host, {given['targets']} targets"
-        at += ", positive" * run["setting"]["positive"]
-        lines.append(
-            [at, run["least m known"], str(given["m"]), run["outcome"], str(len(run["restarts"])), f"{best:.1e}"]
-        )
+        at = f"{given['notion']}, ({shape['heads']},{shape['layers']}), d {shape['head_dim']}, d_in {shape['d_in']}, "
+        at += f"{given['host']} host, {given['targets']} targets" + ", positive" * run["setting"]["positive"]
+        interval = calibration.known(calibration.problem_of(given))
+        lines.append([at, interval, str(given["m"]), run["outcome"], str(len(run["restarts"])), f"{best:.1e}"])
     header = ["problem", "least m", "m", "outcome", "restarts", "least residual"]
     emit_table(document, "search open", header, lines, notes=["not found proves nothing"], as_json=as_json)
     if not document["calibration"]["passed"]:
@@ -207,7 +233,8 @@ def _label(problem: Any) -> str:
     shape = problem.shape
     at = f"({shape.heads},{shape.layers})" if shape.d_in == 1 else f"({shape.heads},{shape.layers}), d_in {shape.d_in}"
     looped = ", looped" if problem.looped_targets else ""
-    return f"{at}, m {problem.m}, {problem.free}{looped}"
+    asked = problem.free if problem.notion == Notion.SHARED_ATTENTION else problem.notion.value
+    return f"{at}, m {problem.m}, {asked}{looped}"
 
 
 def _workers(count: int) -> int:

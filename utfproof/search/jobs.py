@@ -6,7 +6,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 
-VERSION = 1
+VERSION = 2
 """Of the results; raised when their content changes."""
 
 PARAMETERS: dict[str, tuple[type, Any]] = {
@@ -15,12 +15,14 @@ PARAMETERS: dict[str, tuple[type, Any]] = {
     "m": (int, ...),
     "d_in": (int, 1),
     "free": (str, "both"),
+    "notion": (str, "shared-attention"),
     "looped": (bool, False),
     "restarts": (int, 20),
     "iterations": (int, 200),
     "seed": (int, 0),
 }
 FREE = {"E": "E", "U": "U", "both": "E and U"}
+NOTIONS = ("shared-attention", "attention-matching")
 
 
 def prepare(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -33,14 +35,20 @@ def prepare(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(parameters: dict[str, Any]) -> Any:
+    from utfproof.notions import Notion
     from utfproof.search.problem import Problem
     from utfproof.shapes import Shape
 
     if parameters["free"] not in FREE:
         raise MalformedInput(f"free {parameters['free']!r} is unknown; choose {', '.join(FREE)}")
+    if parameters["notion"] not in NOTIONS:
+        raise MalformedInput(f"notion {parameters['notion']!r} is unknown; choose {', '.join(NOTIONS)}")
+    matched = parameters["notion"] == NOTIONS[1]
+    free = "E" if matched and parameters["free"] == "both" else FREE[parameters["free"]]
+    notion = Notion.ATTENTION_MATCHING if matched else Notion.SHARED_ATTENTION
     width = parameters["d_in"]
     shape = Shape(parameters["heads"], parameters["layers"], width, width)
-    return Problem(shape, parameters["m"], FREE[parameters["free"]], parameters["looped"], parameters["looped"])
+    return Problem(shape, parameters["m"], free, parameters["looped"], parameters["looped"], notion)
 
 
 def run(parameters: dict[str, Any], *, key: str, max_memory: int | None) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -14,9 +14,10 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.files import read_bytes, write_bytes
+from utfproof.notions import Notion
 from utfproof.search.exact_host import Verification
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import FIRST, OUTCOMES, RIDGES, Run, Setting
+from utfproof.search.restarts import FIRST, OUTCOMES, RIDGES, Run, Setting, model
 from utfproof.shapes import Shape
 
 KIND = "numerical"
@@ -33,11 +34,7 @@ def run_document(run: Run, verification: Verification | None = None, notes: list
     candidate = None
     if run.candidates:
         number = run.best.number
-        state = run.candidates[number]
-        candidate = {"restart": number, "R_V": state.R[0].tolist()}
-        for name, array in (("E", state.E), ("U", state.U)):
-            if name not in run.problem.free:
-                candidate[name] = array[0, 0].tolist()
+        candidate = {"restart": number, **model(run.problem).host_document(run.problem, run.candidates[number])}
     return {
         "search": KIND,
         "problem": run.problem.document(),
@@ -47,6 +44,7 @@ def run_document(run: Run, verification: Verification | None = None, notes: list
             "ridges": list(RIDGES),
             "first ridge of restart k": [FIRST[k % len(FIRST)] for k in range(len(FIRST))],
         },
+        "engine": run.engine.document(),
         "machine": machine(),
         "outcome": outcome_of(run, verification),
         "counts": {name: run.count(name) for name in OUTCOMES},
@@ -67,13 +65,17 @@ def write_document(path: Path, document: dict[str, Any]) -> None:
     write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
+def read_problem(given: dict[str, Any]) -> Problem:
+    """The problem of a document of `Problem.document`; KeyError, TypeError or ValueError where it is none."""
+    looped, tied = given["targets"] == "all tied", given["host"] == "tied"
+    return Problem(Shape(**given["shape"]), given["m"], given["free"], looped, tied, Notion(given["notion"]))
+
+
 def read_run(path: Path) -> tuple[Problem, Setting]:
     """Problem and setting of a logged run, to repeat it. MalformedInput for anything else."""
     try:
         document = json.loads(read_bytes(path))
-        given, setting = document["problem"], document["setting"]
-        shape = Shape(**given["shape"])
-        problem = Problem(shape, given["m"], given["free"], given["targets"] == "all tied", given["host"] == "tied")
+        problem, setting = read_problem(document["problem"]), document["setting"]
         return problem, Setting(**{name: setting[name] for name in Setting.__dataclass_fields__})
     except (ValueError, KeyError, TypeError) as error:
         raise MalformedInput(f"{path} is no log of a numerical search: {error}") from error

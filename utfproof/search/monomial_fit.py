@@ -14,7 +14,8 @@ import numpy as np
 
 from utfproof.errors import Undecided
 from utfproof.search.exact_host import ExactHost, Verification, certified, sample_target
-from utfproof.search.numerical import TARGET, Array, Equations, State, draw_targets, draw_weights, levenberg_marquardt
+from utfproof.search.levenberg import levenberg_marquardt
+from utfproof.search.numerical import TARGET, Equations, State, draw_targets, draw_weights
 from utfproof.search.restarts import EXACT, Run
 from utfproof.shapes import head_words
 
@@ -61,7 +62,7 @@ def fit_monomials(run: Run, host: ExactHost, state: State) -> MonomialSolution:
     return MonomialSolution(host, tuple(terms[:m]), tuple(terms[m:]))
 
 
-def _sparse(equations: Equations, state: State) -> Array:
+def _sparse(equations: Equations, state: State) -> np.ndarray:
     """(E, U) [t, 2m] with as many coordinates as possible 0, then 1, for all targets."""
     fixed: dict[int, float] = {}
 
@@ -82,13 +83,13 @@ def _sparse(equations: Equations, state: State) -> Array:
             found = attempt(int(entry), value)
             if found is not None:
                 state, fixed[int(entry)] = found, value
-    out: Array = equations.local_vector(state)[0].copy()
+    out: np.ndarray = equations.local_vector(state)[0].copy()
     for entry, value in fixed.items():
         out[:, entry] = value
     return out
 
 
-def _term(values: Array, weights: Array, scale: Array, logs: Array) -> Term | None:
+def _term(values: np.ndarray, weights: np.ndarray, scale: np.ndarray, logs: np.ndarray) -> Term | None:
     """c x^k with these values [t], the scale's power apart; Undecided if there is none."""
     if not values.any():
         return None

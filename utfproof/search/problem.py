@@ -1,4 +1,4 @@
-"""What a search asks: is there a host of m dimensions in the shared-attention model that serves a whole class of targets?"""
+"""What a search asks: is there a host of m dimensions that serves a whole class of targets?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput
+from utfproof.notions import Notion
 from utfproof.shapes import Shape, positive_integer
 
 FREE = ("E", "U", "E and U")
 """What may depend on the target; what is not free is fixed with the host."""
+
+NOTIONS = (Notion.SHARED_ATTENTION, Notion.ATTENTION_MATCHING)
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,9 @@ class Problem:
     """Shared attention: a fixed host R_V [L, H, m, m] (tied_host: [H, m, m]) such that E R_w U = M_w for every word w of
     length L, for (almost) all targets of the class, with the `free` ones of E [d_in, m] and U [m, d_in] chosen per target.
 
-    looped_targets: the targets' weights are tied. Raises MalformedInput for d_in != d_out, m < 1 or another `free`.
+    notion: attention-matching asks for fixed R_Q, R_K [L, H, m, d] and U besides, such that all logit forms agree too; only E
+    is free then. looped_targets: the targets' weights are tied. Raises MalformedInput for d_in != d_out, m < 1, another `free`
+    or another notion.
     """
 
     shape: Shape
@@ -25,6 +30,7 @@ class Problem:
     free: str = "E and U"
     looped_targets: bool = False
     tied_host: bool = False
+    notion: Notion = Notion.SHARED_ATTENTION
 
     def __post_init__(self) -> None:
         if self.shape.d_in != self.shape.d_out:
@@ -32,6 +38,10 @@ class Problem:
         object.__setattr__(self, "m", positive_integer("m", self.m))
         if self.free not in FREE:
             raise MalformedInput(f"free is {self.free!r}; choose {', '.join(FREE)}")
+        if self.notion not in NOTIONS:
+            raise MalformedInput(f"no search for {self.notion}; choose {', '.join(NOTIONS)}")
+        if self.notion == Notion.ATTENTION_MATCHING and self.free != "E":
+            raise MalformedInput(f"in attention-matching U is fixed with the host: free is {self.free!r}, choose E")
 
     @property
     def host_layers(self) -> int:
@@ -49,6 +59,7 @@ class Problem:
         return {
             "shape": {name: getattr(self.shape, name) for name in names},
             "m": self.m,
+            "notion": self.notion.value,
             "free": self.free,
             "targets": self.targets,
             "host": "tied" if self.tied_host else "untied",
@@ -56,4 +67,5 @@ class Problem:
 
     def __str__(self) -> str:
         host = "tied" if self.tied_host else "untied"
-        return f"{self.shape}, m = {self.m}, {self.free} free, {host} host, {self.targets} targets"
+        asked = f"{self.free} free" if self.notion == Notion.SHARED_ATTENTION else self.notion.value
+        return f"{self.shape}, m = {self.m}, {asked}, {host} host, {self.targets} targets"

@@ -22,21 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import to_numpy
 from utfproof.errors import MalformedInput
 from utfproof.generator import check_seed
+from utfproof.notions import Notion
 from utfproof.processes import threads_capped
 from utfproof.resources import require_memory
-from utfproof.search.numerical import (
-    FRESH,
-    FRESH_START,
-    TARGET,
-    Equations,
-    State,
-    draw,
-    draw_targets,
-    levenberg_marquardt,
-    start,
-)
+from utfproof.search import attention, numerical
+from utfproof.search.levenberg import REFERENCE, TORCH, Engine, levenberg_marquardt, put
+from utfproof.search.numerical import FRESH, FRESH_START, TARGET, draw
 from utfproof.search.problem import Problem
 from utfproof.shapes import positive_integer
 
@@ -123,7 +117,8 @@ class Run:
     setting: Setting
     targets: int
     restarts: tuple[Restart, ...]
-    candidates: dict[int, State]
+    candidates: dict[int, Any]
+    engine: Engine = REFERENCE
 
     @property
     def outcome(self) -> str:
@@ -141,22 +136,42 @@ class Run:
         return min(self.restarts, key=lambda restart: (OUTCOMES.index(restart.outcome), restart.residual))
 
 
+def model(problem: Problem) -> Any:
+    """The module with the notion's targets, start points and equations."""
+    return numerical if problem.notion == Notion.SHARED_ATTENTION else attention
+
+
+def equations(problem: Problem, wanted: Any, *, frozen_host: bool = False) -> Any:
+    """The notion's equations for these right-hand sides."""
+    if problem.notion == Notion.SHARED_ATTENTION:
+        return numerical.Equations(problem, wanted, frozen_host=frozen_host)
+    return attention.AttentionEquations(problem, wanted, frozen_host=frozen_host)
+
+
+def _example(problem: Problem) -> Any:
+    return equations(problem, model(problem).draw_targets(problem, 0, TARGET, 1))
+
+
 def enough_targets(problem: Problem) -> int:
     """Targets whose equations outnumber the host's parameters, up to changes of coordinates, three times: with half as many
     some hosts fit the targets of the search and no others."""
     shape, m, d = problem.shape, problem.m, problem.shape.d_in
-    equations = Equations(problem, np.zeros((1, shape.leaves, d, d)))
-    coordinates = m * m * (1 if problem.tied_host else shape.layers + 1)
-    parameters = max(1, equations.global_size - coordinates)
-    left = max(1, min(equations.rows, d * d * shape.leaves) - equations.local_size + d * d)
+    found = _example(problem)
+    if problem.notion == Notion.SHARED_ATTENTION:
+        coordinates = m * m * (1 if problem.tied_host else shape.layers + 1)
+    else:
+        layers = 1 if problem.tied_host else shape.layers
+        coordinates = layers * (m * m + shape.heads * shape.head_dim**2)
+    parameters = max(1, found.global_size - coordinates)
+    left = max(1, found.rows - found.local_size + d * d)
     return 6 + ceil(3 * parameters / left)
 
 
-def memory(problem: Problem, targets: int) -> int:
+def memory(problem: Problem, targets: int, restarts: int = CHUNK) -> int:
     """Bytes of one batch: the Jacobian with its copies, and the normal equations."""
-    equations = Equations(problem, np.zeros((1, problem.shape.leaves, problem.shape.d_in, problem.shape.d_in)))
-    P = equations.global_size + equations.local_size
-    return CHUNK * 8 * (4 * targets * equations.rows * P + 4 * P * P)
+    found = _example(problem)
+    P = found.global_size + found.local_size
+    return restarts * 8 * (4 * targets * found.rows * P + 4 * P * P)
 
 
 def search(
@@ -164,35 +179,50 @@ def search(
     setting: Setting,
     *,
     workers: int = 0,
+    engine: Engine = REFERENCE,
+    batch_size: int | None = None,
     max_memory: int | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Run all restarts, in batches of CHUNK; progress is called after each batch.
+    """Run all restarts, in batches; progress is called after each batch.
 
-    workers: processes with one BLAS thread each; 0 runs in this process, with the threads it has. Restart k depends on the
-    seed, k and the budgets only. Raises ResourceLimit before allocating, MalformedInput for positive targets with d_in > 1.
+    workers: processes with one BLAS thread each; 0 runs in this process, with the threads it has. engine: NumPy, or torch on a
+    device. batch_size: restarts in one batch, `batches` by default. Restart k depends on the seed, k and the budgets only, but
+    for rounding. Raises ResourceLimit before allocating, MalformedInput for positive targets with d_in > 1 and for a float32
+    engine, whose rounding lies above what a candidate has to reach.
     """
     if setting.positive and problem.shape.d_in > 1:
         raise MalformedInput("positive targets are made for d_in = 1")
+    if engine.dtype != "float64":
+        raise MalformedInput(f"a search needs float64: a candidate's residual is at most {EXACT:g}, got {engine.dtype}")
     targets = enough_targets(problem) if setting.targets is None else setting.targets
-    require_memory(max(1, workers) * memory(problem, targets), f"a search at {problem}", max_memory)
+    size = batches(setting.restarts, engine) if batch_size is None else positive_integer("batch_size", batch_size)
+    require_memory(
+        max(1, workers) * memory(problem, targets, min(size, setting.restarts)), f"a search at {problem}", max_memory
+    )
     jobs = [
-        (problem, setting, targets, tuple(range(first, min(first + CHUNK, setting.restarts))))
-        for first in range(0, setting.restarts, CHUNK)
+        (problem, setting, targets, tuple(range(first, min(first + size, setting.restarts))), engine)
+        for first in range(0, setting.restarts, size)
     ]
     found: list[Restart] = []
-    candidates: dict[int, State] = {}
+    candidates: dict[int, Any] = {}
     for restarts, states in _results(jobs, workers):
         found += restarts
         candidates.update(states)
         progress()
-    return Run(problem, setting, targets, tuple(found), candidates)
+    return Run(problem, setting, targets, tuple(found), candidates, engine)
 
 
-Job = tuple[Problem, Setting, int, tuple[int, ...]]
+def batches(restarts: int, engine: Engine) -> int:
+    """Restarts in one batch: CHUNK, whatever the number of processes, so that a run repeats bit for bit; all of them on a
+    device other than the CPU, which would be idle in small batches."""
+    return restarts if engine.name == TORCH and engine.device != "cpu" else min(CHUNK, restarts)
 
 
-def _results(jobs: list[Job], workers: int) -> Iterator[tuple[list[Restart], dict[int, State]]]:
+Job = tuple[Problem, Setting, int, tuple[int, ...], Engine]
+
+
+def _results(jobs: list[Job], workers: int) -> Iterator[tuple[list[Restart], dict[int, Any]]]:
     if not workers:
         yield from map(batch, jobs)
         return
@@ -200,40 +230,43 @@ def _results(jobs: list[Job], workers: int) -> Iterator[tuple[list[Restart], dic
         yield from pool.map(batch, jobs)
 
 
-def batch(job: Job) -> tuple[list[Restart], dict[int, State]]:
-    """Some restarts side by side, and the states of the candidates among them."""
-    problem, setting, targets, numbers = job
-    wanted = draw_targets(problem, setting.seed, TARGET, targets, positive=setting.positive)
-    equations = Equations(problem, wanted)
-    state = start(problem, setting.seed, numbers, targets)
+def batch(job: Job) -> tuple[list[Restart], dict[int, Any]]:
+    """Some restarts side by side, and the states of the candidates among them, as NumPy arrays."""
+    problem, setting, targets, numbers, engine = job
+    made = model(problem)
+    wanted = made.draw_targets(problem, setting.seed, TARGET, targets, positive=setting.positive)
+    asked = equations(problem, engine.array(wanted))
+    state = made.start(problem, setting.seed, numbers, targets, engine=engine)
     paths: list[list[tuple[float, float, float]]] = [[] for _ in numbers]
     first = np.array([FIRST[number % len(FIRST)] for number in numbers])
     for step in RIDGES:
         ridge = np.minimum(step, first)
-        fit = levenberg_marquardt(equations, state, ridge=ridge, iterations=setting.iterations)
+        fit = levenberg_marquardt(asked, state, ridge=ridge, iterations=setting.iterations)
         state = fit.state
         for path, mu, residual, largest in zip(paths, ridge, fit.residual, fit.largest, strict=True):
             if not path or path[-1][0] != mu:
                 path.append((float(mu), float(residual), float(largest)))
             else:
                 path[-1] = (float(mu), float(residual), float(largest))
-    worth = np.flatnonzero([path[-1][1] < POLISH for path in paths])
+    worth = np.array([place for place, path in enumerate(paths) if path[-1][1] < POLISH], dtype=np.intp)
+    fresh: dict[int, tuple[float, ...]] = {}
     if len(worth):
-        fit = levenberg_marquardt(equations, state.pick(worth), ridge=0.0, iterations=setting.iterations)
-        for place, residual, largest, *arrays in zip(
-            worth, fit.residual, fit.largest, fit.state.R, fit.state.E, fit.state.U, strict=True
-        ):
-            paths[place].append((0.0, float(residual), float(largest)))
-            for whole, piece in zip((state.R, state.E, state.U), arrays, strict=True):
-                whole[place] = piece
+        fit = levenberg_marquardt(asked, state.pick(worth), ridge=0.0, iterations=setting.iterations)
+        for row, residual, largest in zip(worth, fit.residual, fit.largest, strict=True):
+            paths[row].append((0.0, float(residual), float(largest)))
+        for whole, piece in zip(state.arrays(), fit.state.arrays(), strict=True):
+            put(whole, worth, piece)
+        tested = np.array([row for row in worth if paths[row][-1][1] < POLISH], dtype=np.intp)
+        if len(tested):
+            found = fresh_residuals(problem, state.pick(tested), setting, engine=engine)
+            fresh = dict(zip((int(row) for row in tested), found, strict=True))
     restarts, candidates = [], {}
     for place, (number, path) in enumerate(zip(numbers, paths, strict=True)):
-        alone = state.pick(np.array([place]))
-        fresh = fresh_residuals(problem, alone, setting) if path[-1][1] < POLISH else None
-        outcome = outcome_of(path, fresh)
-        restarts.append(Restart(number, tuple(path), fresh, outcome))
+        outcome = outcome_of(path, fresh.get(place))
+        restarts.append(Restart(number, tuple(path), fresh.get(place), outcome))
         if outcome in (CANDIDATE, PARTIAL):
-            candidates[number] = alone
+            alone = state.pick(np.array([place]))
+            candidates[number] = type(alone)(*(to_numpy(array) for array in alone.arrays()))
     return restarts, candidates
 
 
@@ -252,28 +285,28 @@ def outcome_of(path: list[tuple[float, float, float]], fresh: tuple[float, ...] 
     return NOT_FOUND
 
 
-def fresh_residuals(problem: Problem, state: State, setting: Setting) -> tuple[float, ...]:
-    """For each fresh target the least residual of E and U for this host (one restart), over some start points; sorted."""
-    m, d, K = problem.m, problem.shape.d_in, setting.fresh_starts
-    wanted = draw_targets(problem, setting.seed, FRESH, setting.fresh, positive=setting.positive)
-    least = np.full(setting.fresh, np.inf)
+def fresh_residuals(
+    problem: Problem, state: Any, setting: Setting, *, engine: Engine = REFERENCE
+) -> list[tuple[float, ...]]:
+    """For each restart and each fresh target the least residual of E and U for this host, over some start points; sorted.
+
+    Every restart, target and start point is a problem of its own; all of them are one batch.
+    """
+    m, d, K, F = problem.m, problem.shape.d_in, setting.fresh_starts, setting.fresh
+    made = model(problem)
+    wanted = made.draw_targets(problem, setting.seed, FRESH, F, positive=setting.positive)
+    least = np.full((len(state.arrays()[-1]), F), np.inf)
     for attempt in range(FRESH_ATTEMPTS):
-        left = np.flatnonzero(least > EXACT)
-        if not len(left):
+        hosts, targets = np.nonzero(least > EXACT)
+        if not len(hosts):
             break
-        size = K * len(left)  # every target with every start is a problem of its own
-        alone = State(
-            np.repeat(state.R, size, axis=0),
-            draw(setting.seed, FRESH_START, 2 * attempt, (size, 1, d, m))
-            if "E" in problem.free
-            else np.repeat(state.E, size, axis=0),
-            draw(setting.seed, FRESH_START, 2 * attempt + 1, (size, 1, m, d))
-            if "U" in problem.free
-            else np.repeat(state.U, size, axis=0),
-        )
-        equations = Equations(problem, np.tile(wanted[left], (K, 1, 1, 1))[:, None], frozen_host=True)
+        E = draw(setting.seed, FRESH_START, 2 * attempt, (K, F, 1, d, m))[:, targets].reshape(-1, 1, d, m)
+        U = draw(setting.seed, FRESH_START, 2 * attempt + 1, (K, F, 1, m, d))[:, targets].reshape(-1, 1, m, d)
+        alone = made.fresh_start(problem, state, np.tile(hosts, K), engine.array(E), engine.array(U))
+        asked = equations(problem, engine.array(wanted[np.tile(targets, K)][:, None]), frozen_host=True)
         for ridge in (1e-2, 1e-4, 1e-7, 0.0):
-            fit = levenberg_marquardt(equations, alone, ridge=ridge, iterations=setting.iterations)
+            fit = levenberg_marquardt(asked, alone, ridge=ridge, iterations=setting.iterations)
             alone = fit.state
-        least[left] = np.minimum(least[left], fit.residual.reshape(K, -1).min(axis=0))
-    return tuple(sorted(float(value) for value in least))
+        found = fit.residual.reshape(K, -1).min(axis=0)
+        least[hosts, targets] = np.minimum(least[hosts, targets], found)
+    return [tuple(sorted(float(value) for value in row)) for row in least]

@@ -12,10 +12,12 @@ from multiprocessing import get_context
 import numpy as np
 
 from utfproof.errors import Undecided
+from utfproof.notions import Notion
 from utfproof.processes import threads_capped
 from utfproof.search.exact_host import ExactHost, Verification, exact_array, verify
+from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.monomial_fit import fit_monomials, verify_monomial
-from utfproof.search.numerical import TARGET, Array, Equations, State, draw_targets, levenberg_marquardt
+from utfproof.search.numerical import TARGET, Equations, State, draw_targets
 from utfproof.search.problem import Problem
 from utfproof.search.restarts import EXACT, OUTCOMES, Run
 
@@ -119,10 +121,10 @@ def round_host(problem: Problem, state: State, *, seed: int, targets: int, posit
 
 def _host(problem: Problem, equations: Equations, values: dict[int, Fraction]) -> ExactHost:
     shape, m, d = problem.shape, problem.m, problem.shape.d_in
-    flat: Array = exact_array([values[k] for k in range(equations.global_size)])
+    flat = exact_array([values[k] for k in range(equations.global_size)])
     R = flat[: equations.R_size].reshape(problem.host_layers, shape.heads, m, m)
     at = equations.R_size
-    fixed: dict[str, Array] = {}
+    fixed: dict[str, np.ndarray] = {}
     for name, size in (("E", (d, m)), ("U", (m, d))):
         if name not in problem.free:
             fixed[name] = flat[at : at + m * d].reshape(size)
@@ -141,6 +143,8 @@ def verify_run(run: Run, *, workers: int = 0) -> tuple[Verification | None, list
 def verify_candidates(run: Run, *, most: int = 3) -> tuple[Verification | None, list[str]]:
     """Round candidates, partial ones last, until one is verified exactly; and what became of the others, a line each."""
     notes: list[str] = []
+    if run.candidates and run.problem.notion != Notion.SHARED_ATTENTION:
+        return None, [f"not rounded: no exact method here is for {run.problem.notion}"]
     if run.candidates and run.problem.shape.d_in > 1 and run.problem.free == "E and U":
         return None, ["not rounded: no exact method here is for d_in > 1 with E and U free"]
     if run.candidates and run.problem.m > LARGEST_ROUNDED:

@@ -9,6 +9,8 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.files import read_bytes, write_bytes
+from utfproof.notions import Notion
+from utfproof.search.calibration import known, problem_of
 
 DATA, PAGE = Path("results/search-cpu.json"), Path("docs/search.md")
 MARKS = {"calibration": "numerical calibration", "runs": "numerical open problems"}
@@ -37,7 +39,7 @@ def calibration_table(document: dict[str, Any]) -> str:
 
 
 def runs_table(runs: list[dict[str, Any]]) -> str:
-    """What was tried on open problems."""
+    """What was tried on open problems; the interval known is the frontier's of today."""
     lines = ["| problem | least m known | restarts | outcome | least residual | its largest weight |", "|" + "---|" * 6]
     for run in runs:
         best = min((restart["path"][-1] for restart in run["restarts"]), key=lambda step: step[1])
@@ -45,7 +47,7 @@ def runs_table(runs: list[dict[str, Any]]) -> str:
         positive = ", positive weights" if run["setting"]["positive"] else ""
         cells = (
             _label(run["problem"]) + positive,
-            run["least m known"],
+            known(problem_of(run["problem"])),
             str(len(run["restarts"])),
             f"{run['outcome']} ({counts})",
             f"{best[1]:.0e}",
@@ -59,7 +61,11 @@ def _label(problem: dict[str, Any]) -> str:
     shape = problem["shape"]
     wide = f", d_in = {shape['d_in']}" if shape["d_in"] > 1 else ""
     tied = ", looped" if problem["targets"] == "all tied" else ""
-    return f"({shape['heads']},{shape['layers']}){wide}{tied}, {problem['free']} free, m = {problem['m']}"
+    if problem["notion"] == Notion.SHARED_ATTENTION:
+        return f"({shape['heads']},{shape['layers']}){wide}{tied}, {problem['free']} free, m = {problem['m']}"
+    larger = f", d = {shape['head_dim']}" if shape["head_dim"] != shape["d_in"] else ""
+    host = ", tied host" if problem["host"] == "tied" else ""
+    return f"{problem['notion']}, ({shape['heads']},{shape['layers']}){wide}{larger}{tied}{host}, m = {problem['m']}"
 
 
 def with_tables(page: str, document: dict[str, Any]) -> str:

@@ -1,0 +1,240 @@
+"""Levenberg-Marquardt for many restarts and many targets at once, on NumPy arrays or torch tensors.
+
+The unknowns of each target are eliminated by a Schur complement, so that a step costs one factorisation in the host's
+parameters. The arithmetic is written once, over `utfproof.arrays.namespace`; what is decided for each restart (accept, damp,
+stop) are a few numbers on the host. Axis letters: b restarts, t targets, r residuals of a target, P parameters of the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from utfproof.arrays import Array, eye, is_torch, namespace, require_device, to_numpy, zeros
+from utfproof.errors import MalformedInput
+
+NUMPY, TORCH = "numpy", "torch"
+DTYPES = ("float64", "float32")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where the batch is computed: NumPy (the reference) or torch on a device, in this dtype.
+
+    Raises MalformedInput for an unknown name or dtype, a device that is not there, and NumPy on another device than the CPU.
+    """
+
+    name: str = NUMPY
+    device: str = "cpu"
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        if self.name not in (NUMPY, TORCH):
+            raise MalformedInput(f"engine {self.name!r} is unknown; choose {NUMPY} or {TORCH}")
+        if self.dtype not in DTYPES:
+            raise MalformedInput(f"dtype {self.dtype!r} is unknown; choose {', '.join(DTYPES)}")
+        if self.name == TORCH:
+            require_device(self.device)
+        elif self.device != "cpu":
+            raise MalformedInput(f"the NumPy engine has no device {self.device!r}; use --engine torch")
+
+    def array(self, values: np.ndarray) -> Array:
+        """The same numbers on the device, in the dtype."""
+        if self.name == NUMPY:
+            return np.asarray(values, dtype=self.dtype)
+        import torch
+
+        # a copy: steps are written in place, and the reference's arrays must not change under it
+        return torch.tensor(values, dtype=getattr(torch, self.dtype), device=self.device)
+
+    def document(self) -> dict[str, str]:
+        """For JSON."""
+        out = {"name": self.name, "device": self.device, "dtype": self.dtype}
+        if self.name == TORCH:
+            import torch
+
+            out["torch"] = str(torch.__version__)
+        return out
+
+
+REFERENCE = Engine()
+
+
+def take(array: Array, rows: Any) -> Array:
+    """array[rows], a copy; rows: NumPy integers or booleans."""
+    if is_torch(array):
+        torch = namespace(array)
+        return array[torch.as_tensor(rows, device=array.device)]
+    return array[rows]
+
+
+def put(whole: Array, rows: np.ndarray, piece: Array) -> None:
+    """whole[rows] = piece, in place."""
+    whole[namespace(whole).as_tensor(rows, device=whole.device) if is_torch(whole) else rows] = piece
+
+
+def like(values: np.ndarray, array: Array) -> Array:
+    """NumPy numbers, in the dtype and on the device of `array`."""
+    if is_torch(array):
+        return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
+    return np.asarray(values, dtype=array.dtype)
+
+
+def permute(array: Array, *axes: int) -> Array:
+    """Axes in this order."""
+    return array.permute(*axes) if is_torch(array) else array.transpose(*axes)
+
+
+def repeat(array: Array, times: int) -> Array:
+    """Each entry of the first axis this many times in a row."""
+    return array.repeat_interleave(times, dim=0) if is_torch(array) else np.repeat(array, times, axis=0)
+
+
+def diagonal_added(matrices: Array, values: Array) -> Array:
+    """matrices + values on their diagonals; values broadcast over all but the last axis. In place."""
+    places = range(matrices.shape[-1])
+    matrices[..., places, places] += values[..., None]
+    return matrices
+
+
+class Equations(Protocol):
+    """What a problem gives the iteration. A state has `arrays()`, `pick(rows)` and `largest()`."""
+
+    targets: int
+    local_size: int
+    global_size: int
+
+    def pick(self, rows: np.ndarray) -> Any: ...
+    def residual(self, state: Any) -> Array: ...
+    def linearised(self, state: Any) -> tuple[Array, Array]: ...
+    def local_vector(self, state: Any) -> Array: ...
+    def global_vector(self, state: Any) -> Array: ...
+    def moved(self, state: Any, host: Array, local: Array) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A batch after some iterations: the state, each restart's residual (root mean square over targets and words; targets
+    have mean square 1), its largest weight, iterations made."""
+
+    state: Any
+    residual: np.ndarray
+    largest: np.ndarray
+    iterations: int
+
+
+def levenberg_marquardt(
+    equations: Any,
+    state: Any,
+    *,
+    ridge: float | np.ndarray,
+    iterations: int,
+    goal: float = 1e-13,
+    stall: float = 1e-4,
+    mask: np.ndarray | None = None,
+    local_mask: np.ndarray | None = None,
+) -> Fit:
+    """Minimise sum r^2 + ridge (|host|^2 t + |locals|^2) for each restart; each stops at residual `goal` or when ten steps
+    gain less than the fraction `stall`.
+
+    ridge: one for all, or [b]. mask [b, P]: 0 holds an entry of the host; local_mask [local]: one of
+    the unknowns of every target. Deterministic.
+    """
+    T = equations.targets
+    P, local = equations.global_size, equations.local_size
+    state = state.copy()
+    r = equations.residual(state)
+    B = len(r)
+    ridges = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (B,))
+    damping = np.full(B, 1e-2)
+
+    def cost_of(s: Any, residual: Array, mu: np.ndarray) -> np.ndarray:
+        host = T * squares(equations.global_vector(s))
+        return squares(residual) + mu * (host + squares(equations.local_vector(s)))
+
+    cost = cost_of(state, r, ridges)
+    marker, active = cost.copy(), np.ones(B, dtype=bool)
+    held = None if mask is None else like(mask, r)
+    held_local = None if local_mask is None else like(local_mask, r)
+    made = 0
+    for made in range(1, iterations + 1):
+        rows = np.flatnonzero(active)
+        part, b, mu = state.pick(rows), len(rows), like(ridges[rows], r)
+        added = like(damping[rows], r) + mu
+        eq = equations.pick(rows)
+        host_j, local_j = eq.linearised(part)
+        if held_local is not None:
+            local_j = local_j * held_local
+        flat_r = take(r, rows).reshape(b, T, -1)
+        inner = diagonal_added(local_j.swapaxes(-1, -2) @ local_j, added[:, None])
+        g_local = (local_j.swapaxes(-1, -2) @ flat_r[..., None])[..., 0] + mu[:, None, None] * eq.local_vector(part)
+        if held_local is not None:
+            g_local = g_local * held_local
+        step_host, back = zeros(r, b, P), g_local
+        if P:
+            g_host = T * mu[:, None] * eq.global_vector(part)
+            if held is not None:
+                host_j = host_j * take(held, rows)[:, None, None, :]
+                g_host = g_host * take(held, rows)
+            flat = host_j.reshape(b, -1, P)
+            g_host = g_host + (flat_r.reshape(b, 1, -1) @ flat)[:, 0]
+            cross = local_j.swapaxes(-1, -2) @ host_j  # [b, t, local, P]
+            eliminated = solve(inner, namespace(r).concatenate([cross, g_local[..., None]], axis=3))
+            left = cross.reshape(b, T * local, P).swapaxes(-1, -2)
+            schur = flat.swapaxes(-1, -2) @ flat - left @ eliminated[..., :-1].reshape(b, T * local, P)
+            schur = diagonal_added(schur, T * added)
+            rhs = g_host - (left @ eliminated[..., -1].reshape(b, T * local, 1))[..., 0]
+            step_host = -solve(schur, rhs[..., None])[..., 0]
+            back = g_local + (cross @ step_host[:, None, :, None])[..., 0]
+        step_local = -solve(inner, back[..., None])[..., 0]
+        trial = eq.moved(part, step_host, step_local)
+        trial_r = eq.residual(trial)
+        trial_cost = cost_of(trial, trial_r, ridges[rows])
+        better = trial_cost < cost[rows]
+        good = rows[better]
+        for whole, piece in zip((r, *state.arrays()), (trial_r, *trial.arrays()), strict=True):
+            put(whole, good, take(piece, better))
+        cost[good] = trial_cost[better]
+        damping[rows] = np.where(better, np.maximum(damping[rows] / 3, 1e-15), np.minimum(damping[rows] * 4, 1e8))
+        active[rows] = (rms(take(r, rows)) > goal) & (damping[rows] < 1e8)
+        if made % 10 == 0:
+            active &= cost < (1 - stall) * marker
+            marker = cost.copy()
+        if not active.any():
+            break
+    return Fit(state, rms(r), state.largest(), made)
+
+
+def solve(matrices: Array, right: Array) -> Array:
+    """matrices^-1 right, batched; where one is singular to the last bit, all get a little more on the diagonal."""
+    linalg = namespace(matrices).linalg
+    try:
+        return linalg.solve(matrices, right)
+    except linalg.LinAlgError:
+        size = matrices.shape[-1]
+        trace = namespace(matrices).einsum("...ii->...", matrices)
+        more = 1e-10 * (1 + trace)[..., None, None] * eye(size, matrices)
+        return linalg.solve(matrices + more, right)
+
+
+def squares(array: Array) -> np.ndarray:
+    """Sum of squares over all but the first axis, float64 [b]."""
+    flat = array.reshape(len(array), -1)
+    out: np.ndarray = to_numpy((flat**2).sum(axis=1)).astype(np.float64)
+    return out
+
+
+def rms(r: Array) -> np.ndarray:
+    """Root mean square over targets and words [b]."""
+    count = max(1, int(np.prod(r.shape[1:])))
+    out: np.ndarray = np.sqrt(squares(r) / count)
+    return out
+
+
+def magnitude(arrays: tuple[Array, ...]) -> np.ndarray:
+    """The largest entry by absolute value over these arrays [b, ...], for each restart."""
+    found = [namespace(x).amax(abs(x.reshape(len(x), -1)), axis=1) for x in arrays]
+    out: np.ndarray = np.maximum.reduce([to_numpy(x) for x in found]).astype(np.float64)
+    return out
