@@ -2489,13 +2489,14 @@ def build(folder: Path) -> int:
     """Write the three folders anew; returns the number of certificates."""
     import corpus_enclosures as enclosures  # which use what stands above
     import corpus_frontier as least
+    import corpus_residual as streams
 
     expected = {"valid": 0, "invalid": 1, "malformed": 2}
     count = 0
     tables = [
-        (valid, more_valid, stored_valid, enclosures.valid, least.valid),
-        (invalid, more_invalid, stored_invalid, enclosures.invalid, least.invalid),
-        (malformed, more_malformed, stored_malformed, enclosures.malformed, least.malformed),
+        (valid, more_valid, stored_valid, enclosures.valid, least.valid, streams.valid),
+        (invalid, more_invalid, stored_invalid, enclosures.invalid, least.invalid, streams.invalid),
+        (malformed, more_malformed, stored_malformed, enclosures.malformed, least.malformed, streams.malformed),
     ]
     for (name, code), parts in zip(expected.items(), tables, strict=True):
         place = folder / name

@@ -432,6 +432,9 @@ def _holds(document, folder):
     )
     demand(form == "utfproof-certificate" and type(version) is int and version == 1)
     demand(kind in KINDS)
+    if type(shape) is dict and "residual" in shape:
+        return _streaming(kind, shape, claim, evidence, folder)
+    demand(kind != "rank-triangular")
     if kind == "enclosure":
         return _enclosure(shape, claim, evidence, folder)[0]()
     demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
@@ -475,7 +478,7 @@ def _holds(document, folder):
 
 KINDS = (
     "rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound", "tied-kernel",
-    "enclosure",
+    "enclosure", "rank-triangular",
 )  # fmt: skip
 
 
@@ -1366,6 +1369,8 @@ def generic_bounds(notion, untied, free, H, L, d, b, tied_host):
             r = min(H * e, b)
             later = Fraction(2 * e * r - e * e, b)
             yield lambda m: m < b * H**L + H * form + H * (L - 1) * later
+            if d <= b and (L == 1 or H * d >= b):
+                yield lambda m: m < b * H**L + sum(H**t for t in range(1, L + 1)) * (2 * d - Fraction(d * d, b))
         elif walks or b == 1:
             yield lambda m: m < (b * H**L if walks else multisets(L, H)) + H * form
     if notion == "functional":
@@ -1562,6 +1567,9 @@ def host_columns(name, dims, m, drawn):
 
 
 def _enclosure(shape, claim, evidence, folder):
+    stream = type(shape) is dict and "residual" in shape
+    if stream:
+        shape = without_stream(shape)
     demand(type(claim) is dict and claim.get("verdict") in ("within", "apart", "equal"))
     equal = claim["verdict"] == "equal"
     host, notion, targets, verdict, attention, n, *stated = fields(
@@ -1577,7 +1585,7 @@ def _enclosure(shape, claim, evidence, folder):
     demand(notion == "one emulation" and targets == "this one")
     dims, m = dimensions(shape)
     H, L, d, d_in, d_out = dims
-    name, drawn = host_of(host, dims, m, folder)
+    name, drawn = (stream_host_of if stream else host_of)(host, dims, m, folder)
     parts = attention_parts(attention, d)
     given, n = parts is None, number(n)
     demand(n >= 1 and (given or not equal))
@@ -1629,7 +1637,7 @@ def _enclosure(shape, claim, evidence, folder):
         entries = [E, X, *(matrix for found in held.values() for matrix in found)]
         if not given and max(abs(x) for matrix in entries for row in matrix for x in row) > 10**100:
             raise TooLarge  # exponentials beyond measure
-        ours = host_columns(name, dims, m, drawn)
+        ours = (stream_host_columns if stream else host_columns)(name, dims, m, drawn)
         table = {tensor: [by_columns(matrix) for matrix in found] for tensor, found in held.items()}
 
         def head(layer, h):
@@ -1641,7 +1649,7 @@ def _enclosure(shape, claim, evidence, folder):
         def difference(field):
             def run(x, heads, last):
                 for layer in range(1, L + 1):
-                    total = None
+                    total = x if stream else None
                     for h in range(H):
                         q, key, *value = heads[layer, h]
                         if given:
@@ -1771,6 +1779,472 @@ def turned(row, position, d):
         x, y = row[2 * t], row[2 * t + 1]
         out += [x * iv.cos(angle) - y * iv.sin(angle), x * iv.sin(angle) + y * iv.cos(angle)]
     return out
+
+
+# ----------------------------------------------------------------------------------------------------
+# Residual streams: words over the letters 0 ... H (letter h + 1 is head h), everything dense and word by word
+
+
+def without_stream(shape):
+    """The shape's other fields; `residual` is true or the certificate is malformed."""
+    demand(shape["residual"] is True)
+    rest = {name: value for name, value in shape.items() if name != "residual"}
+    (H, L, *_), _ = dimensions(rest)
+    if L * H.bit_length() > 60:
+        raise TooLarge
+    return rest
+
+
+def stream_places(H, L, d, d_in, d_out):
+    """(kind, letters before the reader or output, reading head, coordinate) of every column, in canonical order."""
+    if 2 * d * H * L * (H + 1) ** (L - 1) + d_out * (H + 1) ** L > 20_000:
+        raise TooLarge
+    found = []
+    for kind in ("W_Q", "W_K"):
+        for length in range(L):
+            for w in naive.words(H + 1, length):
+                found += [(kind, w, h, j) for h in range(H) for j in range(d)]
+    return found + [("U", w, None, j) for w in naive.words(H + 1, L) for j in range(d_out)]
+
+
+def stream_M(H, L, d, d_in, d_out):
+    return 2 * d * H * sum((H + 1) ** t for t in range(L)) + d_out * (H + 1) ** L
+
+
+def stream_reduced(H, L, d, d_out):
+    S = sum(H**t for t in range(1, L + 1))
+    return 2 * d * S + d_out * (1 + S)
+
+
+def stream_index_host(name, H, L, d, d_in, d_out):
+    """(least m, Q, K, V, U) as index_host has them."""
+    if name == "sparse":
+
+        def width(w):
+            return d_out if len(w) == L else 2 * H * d
+
+        start, m = layout([w for t in range(L + 1) for w in naive.words(H + 1, t)], width)
+
+        def reader(place):
+            return lambda layer, h: identities(
+                *((start[w] + (place * H + h) * d, 0, d) for w in naive.words(H + 1, layer - 1))
+            )
+
+        def value(layer, h):
+            return identities(
+                *((a, a, width(w)) for w, a in start.items() if len(w) >= layer and w[layer - 1] == h + 1)
+            )
+
+        U = identities(*((start[w], 0, d_out) for w in naive.words(H + 1, L)))
+        return m, reader(0), reader(1), value, U
+    assert name == "tied"
+    first, end = layout(by_length(H, 1, L), lambda w: 2 * d)
+    second, size = layout(by_length(H, 0, L), lambda w: d_out)
+    second = {w: end + a for w, a in second.items()}
+
+    def moved(layer, h):
+        runs = [(trie[h, *w], a, wide) for trie, wide in ((first, 2 * d), (second, d_out)) for w, a in trie.items()
+                if len(w) < L]  # fmt: skip
+        return identities(*runs)
+
+    return (
+        end + size,
+        lambda layer, h: identities((first[h,], 0, d)),
+        lambda layer, h: identities((first[h,] + d, 0, d)),
+        moved,
+        identities((second[()], 0, d_out)),
+    )
+
+
+def stream_least(name, H, L, d, d_in, d_out):
+    return stream_M(H, L, d, d_in, d_out) if name == "sparse" else stream_reduced(H, L, d, d_out)
+
+
+def stream_host_of(host, dims, m, folder):
+    """As host_of."""
+    name = host.get("construction") if type(host) is dict else None
+    if name in INDEX and "weights" not in host:
+        fields(host, "construction")
+        demand(name in ("sparse", "tied") and m >= stream_least(name, *dims))
+        return name, ()
+    return host_of(host, dims, m, folder)
+
+
+def stream_host_columns(name, dims, m, drawn):
+    """As host_columns."""
+    if name not in INDEX:
+        return host_columns(name, dims, m, drawn)
+    H, L, d, _, d_out = dims
+    if m > 3000 or (H + 1) ** L > 300:
+        raise TooLarge
+    _, Q, K, V, U = stream_index_host(name, *dims)
+
+    def full(matrix, columns):
+        return {j: [(i, 1) for i in matrix.get(j, ())] for j in range(columns)}
+
+    heads = {
+        (layer, h): (full(Q(layer, h), d), full(K(layer, h), d), full(V(layer, h), m))
+        for layer in range(1, L + 1)
+        for h in range(H)
+    }
+    return heads, full(U, d_out)
+
+
+def stream_columns(name, dims):
+    """The columns of R_all of `sparse` or `tied` as {row: entry}, by their places."""
+    H, L, *_ = dims
+    places = stream_places(*dims)
+    if stream_least(name, *dims) > 3000:
+        raise TooLarge
+    _, Q, K, V, U = stream_index_host(name, *dims)
+    table = {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}
+    found = {}
+    for kind, w, h, j in places:
+        reader = U if kind == "U" else (Q if kind == "W_Q" else K)(len(w) + 1, h)
+        column = dict.fromkeys(reader.get(j, ()), 1)
+        for layer in range(len(w), 0, -1):
+            if w[layer - 1] == 0:
+                continue
+            step, moved = table[layer, w[layer - 1] - 1], {}
+            for c, x in column.items():
+                for i in step.get(c, ()):
+                    moved[i] = moved.get(i, 0) + x
+            column = moved
+        found[kind, w, h, j] = column
+    return found
+
+
+def stream_dense(drawn, dims, m):
+    """(R_all in integers, the factor of each column that makes it true)."""
+    H, L, *_ = dims
+    places = stream_places(*dims)
+    if len(places) * m > 60_000:
+        raise TooLarge
+    if type(drawn) is Stored:
+        host, power = drawn.host()
+        units = {name: Fraction(1, 2 ** power[tensor]) for name, tensor in
+                 (("W_Q", "R_Q"), ("W_K", "R_K"), ("V", "R_V"), ("U", "U"))}  # fmt: skip
+    else:
+        host, unit = random_host(*drawn)
+        units = dict.fromkeys(("W_Q", "W_K", "V", "U"), unit)
+    one = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+    product = {(): one}
+    for t in range(1, L + 1):
+        for w in naive.words(H + 1, t):
+            (value,) = host.maps(t - 1, w[-1] - 1)[2] if w[-1] else (one,)
+            product[w] = product[w[:-1]].dot(value) if w[-1] else product[w[:-1]]
+    columns, factors, blocks = [], [], {}
+    for kind, w, h, j in places:
+        if (kind, w, h) not in blocks:
+            reader = host.U if kind == "U" else host.maps(len(w), h)[0 if kind == "W_Q" else 1]
+            blocks[kind, w, h] = product[w].dot(reader)
+        columns.append(blocks[kind, w, h][:, j])
+        factors.append(units[kind] * units["V"] ** sum(letter > 0 for letter in w))
+    return np.array(columns, dtype=object).T, factors
+
+
+def stream_w_all(weights, dims, W_E=None, W_U=None):
+    """W_all from {(tensor, layer, head): matrix}, layers from 1."""
+    H, L, *_ = dims
+    places, product = stream_places(*dims), {}
+    D = weights["W_V", 1, 0].shape[0]
+    product[()] = np.array([[int(i == j) for j in range(D)] for i in range(D)], dtype=object) if W_E is None else W_E
+    for t in range(1, L + 1):
+        for w in naive.words(H + 1, t):
+            before = product[w[:-1]]
+            product[w] = before.dot(weights["W_V", t, w[-1] - 1]).dot(weights["W_O", t, w[-1] - 1]) if w[-1] else before
+    columns, blocks = [], {}
+    for kind, w, h, j in places:
+        if (kind, w, h) not in blocks:
+            end = product[w]
+            if kind == "U":
+                blocks[kind, w, h] = end if W_U is None else end.dot(W_U)
+            else:
+                blocks[kind, w, h] = end.dot(weights[kind, len(w) + 1, h])
+        columns.append(blocks[kind, w, h][:, j])
+    return np.array(columns, dtype=object).T
+
+
+def stream_weights(dims, D):
+    """All zero."""
+    H, L, d, *_ = dims
+    if max(D, d) > 50 or H * L > 2000:
+        raise TooLarge
+    sizes = {"W_Q": (D, d), "W_K": (D, d), "W_V": (D, d), "W_O": (d, D)}
+    return {
+        (tensor, layer, h): np.zeros(size, dtype=object)
+        for tensor, size in sizes.items()
+        for layer in range(1, L + 1)
+        for h in range(H)
+    }
+
+
+def stream_routed(dims, column):
+    """W_all of the routed target of a column (section 7)."""
+    *_, d_in, d_out = dims
+    D = max(d_in, d_out)
+    kind, w, h, j = stream_places(*dims)[column]
+    weights = stream_weights(dims, D)
+    one = np.array([[int(a == b) for b in range(D)] for a in range(D)], dtype=object)
+    W_E, W_U = one[:d_in].copy(), one[:, :d_out]
+    route = [(t, letter - 1) for t, letter in enumerate(w, 1) if letter]
+    for t, head in route:
+        weights["W_V", t, head][0, 0] = 1
+        weights["W_O", t, head][0, j if kind == "U" and (t, head) == route[-1] else 0] = 1
+    if kind != "U":
+        weights[kind, len(w) + 1, h][0, j] = 1
+    elif not route and d_in != d_out:
+        W_E[0] = 0
+        W_E[0, j] = 1
+    return stream_w_all(weights, dims, W_E, W_U)
+
+
+def stream_target(entries, tied, dims):
+    """Rows of W_all of a target given by its entries."""
+    H, L, d, d_in, _ = dims
+    table = target_table(entries, tied, H, L, d, d_in)
+
+    def rows():
+        weights = stream_weights(dims, d_in)
+        for (tensor, layer, h, i, j), v in table.items():
+            for at in range(1, L + 1) if tied else [layer]:
+                weights[tensor, at, h][i, j] = v
+        return stream_w_all(weights, dims)
+
+    return rows
+
+
+def stream_vanishes(z, dims):
+    """Whether W_all z is the zero polynomial in the entries of a tied target: every coefficient of it is computed."""
+    *_, d, d_in, _ = dims
+    places = stream_places(*dims)
+    for row in range(d_in):
+        coefficients = {}
+        for position, v in z:
+            kind, w, reader, j = places[position]
+            paths = [((), row)]
+            for letter in w:
+                if letter:
+                    paths = [
+                        ((*entries, ("V", letter, at, a), ("O", letter, a, b)), b)
+                        for entries, at in paths
+                        for a in range(d)
+                        for b in range(d_in)
+                    ]
+            for entries, at in paths:
+                if kind != "U":
+                    entries = (*entries, (kind, reader, at, j))
+                elif at != j:
+                    continue
+                monomial = tuple(sorted(entries))
+                coefficients[monomial] = coefficients.get(monomial, 0) + v
+        if any(coefficients.values()):
+            return False
+    return True
+
+
+def stream_in_kernel(z, name, dims, m, drawn):
+    if name in INDEX:
+        columns, total = list(stream_columns(name, dims).values()), {}
+        for i, v in z:
+            for row, x in columns[i].items():
+                total[row] = total.get(row, 0) + x * v
+        return not any(total.values())
+    integers, factors = stream_dense(drawn, dims, m)
+    weighted = [(i, v * factors[i]) for i, v in z]
+    return not any(sum(row[i] * v for i, v in weighted) for row in integers)
+
+
+def _streaming(kind, shape, claim, evidence, folder):
+    dims, m = dimensions(without_stream(shape))
+    _, L, d, d_in, d_out = dims
+    if kind == "enclosure":
+        return _enclosure(shape, claim, evidence, folder)[0]()
+    demand(kind != "identity" and type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
+    universal = claim["verdict"] == "universal"
+    bound = kind == "lower-bound"
+    ranked = universal and not bound
+    host, notion, targets, *rank = fields(claim, "host", "notion", "targets", *(["rank"] if ranked else []), "verdict")[
+        :-1
+    ]
+    rank = [number(r) for r in rank]
+    demand(notion == ("attention-matching" if kind == "linear-test" else "matching"))
+    known = {
+        "rank-deficient": ("all untied", "all tied"),
+        "tied-kernel": ("all tied",),
+        "rank-permutation": ("all tied", "all untied") if L == 1 else ("all tied",),
+        "lower-bound": ("all untied", "all tied", "generic untied", "generic tied"),
+    }
+    demand(targets in known.get(kind, ("all untied",)))
+    if bound:
+        holds = stream_bound(host, targets, dims, m, evidence)
+        return not universal and holds()
+    demand(kind != "linear-test" or d_in == d_out <= d)
+    demand(targets == "all untied" or d_in == d_out or kind == "rank-permutation")
+    name, drawn = stream_host_of(host, dims, m, folder)
+    demand(kind != "rank-permutation" or name == "tied")
+    demand(kind != "rank-triangular" or name == "sparse")
+    demand(kind not in ("rank-modular", "linear-test", "tied-kernel") or drawn)
+    M = stream_M(*dims)
+    count, holds = stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder)
+    if universal == (kind == "rank-deficient") or (rank and rank[0] != count):
+        return False
+    if type(drawn) is Stored and not drawn.sound():
+        return False
+    return holds()
+
+
+def stream_bound(host, targets, dims, m, evidence):
+    H, L, d, d_in, d_out = dims
+    (every,) = fields(host, "every")
+    demand(every in ("host", "tied host"))
+    method = evidence.get("method") if type(evidence) is dict else None
+    if method == "dimension":
+        fields(evidence, "method")
+        demand(targets == "all untied" or d_in == d_out)
+        if targets.endswith("untied"):
+            return lambda: m < stream_M(*dims) or (every == "tied host" and L > 1)
+        demand(min(d_in, d) >= L)
+        return lambda: m < stream_reduced(H, L, d, d_out)
+    _, p, given = fields(evidence, "method", "prime", "targets")
+    demand(method == "span" and d_in == d_out)
+    p, prime = prime_of(p)
+    demand(type(given) is list and given)
+    rows = [stream_target(entries, targets.endswith(" tied"), dims) for entries in given]
+    return lambda: prime and residue_rank(p, np.concatenate([found() for found in rows])) > m
+
+
+def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
+    """(the rank to be stated, whether the evidence holds)."""
+    H, L, d, d_in, d_out = dims
+    if kind in ("rank-permutation", "rank-triangular"):
+        count = M if name == "sparse" else stream_reduced(H, L, d, d_out)
+        (rows,) = fields(evidence, "rows")
+        rows = integers_of(rows, count, folder)
+
+        def holds():
+            columns = stream_columns(name, dims)
+            if name == "sparse":
+                owner = {r: c for c, r in enumerate(rows)}
+                if len(owner) != count or not all(0 <= r < M for r in rows):
+                    return False
+                return all(
+                    column.get(rows[c]) == 1 and all(x and owner.get(r, c) >= c for r, x in column.items())
+                    for c, column in enumerate(columns.values())
+                )
+            wanted = [
+                columns[kind, tuple(h + 1 for h in w[:-1]), w[-1], j]
+                for kind in ("W_Q", "W_K")
+                for w in by_length(H, 1, L)
+                for j in range(d)
+            ]
+            wanted += [
+                columns["U", tuple(h + 1 for h in w) + (0,) * (L - len(w)), None, j]
+                for w in by_length(H, 0, L)
+                for j in range(d_out)
+            ]
+            return len(set(rows)) == count and all(c == {r: 1} for r, c in zip(rows, wanted, strict=True))
+
+        return count, holds
+    if kind == "rank-modular":
+        return M, stream_modular(dims, m, M, drawn, evidence, folder)
+    if kind == "linear-test":
+        return stream_linear(dims, m, M, drawn, evidence)
+    if kind == "tied-kernel":
+        basis, p = fields(evidence, "basis", "prime")
+        p, prime = prime_of(p)
+        demand(type(basis) is list and basis)
+        basis = [sparse_vector(z, M) for z in basis]
+        count = M - len(basis)
+
+        def holds():
+            if not prime or m < count:
+                return False
+            dense = np.zeros((len(basis), M), dtype=object)
+            for line, z in enumerate(basis):
+                for i, v in z:
+                    dense[line, i] = v
+            return (
+                residue_rank(p, dense) == len(basis)
+                and all(stream_vanishes(z, dims) for z in basis)
+                and all(stream_in_kernel(z, name, dims, m, drawn) for z in basis)
+                and residue_rank(p, stream_dense(drawn, dims, m)[0]) >= count
+            )
+
+        return count, holds
+    method = evidence.get("method") if type(evidence) is dict else None
+    if targets == "all tied":
+        _, row, target, z = fields(evidence, "method", "row", "target", "z")
+        demand(method == "tied-target" and 0 <= number(row) < d_in)
+        z, rows = sparse_vector(z, M), stream_target(target, True, dims)
+        return None, lambda: sum(rows()[row][i] * v for i, v in z) != 0 and stream_in_kernel(z, name, dims, m, drawn)
+    if method == "dimension":
+        fields(evidence, "method")
+        return None, lambda: m < M
+    _, column, distance, z = fields(evidence, "method", "column", "distance_squared", "z")
+    demand(method == "kernel-vector" and type(distance) is list and len(distance) == 2)
+    column, n, q = number(column), *map(number, distance)
+    demand(q > 0 and gcd(n, q) == 1 and 0 <= column < M)
+    z = sparse_vector(z, M)
+
+    def holds():
+        if column not in dict(z):
+            return False
+        missed = [sum(line[i] * v for i, v in z) for line in stream_routed(dims, column)]
+        square = sum(x * x for x in missed)
+        if square == 0 or Fraction(n, q) != Fraction(square, sum(v * v for _, v in z)):
+            return False
+        return stream_in_kernel(z, name, dims, m, drawn)
+
+    return None, holds
+
+
+def stream_modular(dims, m, M, drawn, evidence, folder):
+    method = evidence.get("method") if type(evidence) is dict else None
+    demand(method in ("recompute", "witness"))
+    p, *arrays = fields(evidence, "prime", *(["rows", "inverse"] if method == "witness" else []), "method")[:-1]
+    p, prime = prime_of(p)
+    if method == "recompute":
+        return lambda: prime and m >= M and residue_rank(p, stream_dense(drawn, dims, m)[0]) == M
+    rows = integers_of(arrays[0], M, folder)
+    demand(all(a < b for a, b in pairwise(rows)))
+    inverse = integers_of(arrays[1], M * M, folder, 2 if p < 2**16 else 4)
+
+    def holds():
+        if not prime or rows[0] < 0 or rows[-1] >= m or min(inverse) < 0 or max(inverse) >= p:
+            return False
+        N = stream_dense(drawn, dims, m)[0][rows]
+        product = np.array(inverse, dtype=object).reshape(M, M).dot(N) % p
+        return bool((product == np.array([[int(a == b) for b in range(M)] for a in range(M)])).all())
+
+    return holds
+
+
+def stream_linear(dims, m, M, drawn, evidence):
+    H, L, d, d_in, _ = dims
+    gauged = type(evidence) is dict and "gauges" in evidence
+    method, p = fields(evidence, "method", "prime", *(["gauges"] if gauged else []))[:2]
+    demand(method == "recompute")
+    p, prime = prime_of(p)
+    tied = drawn.tied if type(drawn) is Stored else drawn[0]
+    gauges = grid_of(evidence["gauges"], 1 if tied else L, H, d_in, d) if gauged else None
+    first = np.array([[int(i == j) for j in range(d)] for i in range(d_in)], dtype=object)
+    count = M - (d - d_in) * H * sum((H + 1) ** t for t in range(L))
+
+    def holds():
+        if not prime or m < count:
+            return False
+        matrix, places = stream_dense(drawn, dims, m)[0], stream_places(*dims)
+        blocks = []
+        for at, (kind, w, h, j) in enumerate(places):
+            if kind == "W_Q" and j == 0:
+                gauge = first if gauges is None else gauges[0 if tied else len(w)][h]
+                blocks.append(matrix[:, at : at + d].dot(gauge.T))
+            elif kind != "W_Q":
+                blocks.append(matrix[:, at : at + 1])
+        return residue_rank(p, np.concatenate(blocks, axis=1)) == count
+
+    return count, holds
 
 
 def main(paths):

@@ -569,7 +569,7 @@ def test_tied_targets_are_asked_of_their_own_module(decide, tmp_path, monkeypatc
     path = save(tmp_path / "h.safetensors", tensors)
     given = {}
 
-    def certify_tied_weights(where, *, layers=None, d_in=None, max_memory=None):
+    def certify_tied_weights(where, *, layers=None, d_in=None, residual=None, max_memory=None):
         given.update(where=where, layers=layers, d_in=d_in)
         raise Undecided("planted")
 

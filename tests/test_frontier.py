@@ -49,9 +49,9 @@ FIGURES = [
     ((4, 2, 24, 4), Question(A), (96, 164)),
     ((4, 2, 24, 4), Question(A, None, UNTIED, ALMOST_ALL), (96, 144)),
     ((2, 4, 30, 30), Question(M), (2280, 2280)),
-    ((2, 4, 30, 30), Question(A), (720, 1830)),
-    ((2, 4, 30, 30), Question(A, None, UNTIED, ALMOST_ALL), (720, 1380)),
-    ((2, 2, 28, 30), Question(A), (240, 456)),
+    ((2, 4, 30, 30), Question(A), (1380, 1830)),
+    ((2, 4, 30, 30), Question(A, None, UNTIED, ALMOST_ALL), (1380, 1380)),
+    ((2, 2, 28, 30), Question(A), (300, 456)),
     # one layer, functionally
     ((2, 1, 1, 2), Question(F), (7, 8)),
     ((1, 1, 1, 1), Question(F), (2, 2)),

@@ -52,4 +52,11 @@ FAULTS = [
         "max(shape.d_in, shape.d_out) * inner",
         ("new:frontier/functional", "new:frontier/attention-matching"),
     ),
+    Fault(
+        "side by side: one form for each layer only",
+        "utfproof.certificates.dimensions",
+        "s.d_in**2 * s.leaves + s.word_count * (2 * s.head_dim",
+        "s.d_in**2 * s.leaves + s.layers * s.heads * (2 * s.head_dim",
+        ("new:attention-matching/optimum",),
+    ),
 ]

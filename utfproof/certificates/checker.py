@@ -14,14 +14,19 @@ are sound:
 * rank-permutation. Every column of R_all is traced, block by block, through the definitions of R_V, R_Q,
   R_K and U. If the columns are pairwise different unit vectors, then rank R_all = M, and the matching
   equations are solvable for every target.
+* rank-triangular (residual streams: the stream is a letter more, whose value matrix is the identity). Every column's
+  ones are traced, letter by letter. If each has a 1 in its own row and that row is zero in all later columns, M rows
+  of R_all are a triangular matrix with unit diagonal. For tied hosts and tied targets columns of R_all and W_all
+  repeat alike, and rank-permutation looks at the different ones.
 * rank-modular. The generator is re-run, and the integer matrix R_all is formed and eliminated modulo a prime.
   If its columns are independent there, an M x M minor is nonzero modulo the prime, hence nonzero, and the
   rank over the rationals is M. Units scale columns of R_all by nonzero constants and leave the rank as it is.
   With a witness, an inverse B of M rows of R_all, B (R_all x) = x is tested on random vectors x drawn here, so
   many that a wrong B passes with probability at most 2^-100.
 * rank-deficient. m < M bounds the rank; or R_all z = 0 is verified in exact integers, with z_c != 0. Then
-  E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c. For tied targets one of
-  them is given, and W_all z is computed in exact integers.
+  E R_all z = 0 for every E, whereas W_all z != 0 for the target that isolates column c. With a residual stream no
+  target isolates a column; the one routed along its word is built here, and W_all z is computed in exact integers.
+  For tied targets one of them is given, and W_all z is computed in the same way.
 * tied-kernel. The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel
   (exact integers): they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their
   entries. It is tested at random points modulo a prime q above all coefficients (zero modulo q means zero), so many
@@ -309,16 +314,43 @@ class Shape:
     d_in: int
     d_out: int
     m: int
+    residual: bool = False
+
+    @property
+    def letters(self) -> int:
+        """Of a word: the heads; with a residual stream 0 stands for it, and h + 1 for head h."""
+        return self.heads + self.residual
 
     def words(self, length: int) -> int:
         """H + H^2 + ... + H^length."""
         h = self.heads
         return length if h == 1 else (h ** (length + 1) - h) // (h - 1)
 
+    def readers(self, length: int) -> int:
+        """Words of at most `length` letters the last of which is a head that reads; without a stream words(length)."""
+        g = self.letters
+        return self.heads * (length if g == 1 else (g**length - 1) // (g - 1))
+
+    @property
+    def leaves(self) -> int:
+        """Words of length L."""
+        return self.letters**self.layers
+
+    @property
+    def nodes(self) -> int:
+        """Words of length 0 ... L."""
+        return self.readers(self.layers) // self.heads + self.leaves
+
     @property
     def columns(self) -> int:
         """M."""
-        return 2 * self.head_dim * self.words(self.layers) + self.d_out * self.heads**self.layers
+        return 2 * self.head_dim * self.readers(self.layers) + self.d_out * self.leaves
+
+    @property
+    def reduced_columns(self) -> int:
+        """With a residual stream: the columns of words without the letter 0, of outputs those of every length up to L."""
+        every = self.words(self.layers)
+        return 2 * self.head_dim * every + self.d_out * (1 + every)
 
     @property
     def counts(self) -> int:
@@ -328,19 +360,23 @@ class Shape:
     def without_m(self) -> str:
         names = ("H", "L", "d", "d_in", "d_out")
         values = (self.heads, self.layers, self.head_dim, self.d_in, self.d_out)
-        return ", ".join(f"{name}={figure(value)}" for name, value in zip(names, values, strict=True))
+        said = ", ".join(f"{name}={figure(value)}" for name, value in zip(names, values, strict=True))
+        return said + ", residual stream" * self.residual
 
     def __str__(self) -> str:
         return f"{self.without_m()}, m={figure(self.m)}"
 
 
 def read_shape(value: object) -> Shape:
-    names = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
-    numbers = dict(zip(names, record(value, "shape", *names), strict=True))
-    shape = Shape(**{name: integer(number, name) for name, number in numbers.items()})
-    if min(vars(shape).values()) < 1:
+    names = ["heads", "layers", "head_dim", "d_in", "d_out", "m"]
+    residual = isinstance(value, dict) and "residual" in value
+    held = dict(zip(names, record(value, "shape", *names, *["residual"] * residual), strict=False))
+    if isinstance(value, dict) and value.get("residual", True) is not True:
+        raise Malformed("residual is neither true nor left out")
+    shape = Shape(**{name: integer(number, name) for name, number in held.items()}, residual=residual)
+    if min(getattr(shape, name) for name in names) < 1:
         raise Malformed("the shape has a number that is not positive")
-    if shape.heads > 1 and shape.layers * (shape.heads - 1).bit_length() > MAX_WORD_BITS:
+    if shape.letters > 1 and shape.layers * (shape.letters - 1).bit_length() > MAX_WORD_BITS:
         raise OverLimit(f"there can be more than 2^{MAX_WORD_BITS} head words of length L")
     return shape
 
@@ -349,8 +385,9 @@ def read_shape(value: object) -> Shape:
 # The constructions whose matrices are identities between runs of coordinates (sections 4.1-4.6)
 #
 # A coordinate is named by (block, offset). The n-th word w of length t is named (t, n); then (h, w) is
-# (t+1, h*H^t + n) and (w, h) is (t+1, n*H + h). Only rank-permutation and enclosure need the numbers of the coordinates
-# (`first`); for a kernel vector any injective naming does.
+# (t+1, h*H^t + n) and (w, h) is (t+1, n*H + h). Only rank-permutation, rank-triangular and enclosure need the numbers of
+# the coordinates (`first`); for a kernel vector any injective naming does. With a residual stream the words of `sparse`
+# have H + 1 letters, and letter 0 moves nothing: `move` is asked about heads only.
 
 Block = tuple[int, ...]
 Run = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
@@ -363,7 +400,7 @@ class IndexHost:
     def __init__(self, shape: Shape) -> None:
         self.s = shape
         self.H, self.L, self.d, self.out = shape.heads, shape.layers, shape.head_dim, shape.d_out
-        self.power = [self.H**t for t in range(self.L + 1)]
+        self.power = [shape.letters**t for t in range(self.L + 1)]
 
     @staticmethod
     def least(s: Shape) -> int | None:
@@ -403,13 +440,13 @@ class Sparse(IndexHost):
 
     def move(self, layer: int, head: int, block: Block) -> Step:
         length, n = block
-        if length < layer or n // self.power[length - layer] % self.H != head:
+        if length < layer or n // self.power[length - layer] % self.s.letters != head + self.s.residual:
             return None
         return block, 0, self.width(length)
 
     def first(self, block: Block) -> int:
         length, n = block
-        return 2 * self.H * self.d * (1 + self.s.words(length - 1)) + n * self.width(length)
+        return 2 * self.d * self.s.readers(length) + n * self.width(length)
 
 
 class SparseFront(IndexHost):
@@ -460,6 +497,36 @@ class Tied(IndexHost):
         if register:
             return self.trie_width() * self.s.words(self.L) + n * self.out
         return self.trie_width() * (self.s.words(length - 1) + n)
+
+
+class ResidualTied(IndexHost):
+    """`tied` with a residual stream. Blocks (0, t, n) of the Q and K trie and (1, t, n) of the output trie; words without
+    the letter 0."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.power = [self.H**t for t in range(self.L + 1)]
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        return s.reduced_columns
+
+    def reads(self, part: int, layer: int, head: int) -> list[Run]:
+        return [((0, 1, head), part * self.d, self.d)]
+
+    def outputs(self) -> list[Run]:
+        return [((1, 0, 0), 0, self.out)]
+
+    def move(self, layer: int, head: int, block: Block) -> Step:
+        trie, length, n = block
+        if length == self.L:
+            return None
+        return (trie, length + 1, head * self.power[length] + n), 0, self.out if trie else 2 * self.d
+
+    def first(self, block: Block) -> int:
+        trie, length, n = block
+        shorter = self.s.words(length - 1) + n
+        return 2 * self.d * self.s.words(self.L) + self.out * (1 + shorter) if trie else 2 * self.d * shorter
 
 
 class SharedQuery(Tied):
@@ -580,20 +647,27 @@ INDEX_HOSTS: dict[str, type[IndexHost]] = {
     "printed-tree-column": PrintedTreeColumn,
     "printed-looped": PrintedLooped,
 }
+RESIDUAL_HOSTS: dict[str, type[IndexHost]] = {"sparse": Sparse, "tied": ResidualTied}
 PERMUTATIONS = ("sparse", "sparse-front", "tied")
 
 
+def index_kind(claim: Claim) -> type[IndexHost] | None:
+    """The class of the claim's construction; None for dense hosts."""
+    return (RESIDUAL_HOSTS if claim.shape.residual else INDEX_HOSTS).get(claim.construction)
+
+
 # ----------------------------------------------------------------------------------------------------
-# rank-permutation (section 5)
+# rank-permutation and rank-triangular (section 5)
 
 
-def pull_back(host: IndexHost, lists: list[list[Run]], depth: int) -> list[list[Run]]:
-    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`.
+def pull_back(host: IndexHost, lists: list[list[Run]], depth: int, stream: bool = False) -> list[list[Run]]:
+    """R_w x for every word w of length `depth` in lexicographic order and, within it, every x of `lists`; with `stream`
+    words over the letters 0 ... H.
 
     R_w = R_V^{1,h_1} ... R_V^{depth,h_depth} acts on columns from its last factor on, so each round prepends
     a letter to all words at once, and the words share the work on their common endings."""
     for layer in range(depth, 0, -1):
-        longer = []
+        longer = list(lists) if stream else []  # letter 0 leaves all as it is
         for head in range(host.H):
             for runs in lists:
                 kept = []
@@ -608,11 +682,13 @@ def pull_back(host: IndexHost, lists: list[list[Run]], depth: int) -> list[list[
 
 
 def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None:
-    s = host.s
+    """All columns of R_all; for `tied` with a residual stream those of words without the letter 0, of outputs the words of
+    all lengths up to L."""
+    s, columns = host.s, len(rows)
     # A word's list and run take about 300 bytes, in two generations of H^L words.
-    moves = 3 * s.layers * s.words(s.layers) * (s.heads if host.spread else 1)
-    limits.require(5 * s.columns + 12 * max(s.head_dim, s.d_out) + 600 * host.power[-1], 600 * moves + 60 * s.columns)
-    seen = bytearray(s.columns)
+    moves = 3 * s.layers * s.words(s.layers) * (s.heads if host.spread else 1) * (s.layers if s.residual else 1)
+    limits.require(5 * columns + 12 * max(s.head_dim, s.d_out) + 600 * host.power[-1], 600 * moves + 60 * columns)
+    seen = bytearray(columns)
     column = 0
 
     def block_is(runs: list[Run], width: int) -> None:
@@ -639,10 +715,51 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
             reads = [host.reads(part, layer, head) for head in range(host.H)]
             for runs in pull_back(host, reads, layer - 1):
                 block_is(runs, host.d)
-    for runs in pull_back(host, [host.outputs()], host.L):
-        block_is(runs, host.out)
-    if column != s.columns:
-        raise Stop(f"R_all has {column} columns instead of M = {s.columns}")
+    for length in range(0 if s.residual else host.L, host.L + 1):
+        for runs in pull_back(host, [host.outputs()], length):
+            block_is(runs, host.out)
+    if column != columns:
+        raise Stop(f"R_all has {column} columns instead of {columns}")
+
+
+def check_triangular(host: IndexHost, rows: array[int], limits: Limits) -> None:
+    """Column c has a 1 in row rows[c], which is zero in every column after c."""
+    s, columns = host.s, len(rows)
+    spread = (2 * s.heads + 1) ** s.layers  # runs of all words of length L: each zero of a word leaves every letter
+    ones = 2 * s.head_dim * s.heads * (spread - 1) // (2 * s.heads) + s.d_out * spread
+    limits.require(30 * columns + 400 * spread, 300 * ones + 1500 * s.layers * spread + 200 * columns)
+    owner = array("q", b"\xff" * (8 * columns))  # of a row: the column whose 1 it is to hold, or -1
+    for column, row in enumerate(rows):
+        if row >= columns or owner[row] >= 0:
+            raise Stop(f"row {row} of column {column} is not a new one of the construction's")
+        owner[row] = column
+    column = 0
+
+    def next_block(runs: list[Run], width: int) -> None:
+        nonlocal column
+        for j in range(width):
+            found = 0
+            for block, offset, limit in runs:
+                if j < limit:
+                    row = host.first(block) + offset + j
+                    found += row == rows[column]
+                    if owner[row] < column:
+                        raise Stop(
+                            f"column {column} of R_all has a 1 in row {row}, that of column {owner[row]} before it"
+                        )
+            if found != 1:
+                raise Stop(f"column {column} of R_all has no 1 in row {rows[column]}")
+            column += 1
+
+    for part in (0, 1):
+        for layer in range(1, host.L + 1):
+            reads = [host.reads(part, layer, head) for head in range(host.H)]
+            for runs in pull_back(host, reads, layer - 1, s.residual):
+                next_block(runs, host.d)
+    for runs in pull_back(host, [host.outputs()], host.L, s.residual):
+        next_block(runs, host.out)
+    if column != columns:
+        raise Stop(f"R_all has {column} columns instead of {columns}")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -973,7 +1090,8 @@ def dense_matrix(host: DenseHost, p: int, queries: int | None = None, gauges: Gr
     `queries`, only the first so many of the d columns of every R_Q are used; with `gauges`, those of R_Q C^T.
 
     Built from the last layer: S_{L+1} = U and S_l = [R_Q^{l,h}, R_K^{l,h}, R_V^{l,h} S_{l+1} over all h], so
-    that S_1 has the columns of R_all. A tied host's matrices are drawn again in every layer, not kept."""
+    that S_1 has the columns of R_all; with a residual stream S_{l+1} itself is a part of S_l, too. A tied host's matrices
+    are drawn again in every layer, not kept."""
     s = host.s
     packing = Packing(p, s.m)
     rows = [array(U32, [x % p for x in row]) for row in host.rows(CODE_U, 1, 0, s.d_out, p)]
@@ -988,9 +1106,11 @@ def dense_matrix(host: DenseHost, p: int, queries: int | None = None, gauges: Gr
                     change = partial(times_transposed, gauges[0 if host.tied else layer - 1][h])
                 reads.append(map(change, host.rows(code, layer, h, s.head_dim, p)))
         values = [host.rows(R_V, layer, h, s.m, p) for h in range(s.heads)]
-        rows = []
-        for _ in range(s.m):
+        below, rows = rows, []
+        for i in range(s.m):
             row = array(U32, [x % p for x in chain.from_iterable(map(next, reads))])
+            if s.residual:
+                row.extend(below[i])
             for matrix in values:
                 total = sum(map(mul, packing.balanced(next(matrix)), packed), biases)
                 row.extend(packing.unpack(total, columns))
@@ -1118,7 +1238,7 @@ def require_matrix(claim: Claim, p: int, limits: Limits, gauged: bool = False) -
     limits.require(4 * s.m * columns, s.m * columns)  # from here on L <= M <= m are of moderate size
     widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
     for _ in range(s.layers):
-        widths.append(s.heads * (claim.queries + s.head_dim + widths[-1]))
+        widths.append(s.heads * (claim.queries + s.head_dim) + s.letters * widths[-1])
     slot = Packing(p, s.m).bytes
     memory = s.m * (4 * columns + (4 + slot * 16 // 15) * widths[-2]) + 300 * s.m + 64 * columns * PANEL
     eliminated = columns * columns * (3 * s.m - columns) // 6
@@ -1129,7 +1249,7 @@ def require_matrix(claim: Claim, p: int, limits: Limits, gauged: bool = False) -
 
 
 # The witness method (section 6.2). Vectors x and T(w) are kept for all words of one length and all probes at
-# once: number `probe * (words of that length) + (word's number)`, so that the words ending in head h are [h::H].
+# once: number `probe * (words of that length) + (word's number)`, so that the words ending in letter a are [a::letters].
 
 
 def probes(p: int) -> int:
@@ -1149,10 +1269,10 @@ def tabulate(x: list[array[int]], start: int, words: int, width: int, offset: in
 def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int]]:
     """R_all x modulo p for all probes: m rows, one entry a probe. R_all is not formed."""
     s = host.s
-    d, heads = s.head_dim, s.heads
-    quarter = d * s.words(s.layers)  # all Q columns, and all K columns
-    words = heads**s.layers
-    packing = Packing(p, max(heads * (s.m + 2 * d), s.d_out))
+    d, heads, letters = s.head_dim, s.heads, s.letters
+    quarter = d * s.readers(s.layers)  # all Q columns, and all K columns
+    words = s.leaves
+    packing = Packing(p, probe_terms(s))
     packed = [packing.pack(tabulate(x, 2 * quarter, words, s.d_out, c)) for c in range(s.d_out)]
     biases = packing.biases(words * len(x))
     rows = [
@@ -1160,21 +1280,28 @@ def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int
         for row in host.rows(CODE_U, 1, 0, s.d_out, p)
     ]
     for layer in range(s.layers, 0, -1):
-        start = d * s.words(layer - 1)
+        start = d * s.readers(layer - 1)
+        words //= letters
         packed, matrices = [], []
         for h in range(heads):
-            packed += [packing.pack(row[h::heads]) for row in rows]
+            packed += [packing.pack(row[h + s.residual :: letters]) for row in rows]
             matrices.append(host.rows(R_V, layer, h, s.m, p))
             for code, first in ((R_Q, start), (R_K, quarter + start)):
-                packed += [packing.pack(tabulate(x, first, words, d, c)[h::heads]) for c in range(d)]
+                packed += [packing.pack(tabulate(x, first, words * heads, d, c)[h::heads]) for c in range(d)]
                 matrices.append(host.rows(code, layer, h, d, p))
-        words //= heads
         biases, slots = packing.biases(words * len(x)), words * len(x)
+        # words that end in letter 0 add what is there already
+        starts = [biases + (packing.pack(row[::letters]) if s.residual else 0) for row in rows]
         rows = [
-            packing.unpack(sum(map(mul, packing.balanced(chain.from_iterable(parts)), packed), biases), slots)
-            for parts in zip(*matrices, strict=True)
+            packing.unpack(sum(map(mul, packing.balanced(chain.from_iterable(parts)), packed), begin), slots)
+            for begin, parts in zip(starts, zip(*matrices, strict=True), strict=True)
         ]
     return rows
+
+
+def probe_terms(s: Shape) -> int:
+    """How many rows are added up at most; that of letter 0 counts as one with coefficient 1."""
+    return max(s.heads * (s.m + 2 * s.head_dim) + s.residual, s.d_out)
 
 
 def check_witness(claim: Claim, p: int, chosen: array[int], inverse: array[int], limits: Limits, numpy: bool) -> None:
@@ -1185,10 +1312,14 @@ def check_witness(claim: Claim, p: int, chosen: array[int], inverse: array[int],
     if max(inverse) >= p:
         raise Stop(f"the inverse has an entry {max(inverse)}, not below p = {p}")
     k = probes(p)
-    words = s.heads**s.layers
-    slot = Packing(p, max(s.heads * (s.m + 2 * s.head_dim), s.d_out)).bytes
-    memory = s.m * k * words * (4 + 2 * slot) + 200 * s.heads * (s.m + 2 * s.head_dim) + 8 * k * columns
-    products = (s.words(s.layers) * s.m * (s.m + 2 * s.head_dim) + words * s.m * s.d_out + columns**2) * k
+    words = s.leaves
+    slot = Packing(p, probe_terms(s)).bytes
+    memory = (
+        s.m * k * words * (4 + (3 if s.residual else 2) * slot)
+        + 200 * s.heads * (s.m + 2 * s.head_dim)
+        + 8 * k * columns
+    )
+    products = (s.readers(s.layers) * s.m * (s.m + 2 * s.head_dim) + words * s.m * s.d_out + columns**2) * k
     numbers = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + columns**2
     work = drawing_work(claim) + numbers * 250 + products * slot * 2 // 3
     limits.require(memory + (64 * s.m * s.m if numpy else 0), work // 20 if numpy else work)
@@ -1228,7 +1359,7 @@ Entry = tuple[int, int, int, int]  # (part, number of the word, column within th
 
 def by_layer(s: Shape, entries: Pairs) -> dict[int, list[Entry]]:
     """The entries of z by the layer of their columns; those of the OV columns under L + 1, as part 2."""
-    half = s.head_dim * s.words(s.layers)
+    half = s.head_dim * s.readers(s.layers)
     result: dict[int, list[Entry]] = {}
     for position, value in entries:
         if position >= 2 * half:
@@ -1237,14 +1368,15 @@ def by_layer(s: Shape, entries: Pairs) -> dict[int, list[Entry]]:
             continue
         part, position = divmod(position, half)
         word, column = divmod(position, s.head_dim)  # the word's number among all, by length
-        layer = bisect.bisect(range(s.layers + 1), word, key=s.words)  # least with word < words(layer)
-        result.setdefault(layer, []).append((part, word - s.words(layer - 1), column, value))
+        layer = bisect.bisect(range(s.layers + 1), word, key=s.readers)  # least with word < readers(layer)
+        result.setdefault(layer, []).append((part, word - s.readers(layer - 1), column, value))
     return result
 
 
 # R_all z = G_0(), where G_L(w) = U z_OV(w) and, going up,
-#     G_{l-1}(w) = sum over h of  R_Q^{l,h} z_Q(w,h) + R_K^{l,h} z_K(w,h) + R_V^{l,h} G_l(w,h).
-# Only words on the way to a nonzero entry of z are visited.
+#     G_{l-1}(w) = sum over h of  R_Q^{l,h} z_Q(w,h) + R_K^{l,h} z_K(w,h) + R_V^{l,h} G_l(w,h),
+# with a residual stream also G_l(w,0), head h being letter h + 1. Only words on the way to a nonzero entry of z are
+# visited. The words of z_Q and z_K are numbered n H + h, n the number of w among those of its length.
 
 
 def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bool:
@@ -1262,10 +1394,10 @@ def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bo
     for layer in range(host.L, 0, -1):
         shorter: dict[int, Vector] = {}
         for word, vector in vectors.items():
-            parent, head = divmod(word, host.H)
+            parent, letter = divmod(word, host.s.letters)
             target = shorter.setdefault(parent, {})
             for (block, offset), value in vector.items():
-                step = host.move(layer, head, block)
+                step = stays(block, letter, host) or host.move(layer, letter - host.s.residual, block)
                 if value and step is not None and offset < step[2]:
                     name = (step[0], offset + step[1])
                     target[name] = target.get(name, 0) + value
@@ -1274,6 +1406,11 @@ def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bo
             add(shorter.setdefault(parent, {}), host.reads(part, layer, head), column, value)
         vectors = shorter
     return not any(value for vector in vectors.values() for value in vector.values())
+
+
+def stays(block: Block, letter: int, host: IndexHost) -> Step:
+    """The step of a residual stream's letter 0; None for heads."""
+    return (block, 0, max(2 * host.H * host.d, host.out)) if host.s.residual and letter == 0 else None
 
 
 def dense_product_is_zero(host: DenseHost, layers: dict[int, list[Entry]]) -> bool:
@@ -1302,13 +1439,17 @@ def dense_product_is_zero(host: DenseHost, layers: dict[int, list[Entry]]) -> bo
         factor = value_unit.denominator * math.lcm(host.units(R_Q).denominator, host.units(R_K).denominator)
         scale = int(value_unit * factor)
         shorter: dict[int, list[int]] = {}
-        for head in sorted({word % s.heads for word in vectors}):
+        for letter in sorted({word % s.letters for word in vectors}):
             mine = [
-                (shorter.setdefault(word // s.heads, [0] * s.m), vector)
+                (shorter.setdefault(word // s.letters, [0] * s.m), vector)
                 for word, vector in vectors.items()
-                if word % s.heads == head
+                if word % s.letters == letter
             ]
-            for i, row in enumerate(host.rows(R_V, layer, head, s.m)):
+            if s.residual and letter == 0:
+                for target, vector in mine:
+                    target[:] = map(add, target, [factor * x for x in vector])
+                continue
+            for i, row in enumerate(host.rows(R_V, layer, letter - s.residual, s.m)):
                 for target, vector in mine:
                     target[i] += scale * sum(map(mul, row, vector))
         common *= factor
@@ -1355,9 +1496,39 @@ def check_kernel(claim: Claim, kernel: tuple[int, Pairs, int, int], limits: Limi
     column, entries, n, q = kernel
     if (top := dict(entries).get(column)) is None:
         raise Stop(f"z is zero at column {figure(column)}")
-    if n * sum(value * value for _, value in entries) != q * top * top:
-        raise Stop("distance_squared is not z_c^2 / |z|^2")
+    if claim.shape.residual:
+        missed = sum(x * x for x in routed_product(claim.shape, column, entries, limits).values())
+        if missed == 0:
+            raise Stop("W_all z of the routed target is zero")
+    else:
+        missed = top * top
+    if n * sum(value * value for _, value in entries) != q * missed:
+        raise Stop("distance_squared is not |W_all z|^2 / |z|^2")
     require_kernel(claim, entries, limits)
+
+
+def routed_product(s: Shape, column: int, z: Pairs, limits: Limits) -> dict[int, int]:
+    """W_all z, by its nonzero coordinates, of the target that is routed along the word of a column (section 7)."""
+    limits.require(*target_work(s, z, 2 * s.layers + 1, value_bits(z), 1))
+    ((layer, ((part, word, coordinate, _),)),) = by_layer(s, [(column, 1)]).items()
+    if part < 2:
+        word, head = divmod(word, s.heads)
+    letters = []  # of the layers layer - 1, ..., 1
+    for _ in range(layer - 1):
+        word, letter = divmod(word, s.letters)
+        letters.append(letter)
+    route = [(at, letter - 1) for at, letter in enumerate(reversed(letters), 1) if letter]
+    target: Target = {}
+    for at, h in route:
+        target["W_V", at, h] = target["W_O", at, h] = {0: {0: 1}}
+    if part < 2:
+        target["W_" + "QK"[part], layer, head] = {0: {coordinate: 1}}
+    elif route:
+        target["W_O", *route[-1]] = {0: {coordinate: 1}}
+    product = target_product(s, target, by_layer(s, z), tied=False)
+    if part == 2 and not route and s.d_in != s.d_out:  # W_E picks the coordinate in its row 0
+        product[0] = product.get(coordinate, 0)
+    return {i: x for i, x in product.items() if i < s.d_in}
 
 
 def require_kernel(claim: Claim, entries: Pairs, limits: Limits, times: int = 1) -> None:
@@ -1366,8 +1537,8 @@ def require_kernel(claim: Claim, entries: Pairs, limits: Limits, times: int = 1)
     limits.require(100 * s.layers, 1000 * s.layers)
     layers = by_layer(s, entries)
     bits = value_bits(entries)
-    if (kind := INDEX_HOSTS.get(claim.construction)) is not None:
-        starts = sum(len(found) * (s.heads ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
+    if (kind := index_kind(claim)) is not None:
+        starts = sum(len(found) * (s.letters ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
         limits.require((300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1) * times)
         zero = index_product_is_zero(kind(s), layers)
     else:
@@ -1385,7 +1556,7 @@ def require_kernel(claim: Claim, entries: Pairs, limits: Limits, times: int = 1)
 
 def visited(s: Shape, entries: Pairs) -> int:
     """At most so many words lie on the way to the entries."""
-    return min(len(entries) * (s.layers + 1), 1 + s.words(s.layers))
+    return min(len(entries) * (s.layers + 1), s.nodes)
 
 
 def value_bits(entries: Pairs) -> int:
@@ -1396,10 +1567,13 @@ def value_bits(entries: Pairs) -> int:
 # Tied targets: a target against a kernel vector (section 7), and tied-kernel (section 11)
 #
 # W_all z = G_0(), where G_L(w) = z_OV(w) and
-#     G_{l-1}(w) = sum over h of  W_Q^h z_Q(w,h) + W_K^h z_K(w,h) + W_V^h (W_O^h G_l(w,h)).
+#     G_{l-1}(w) = sum over h of  W_Q^h z_Q(w,h) + W_K^h z_K(w,h) + W_V^h (W_O^h G_l(w,h)),
+# with a residual stream also G_l(w,0).
 
 
-def target_product(s: Shape, target: Target, layers: dict[int, list[Entry]], q: int = 0) -> dict[int, int]:
+def target_product(
+    s: Shape, target: Target, layers: dict[int, list[Entry]], q: int = 0, tied: bool = True
+) -> dict[int, int]:
     """W_all z by its nonzero coordinates, in integers or modulo q."""
     none: dict[int, dict[int, int]] = {}
 
@@ -1420,13 +1594,18 @@ def target_product(s: Shape, target: Target, layers: dict[int, list[Entry]], q: 
         include(vectors.setdefault(word, {}), {column: value})
     for layer in range(s.layers, 0, -1):
         shorter: dict[int, dict[int, int]] = {}
+        at = 0 if tied else layer
         for word, vector in vectors.items():
-            parent, head = divmod(word, s.heads)
-            inner = times(target.get(("W_O", 0, head), none), vector)
-            include(shorter.setdefault(parent, {}), times(target.get(("W_V", 0, head), none), inner))
+            parent, letter = divmod(word, s.letters)
+            if s.residual and letter == 0:
+                include(shorter.setdefault(parent, {}), vector)
+                continue
+            head = letter - s.residual
+            inner = times(target.get(("W_O", at, head), none), vector)
+            include(shorter.setdefault(parent, {}), times(target.get(("W_V", at, head), none), inner))
         for part, word, column, value in layers.get(layer, []):
             parent, head = divmod(word, s.heads)
-            reader = target.get(("W_" + "QK"[part], 0, head), none)
+            reader = target.get(("W_" + "QK"[part], at, head), none)
             include(shorter.setdefault(parent, {}), times(reader, {column: value}))
         vectors = shorter
     return {i: x for i, x in vectors.get(0, {}).items() if (x % q if q else x)}
@@ -1435,8 +1614,9 @@ def target_product(s: Shape, target: Target, layers: dict[int, list[Entry]], q: 
 def target_work(s: Shape, entries: Pairs, size: int, bits: int, entry: int) -> tuple[int, int]:
     """(memory, operations) of target_product; numbers grow to `bits`, the target has `size` entries of `entry` bits."""
     words = visited(s, entries)
-    return words * (400 + min(size, s.d_in) * (100 + bits // 7)), (2 * words + len(entries)) * (
-        1000 + size * (200 + bits // 8 + bits * entry // 500)
+    kept = min(s.d_out, len(entries)) if s.residual else 0  # what letter 0 carries along
+    return words * (400 + (min(size, s.d_in) + kept) * (100 + bits // 7)), (2 * words + len(entries)) * (
+        1000 + (size + kept) * (200 + bits // 8 + bits * entry // 500)
     )
 
 
@@ -2061,6 +2241,8 @@ GIVEN = ("shared-attention-universal", "looped-shared-attention-universal")
 def dimension_bound(claim: Claim) -> tuple[int, int, str]:
     """(a, b, what they are): no host is universal if a < b. The tables of section 10.1."""
     s, words = claim.shape, claim.shape.heads**claim.shape.layers
+    if s.residual:
+        return residual_bound(claim)
     match claim.notion, claim.targets, claim.free:
         case "matching", "all untied", _:
             return s.m, s.columns, "m and M"
@@ -2088,6 +2270,19 @@ def dimension_bound(claim: Claim) -> tuple[int, int, str]:
     raise Malformed(f"the format has no bound {claim.how} at {s}")
 
 
+def residual_bound(claim: Claim) -> tuple[int, int, str]:
+    """The third table of section 10.1."""
+    s = claim.shape
+    square = s.d_in == s.d_out
+    if claim.notion == "matching" and (claim.targets == "all untied" or (claim.targets == "generic untied" and square)):
+        if claim.construction == "every tied host" and s.layers > 1:
+            return 0, 1, "whatever m, equal and different columns"  # of the words (0, ..., 0, h) and (h, 0, ..., 0)
+        return s.m, s.columns, "m and M"
+    if claim.notion == "matching" and claim.targets in TIED and square and min(s.d_in, s.head_dim) >= s.layers:
+        return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)"
+    raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
 def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
     """The second table of section 10.1; d_in = d_out."""
     s, m, b, H, L = claim.shape, claim.shape.m, claim.shape.d_in, claim.shape.heads, claim.shape.layers
@@ -2105,6 +2300,9 @@ def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
             later = min(H * narrow, b)
             forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
             yield b * (m - b * words), H * forms, "d_in (m - d_in H^L) and the dimension of the logit forms"
+            if s.head_dim <= b and (L == 1 or H * s.head_dim >= b):
+                linear = b**2 * words + s.words(L) * (2 * narrow * b - narrow**2)
+                yield b * m, linear, "d_in m and d_in^2 H^L + S (2 d d_in - d^2)"
         case "attention-matching", _ if paths or b == 1:
             outputs = b * words if paths else s.counts
             yield b * (m - outputs), H * (2 * narrow * b - narrow**2), "d_in (m - outputs) and H (2 d' d_in - d'^2)"
@@ -2198,21 +2396,21 @@ def sparse_times(row: dict[int, int], matrix: dict[int, dict[int, int]], p: int)
 def target_row(s: Shape, target: Target, tied: bool, i: int, p: int) -> array[int]:
     """Row i of W_all modulo p. Only words w with a nonzero row i of M_w are followed."""
     row = array(U32, bytes(4 * s.columns))
-    half = s.head_dim * s.words(s.layers)
+    half = s.head_dim * s.readers(s.layers)
     none: dict[int, dict[int, int]] = {}
     rows = {0: {i: 1}}  # the number of w among the words of its length -> row i of M_w
     for layer in range(1, s.layers + 1):
-        longer = {}
+        longer = {word * s.letters: vector for word, vector in rows.items()} if s.residual else {}
         for word, vector in rows.items():
             for head in range(s.heads):
-                at, number = (0 if tied else layer, head), word * s.heads + head
-                start = s.head_dim * (s.words(layer - 1) + number)
+                at = (0 if tied else layer, head)
+                start = s.head_dim * (s.readers(layer - 1) + word * s.heads + head)
                 for first, tensor in ((start, "W_Q"), (half + start, "W_K")):
                     for j, x in sparse_times(vector, target.get((tensor, *at), none), p).items():
                         row[first + j] = x
                 moved = sparse_times(vector, target.get(("W_V", *at), none), p)
                 if moved := sparse_times(moved, target.get(("W_O", *at), none), p):
-                    longer[number] = moved
+                    longer[word * s.letters + head + s.residual] = moved
         rows = longer
     for word, vector in rows.items():
         for j, x in vector.items():
@@ -2222,7 +2420,7 @@ def target_row(s: Shape, target: Target, tied: bool, i: int, p: int) -> array[in
 
 def check_span(claim: Claim, p: int, targets: list[Target], limits: Limits) -> None:
     s, both = claim.shape, claim.free == "E and U"
-    words = s.heads**s.layers
+    words = s.leaves
     # rows for each target, columns, and the rank that m allows
     height, columns, most = s.d_in, s.columns, s.m
     if claim.notion == "shared attention":
@@ -2235,7 +2433,7 @@ def check_span(claim: Claim, p: int, targets: list[Target], limits: Limits) -> N
     size = max(map(target_size, targets))
     slot = Packing(p, PANEL + 1).bytes
     rank = most + 1
-    follow = count * s.words(s.layers) * (1000 + 300 * min(size, 4 * s.d_in * s.head_dim))
+    follow = count * s.nodes * (1000 + 300 * min(size, 4 * s.d_in * s.head_dim))
     eliminated = (rank + PANEL) * columns * count
     limits.require(
         count * (4 * columns + 200) + 64 * PANEL * columns + words * (300 + 100 * min(size, s.d_in))
@@ -2314,6 +2512,7 @@ def read_lower_bound(claim: Claim, host: dict[str, Any], evidence: object, limit
     if method == "span":
         prime, listed, _ = record(evidence, "evidence", "prime", "targets", "method")
         shared = claim.notion == "shared attention" and claim.targets in GENERIC
+        shared = shared and not claim.shape.residual
         if not (claim.notion == "matching" or shared) or claim.shape.d_in != claim.shape.d_out:
             raise Malformed(f"the method span is not for claims {claim.how} at {claim.shape}")
         p = read_prime(prime)
@@ -2376,9 +2575,20 @@ class Ball:
         return Ball(rows, self.unit * other.unit, error).at(bits)
 
     def plus(self, other: Ball) -> Ball:
-        """Both have one unit."""
+        """Both have one unit, but for exact matrices."""
+        if self.unit != other.unit:
+            a, b = self.unit, other.unit
+            unit = Fraction(
+                math.gcd(a.numerator * b.denominator, b.numerator * a.denominator), a.denominator * b.denominator
+            )
+            return self.in_units(unit).plus(other.in_units(unit))
         rows = [[*map(add, x, y)] for x, y in zip(self.rows, other.rows, strict=True)]
         return Ball(rows, self.unit, self.error + other.error)
+
+    def in_units(self, unit: Fraction) -> Ball:
+        """In units of which this one's is a multiple."""
+        factor = int(self.unit / unit)
+        return Ball([[factor * x for x in row] for row in self.rows], unit, factor * self.error)
 
     def selected(self, sources: list[list[int]]) -> Ball:
         """Each column is the sum of the columns named."""
@@ -2514,10 +2724,15 @@ Linear = Callable[[Ball], Ball]
 HeadMaps = Callable[[int, int], tuple[Linear, Linear, Linear]]  # (layer, head) -> what x is multiplied by
 
 
-def run_system(x: Ball, maps: HeadMaps, attention: Attention, bits: int) -> Ball:
-    """X^l = sum over h of A^{l,h} X^{l-1} V^{l,h}."""
+def run_system(
+    x: Ball, maps: HeadMaps, attention: Attention, bits: int, stream: Callable[[int], Linear] | None = None
+) -> Ball:
+    """X^l = sum over h of A^{l,h} X^{l-1} V^{l,h}, plus X^{l-1} with a residual stream (brought to the next layer's
+    coordinates by `stream`, where these are others)."""
     for layer in range(1, attention.shape.layers + 1):
         total: Ball | None = None
+        if attention.shape.residual:
+            total = stream(layer)(x) if stream else x
         for head in range(attention.shape.heads):
             query, key, value = maps(layer, head)
             term = attention.matrix(x, query, key, layer, head, bits).times(value(x), bits)
@@ -2545,7 +2760,8 @@ def run_index_host(host: IndexHost, x: Ball, E: Ball, attention: Attention, bits
                 step = host.move(layer, h, block)
                 values.append([(step[0], offset + step[1])] if step is not None and offset < step[2] else [])
             heads.append((*(named(host.reads(part, layer, h), host.d) for part in (0, 1)), values))
-        wanted = dict.fromkeys(chain.from_iterable(chain.from_iterable(chain.from_iterable(heads))))
+        kept = wanted if host.s.residual else {}
+        wanted = kept | dict.fromkeys(chain.from_iterable(chain.from_iterable(chain.from_iterable(heads))))
         tables.append(heads)  # type: ignore[arg-type]
         levels.append(wanted)
     tables.reverse()
@@ -2560,8 +2776,11 @@ def run_index_host(host: IndexHost, x: Ball, E: Ball, attention: Attention, bits
         query, key, value = tables[layer - 1][head]
         return selecting(query, layer - 1), selecting(key, layer - 1), selecting(value, layer - 1)
 
+    def stream(layer: int) -> Linear:
+        return selecting([[place] for place in levels[layer]], layer - 1)
+
     start = E.selected([[host.first(block) + offset] for block, offset in levels[0]])
-    return selecting(outputs, host.L)(run_system(x.times(start, bits), maps, attention, bits))
+    return selecting(outputs, host.L)(run_system(x.times(start, bits), maps, attention, bits, stream))
 
 
 def run_dense_host(host: DenseHost, x: Ball, E: Ball, attention: Attention, bits: int) -> Ball:
@@ -2621,7 +2840,7 @@ class Emulation:
 
     def difference(self, claim: Claim, bits: int) -> tuple[Fraction, Fraction]:
         """Bounds of the largest entry of |UTF(X, E) - T(X)|."""
-        kind = INDEX_HOSTS.get(claim.construction)
+        kind = index_kind(claim)
         if kind is not None:
             ours = run_index_host(kind(claim.shape), self.X, self.E, self.attention, bits)
         else:
@@ -2771,7 +2990,7 @@ def check_enclosure(
 
 KINDS = (
     *("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound"),
-    *("tied-kernel", "enclosure"),
+    *("tied-kernel", "enclosure", "rank-triangular"),
 )
 NOTIONS = {
     "enclosure": ("one emulation",),
@@ -2785,6 +3004,7 @@ TARGETS_OF = {
     "identity": TARGETS,
     "lower-bound": (*TARGETS[:2], *GENERIC),
     "rank-deficient": TARGETS[:2],
+    "rank-permutation": TARGETS[:2],
     "tied-kernel": TARGETS[1:2],
 }  # of the other kinds: all untied
 
@@ -2812,8 +3032,10 @@ class Claim:
 
     @property
     def columns(self) -> int:
-        """The number of columns of R_all, or of the test matrix."""
-        return self.shape.columns - (self.shape.head_dim - self.queries) * self.shape.words(self.shape.layers)
+        """The number of columns of R_all, or of the test matrix, or of those that are looked at."""
+        if self.kind == "rank-permutation" and self.shape.residual:
+            return self.shape.reduced_columns
+        return self.shape.columns - (self.shape.head_dim - self.queries) * self.shape.readers(self.shape.layers)
 
     @property
     def rank(self) -> int:
@@ -2823,6 +3045,8 @@ class Claim:
     def columns_name(self) -> str:
         if self.nullity:
             return f"M - {self.nullity}"
+        if self.kind == "rank-permutation" and self.shape.residual:
+            return "2dS + d_out (1 + S)"
         return "the number of its columns" if self.kind == "linear-test" else "M"
 
     @property
@@ -2849,6 +3073,7 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
         raise Malformed(f"the linear test is for d_in = d_out <= d, the shape is {shape}")
     if claim.targets == "all tied" and kind in ("rank-deficient", "tied-kernel") and shape.d_in != shape.d_out:
         raise Malformed(f"{kind} is for tied targets with d_in = d_out only, the shape is {shape}")
+    require_stream(claim, host)
     if kind == "lower-bound":
         if "every" in host:
             (every,) = record(host, "host", "every")
@@ -2861,7 +3086,7 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
         tied = choice(system, "system", "universal", "looped-universal") == "looped-universal"
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
             raise Malformed("weights is not a digest of 64 lower-case hexadecimal digits")
-        if kind == "rank-permutation":
+        if kind in ("rank-permutation", "rank-triangular"):
             raise Malformed(f"{kind} is not for weights from a file")
         tensors = find_weights(digest, folder, limits)
         require_host_tensors(tensors)
@@ -2897,16 +3122,36 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
             if claim.targets == INVERTIBLE_MIDDLE and shape.head_dim < shape.d_in:
                 raise Malformed(f"no matrices M are invertible at {shape}")
         else:
-            least = (rule.host if rule else INDEX_HOSTS[name]).least(shape)
+            least = (rule.host if rule else (RESIDUAL_HOSTS if shape.residual else INDEX_HOSTS)[name]).least(shape)
         if least is None:
             raise Malformed(f"{name} is not defined at {shape}")
         if shape.m < least:
             raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
     dense = dict.fromkeys(("rank-modular", "linear-test", "tied-kernel"), RANDOM)
-    allowed = {"rank-permutation": PERMUTATIONS, **dense}.get(kind)
+    unit = ("tied",) if shape.residual else PERMUTATIONS
+    allowed = {"rank-permutation": unit, "rank-triangular": ("sparse",), **dense}.get(kind)
     if allowed is not None and name not in allowed:
         raise Malformed(f"{kind} is not for the construction {name}")
     return claim
+
+
+def require_stream(claim: Claim, host: dict[str, Any]) -> None:
+    """Malformed where a residual stream is there and the kind or the construction knows none, or the other way round."""
+    kind, shape = claim.kind, claim.shape
+    if kind == "rank-triangular" and not shape.residual:
+        raise Malformed(f"{kind} is for residual streams only, the shape is {shape}")
+    if kind == "rank-permutation":
+        if claim.targets == "all tied" and not shape.residual:
+            raise Malformed(f"{kind} is for tied targets with a residual stream only, the shape is {shape}")
+        if claim.targets == "all untied" and shape.residual and shape.layers > 1:
+            raise Malformed(f"{kind} with a residual stream is for tied targets, unless L = 1; the shape is {shape}")
+    if not shape.residual:
+        return
+    name = host.get("construction")
+    if kind == "identity" or (kind == "lower-bound" and "every" not in host):
+        raise Malformed(f"{kind} of a given host is not defined with a residual stream, the shape is {shape}")
+    if isinstance(name, str) and name in INDEX_HOSTS and name not in RESIDUAL_HOSTS:
+        raise Malformed(f"{name} is not defined with a residual stream, the shape is {shape}")
 
 
 def read_edges(value: object, s: Shape) -> tuple[tuple[int, int], ...]:
@@ -2950,13 +3195,13 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     facts |= {"notion": notion, "targets": targets, "verdict": verdict} | ({"free": free} if free else {})
     rank = integer(claimed["rank"], "rank") if ranked else None
     shape = read_shape(shape_record)
-    facts["shape"] = {name: stated(value) for name, value in vars(shape).items()}
+    facts["shape"] = {name: stated(value) for name, value in vars(shape).items() if value is not False}
     start = Claim(kind, shape, "", notion=notion, targets=targets, free=free)
     claim = read_claim(start, claimed["host"], folder, limits)
     facts["construction"] = claim.construction
     if kind == "rank-deficient":
         check = read_deficient(claim, evidence, limits)
-    elif kind == "rank-permutation":
+    elif kind in ("rank-permutation", "rank-triangular"):
         check = read_permutation(claim, evidence, folder, limits)
     elif kind == "identity":
         check = read_identity(claim, evidence, limits)
@@ -3072,8 +3317,10 @@ def read_modular(claim: Claim, evidence: object, folder: str, limits: Limits) ->
 
 def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
     (value,) = record(evidence, "evidence", "rows")
-    rows = integer_array(value, "rows", claim.shape.columns, folder, limits)
-    return lambda: check_permutation(INDEX_HOSTS[claim.construction](claim.shape), rows, limits)
+    rows, kind = integer_array(value, "rows", claim.columns, folder, limits), index_kind(claim)
+    assert kind is not None
+    check = check_triangular if claim.kind == "rank-triangular" else check_permutation
+    return lambda: check(kind(claim.shape), rows, limits)
 
 
 # ----------------------------------------------------------------------------------------------------

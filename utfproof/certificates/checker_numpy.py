@@ -94,19 +94,22 @@ def product(a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
 def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x: list[array[int]]) -> bool:
     """Whether inverse * (R_all x)[chosen] = x modulo p for every probe x (each of length M)."""
     s = host.s
-    d, H = s.head_dim, s.heads
+    d, H, letters = s.head_dim, s.heads, s.letters
     vectors = np.array(x, dtype=np.int64).T  # [M, k]
     M, k = vectors.shape
-    quarter = d * s.words(s.layers)
-    tail = vectors[2 * quarter :].reshape(H**s.layers, s.d_out, k)
+    quarter = d * s.readers(s.layers)
+    tail = vectors[2 * quarter :].reshape(s.leaves, s.d_out, k)
     # state[i, word, probe] = coordinate i of T(word)
     state = product(residues(host, p, CODE_U, 1, 0, s.d_out), tail.transpose(1, 0, 2).reshape(s.d_out, -1), p)
-    state = state.reshape(s.m, H**s.layers, k)
+    state = state.reshape(s.m, s.leaves, k)
     for layer in range(s.layers, 0, -1):
-        start, words = d * s.words(layer - 1), H ** (layer - 1)
+        start, words = d * s.readers(layer - 1), letters ** (layer - 1)
         total = np.zeros((s.m, words * k), dtype=np.int64)
+        if s.residual:
+            total += state[:, ::letters].reshape(s.m, -1)
         for head in range(H):
-            total += product(residues(host, p, R_V, layer, head, s.m), state[:, head::H].reshape(s.m, -1), p)
+            ending = state[:, head + s.residual :: letters].reshape(s.m, -1)
+            total += product(residues(host, p, R_V, layer, head, s.m), ending, p)
             for code, first in ((R_Q, start), (R_K, quarter + start)):
                 block = vectors[first : first + words * H * d].reshape(words, H, d, k)[:, head]
                 right = block.transpose(1, 0, 2).reshape(d, -1)

@@ -6,13 +6,13 @@ Each row has its proof in docs/proofs; the checker has the same table in code of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, isqrt, log2
 
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.errors import ResourceLimit
 from utfproof.notions import Notion
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
@@ -20,11 +20,12 @@ GENERIC_UNTIED = "generic untied"
 GENERIC_TIED = "generic tied"
 """All but a set of measure zero: what is refuted for these serves almost none of the class."""
 THREE_PAGE = "three-dimensions-do-not-suffice.md"
+RESIDUAL_PAGE = "residual.md"
 
 
 def require_words(shape: Shape) -> None:
     """ResourceLimit before H^L is computed."""
-    if shape.layers * log2(shape.heads) > 60 or shape.layers > 2**20:
+    if shape.layers * log2(shape.letters) > 60 or shape.layers > 2**20:
         raise ResourceLimit(f"{shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
 
 
@@ -157,6 +158,11 @@ def _rows() -> Iterator[DimensionRow]:
               lambda s, m: (s.d_in * (m - s.d_in * s.leaves), logit_form_dimension(s)),
               "d_in (m - d_in H^L) and the dimension of the logit forms", _square,
               page="attention-matching-bound.md")  # fmt: skip
+    yield row("side by side", Notion.ATTENTION_MATCHING, u, None,
+              lambda s, m: (s.d_in * m, s.d_in**2 * s.leaves + s.word_count * (2 * s.head_dim * s.d_in - s.head_dim**2)),
+              "d_in m and d_in^2 H^L + S (2 d d_in - d^2)",
+              lambda s: _square(s) and s.head_dim <= s.d_in and (s.layers == 1 or s.heads * s.head_dim >= s.d_in),
+              page="attention-matching-optimum.md")  # fmt: skip
     yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
               lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),
                             _fibre(s) - s.heads * s.d_in**2),
@@ -195,5 +201,38 @@ def _rows() -> Iterator[DimensionRow]:
               THREE_PAGE)  # fmt: skip
 
 
-DIMENSION_ROWS: tuple[DimensionRow, ...] = tuple(_rows())
+def _residual_rows() -> Iterator[DimensionRow]:
+    """Those proved with a residual stream, of which `_rows` knows nothing."""
+
+    def every(s: Shape) -> bool:
+        return s.residual
+
+    def square(s: Shape) -> bool:
+        return s.residual and _square(s)
+
+    def paths(s: Shape) -> bool:
+        return square(s) and _paths(s)
+
+    for targets, applies in ((ALL_UNTIED, every), (GENERIC_UNTIED, square)):
+        yield DimensionRow("M", MATCHED, targets, None, lambda s, m: (m, matching_dimension(s)), "m and M", applies,
+                           page=RESIDUAL_PAGE)  # fmt: skip
+    for targets in (ALL_TIED, GENERIC_TIED):
+        yield DimensionRow("words without 0", MATCHED, targets, None, lambda s, m: (m, tied_targets_dimension(s)),
+                           "m and 2dS + d_out (1 + S)", paths, page=RESIDUAL_PAGE)  # fmt: skip
+
+
+def _plain(row: DimensionRow) -> DimensionRow:
+    """The same row, for shapes without a residual stream."""
+    return replace(row, applies=lambda shape: not shape.residual and row.applies(shape))
+
+
+DIMENSION_ROWS: tuple[DimensionRow, ...] = (*map(_plain, _rows()), *_residual_rows())
 """Every bound by the arithmetic of section 10.1."""
+
+
+def no_tied_host(shape: Shape, targets: str) -> bool:
+    """Whether no tied host of any dimension matches all, or almost all, untied targets: with a residual stream from L = 2 on,
+    where it has equal columns for the words (0, ..., 0, h) and (h, 0, ..., 0) and the targets have not."""
+    if not shape.residual or shape.layers < 2:
+        return False
+    return targets == ALL_UNTIED or (targets == GENERIC_UNTIED and _square(shape))

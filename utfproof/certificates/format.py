@@ -31,7 +31,8 @@ class Certificate:
 
     @property
     def kind(self) -> str:
-        """rank-permutation, rank-modular, rank-deficient, linear-test, identity, tied-kernel, lower-bound or enclosure."""
+        """rank-permutation, rank-triangular, rank-modular, rank-deficient, linear-test, identity, tied-kernel, lower-bound
+        or enclosure."""
         return str(self.document["kind"])
 
     @property
@@ -82,7 +83,15 @@ def integer_array(values: np.ndarray, dtype: str = "uint32") -> tuple[Any, dict[
 def shape_document(shape: Shape, m: int) -> dict[str, Any]:
     """The `shape` field."""
     fields = {name: getattr(shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
-    return {name: integer(value) for name, value in {**fields, "m": m}.items()}
+    written: dict[str, Any] = {name: integer(value) for name, value in {**fields, "m": m}.items()}
+    return {**written, "residual": True} if shape.residual else written
+
+
+def shape_of(document: dict[str, Any]) -> Shape:
+    """The shape that a certificate's document states, without its m."""
+    stated = document["shape"]
+    numbers = (int(stated[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out"))
+    return Shape(*numbers, residual=stated.get("residual", False))
 
 
 def certificate(

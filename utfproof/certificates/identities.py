@@ -25,7 +25,15 @@ from utfproof.constructions.shared_attention import (
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
-from utfproof.shapes import Shape, Word, head_words, positive_integer, shared_key_dimension, shared_query_dimension
+from utfproof.shapes import (
+    Shape,
+    Word,
+    head_words,
+    positive_integer,
+    require_plain,
+    shared_key_dimension,
+    shared_query_dimension,
+)
 
 Blocks = list[tuple[int, list[str]]]
 """(first coordinate, letters of the word), by first coordinate."""
@@ -347,7 +355,7 @@ def identity_certificate(
     if name not in IDENTITIES:
         raise MalformedInput(f"no identity certificates for {name!r}; choose {', '.join(IDENTITIES)}")
     kind = IDENTITIES[name]
-    kind.defined(shape)
+    kind.defined(require_plain(shape, f"the identity of {name}"))
     least = kind.least_m(shape)
     m = least if m is None else positive_integer("m", m)
     if m < least:

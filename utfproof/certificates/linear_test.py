@@ -94,7 +94,7 @@ def linear_test_certificate(
     max_memory: int | None = None,
 ) -> Certificate:
     """Universality by attention-matching, for all untied targets, of `random` or `random-tied`; m defaults to the number of
-    columns, (d + d_in) S + d_in H^L. primes: tried in turn.
+    columns, (d + d_in) S + d_in H^L without a residual stream. primes: tried in turn.
 
     Raises MalformedInput for other constructions, NotDefined unless d_in = d_out <= d, Undecided where the rank found is not
     full (which proves nothing), ResourceLimit before allocating.
@@ -113,14 +113,15 @@ def linear_test_weights(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     device: str = "cpu",
     primes: tuple[int, ...] | None = None,
     max_memory: int | None = None,
 ) -> Certificate:
-    """The same for a host given as a file; the certificate is bound to the file's content. layers and d_in as for
+    """The same for a host given as a file; the certificate is bound to the file's content. layers, d_in and residual as for
     `certify_weights`."""
     file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
     for name in file.tensors:
         require_finite(file, name)
     require_linear_test(shape)

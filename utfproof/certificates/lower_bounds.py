@@ -19,6 +19,7 @@ from utfproof.certificates.dimensions import (
     DIMENSION_ROWS,
     GENERIC_TIED,
     GENERIC_UNTIED,
+    no_tied_host,
     require_words,
 )
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
@@ -29,7 +30,7 @@ from utfproof.matching import w_all
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension, positive_integer
+from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain
 from utfproof.systems import Target
 
 TARGET_BOUND = 16
@@ -64,6 +65,8 @@ def dimension_bound(
             found = have, needed, row.what
         if have < needed:
             break
+    if notion is Notion.MATCHING and every == "tied host" and no_tied_host(shape, targets):
+        return 0, 1, "whatever m, equal and different columns"
     if found is not None:
         return found
     said = f"{notion.value}, targets {targets!r}" + (f", free {free!r}" if free else "")
@@ -166,9 +169,10 @@ def _products_modulo(target: Target, p: int) -> np.ndarray:
 
 
 def _span_shape(shape: Shape, notion: Notion, free: str | None) -> tuple[int, int]:
-    """Columns of `target_rows`, and rows for each target."""
+    """Columns of `target_rows`, and rows for each target. NotDefined for shared attention with a residual stream."""
     if notion is Notion.MATCHING:
         return matching_dimension(shape), shape.d_in
+    require_plain(shape, "the span by shared attention")
     return (shape.leaves, shape.d_in**2) if free == BOTH else (shape.d_in * shape.leaves, shape.d_in)
 
 
@@ -294,10 +298,10 @@ def null_vector_certificate(R_V: Any, shape: Shape, *, tied: bool) -> Certificat
     """This shared-attention host (R_V [L][H], or [H] when tied, of integer matrices [m, m] or SelectionMatrix) does not serve
     all untied targets even with E and U free, because some y != 0 has sum_w y_w R_w = 0.
 
-    Raises Undecided where the R_w are independent, MalformedInput for other than integer matrices of one size,
-    ResourceLimit beyond the size that is solved or written.
+    Raises NotDefined with a residual stream, Undecided where the R_w are independent, MalformedInput for other than integer
+    matrices of one size, ResourceLimit beyond the size that is solved or written.
     """
-    require_words(shape)
+    require_words(require_plain(shape, "the null vector of a shared-attention host"))
     grid = [_integer_matrices(R_V, shape, "R_V")] if tied else [_integer_matrices(row, shape, "R_V") for row in R_V]
     if len(grid) != (1 if tied else shape.layers):
         raise MalformedInput(f"R_V has {len(grid)} layers, expected {1 if tied else shape.layers}")

@@ -16,6 +16,12 @@ import numpy as np
 
 from utfproof.arrays import require_device, to_numpy
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer, integer_array
+from utfproof.certificates.residual import (
+    missed_distance,
+    refuted_column,
+    streaming_certificate,
+    tied_stream_relation,
+)
 from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix
 from utfproof.certificates.structure import ATTEMPTS, find_relation
 from utfproof.constructions import Construction, build_host, construction, resolve_m
@@ -32,7 +38,7 @@ from utfproof.weights import host_shape, read_tensors, require_finite
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
 PERMUTATIONS = ("sparse", "sparse-front", "tied")
-"""Constructions that the kind rank-permutation is specified for."""
+"""Constructions that the kind rank-permutation is specified for (with a residual stream `tied` only)."""
 MAX_DIGITS = 100_000
 """Most decimal digits of an integer in a certificate (docs/certificate-format.md)."""
 LONG_BITS = 10_000
@@ -72,6 +78,7 @@ def certify(
 ) -> Certificate:
     """Decide universality of a named construction; the certificate says which way, and by which notion.
 
+    With a residual stream `tied` is about all tied targets (L >= 2), every other construction about all untied ones.
     notion: "matching", the default but for the constructions that serve by attention-matching; or "attention-matching", by
     an identity of words (shared-key, shared-query) or the linear test (random hosts, d >= d_in), which can only say yes.
     witness: give random hosts' certificates the inverse of a minor, so
@@ -99,10 +106,20 @@ def certify(
     if asked is not Notion.MATCHING:
         raise Undecided(
             f"no certificate kind decides {name} by {asked.value} at {shape}; by matching it is "
-            + (f"refuted (m = {m} < M = {M})" if m < M else "a different question, whose yes implies this one's")
+            + (
+                f"refuted (m = {m} < M = {M})"
+                if m < M and not shape.residual
+                else "a different question, whose yes implies this one's"
+            )
             + ": ask with --notion matching"
         )
     host = host_document(entry, seed=seed, law=law, dtype=dtype)
+    if name in PERMUTATIONS and shape.residual:
+        if witness:
+            raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
+        return streaming_certificate(entry, shape, m, host, max_memory)
+    if not entry.serves_untied(shape):
+        return _tied_stream(shape, m, host).certificate
     if m < M:
         return certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
     if entry.is_random:
@@ -118,6 +135,7 @@ def certify_weights(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     witness: bool = False,
     device: str = "cpu",
     primes: tuple[int, ...] | None = None,
@@ -125,7 +143,14 @@ def certify_weights(
 ) -> Certificate:
     """The certificate of `decide_weights`."""
     return decide_weights(
-        path, layers=layers, d_in=d_in, witness=witness, device=device, primes=primes, max_memory=max_memory
+        path,
+        layers=layers,
+        d_in=d_in,
+        residual=residual,
+        witness=witness,
+        device=device,
+        primes=primes,
+        max_memory=max_memory,
     ).certificate
 
 
@@ -134,6 +159,7 @@ def decide_weights(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     witness: bool = False,
     device: str = "cpu",
     primes: tuple[int, ...] | None = None,
@@ -142,13 +168,16 @@ def decide_weights(
     """Decide universality by matching of a host given as a file; the certificate is bound to the file's content.
 
     layers: for tied weights whose metadata does not say it. d_in: does not enter R_all; the metadata's or d_out unless
-    given. Raises as `certify` does, and MalformedInput for files that hold no host.
+    given. residual: whether there is a residual stream, where the metadata does not say it. Raises as `certify` does, and
+    MalformedInput for files that hold no host.
     """
     file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
     for name in file.tensors:
         require_finite(file, name)
     host = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
+    if tied and shape.residual and shape.layers > 1:
+        return _tied_stream(shape, m, host)
     if m < (M := matching_dimension(shape)):
         found = certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
         return WeightsDecision(found, f"the embedding dimension m = {m} is below M = {M}")
@@ -166,6 +195,16 @@ def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> di
         "law": check_law(law),
         "seed": integer(check_seed(seed)),
     }
+
+
+def _tied_stream(shape: Shape, m: int, host: dict[str, Any]) -> WeightsDecision:
+    """No tied host with a residual stream matches all untied targets for L >= 2, whatever its weights."""
+    z = tied_stream_relation(shape)
+    reason = (
+        "the layers share their weights, so with a residual stream the head words (0, ..., 0, h) and (h, 0, ..., 0) have "
+        "equal columns (0 is the stream)"
+    )
+    return WeightsDecision(_deficient(shape, m, host, z, next(iter(z))), reason)
 
 
 def _certify_index_map(
@@ -218,17 +257,22 @@ def _selection_kernel(matrix: SelectionMatrix) -> dict[int, int] | None:
     return None
 
 
-def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int]) -> Certificate:
-    """The refutation that z gives; the isolating column is the one with the largest entry (the best distance bound)."""
+def _deficient(shape: Shape, m: int, host: dict[str, Any], z: dict[int, int], column: int | None = None) -> Certificate:
+    """The refutation that z gives; the isolating column is the one with the largest entry (the best distance bound). With a
+    residual stream it is one for which the routed target is missed (`refuting_column`)."""
     if len(z) > INLINE_LIMIT:
         raise ResourceLimit(f"the kernel vector has {len(z)} entries, a certificate holds at most {INLINE_LIMIT}")
     positions = sorted(z)
     values = [z[i] for i in positions]
-    best = max(range(len(values)), key=lambda k: (abs(values[k]), -k))
-    distance = distance_bound(values, best)
+    if shape.residual:
+        column = refuted_column(shape, z) if column is None else column
+        distance = missed_distance(shape, column, z)
+    else:
+        best = max(range(len(values)), key=lambda k: (abs(values[k]), -k))
+        column, distance = positions[best], distance_bound(values, best)
     evidence = {
         "method": "kernel-vector",
-        "column": _written(positions[best]),
+        "column": _written(column),
         "distance_squared": [_written(distance.numerator), _written(distance.denominator)],
         "z": [[_written(i), _written(v)] for i, v in zip(positions, values, strict=True)],
     }

@@ -3,7 +3,8 @@
 Elimination modulo a prime names a set of dependent columns of R_all, as few as it finds. They are rebuilt exactly from the
 host's own matrices, from the deepest one that they share upwards, until they depend (S_l, then R_Vo S_l, then R_V S_l, ...): a
 rank-one reader, a repeated head or values of inner dimension d_v give z with 2, 2 and at most d_v + 1 entries, whatever the
-size. Each z is then put through R_all z by the recursion of docs/certificate-format.md section 6.2, in integers.
+size. With a residual stream letter 0 takes columns over as they are, and letter h + 1 is head h. Each z is then put through
+R_all z by the recursion of docs/certificate-format.md section 6.2, in integers.
 """
 
 from __future__ import annotations
@@ -115,16 +116,23 @@ class ExactHost:
         tails = list(dict.fromkeys(_tail(c, 1) for c in routed))
         below = self.subtree(layer + 1, tails) if tails else _Block([], [])
         place = {tail: i for i, tail in enumerate(tails)}
+
+        def taken(names: list[Column]) -> _Block:
+            chosen = [place[_tail(c, 1)] for c in names]
+            return _Block([below.columns[i] for i in chosen], [below.units[i] for i in chosen])
+
         for head in range(self.shape.heads):
+            letter = head + self.shape.residual
             for kind in ("Q", "K"):
-                names = [c for c in wanted if c.kind == kind and c.word == (head,)]
+                names = [c for c in wanted if c.kind == kind and c.word == (letter,)]
                 if names:
                     keep(names, self.picked("R_" + kind, layer, head, [c.coordinate for c in names]))
-            names = [c for c in routed if c.word[0] == head]
+            names = [c for c in routed if c.word[0] == letter]
             if names:
-                chosen = [place[_tail(c, 1)] for c in names]
-                part = _Block([below.columns[i] for i in chosen], [below.units[i] for i in chosen])
-                keep(names, self.values(layer, head, part))
+                keep(names, self.values(layer, head, taken(names)))
+        names = [c for c in routed if self.shape.residual and c.word[0] == 0]
+        if names:
+            keep(names, taken(names))
         return _Block([found[c][0] for c in wanted], [found[c][1] for c in wanted])
 
     def is_kernel_vector(self, z: dict[int, int]) -> bool:
@@ -138,12 +146,13 @@ class ExactHost:
             vectors.setdefault(word, _Block([[0] * width], [Fraction(1)])).columns[0][coordinate] = value
         sums = self._image("U", 0, 0, inputs.get(("OV", shape.layers), {}))
         for layer in reversed(range(shape.layers)):
-            parts = []
+            parts = [_ending(sums, 0)] if shape.residual else []
             for head in range(shape.heads):
+                letter = head + shape.residual
                 for kind in ("Q", "K"):
-                    read = _ending(inputs.get((kind, layer + 1), {}), head)
+                    read = _ending(inputs.get((kind, layer + 1), {}), letter)
                     parts.append(self._image("R_" + kind, layer, head, read))
-                moved = _ending(sums, head)
+                moved = _ending(sums, letter)
                 for tensor in reversed(self.source.values):
                     moved = self._image(tensor, layer, head, moved)
                 parts.append(moved)
@@ -163,9 +172,9 @@ def _height(matrix: Any) -> int:
     return max((int(x.height_bits()) for x in matrix.entries()), default=0)
 
 
-def _ending(vectors: dict[Word, _Block], head: int) -> dict[Word, _Block]:
-    """The vectors of words that end in this head, by the rest of the word."""
-    return {word[:-1]: block for word, block in vectors.items() if word[-1] == head}
+def _ending(vectors: dict[Word, _Block], letter: int) -> dict[Word, _Block]:
+    """The vectors of words that end in this letter, by the rest of the word."""
+    return {word[:-1]: block for word, block in vectors.items() if word[-1] == letter}
 
 
 def _added(parts: list[dict[Word, _Block]]) -> dict[Word, _Block]:
@@ -236,9 +245,11 @@ def _relation_of(exact: ExactHost, chosen: dict[int, Column], q: int) -> Relatio
     tails = [_tail(c, len(prefix)) for c in chosen.values()]
     stage = _Stage(len(prefix))
     block = exact.subtree(stage.layer, tails)
+    first = int(exact.shape.residual)  # the letter of head 0
     steps = [
-        _Stage(layer, prefix[layer], tensor)
+        _Stage(layer, prefix[layer] - first, tensor)
         for layer in reversed(range(len(prefix)))
+        if prefix[layer] >= first
         for tensor in reversed(exact.source.values)
     ]
     y = lifting.relation(block.matrix(), str(exact.source), q)
@@ -277,8 +288,9 @@ class _Explanation:
         if all(c.kind != "OV" and len(c.word) == 1 for c in self.columns):
             return self._readers()
         tails = {_tail(c, 1) for c in self.columns if _route(c)}
-        if len(tails) == 1 and all(_route(c) for c in self.columns):
-            heads = [c.word[0] for c in self.columns]
+        letters = [c.word[0] for c in self.columns if _route(c)]
+        if len(tails) == 1 and len(letters) == len(self.columns) and min(letters) >= self._first:
+            heads = [letter - self._first for letter in letters]
             if len(heads) == 2 and self._equal(self.host.source.values, *heads):
                 return f"heads {heads[0]} and {heads[1]}{self._of_layer()} share R_V"
             return f"R_V of heads {_listed(heads)}{self._of_layer()} are linearly dependent on a column below them"
@@ -293,6 +305,11 @@ class _Explanation:
     def _tied(self) -> bool:
         return self.host.source.tied
 
+    @property
+    def _first(self) -> int:
+        """The letter of head 0."""
+        return int(self.host.shape.residual)
+
     def _of_layer(self) -> str:
         return "" if self._tied else f" of layer {self.stage.layer + 1}"
 
@@ -303,7 +320,7 @@ class _Explanation:
         """Columns of the subtree that begins at this layer (0-based)."""
         shape, size = self.host.shape, self.host.shape.d_out
         for _ in range(layer, shape.layers):
-            size = shape.heads * (2 * shape.head_dim + size)
+            size = shape.heads * 2 * shape.head_dim + shape.letters * size
         return size
 
     def _equal(self, tensors: Iterable[str], first: int, second: int) -> bool:
@@ -326,7 +343,7 @@ class _Explanation:
 
     def _readers(self) -> str:
         kinds = sorted({c.kind for c in self.columns})
-        letters = sorted({c.word[0] for c in self.columns})
+        letters = sorted({c.word[0] - self._first for c in self.columns})
         coordinates = [c.coordinate for c in self.columns]
         if len(letters) == 1:
             names = " and ".join(f"R_{kind}" for kind in sorted(kinds, reverse=True))
@@ -372,7 +389,7 @@ class _Explanation:
             for tensor in ("R_Q", "R_K", host.source.values[0]):
                 matrix = host.matrix(tensor, 0, head)
                 read |= np.array([x != 0 for x in matrix.entries()]).reshape(m, matrix.ncols()).any(axis=1)
-        if int(read.sum()) < M:
+        if int(read.sum()) < M and not host.shape.residual:  # the stream carries all coordinates on
             return f"the first layer reads only {int(read.sum())} of the {m} coordinates, below M = {M}"
         return f"{len(self.columns)} of the {M} columns of R_all are linearly dependent"
 

@@ -4,6 +4,9 @@ Rows W_all of tied targets may span less than all M columns, so R_all may be def
 counts is whether every kernel vector z of R_all has W_all z = 0 for every tied target. If one has not, a target says so
 (method `tied-target`); if all have, that is an identity of polynomials in the target's entries (kind `tied-kernel`). Below the
 dimension that tied targets span no host matches them (kind `lower-bound`). See docs/certificate-format.md sections 7, 10, 11.
+
+With a residual stream the columns of a tied host repeat, and those of every W_all with them, where words agree up to zeros:
+the differences are vectors z of the second kind, and often all there are.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from utfproof.certificates.lower_bounds import (
     target_entries,
 )
 from utfproof.certificates.prover import PERMUTATIONS, certify, host_document
+from utfproof.certificates.residual import reduced_columns
 from utfproof.certificates.sources import RandomDraw, StoredWeights
 from utfproof.constructions import build_host, construction, resolve_m
 from utfproof.constructions.random import integer_target
@@ -37,7 +41,7 @@ from utfproof.matching import r_all, w_all
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import Column, Shape, column_at, column_index, matching_dimension, tied_targets_dimension
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import host_shape, read_tensors, require_finite
 
@@ -59,6 +63,7 @@ class _Host:
     """R_all modulo a prime, centred; None for {0,1} constructions, which have no certificates of kind `tied-kernel`."""
     rational: Callable[[], np.ndarray]
     """R_all [m, M] in exact true entries."""
+    tied: bool = False
 
 
 def certify_tied(
@@ -97,7 +102,7 @@ def certify_tied(
         return _dense(r_all(replace(host, R_Q=R_Q, R_K=R_K, R_V=R_V, U=U)))
 
     residues = RandomDraw(shape, m, seed, law, dtype, entry.tied).r_all if entry.is_random else None
-    return _decide(_Host(name, shape, m, document, residues, dense), primes, max_memory)
+    return _decide(_Host(name, shape, m, document, residues, dense, entry.tied), primes, max_memory)
 
 
 def certify_tied_weights(
@@ -105,13 +110,14 @@ def certify_tied_weights(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     primes: tuple[int, ...] | None = None,
     max_memory: int | None = None,
 ) -> Certificate:
-    """The same for a host given as a file; layers and d_in as for `certify_weights`. The certificate is bound to the file's
-    content, but for one that no host of this dimension matches all tied targets."""
+    """The same for a host given as a file; layers, d_in and residual as for `certify_weights`. The certificate is bound to
+    the file's content, but for one that no host of this dimension matches all tied targets."""
     file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in)
+    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
     for name in file.tensors:
         require_finite(file, name)
     _require_square(shape)
@@ -124,25 +130,27 @@ def certify_tied_weights(
 
     document = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
     source = StoredWeights(shape, m, file, tied)
-    return _decide(_Host(str(path), shape, m, document, source.r_all, dense), primes, max_memory)
+    return _decide(_Host(str(path), shape, m, document, source.r_all, dense, tied), primes, max_memory)
 
 
 def span_upper_bound(shape: Shape) -> int:
     """A proved upper bound for the dimension that W_all of tied targets of width d_in = d_out span.
 
-    For d_in = 1 the factors M_h are numbers, so columns with the same letters before their reader are equal; else M.
+    For d_in = 1 the factors M_h are numbers, so columns with the same letters before their reader are equal; else M, or with
+    a residual stream 2dS + d_out (1 + S), the number of columns of words without the letter 0.
     """
     H, L, d = shape.heads, shape.layers, shape.head_dim
-    M = matching_dimension(shape)
+    M = tied_targets_dimension(shape)
     if shape.d_in != 1 or shape.d_out != 1:
         return M
-    return min(M, 2 * d * H * comb(L - 1 + H, H) + comb(L + H - 1, H - 1))
+    outputs = comb(L + H, H) if shape.residual else comb(L + H - 1, H - 1)
+    return min(M, 2 * d * H * comb(L - 1 + H, H) + outputs)
 
 
 def _require_square(shape: Shape) -> None:
     if shape.d_in != shape.d_out:
         raise NotDefined(f"tied targets are decided for d_in = d_out only, got {shape}, d_out = {shape.d_out}")
-    if shape.layers * log2(shape.heads) > 60:
+    if shape.layers * log2(shape.letters) > 60:
         raise ResourceLimit(f"{shape} has more than 2^60 head words; choose a smaller shape")
 
 
@@ -153,7 +161,7 @@ def _dense(matrix: Any) -> np.ndarray:
 def _decide(host: _Host, primes: tuple[int, ...] | None, max_memory: int | None) -> Certificate:
     shape, m, M = host.shape, host.m, matching_dimension(host.shape)
     tried = primes or gfp.DEFAULT_PRIMES
-    if m < M and min(shape.d_in, shape.head_dim) >= shape.layers:
+    if m < tied_targets_dimension(shape) and min(shape.d_in, shape.head_dim) >= shape.layers:
         return dimension_certificate(shape, m, targets=ALL_TIED)
     require_memory(8 * (3 * m * M + 4 * m * m), f"the rank of R_all of {host.name} at {shape}, m = {m},", max_memory)
     ranks = {}
@@ -163,6 +171,9 @@ def _decide(host: _Host, primes: tuple[int, ...] | None, max_memory: int | None)
             if ranks[p] == M:
                 evidence = {"method": "recompute", "prime": p}
                 return certificate("rank-modular", shape, m, host.document, evidence, rank=M)
+    if shape.residual and host.tied and max(ranks.values(), default=0) >= tied_targets_dimension(shape):
+        # nothing but the repetitions makes columns dependent
+        return _tied_kernel(host, repetitions(shape), ranks, tried, f"m = {m}")
     spanned = span_dimension(shape, tied=True)
     if m < spanned:
         return span_certificate(shape, m, tied=True)
@@ -178,6 +189,23 @@ def _decide(host: _Host, primes: tuple[int, ...] | None, max_memory: int | None)
         raise Undecided(f"R_all of {host.name} at {shape}, m = {m}, has full rank; no certificate kind says so here")
     refuted = _tied_target(host, basis)
     return refuted if refuted is not None else _tied_kernel(host, basis, ranks, tried, known)
+
+
+def repetitions(shape: Shape) -> list[list[int]]:
+    """e_c - e_c' for every column c whose word has letters 0 to drop, c' being that of the word without them (outputs: with
+    them at the end). These are in the kernel of R_all of every tied host with a residual stream, and of W_all of every tied
+    target; they span it if the other columns are independent."""
+    M, kept = matching_dimension(shape), reduced_columns(shape)
+    basis = []
+    for index in sorted(set(range(M)) - set(kept)):
+        kind, word, coordinate = column_at(shape, index)
+        letters = tuple(letter for letter in word if letter)
+        if kind == "OV":
+            letters += (0,) * (len(word) - len(letters))
+        z = [0] * M
+        z[column_index(shape, Column(kind, letters, coordinate))], z[index] = -1, 1
+        basis.append(z)
+    return basis
 
 
 def kernel_basis(matrix: np.ndarray) -> list[list[int]]:

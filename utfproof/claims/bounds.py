@@ -34,6 +34,12 @@ def form_dimensions(shape: Shape) -> int:
     return shape.heads * (first + (shape.layers - 1) * (2 * narrow * later - narrow**2))
 
 
+def side_by_side_bound(shape: Shape) -> int:
+    """The least m with d_in m >= d_in^2 H^L + S (2 d d_in - d^2): d <= d_in, and H d >= d_in unless L = 1."""
+    d, b = shape.head_dim, shape.d_in
+    return -(-(b * b * shape.leaves + shape.word_count * (2 * d * b - d * d)) // b)
+
+
 def attention_matching_bound(shape: Shape) -> int:
     """The least m with d_in (m - d_in H^L) >= the dimension of the logit forms: a bound by attention-matching, every L."""
     return shape.d_in * shape.leaves + ceil(Fraction(form_dimensions(shape), shape.d_in))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.format import Certificate
+from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
 from utfproof.claims.record import Agreed, Instance, agree
@@ -30,7 +30,10 @@ def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **
 def told(found: Certificate) -> str:
     """A rank certificate in a few words."""
     shape = found.document["shape"]
-    M = matching_dimension(Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out"))))
+    M = matching_dimension(shape_of(found.document))
+    if found.kind == "rank-permutation" and shape.get("residual"):
+        rank = found.document["claim"]["rank"]
+        return f"the {rank} columns of R_all for words without the stream are different unit vectors; M = {M}"
     if found.universal:
         return f"rank R_all = M = {M}"
     if found.document["evidence"]["method"] == "dimension":

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from utfproof.claims import plain
-from utfproof.claims.bounds import attention_matching_bound, fibre_bound, form_dimensions, generic_form_rank
+from utfproof.claims.bounds import (
+    attention_matching_bound,
+    fibre_bound,
+    form_dimensions,
+    generic_form_rank,
+    side_by_side_bound,
+)
 from utfproof.claims.decisions import decided, rank_of_matrix, small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
@@ -33,6 +39,7 @@ from utfproof.systems import Target
 
 FIBRE = "docs/proofs/fibre-dimension.md"
 MATCHED = "docs/proofs/attention-matching-bound.md"
+OPTIMUM = "docs/proofs/attention-matching-optimum.md"
 
 
 @claim(
@@ -308,6 +315,47 @@ def _upper(shape: Shape) -> int:
     if shape.head_dim >= shape.d_in:
         known += [shared_key_dimension(shape), linear_test_dimension(shape)]
     return min(known)
+
+
+@claim(
+    "new:attention-matching/optimum",
+    place=OPTIMUM,
+    statement="For d ≤ d_in, and Hd ≥ d_in unless L = 1, every host that matches the attention and the outputs of almost all targets has m ≥ d_in H^L + S(2d − d²/d_in); for d = d_in that is d_in(S + H^L), the shared-query host's, and the least m.",
+    category=Category.NEW,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="almost all untied",
+    scope="d ≤ d_in = d_out, Hd ≥ d_in or L = 1; every H, L; softmax without masks, or by equations of logits",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="Solutions over one first layer lie in a linear space, and H of these stand side by side: each layer multiplies the space by H.",
+    figures={
+        "bound at (2,2,28,30)": 300,
+        "bound at (2,3,28,30)": 659,
+        "least m at (2,4,30,30)": 1380,
+        "least m at (2,2,2,2)": 20,
+    },
+    smallest="(1,1,1,1), m = 2",
+    proof=OPTIMUM,
+)
+def optimum(run: Run) -> Iterator[Instance | Figure]:
+    """The dimension certificate below the bound; at d = d_in the shared-query host's identity certificate at it."""
+    from utfproof.certificates.identities import identity_certificate
+    from utfproof.certificates.lower_bounds import dimension_certificate
+
+    def applies(shape: Shape) -> bool:
+        return shape.head_dim <= shape.d_in and (shape.layers == 1 or shape.heads * shape.head_dim >= shape.d_in)
+
+    for shape in run.shapes(applies, anchors=[(1, 1, 1, 1), (2, 2, 2, 2), (2, 2, 1, 2)], largest=100):
+        least = side_by_side_bound(shape)
+        below = dimension_certificate(shape, least - 1, notion=Notion.ATTENTION_MATCHING, targets="generic untied")
+        yield Instance(shape, not below.universal, f"m ≥ {least}", below, m=least)
+        if shape.head_dim == shape.d_in:
+            served = identity_certificate("shared-query", shape)
+            m = int(served.document["shape"]["m"])
+            yield Instance(shape, served.universal and m == least, "shared-query meets it", served, m=m)
+    for entry in ((2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30), (2, 2, 2, 2)):
+        name = "least m" if entry[2] == entry[3] else "bound"
+        yield Figure(f"{name} at ({','.join(map(str, entry))})", side_by_side_bound(Shape(*entry)))
 
 
 @claim(

@@ -11,8 +11,9 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable
 from utfproof.notions import Notion
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import matching_dimension
 
 if TYPE_CHECKING:
     from utfproof.certificates.format import Certificate
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def command(
+    context: typer.Context,
     construction: Annotated[str, typer.Argument(help="Name of the construction, for example sparse, tied, random.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
     heads: options.Heads = None,
@@ -48,6 +50,7 @@ def command(
     head_dim: options.HeadDim = None,
     d_in: options.DIn = None,
     d_out: options.DOut = None,
+    residual: options.Residual = False,
     m: options.EmbeddingDimension = None,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",
@@ -67,13 +70,15 @@ def command(
     """Decide whether a construction is universal and write the certificate, whichever way it goes.
 
     By matching, but shared-key and shared-query by attention-matching, unless --notion says otherwise. Exit 0: universal
-    by that notion. 1: refuted (by matching, which does not decide functional universality).
+    by that notion. 1: refuted (by matching, which does not decide functional universality). With --residual tied serves all
+    tied targets.
     """
     from utfproof.certificates.prover import certify
 
-    shape = options.required_shape(heads, layers, head_dim, d_in, d_out)
+    shape = options.required_shape(heads, layers, head_dim, d_in, d_out, residual)
     if notion is not None and notion not in {n.value for n in Notion}:
         raise MalformedInput(f"notion {notion!r} is unknown; choose {', '.join(n.value for n in Notion)}")
+    options.refuse_undrawn(context, construction, "seed", "law", "dtype", "device")
     require_json(output)
     found = certify(
         construction,
@@ -91,16 +96,18 @@ def command(
 
 
 def require_json(output: Path) -> None:
-    """MalformedInput unless the certificate's name ends in .json: said before any work."""
+    """MalformedInput unless the certificate's name ends in .json and it can be written: said before any work."""
     if output.suffix != ".json":
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
+    require_writable(output)
 
 
 def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> None:
     """Write a certificate, say what it decides, and leave with the code of its verdict."""
+    from utfproof.certificates.format import shape_of
+
     written = found.write(output)
-    shape = found.document["shape"]
-    dimensions = Shape(*(int(shape[name]) for name in ("heads", "layers", "head_dim", "d_in", "d_out")))
+    shape, dimensions = found.document["shape"], shape_of(found.document)
     notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
     verdict = f"universal by {notion.value}" if found.universal else f"not universal by {notion.value}"
     document: dict[str, Any] = {
@@ -118,7 +125,7 @@ def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> 
         "shape": f"{dimensions}, m = {shape['m']}, M = {document['M']}",
         "evidence": _evidence(found.document),
         "certificate": ", ".join(document["files"]),
-        "means": MEANINGS[notion, found.universal],
+        "means": MEANINGS[notion, found.universal].replace("every untied", "every " + targets.removeprefix("all ")),
     }
     emit(document, subject, rows, as_json=as_json)
     raise typer.Exit(0 if found.universal else 1)
@@ -131,6 +138,13 @@ def _evidence(document: dict[str, Any]) -> str:
     if document["kind"] == "linear-test":
         rank, prime = document["claim"]["rank"], evidence["prime"]
         return f"linear-test: the test matrix has full rank {rank} modulo the prime {prime}, to be recomputed"
+    if document["kind"] == "rank-triangular":
+        return "rank-triangular: R_all is triangular with unit diagonal, in the rows and order given"
+    if document["kind"] == "rank-permutation" and document["shape"].get("residual"):
+        return (
+            f"rank-permutation: the {document['claim']['rank']} columns of R_all for words without the stream's letter are "
+            "different unit vectors, and the others repeat them"
+        )
     if document["kind"] == "rank-permutation":
         return "rank-permutation: R_all is a permutation matrix (columns are different unit vectors)"
     if document["kind"] == "rank-modular":
@@ -142,6 +156,7 @@ def _evidence(document: dict[str, Any]) -> str:
 
     numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])
     return (
-        f"rank-deficient: R_all z = 0 with {len(evidence['z'])} nonzero entries; the isolating target of column "
+        f"rank-deficient: R_all z = 0 with {len(evidence['z'])} nonzero entries; the "
+        f"{'target routed along the word' if document['shape'].get('residual') else 'isolating target'} of column "
         f"{evidence['column']} is missed by at least {in_decimals(Fraction(numerator, denominator), 6):.6f}"
     )

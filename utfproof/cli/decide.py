@@ -12,6 +12,7 @@ from utfproof.cli import options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.files import require_writable
 from utfproof.notions import Notion
 from utfproof.shapes import positive_integer
 
@@ -38,6 +39,7 @@ def command(
     output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
     layers: options.Layers = None,
     d_in: options.DIn = None,
+    residual: options.ResidualFile = None,
     notion: Annotated[
         str, typer.Option("--notion", help="Notion of universality: matching or attention-matching.")
     ] = "matching",
@@ -86,7 +88,7 @@ def command(
     beside = target or output.with_name(output.stem + ".target.safetensors")
     _require_outputs(host, output, beside, visible)
     limit = options.memory_limit(max_memory)
-    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "max_memory": limit}
+    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": limit}
     if chosen is Notion.ATTENTION_MATCHING:
         found, matched = _by_attention(host, given, witness, device)
         targets = {} if target is None or matched is None else {"target": (target, matched, "float64")}
@@ -95,6 +97,8 @@ def command(
             host, given, witness, device, tied_targets, beside, visible, context, seed, measure=explain
         )
     files = _write(found, output, targets)
+    if target is None and "certificate" in files and "target" not in files:
+        options.remove_earlier_target(beside)
     _say(Findings(**{**found.__dict__, "files": files}), f"decide {host}", explain=explain, as_json=as_json)
     raise typer.Exit(found.decision.verdict.exit_code)
 
@@ -115,8 +119,7 @@ def _require_outputs(host: Path, output: Path, target: Path, visible: Path | Non
     named = [output, target, *([visible] if visible is not None else [])]
     for path in named:
         options.require_distinct(path, host)
-        if not path.parent.is_dir():
-            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+        require_writable(path)
     if len({path.resolve() for path in named}) < len(named):
         raise MalformedInput(f"certificate and targets need different names, got {', '.join(map(str, named))}")
 
@@ -257,7 +260,7 @@ def _say(found: Findings, subject: str, *, explain: bool, as_json: bool) -> None
         "does not say": document["does_not_imply"],
     }
     if decision.verdict is Verdict.REFUTED and decision.targets == "all untied":
-        lines = words.target_lines(found.missed)
+        lines = words.target_lines(found.missed, stored.shape.residual)
         rows["missed"] = "; ".join(lines)
         document["missed"] = _missed_document(found)
     elif decision.verdict is Verdict.REFUTED:

@@ -64,6 +64,7 @@ def decide_attention_matching(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     witness: bool = False,
     device: str = "cpu",
     max_memory: int | None = None,
@@ -72,8 +73,9 @@ def decide_attention_matching(
 
     Raises MalformedInput for files that hold no host, ResourceLimit before allocating.
     """
-    options: dict[str, Any] = {"layers": layers, "d_in": d_in, "device": device, "max_memory": max_memory}
-    stored = stored_host(path, layers=layers, d_in=d_in, max_memory=max_memory)
+    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
+    options = {**given, "device": device}
+    stored = stored_host(path, **given)
     reasons = []
     try:
         return AttentionDecision(decision_of(linear_test_weights(path, **options)))
@@ -81,7 +83,7 @@ def decide_attention_matching(
         reasons.append(str(error))
     name = stored.file.metadata.get("construction", "")
     if name in CONSTRUCTIONS and CONSTRUCTIONS[name].notion is Notion.ATTENTION_MATCHING:
-        named = _by_identity(path, name, stored, layers, d_in, max_memory)
+        named = _by_identity(path, name, stored, given)
         if named is not None:
             return AttentionDecision(named)
     matching = decide_matching(path, witness=witness, **options)
@@ -99,13 +101,11 @@ def decide_attention_matching(
     return AttentionDecision(opened, None, found) if isinstance(found, str) else AttentionDecision(opened, found)
 
 
-def _by_identity(
-    path: Path | str, name: str, stored: StoredHost, layers: int | None, d_in: int | None, max_memory: int | None
-) -> Decision | None:
+def _by_identity(path: Path | str, name: str, stored: StoredHost, given: dict[str, Any]) -> Decision | None:
     """The identity certificate of the construction that these weights are, entry by entry (`read_host` compares them)."""
-    host = read_host(path, layers=layers, d_in=d_in, max_memory=max_memory)
+    host = read_host(path, **given)
     try:
-        found = certify(name, host.shape, stored.m, max_memory=max_memory)
+        found = certify(name, host.shape, stored.m, max_memory=given["max_memory"])
     except (Undecided, NotDefined):
         return None
     if not found.universal or Notion(found.document["claim"]["notion"]) is not Notion.ATTENTION_MATCHING:
@@ -116,6 +116,8 @@ def _by_identity(
 def _local(stored: StoredHost, max_memory: int | None) -> LocalFinding | str:
     """The local test at a target that this host matches exactly; one line where none is found or it is too large."""
     shape = stored.shape
+    if shape.residual:
+        return "it is defined without a residual stream only"
     if shape.d_in != shape.d_out or shape.head_dim < shape.d_in:
         return "targets matched exactly are looked for at d_in = d_out <= head_dim only"
     equations = shape.d_in * stored.M

@@ -65,8 +65,8 @@ def does_not_imply(decision: Decision) -> str:
         return "anything about universality by attention-matching, or functional universality"
     if decision.verdict is Verdict.UNIVERSAL:
         return (
-            "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, residual "
-            "streams, normalisation, MLPs"
+            "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, "
+            f"{'no residual stream' if decision.residual else 'residual streams'}, normalisation, MLPs"
         )
     if decision.verdict is Verdict.REFUTED:
         return (
@@ -112,18 +112,22 @@ def _evidence(stored: StoredHost, decision: Decision) -> str:
     if method == "tied-target":
         return f"R_all z = 0 but W_all z is not zero for a tied target and an integer vector z ({kind})"
     if kind == "lower-bound":
-        how = "m is below M" if method == "dimension" else "tied targets span more dimensions than m"
+        reduced = "2dS + d_out (1 + S)" if stored.shape.residual else "M"
+        how = f"m is below {reduced}" if method == "dimension" else "tied targets span more dimensions than m"
         return f"no host of dimension m = {stored.m} matches all tied targets: {how} ({kind})"
     if kind == "rank-deficient" and "z" in evidence:
         return f"R_all z = 0 for an integer vector z with {len(evidence['z'])} nonzero entries ({kind})"
     return f"{kind}, {method}" if method else str(kind)
 
 
-def target_lines(missed: Missed | None) -> list[str]:
+def target_lines(missed: Missed | None, residual: bool = False) -> list[str]:
     """The target that is missed, the column it hits, and by how much."""
     if missed is None:
+        if residual:
+            return ["some target routed along a head word is missed; none is named"]
         return ["some isolating target (a 0/1 target with one nonzero entry in W_all) is missed; none is named"]
-    lines = [f"the isolating target of {column_in_words(missed.shape, missed.column)}"]
+    which = "target routed along the word" if residual else "isolating target"
+    lines = [f"the {which} of {column_in_words(missed.shape, missed.column)}"]
     distance = missed.distance_squared
     if distance is None:
         lines.append(
@@ -131,8 +135,9 @@ def target_lines(missed: Missed | None) -> list[str]:
         )
     else:
         source = "in the certificate" if missed.certified else "from an exact kernel vector, not in the certificate"
+        by = "|W_all z|" if residual else "|z_c|"
         lines.append(
-            f"every E misses it by at least |z_c|/|z| = sqrt({_fraction(distance)}) = {in_decimals(distance, 6):.6f} in "
+            f"every E misses it by at least {by}/|z| = sqrt({_fraction(distance)}) = {in_decimals(distance, 6):.6f} in "
             f"|E R_all - W_all| ({source})"
         )
     return lines
@@ -225,24 +230,30 @@ def coverage_lines(stored: StoredHost) -> list[str]:
     lines = []
     standard = m // H
     if standard:
-        own = Shape(H, shape.layers, standard, max(shape.d_in, standard), shape.d_out)
+        own = Shape(H, shape.layers, standard, max(shape.d_in, standard), shape.d_out, residual=shape.residual)
         share = "m/H" if m % H == 0 else "m/H rounded down"
         ratio = f", and 2dH = {2 * standard * H}" + (" = 2m" if m % H == 0 else "")
         lines.append(
             f"heads of dimension {share} = {standard}, as in a standard transformer of width m = {m}: by matching never the "
             f"class of its own head dimension, since M >= 2dH{ratio} there; M = {matching_dimension(own)} would be needed"
         )
-    needed = -(-(M - 2 * d * H) // H)
+    # with a residual stream each layer adds its own readers and values to the rank of the later ones
+    fixed, each, rank, bound = 2 * d * H, H, "2dH + H d_v", "(M - 2dH)/H"
+    if shape.residual:
+        fixed, each = 2 * d * H * shape.layers + shape.d_out, H * shape.layers
+        rank, bound = "2dHL + HL d_v + d_out", "(M - 2dHL - d_out)/(HL)"
+    needed = max(0, -(-(M - fixed) // each))
     has = stored.factor_width
     line = (
-        f"values factored as in a standard transformer, R_V = R_Vv R_Vo of rank at most d_v: rank R_all <= 2dH + H d_v, so "
-        f"the class at d = {d} needs d_v >= (M - 2dH)/H = {needed}"
+        f"values factored as in a standard transformer, R_V = R_Vv R_Vo of rank at most d_v: rank R_all <= {rank}, so "
+        f"the class at d = {d} needs d_v >= {bound} = {needed}"
     )
     if has is not None:
         line += f"; this host has d_v = {has}" + (", too few" if has < needed else "")
     lines.append(line)
     lines.append(
-        f"a host of full matrices, m >= M = {M} and independent random entries is covered: rank R_all = M almost surely"
+        f"{'an untied' if shape.residual else 'a'} host of full matrices, m >= M = {M} and independent random entries is "
+        "covered: rank R_all = M almost surely"
     )
     return lines
 
@@ -264,7 +275,7 @@ def explanation(found: Findings) -> list[tuple[str, list[str]]]:
     ]
     if decision.verdict is Verdict.REFUTED:
         untied = decision.targets == "all untied"
-        lines = target_lines(found.missed) if untied else tied_lines(found.missed_tied)
+        lines = target_lines(found.missed, stored.shape.residual) if untied else tied_lines(found.missed_tied)
         if found.miss is not None:
             lines.append("the same target with generic queries and keys: " + miss_line(found.miss))
         parts.append(("What is missed", lines))

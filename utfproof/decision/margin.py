@@ -203,11 +203,12 @@ def rounded_values(stored: StoredHost) -> RoundedValues | None:
 
 def rank_bound(shape: Shape, m: int, ranks: tuple[tuple[int, ...], ...]) -> int:
     """The largest rank that R_all [m, M] can have with values of these ranks [L or 1][H]: from the last layer backwards,
-    2dH + sum over h of min(rank R_V^{l,h}, the bound behind it)."""
+    2dH + sum over h of min(rank R_V^{l,h}, the bound behind it); with a residual stream that bound itself comes on top."""
     behind = min(m, shape.d_out)
     for layer in reversed(range(shape.layers)):
         row = ranks[layer if len(ranks) > 1 else 0]
-        behind = min(m, 2 * shape.head_dim * shape.heads + sum(min(r, behind) for r in row))
+        stream = behind if shape.residual else 0
+        behind = min(m, 2 * shape.head_dim * shape.heads + stream + sum(min(r, behind) for r in row))
     return behind
 
 

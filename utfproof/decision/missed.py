@@ -2,7 +2,8 @@
 miss shows through softmax.
 
 Where z != 0 has R_all z = 0 and z_c != 0, every E misses the isolating target of column c by |z_c| / |z| or more in the
-Frobenius norm of E R_all - W_all (decision theorem). Where m rows of R_all are independent, m < M, any column outside a
+Frobenius norm of E R_all - W_all (decision theorem); with a residual stream no target isolates a column, and the one routed
+along a column's word that z refutes takes its place. Where m rows of R_all are independent, m < M, any column outside a
 set of m independent columns will do: E R_all vanishes on those only for E = 0.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, SoftmaxAttention
+from utfproof.certificates.residual import missed_distance, refuted_column
 from utfproof.certificates.sources import StoredWeights
 from utfproof.certificates.structure import find_relation
 from utfproof.decision.verdict import Decision, StoredHost
@@ -37,7 +39,7 @@ VISIBLE_SEEDS = 64
 
 @dataclass(frozen=True)
 class Missed:
-    """The isolating target of a column of R_all that a host cannot match.
+    """The isolating (with a residual stream: routed) target of a column of R_all that a host cannot match.
 
     column: its number in canonical order. z: a kernel vector of R_all that shows it, by position; None where independent
     rows do. certified: the certificate itself holds z.
@@ -55,9 +57,12 @@ class Missed:
 
     @property
     def distance_squared(self) -> Fraction | None:
-        """z_c^2 / |z|^2: no E comes nearer to this target; None where no z is known."""
+        """z_c^2 / |z|^2: no E comes nearer to this target; None where no z is known. (|W_all z|^2 / |z|^2 with a residual
+        stream.)"""
         if self.z is None:
             return None
+        if self.shape.residual:
+            return missed_distance(self.shape, self.column, self.z)
         return distance_bound([self.z[self.column], *(v for i, v in self.z.items() if i != self.column)], 0)
 
     @property
@@ -98,14 +103,15 @@ def column_in_words(shape: Shape, column: int) -> str:
     """A column of R_all: what it holds, its head word and coordinate, and what that is for a target."""
     kind, word, coordinate = column_at(shape, column)
     letters = "(" + ", ".join(map(str, word)) + ")"
+    stream = ", 0 for the stream and h + 1 for head h" if shape.residual else ""
     if kind == "OV":
-        return f"OV column {column}: head word {letters}, coordinate {coordinate}: an output after that route"
+        return f"OV column {column}: head word {letters}{stream}, coordinate {coordinate}: an output after that route"
     what = "a query" if kind == "Q" else "a key"
     route = "(" + ", ".join(map(str, word[:-1])) + ")"
     after = f"after the route {route}" if len(word) > 1 else "on the input itself"
     return (
-        f"{kind} column {column}: head word {letters}, coordinate {coordinate}: {what} of layer {len(word)}, "
-        f"head {word[-1]}, {after}"
+        f"{kind} column {column}: head word {letters}{stream}, coordinate {coordinate}: {what} of layer {len(word)}, "
+        f"head {word[-1] - shape.residual}, {after}"
     )
 
 
@@ -129,7 +135,7 @@ def missed_target(host: StoredHost, decision: Decision, *, max_memory: int | Non
     source = StoredWeights(host.shape, host.m, host.file, host.tied)
     p = gfp.DEFAULT_PRIMES[0]
     require_memory(8 * (6 * host.m * host.M + 4 * host.m * host.m), f"a target that {source} misses", max_memory)
-    if host.m * host.M > CHEAP_KERNEL_ENTRIES:
+    if host.m * host.M > CHEAP_KERNEL_ENTRIES and not host.shape.residual:
         profile = gfp.rank_profile(source.r_all(p), p)
         if len(profile.rows) == host.m:
             # independent modulo p: independent over the rationals, and E R_all = 0 there says E = 0
@@ -140,6 +146,8 @@ def missed_target(host: StoredHost, decision: Decision, *, max_memory: int | Non
         relation = None
     if relation is None:
         return None
+    if host.shape.residual:
+        return Missed(host.shape, refuted_column(host.shape, relation.z), relation.z)
     best = max(relation.z, key=lambda c: (abs(relation.z[c]), -c))
     return Missed(host.shape, best, relation.z)
 
@@ -194,7 +202,7 @@ def visible_target(shape: Shape, column: int, seed: int = 0) -> Target:
     if kind != "OV":
         later = np.zeros((shape.layers, shape.heads), dtype=bool)
         later[len(word) :] = True
-        later[len(word) - 1, word[-1]] = True
+        later[len(word) - 1, word[-1] - shape.residual] = True
         W_V[later], W_O[later] = grid("W_V", D, d)[later], grid("W_O", d, D)[later]
     W_Q, W_K = target.W_Q + grid("W_Q", D, d), target.W_K + grid("W_K", D, d)
     return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)

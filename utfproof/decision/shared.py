@@ -14,7 +14,7 @@ import numpy as np
 
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
-from utfproof.errors import MalformedInput, ResourceLimit, Undecided
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
 from utfproof.matching import isolating_target
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
@@ -68,9 +68,12 @@ def read_shared_host(
     """R_V of a host's file (or of one with R_V alone); d_in and head_dim name the targets, 1 unless the file or the caller
     says otherwise. Factors R_Vv, R_Vo are multiplied exactly.
 
-    Raises MalformedInput for files that hold no R_V, for tied ones whose number of layers nobody says.
+    Raises MalformedInput for files that hold no R_V, for tied ones whose number of layers nobody says, NotDefined for hosts
+    with a residual stream.
     """
     file = read_tensors(path, max_memory=max_memory)
+    if file.metadata.get("residual", "false") != "false":
+        raise NotDefined(f"{path}: the refutation by shared attention is defined without a residual stream only")
     names = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
     missing = set(names) - file.tensors.keys()
     if missing:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from utfproof.certificates.format import Certificate
+from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import decide_weights
 from utfproof.errors import Undecided
 from utfproof.notions import Notion
@@ -49,11 +49,16 @@ class StoredHost:
 
 
 def stored_host(
-    path: Path | str, *, layers: int | None = None, d_in: int | None = None, max_memory: int | None = None
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    residual: bool | None = None,
+    max_memory: int | None = None,
 ) -> StoredHost:
     """Read a host's file. MalformedInput for files that hold no host."""
     file = read_tensors(path, max_memory=max_memory)
-    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in))
+    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in, residual=residual))
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,11 @@ class Decision:
         """Certified as universal by the notion."""
         return self.verdict is Verdict.UNIVERSAL
 
+    @property
+    def residual(self) -> bool:
+        """Whether the certificate is about hosts and targets with a residual stream."""
+        return self.certificate is not None and shape_of(self.certificate.document).residual
+
 
 def decision_of(certificate: Certificate, notion: Notion | None = None, reason: str = "") -> Decision:
     """The decision that a certificate is. notion: one that the certificate's own implies, where asked for."""
@@ -84,6 +94,7 @@ def decide_matching(
     *,
     layers: int | None = None,
     d_in: int | None = None,
+    residual: bool | None = None,
     witness: bool = False,
     device: str = "cpu",
     max_memory: int | None = None,
@@ -93,20 +104,33 @@ def decide_matching(
     Raises MalformedInput for files that hold no host, ResourceLimit before allocating.
     """
     try:
-        found = decide_weights(path, layers=layers, d_in=d_in, witness=witness, device=device, max_memory=max_memory)
+        found = decide_weights(
+            path,
+            layers=layers,
+            d_in=d_in,
+            residual=residual,
+            witness=witness,
+            device=device,
+            max_memory=max_memory,
+        )
     except Undecided as error:
         return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all untied", None, str(error))
     return decision_of(found.certificate, reason=found.reason)
 
 
 def decide_tied_targets(
-    path: Path | str, *, layers: int | None = None, d_in: int | None = None, max_memory: int | None = None
+    path: Path | str,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    residual: bool | None = None,
+    max_memory: int | None = None,
 ) -> Decision:
     """Universality by matching, for all tied targets. Raises as `decide_matching` does."""
     from utfproof.certificates.tied import certify_tied_weights
 
     try:
-        found = certify_tied_weights(path, layers=layers, d_in=d_in, max_memory=max_memory)
+        found = certify_tied_weights(path, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
     except Undecided as error:
         return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all tied", None, str(error))
     return decision_of(found)
