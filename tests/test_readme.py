@@ -1,61 +1,61 @@
 """The README's commands run, and print what the README says they print."""
 
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from utfproof.cli.app import run
+import console
+import pytest
+
+from utfproof.claims.registry import all_claims
 
 ROOT = Path(__file__).parents[1]
-EXPECTED_CODES = {"printed-tree-row": 1}
-
-
-def console_blocks():
-    """(command, expected output lines) of every `$ utfproof` line, in order."""
-    found = []
-    for block in re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL):
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                found.append((line[2:].split("  #")[0].strip(), []))
-            elif found and line.strip() and block.startswith("$"):
-                found[-1][1].append(line)
-    return found
-
-
-def test_commands_print_what_is_printed(tmp_path, monkeypatch, capsys):
+README = (ROOT / "README.md").read_text()
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    console.furnish(tmp_path)
     monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "tests" / "data" / "parentheses.safetensors", "target.safetensors")  # what the script writes
-    commands = console_blocks()
-    assert len(commands) >= 10
-    for command, expected in commands:
-        program, *arguments = shlex.split(command)
-        if program != "utfproof":
-            assert (ROOT / arguments[0]).exists()
-            continue
-        code = run(arguments)
-        printed = capsys.readouterr().out
-        wanted = EXPECTED_CODES.get(arguments[1], 0) if arguments[0] == "certify" else 0
-        assert code == wanted, command
-        for line in expected:
-            assert line in printed.splitlines(), command
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
 
 
-def test_python_example_runs():
-    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert code is not None
+def test_commands_print_what_is_printed(folder, capsys):
+    assert console.run_page(README, "README.md", folder, capsys) >= 10
+
+
+@pytest.mark.exhaustive
+def test_commands_with_training(folder, capsys):
+    assert console.run_page(README, "README.md", folder, capsys, slow=True, real=True) >= 10
+
+
+def test_every_command_has_a_prompt():
+    for block in console.blocks(README, "README.md"):
+        assert console.unprompted(block) == [], f"{block.place}: write `$ ` before commands"
+
+
+def test_python_example_runs(folder):
+    (block,) = (block for block in console.blocks(README, "README.md") if block.language == "python")
     names: dict = {}
-    exec(code.group(1), names)
+    exec("\n".join(block.lines), names)
     assert names["embedding"].notion == "matching"
 
 
 def test_the_two_commands_are_make_targets():
     makefile = (ROOT / "Makefile").read_text()
     for target in ("verify", "test"):
-        assert f"make {target} " in (ROOT / "README.md").read_text()
+        assert f"make {target} " in README
         assert f"\n{target}:" in makefile
+
+
+def test_findings_are_the_registry_s():
+    """Each row of the table names a claim, and its notion and verdict are the recorded ones."""
+    rows = re.findall(r"^\|.*\(`([^`]+)`\).*\|\s*([^|]+?)\s*\|\s*([^|]+?)\s*\|$", README, flags=re.MULTILINE)
+    assert len(rows) >= 15
+    for name, notion, verdict in rows:
+        claim = all_claims()[name]
+        assert verdict == claim.verdict.value, name
+        assert notion == (claim.notion.value if claim.notion else "–"), name
 
 
 def test_performance_page_is_what_the_data_say():
