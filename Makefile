@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel clean
+.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel docs docs-commands clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -34,6 +34,14 @@ lint: $(VENV)/.dev
 certificates: $(VENV)/.core
 	$(BIN)/utfproof check certificates/ --numpy
 
+# the documentation site, into out/site; warnings are errors, and nothing is fetched while it is built
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
+
+# every command of README and docs, the long ones too, and training for real
+docs-commands: $(VENV)/.dev
+	$(BIN)/python -m pytest -m '' tests/test_docs.py tests/test_readme.py
+
 # the wheel and the sdist, and the wheel used in a fresh environment; EXTRAS=plots,torch with extras
 wheel:
 	PYTHON=$(PYTHON) scripts/smoke_wheel.sh $(EXTRAS)
@@ -45,6 +53,10 @@ $(VENV)/.core: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) -e '.[dev,torch,plots,cluster,search]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) -e '.[docs]'
 	touch $@
 
 corpus: $(VENV)/.dev

@@ -22,11 +22,12 @@ TABLES_COMMAND = (
     "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all "
     "--attention all --context 1,64,512,2048 --json"
 )
-GPU_COMMANDS = r"""```
-utfproof bench emulate --shapes parentheses,1-hop,2-hop,4-hop --device cuda -o results/bench-emulate-cuda.json
-utfproof emulate random --shapes 4-hop --trials 10000 --context 256 --attention causal \
+GPU_COMMANDS = r"""<!-- not run: needs a GPU -->
+```
+$ utfproof bench emulate --shapes parentheses,1-hop,2-hop,4-hop --device cuda -o results/bench-emulate-cuda.json
+$ utfproof emulate random --shapes 4-hop --trials 10000 --context 256 --attention causal \
   --engine m-wide --device cuda --batch 64 --no-bounds --tolerance 1e-8 --json
-utfproof emulate random --shapes 4-hop --trials 10000 --context 16384 --attention causal \
+$ utfproof emulate random --shapes 4-hop --trials 10000 --context 16384 --attention causal \
   --engine path-space --device cuda --batch 16 --no-bounds --tolerance 1e-8 --json
 ```"""
 

@@ -1,0 +1,128 @@
+"""Draws docs/pictures/*.svg; `--check` compares instead of writing. Numbers in them come from the frontier and from hosts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from utfproof.constructions import build_host
+from utfproof.files import write_bytes
+from utfproof.frontier.questions import ALL, ALMOST_ALL, Question
+from utfproof.frontier.table import frontier
+from utfproof.notions import Notion
+from utfproof.reporting import pictures
+from utfproof.reporting.svg import COLOURS, number, rect, svg, text
+from utfproof.shapes import Shape
+
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+PLOTTED = Shape(2, 2, 3, 3)
+DRAWN = Shape(2, 2, 1, 2)
+STYLE = "<style>svg{color:#1f2430}@media(prefers-color-scheme:dark){svg{color:#e4e6eb}}</style>"
+"""For a picture that stands alone. Inlined into a page it is left out, and the colour is that of the page's text."""
+
+SAME, FREE = COLOURS["OV"], "currentColor"
+STAGES = ("queries, keys", "logits", "attention", "output")
+FIXED = {Notion.MATCHING: (0, 1, 2, 3), Notion.ATTENTION_MATCHING: (1, 2, 3), Notion.FUNCTIONAL: (3,)}
+"""Which stages of a layer have to be the target's own, by notion (attention-matching: the logits, hence the attention)."""
+ASKS = {
+    Notion.MATCHING: "whatever the attention map is",
+    Notion.ATTENTION_MATCHING: "for maps of logits and positions",
+    Notion.FUNCTIONAL: "for softmax of logits",
+}
+
+
+def standalone(picture: str) -> str:
+    """The picture with colours of its own, for light and for dark."""
+    start = picture.index(">") + 1
+    return f"{picture[:start]}{STYLE}{picture[start:]}\n"
+
+
+def stage(x: float, y: float, width: float, words: str, same: bool) -> str:
+    """One box of a pipeline: filled where host and target have to agree, dashed where they need not."""
+    colour, look = (SAME, 'fill-opacity="0.22"') if same else (FREE, 'fill-opacity="0" stroke-dasharray="3 3"')
+    return (
+        f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}" height="26" rx="4" fill="{colour}" {look} '
+        f'stroke="{colour}" stroke-opacity="0.8"/>' + text(x + width / 2, y + 13, words)
+    )
+
+
+def notions() -> str:
+    """Three columns: what one E has to get right for every target."""
+    width, gap, body = 190.0, 36.0, []
+    for place, notion in enumerate(FIXED):
+        left = 20 + place * (width + gap)
+        body.append(text(left + width / 2, 20, notion.value))
+        body.append(text(left + width / 2, 38, ASKS[notion]))
+        for step, words in enumerate(STAGES):
+            top = 56 + step * 42
+            same = step in FIXED[notion]
+            body.append(stage(left, top, width, f"{words} =" if same else words, same))
+            if step:
+                start = f"M{number(left + width / 2)} {number(top - 15)}"
+                body.append(f'<path d="{start}v11m-4 -5l4 5l4 -5" fill="none" stroke="currentColor"/>')
+        if place:
+            body.append(text(left - gap / 2, 56 + 1.5 * 42 + 13, "⇒"))
+    body.append(text(20, 238, "filled: has to be the target's; dashed: may differ", anchor="start"))
+    title = "What host and target have to agree on, by notion of universality; each notion implies the next"
+    return svg(3 * width + 2 * gap + 40, 252, title, body)
+
+
+def least() -> str:
+    """For each notion the least m, proved and reached, at one shape."""
+    found = frontier([PLOTTED])
+    rows = []
+    for notion in FIXED:
+        for extent in (ALL, ALMOST_ALL):
+            entry = found.at(PLOTTED, Question(notion, extent=extent))
+            if entry.reached is None:
+                raise SystemExit(f"no host is known for {entry.question}")
+            rows.append((f"{notion.value}, {extent} targets", entry.proved.value, entry.reached.value))
+    left, scale, body = 250.0, 9.0, []
+    end = max(reached for *_, reached in rows)
+    for m in range(0, end + 1, 12):
+        x = left + m * scale
+        body.append(f'<path d="M{number(x)} 24v{number(30 * len(rows))}" stroke="currentColor" stroke-opacity="0.2"/>')
+        body.append(text(x, 14, str(m)))
+    body.append(text(left - 12, 14, "m", anchor="end"))
+    for place, (words, proved, reached) in enumerate(rows):
+        y = 32 + place * 30
+        body.append(text(left - 12, y + 8, words, anchor="end"))
+        body.append(rect(left, y, proved * scale, 16, "Q", opacity=0.35))
+        if reached > proved:
+            body.append(rect(left + proved * scale, y, (reached - proved) * scale, 16, "", opacity=0.06))
+        label = str(reached) if reached == proved else f"{proved} … {reached}"
+        body.append(text(left + reached * scale + 8, y + 8, label, anchor="start"))
+    low = 24 + 30 * len(rows) + 16
+    body.append(text(20, low, "filled: proved to be needed; outlined: up to the smallest known host", anchor="start"))
+    s = PLOTTED
+    title = f"Least embedding dimension by notion at (H, L, d, d_in) = ({s.heads}, {s.layers}, {s.head_dim}, {s.d_in})"
+    return svg(left + end * scale + 90, low + 14, title, body)
+
+
+def drawings() -> dict[str, str]:
+    """Every picture by its file name."""
+    return {
+        "notions.svg": notions(),
+        "least-m.svg": least(),
+        "prefix-tree.svg": pictures.embedding_svg(build_host("sparse", DRAWN)),
+        "r-all-tied.svg": pictures.r_all_svg(build_host("tied", DRAWN)),
+    }
+
+
+def main() -> int:
+    """Write the pictures, or compare them with what is there."""
+    stale = 0
+    for name, drawn in drawings().items():
+        content = standalone(drawn)
+        path = FOLDER / name
+        if "--check" in sys.argv[1:]:
+            if not path.exists() or path.read_text(encoding="utf-8") != content:
+                print(f"{path.relative_to(FOLDER.parents[1])} is not what python scripts/draw_pictures.py draws")
+                stale = 1
+        else:
+            write_bytes(path, content.encode())
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
