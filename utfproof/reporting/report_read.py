@@ -1,0 +1,221 @@
+"""A folder of results: which file is what, by its content, and whether it is whole.
+
+A file of a known kind that lacks a field or contradicts itself is refused; a file of no known kind is listed as such.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.files import read_bytes
+from utfproof.reporting.document import plain
+
+KINDS = {
+    "verify": "verify: claims and their verdicts",
+    "frontier": "frontier: least m proved and reached",
+    "emulation": "emulate: errors and bounds",
+    "bench": "bench: times side by side",
+    "training": "train: a finished run",
+}
+"""What is understood, and what it is called in the list of files."""
+
+MOST_FILES = 20_000
+MOST_BYTES = 256 * 2**20
+"""Of one file."""
+
+TRAINING_FORMAT = "utfproof-training-result"
+BENCHMARKS = ("exact", "certify", "emulate", "train")
+_SIGNS = {
+    "verify": ("claims", "grid", "holds"),
+    "frontier": ("entries", "bounds", "sides"),
+    "emulation": ("comparisons", "quantiles", "max_relative_error"),
+}
+"""A document that has two of these keys is of the kind."""
+_NAMES = ("verify", "frontier", "emulat", "bench")
+"""How names of files begin that ought to be understood."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of the folder. name: its path inside; kind: a key of KINDS, None where it is not understood; why: the reason."""
+
+    name: str
+    size: int
+    digest: str
+    kind: str | None
+    document: Any = None
+    why: str = ""
+
+
+@dataclass
+class Gathered:
+    """All files of a folder."""
+
+    folder: str
+    sources: list[Source] = field(default_factory=list)
+
+    def of(self, kind: str) -> list[Source]:
+        """The files of one kind, in order of their names."""
+        return [source for source in self.sources if source.kind == kind]
+
+
+def gather(folder: Path, *, skip: Path | None = None) -> Gathered:
+    """Read a folder and its subfolders; `skip` (the page to be written) and hidden files are left out.
+
+    MalformedInput where it is no folder, where nothing in it is understood, or where a file that bears the name of a known
+    kind is no JSON. ResourceLimit for more than MOST_FILES files or a file of more than MOST_BYTES.
+    """
+    if not folder.is_dir():
+        raise MalformedInput(f"{folder} is no folder of results; `utfproof report` alone says how to fill one")
+    left_out = None if skip is None else skip.absolute()
+    found = Gathered(str(folder))
+    for path in _files(folder):
+        if path.absolute() == left_out:
+            continue
+        if len(found.sources) >= MOST_FILES:
+            raise ResourceLimit(f"{folder} holds more than {MOST_FILES} files; gather the results in a smaller one")
+        found.sources.append(_source(path, str(path.relative_to(folder))))
+    if not any(source.kind for source in found.sources):
+        raise MalformedInput(
+            f"{folder} holds no results that are understood; `utfproof report` alone says what makes them"
+        )
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Plain files in order of their paths; links to folders are not followed."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        raise MalformedInput(f"cannot read {folder}: {error.strerror or error}") from error
+    for path in entries:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            if not path.is_symlink():
+                yield from _files(path)
+        elif path.is_file() or path.is_symlink():
+            yield path
+
+
+def _source(path: Path, name: str) -> Source:
+    if path.suffix != ".json":
+        size = path.stat().st_size if path.exists() else 0
+        return Source(name, size, "", None, why="no JSON")
+    if path.exists() and path.stat().st_size > MOST_BYTES:
+        raise ResourceLimit(f"{path} has {path.stat().st_size} bytes, at most {MOST_BYTES} are read")
+    data = read_bytes(path)
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        document = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        if path.name.startswith(_NAMES) or path.parent.name == "training":
+            reason = " ".join(plain(error).split())[:120]
+            raise MalformedInput(f"{path} is no JSON: {reason}; make it again, or take it away") from None
+        return Source(name, len(data), digest, None, why="no JSON")
+    kind = kind_of(document)
+    return Source(name, len(data), digest, kind, document if kind else None, "" if kind else _what(document))
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def kind_of(document: Any) -> str | None:
+    """The kind of a document, by its content; None where it is of none."""
+    if not isinstance(document, dict):
+        return None
+    if document.get("format") == TRAINING_FORMAT:
+        return "training"
+    if document.get("benchmark") in BENCHMARKS:
+        return "bench"
+    if "cases" in document and "totals" in document:
+        return "emulation"
+    for kind, keys in _SIGNS.items():
+        if sum(key in document for key in keys) >= 2:
+            return kind
+    return None
+
+
+def _what(document: Any) -> str:
+    """A hint at what another document is: its outermost keys."""
+    if not isinstance(document, dict):
+        return f"JSON, a {type(document).__name__}"
+    keys = ", ".join(plain(key)[:24] for key in list(document)[:5])
+    return f"JSON with {keys}{', …' * (len(document) > 5)}" if keys else "JSON, empty"
+
+
+# --- schemas -------------------------------------------------------------------------------------------------
+
+
+class Each:
+    """A mapping whose values all conform to one schema."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+
+class Maybe:
+    """null, or what conforms to the schema."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+
+NUMBER, WHOLE = "a number", "a whole number"
+
+
+def conform(value: Any, schema: Any, where: str) -> None:
+    """MalformedInput, naming the place, unless `value` has the schema's form: a type; NUMBER (finite) or WHOLE (from 0 on);
+    a tuple of admitted texts; [schema] for lists; {name: schema} for objects, where names ending in "?" may be missing and
+    further names may be there; Each and Maybe."""
+    if isinstance(schema, Maybe):
+        if value is not None:
+            conform(value, schema.schema, where)
+    elif isinstance(schema, Each):
+        _require(isinstance(value, dict), where, value, "an object")
+        for name, item in value.items():
+            conform(item, schema.schema, f"{where}.{plain(name)[:60]}")
+    elif isinstance(schema, dict):
+        _require(isinstance(value, dict), where, value, "an object")
+        for name, item in schema.items():
+            key = name.rstrip("?")
+            if key in value:
+                conform(value[key], item, f"{where}.{key}")
+            elif not name.endswith("?"):
+                raise MalformedInput(f"{where} lacks {key}")
+    elif isinstance(schema, list):
+        _require(isinstance(value, list), where, value, "a list")
+        for index, item in enumerate(value):
+            conform(item, schema[0], f"{where}[{index}]")
+    elif schema in (NUMBER, WHOLE):
+        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+        fine = fine and (math.isfinite(value) if schema == NUMBER else isinstance(value, int) and value >= 0)
+        _require(fine, where, value, str(schema))
+    elif isinstance(schema, tuple):
+        _require(isinstance(value, str) and value in schema, where, value, f"one of {', '.join(schema)}")
+    else:
+        _require(isinstance(value, schema), where, value, {"str": "text", "bool": "true or false"}[schema.__name__])
+
+
+def _require(fine: bool, where: str, value: Any, expected: str) -> None:
+    if not fine:
+        raise MalformedInput(f"{where} is {plain(json.dumps(value))[:60]}, expected {expected}")
+
+
+def refuse(source: str, what: str) -> NoReturn:
+    """A document that speaks against itself, or two that speak against each other."""
+    raise MalformedInput(f"{source} contradicts itself: {what}; make it again")
+
+
+SHAPE = {
+    "heads": WHOLE, "layers": WHOLE, "head_dim": WHOLE, "d_in": WHOLE, "d_out": WHOLE, "residual?": bool, "m?": Maybe(WHOLE),
+}  # fmt: skip
+"""A shape, as all documents write it."""
