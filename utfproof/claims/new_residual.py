@@ -5,103 +5,48 @@ Letter 0 is the stream itself; R_V^{l,0} = M^{l,0} = I. Words are over H + 1 let
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from utfproof.certificates.dimensions import ALL_TIED, ALL_UNTIED, GENERIC_UNTIED
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate
+from utfproof.certificates.prover import certify
 from utfproof.claims import plain
-from utfproof.claims.decisions import rank_of_matrix, small_input
+from utfproof.claims.decisions import decided, rank_of_matrix, small_input, told
 from utfproof.claims.linear import determinant_of, integer_host
-from utfproof.claims.record import Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
-from utfproof.claims.small_models import array
+from utfproof.claims.streams import carries, equations
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, tied_obstruction
-from utfproof.matching import r_all, w_all
+from utfproof.errors import Undecided
+from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
-from utfproof.systems import Target, Universal
+from utfproof.systems import Target
 
 PAGE = "docs/proofs/residual.md"
-SHAPES = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1), (1, 3, 1, 1), (1, 2, 2, 1)]
+SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
 
 
-# --- the definitions, word by word --------------------------------------------------------------------------------
-
-
-def _maps(system: Any, layer: int, head: int) -> tuple[plain.Rows, plain.Rows, plain.Rows]:
-    """(query, key, value) of a head, target's or host's."""
-    if isinstance(system, Target):
-        w_q, w_k, w_v, w_o = system.parameters(layer, head)
-        return plain.rows(w_q), plain.rows(w_k), plain.product([w_v, w_o])
-    maps = system.maps(layer, head)
-    return plain.rows(maps.query), plain.rows(maps.key), plain.product(maps.value)
-
-
-def _equations(system: Any, width: int, output: plain.Rows) -> plain.Rows:
-    """R_all or W_all: Q, K by prefix over {0, ..., H} and reading head, then OV by word, from the definition."""
-    H, L = system.shape.heads, system.shape.layers
-
-    def prefix(word: tuple[int, ...]) -> plain.Rows:
-        out = plain.identity(width)
-        for layer, letter in enumerate(word):
-            if letter:
-                out = plain.multiply(out, _maps(system, layer, letter - 1)[2])
-        return out
-
-    blocks = []
-    for kind in (0, 1):
-        for length in range(L):
-            for word in plain.words(H + 1, length):
-                blocks += [plain.multiply(prefix(word), _maps(system, length, head)[kind]) for head in range(H)]
-    blocks += [plain.multiply(prefix(word), output) for word in plain.words(H + 1, L)]
-    return plain.beside(blocks)
-
-
-def _forward(system: Any, state: plain.Rows, output: plain.Rows) -> plain.Rows:
-    """The stream plus every head's term, layer by layer, in plain Fractions with rational attention."""
-    for layer in range(system.shape.layers):
-        total = state
-        for head in range(system.shape.heads):
-            query, key, value = _maps(system, layer, head)
-            mixed = plain.rational_attention(plain.multiply(state, query), plain.multiply(state, key), layer + 1, head)
-            total = plain.add(total, plain.multiply(plain.multiply(mixed, state), value))
-        state = total
-    return plain.multiply(state, output)
-
-
-def _host_rows(host: Universal) -> plain.Rows:
-    return _equations(host, host.m, plain.rows(host.U))
-
-
-def _target_rows(target: Target) -> plain.Rows:
-    return _equations(target, target.width, plain.identity(target.width))
-
-
-def _matched(host: Universal, E: Any, target: Target) -> Agreed:
-    """Whether E R_all = W_all and host and target give the same outputs: the package's, and the definitions."""
-    from utfproof.attention import RationalAttention
-
-    x, kernel, e = small_input(host.shape, 2), RationalAttention(), plain.rows(E)
-    own = bool((array(e) @ r_all(host) == w_all(target)).all())
-    ours = host.forward(array(x), array(e), kernel)
-    own &= bool((ours == target.forward(array(x), kernel)).all())
-    slow = plain.multiply(e, _host_rows(host)) == _target_rows(target)
-    slow &= _forward(host, plain.multiply(x, e), plain.rows(host.U)) == _forward(
-        target, x, plain.identity(target.width)
-    )
-    return agree({"package": own, "plain Fractions": slow})
+MANY = 10**6
+"""Dimensions of tied hosts that do not help."""
+AT_TWO = "(2,2,2,2) residual"
+LARGEST = 500
+"""M_res up to which certificates are made."""
+ACCEPTED = [(H, L, *widths) for H in (1, 2, 3) for L in (1, 2, 3) for widths in ((1, 1), (2, 3))]
+"""Shapes up to three heads and three layers, certified whatever the grid is."""
 
 
 def _streaming(shape: Shape) -> Shape:
     return Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=True)
 
 
-def _shapes(run: Run, largest: int) -> list[Shape]:
+def _shapes(run: Run, largest: int, anchors: Sequence[tuple[int, ...]] = SMALLEST) -> list[Shape]:
     """Shapes with a residual stream, M_res <= largest."""
-    anchors = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
     found = run.shapes(lambda shape: matching_dimension(_streaming(shape)) <= largest, anchors=anchors)
     return [_streaming(shape) for shape in found]
 
@@ -125,7 +70,7 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
     """Columns of W_all, counted twice, against the formula."""
     for shape in _shapes(run, 120):
         target = integer_target(shape, 1)
-        found = agree({"package": w_all(target).shape[1], "plain": len(_target_rows(target)[0])})
+        found = agree({"package": w_all(target).shape[1], "plain": len(equations(target)[0])})
         yield Instance(shape, found.value == matching_dimension(shape), f"M_res = {found.value}", routes=found.routes)
     for entry in ((2, 1, 1, 2), (2, 2, 1, 1), (2, 4, 30, 30)):
         yield Figure("M_res at ({},{},{},{})".format(*entry), matching_dimension(Shape(*entry, residual=True)))
@@ -134,27 +79,36 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:residual/unimodular",
     place=PAGE,
-    statement="The prefix-tree host over H + 1 letters, with R_V^{l,0} = I, has a unimodular R_all at m = M_res: it matches every untied residual target with integer arithmetic.",
+    statement="The prefix-tree host over H + 1 letters, with R_V^{l,0} = I, has |det R_all| = 1 at m = M_res: it matches every untied residual target with integer arithmetic.",
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
-    scope="every H, L, d, d_in = d_out; determinants at shapes with M_res ≤ 30",
+    scope="every H, L, d, d_in = d_out; certified at every shape examined, H, L ≤ 3 among them; determinants where M_res ≤ 25",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
-    sentence="Inclusion and exclusion over the zero letters: the determinant is +1 or −1, by FLINT and by plain integers.",
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="A {0,1} matrix whose rows, in the right order, are triangular with ones on the diagonal; small determinants are +1 or −1 by FLINT and by plain integers.",
+    figures={"shapes certified with H, L ≤ 3, (d, d_in) = (1,1) or (2,3)": 18},
     smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def unimodular(run: Run) -> Iterator[Instance | Figure]:
-    """The determinant of R_all from the definition; the package's R_all is the same matrix."""
-    for shape in _shapes(run, 30):
+    """A triangular form certified at every shape; at small ones the determinant of R_all from the definition too."""
+    certified = 0
+    for shape in _shapes(run, LARGEST, (*SMALLEST, *ACCEPTED)):
         m = matching_dimension(shape)
-        host = build_host("sparse", shape, m)
-        rows = _host_rows(host)
-        same = agree({"definition": rows, "package": plain.rows(r_all(host))})
-        found = determinant_of(rows)
-        holds = found.value in (1, -1) and len(rows) == m
-        yield Instance(shape, holds, f"determinant {found.value}", routes=(*found.routes, *same.routes), m=m)
+        found = certify("sparse", shape, m)
+        holds, detail = found.universal and found.document["claim"]["rank"] == m, told(found)
+        routes: tuple[str, ...] = ()
+        if m <= 25:
+            host = build_host("sparse", shape, m)
+            rows = equations(host)
+            same = agree({"definition": rows, "package": plain.rows(r_all(host))})
+            value = determinant_of(rows)
+            holds &= value.value in (1, -1) and len(rows) == m
+            detail, routes = f"determinant {value.value}", (*value.routes, *same.routes)
+        certified += holds and (shape.heads, shape.layers, shape.head_dim, shape.d_in) in ACCEPTED
+        yield Instance(shape, holds, detail, found, routes=routes, m=m)
+    yield Figure("shapes certified with H, L ≤ 3, (d, d_in) = (1,1) or (2,3)", certified)
 
 
 @claim(
@@ -164,7 +118,7 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="sampled integer targets",
-    scope="shapes with M_res ≤ 30, n = 2, exact rational attention",
+    scope="shapes with M_res ≤ 25, n = 2, exact rational attention",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="E R_all = W_all and equal rational outputs, by the package and by the definitions.",
@@ -172,9 +126,10 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
 )
 def moebius(run: Run) -> Iterator[Instance | Figure]:
     """Equations and outputs for integer targets."""
-    for shape in _shapes(run, 30):
+    for shape in _shapes(run, 25):
         m, target = matching_dimension(shape), integer_target(shape, 3)
-        found = _matched(build_host("sparse", shape, m), embed_residual_tree(shape, m, target), target)
+        E = embed_residual_tree(shape, m, target)
+        found = carries(build_host("sparse", shape, m), E, target, small_input(shape, 2))
         yield Instance(shape, bool(found), "equations and outputs", routes=found.routes, m=m)
 
 
@@ -185,22 +140,47 @@ def moebius(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
-    scope="every H, L, d, d_in = d_out; the span computed at shapes with M_res ≤ 30",
+    scope="every H, L, d, d_in and d_out; the span computed at shapes with M_res ≤ 25, the bound certified at every shape examined",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A word stays alive when letters become 0, so a family of routed targets replaces the single isolating one; their rows have rank M_res.",
+    figures={"rank at (1,2,1,1), d_out = 2": 14, "rank at (1,2,1,2), d_out = 1": 10},
     smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def decision(run: Run) -> Iterator[Instance | Figure]:
-    """The rank of the rows W_all over the routed 0/1 targets."""
-    for shape in _shapes(run, 30):
+    """The rank of the rows W_all over routed 0/1 targets, which a certificate holds too; at larger shapes the bound alone."""
+    for shape in _shapes(run, 100):
+        m = matching_dimension(shape)
+        if m > 25:
+            detail = f"no host of {m - 1} dimensions"
+            yield Instance(shape, _refuted_below(shape, m), detail, dimension_certificate(shape, m - 1), m=m - 1)
+            continue
         rows: dict[tuple[int, ...], None] = {}
-        for target in _routed_targets(shape):
+        targets = list(_routed_targets(shape))
+        for target in targets:
             rows.update(dict.fromkeys(tuple(int(v) for v in row) for row in w_all(target) if any(row)))
         found = rank_of_matrix([list(row) for row in rows])
+        proof = span_certificate(shape, m - 1, targets, tied=False)
+        detail = f"rank {found.value} from {len(rows)} rows"
+        yield Instance(shape, found.value == m, detail, proof, routes=found.routes, m=m)
+    for shape in (Shape(1, 2, 1, 1, 2, residual=True), Shape(1, 2, 1, 2, 1, residual=True)):
         m = matching_dimension(shape)
-        yield Instance(shape, found.value == m, f"rank {found.value} from {len(rows)} rows", routes=found.routes, m=m)
+        stacked = [row for c in range(m) for row in equations(isolating_target(shape, c))]
+        found = rank_of_matrix(stacked)
+        holds = found.value == m and _refuted_below(shape, m)
+        proof = dimension_certificate(shape, m - 1)
+        yield Instance(shape, holds, f"rank {found.value}", proof, routes=found.routes, m=m)
+        yield Figure(f"rank at {label(shape).removesuffix(' residual')}", found.value)
+
+
+def _refuted_below(shape: Shape, m: int, targets: str = ALL_UNTIED) -> bool:
+    """Whether the proved bound refutes m - 1 dimensions and not m."""
+    try:
+        dimension_certificate(shape, m, targets=targets)
+    except Undecided:
+        return not dimension_certificate(shape, m - 1, targets=targets).universal
+    return False
 
 
 def _routed_targets(shape: Shape) -> Iterator[Target]:
@@ -240,35 +220,36 @@ def _routed_targets(shape: Shape) -> Iterator[Target]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
-    scope="shapes with M_res ≤ 40; one integer host each",
+    scope="every H, L, d, d_in = d_out; a random float64 host and an integer host at each shape with M_res ≤ 25",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
-    sentence="The exact rank is M_res for one integer host at each shape, so some minor is a nonzero polynomial.",
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="The host of seed 0 has full rank modulo a prime, an integer host has it over the rationals: some minor is a nonzero polynomial.",
     smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def random_hosts(run: Run) -> Iterator[Instance | Figure]:
-    """The rank of R_all of one integer host, at m = M_res; one dimension less gives one less."""
-    for shape in _shapes(run, 40):
+    """The rank of a random host certified, and that of one integer host by two routes; one dimension less gives less."""
+    for shape in _shapes(run, 25):
         m = matching_dimension(shape)
         host = integer_host(shape, m, 3)
         matrix = r_all(host)
         found = rank_of_matrix(matrix)
         short = rank_of_matrix(r_all(integer_host(shape, m - 1, 3))) if m <= 12 else None
-        holds = found.value == m == matrix.shape[1] and (short is None or short.value < m)
-        yield Instance(shape, holds, f"rank {found.value}", routes=found.routes, m=m)
+        proof = certify("random", shape, m)
+        holds = found.value == m == matrix.shape[1] and (short is None or short.value < m) and proof.universal
+        yield Instance(shape, holds, f"rank {found.value}", proof, routes=found.routes, m=m)
 
 
 @claim(
     "new:residual/tied-host",
     place=PAGE,
-    statement="For L ≥ 2 no tied host, of any m, matches all untied residual targets: the words 0…0h and h0…0 have the same R_w, while the target's M_w differ.",
+    statement="For L ≥ 2 no tied host, of any m, matches all untied residual targets: the words with one letter h, such as 0…0h and h0…0, have the same R_w, while the target's M_w differ.",
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
-    scope="L ≥ 2, every H, d, d_in, m; two tied hosts and one target at each shape",
+    scope="L ≥ 2, every H, d, d_in, m; certified for every tied host and for a random one, and two tied hosts and one target computed, at each shape",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Two blocks of columns of R_all are equal whatever the tied host is; the target's two blocks differ.",
     smallest="(1,2,1,1) residual",
     proof=PAGE,
@@ -284,18 +265,24 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
         hosts = [integer_host(shape, matching_dimension(shape) + 2, 3, tied=True)]
         hosts.append(build_host("tied", shape, tied_targets_dimension(shape)))
         own, slow = bool((found.gap != 0).any()), True
-        wanted = plain.transpose(_target_rows(target))
+        wanted = plain.transpose(equations(target))
         for j in range(shape.d_out):
             a, b = found.left + j, found.right + j
             for host in hosts:
-                columns, listed = plain.transpose(plain.rows(r_all(host))), plain.transpose(_host_rows(host))
+                columns, listed = plain.transpose(plain.rows(r_all(host))), plain.transpose(equations(host))
                 own &= columns[a] == columns[b]
                 slow &= listed[a] == listed[b]
         theirs = w_all(target).T
         slow &= any(wanted[found.left + j] != wanted[found.right + j] for j in range(shape.d_out))
         own &= any(bool((theirs[found.left + j] != theirs[found.right + j]).any()) for j in range(shape.d_out))
         both = agree({"package": own, "plain Fractions": slow})
-        yield Instance(shape, bool(both), f"columns {found.left} and {found.right}", routes=both.routes)
+        proof = dimension_certificate(shape, MANY, every="tied host")
+        holds = bool(both) and not proof.universal
+        yield Instance(shape, holds, f"columns {found.left} and {found.right}", proof, routes=both.routes)
+        generic = dimension_certificate(shape, MANY, every="tied host", targets=GENERIC_UNTIED)
+        yield Instance(shape, not generic.universal, "almost all targets are missed", generic, m=MANY)
+        sample = decided("random-tied", shape)
+        yield Instance(shape, sample.holds is False, sample.detail, sample.certificate, m=sample.m)
 
 
 @claim(
@@ -305,23 +292,42 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all tied",
-    scope="every H, L, d, d_in = d_out; integer targets at shapes with M_res ≤ 30; least for d, d_in ≥ L by the proof",
+    scope="every H, L, d, d_in = d_out; certified at every shape examined, with integer targets where M_res ≤ 20; least for d, d_in ≥ L, and at H = 1 for the m ≤ 20 examined",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
-    sentence="Distinct columns of the host's R_all are distinct unit vectors, as many as the formula says.",
-    figures={"m at (2,2,1,1)": 19, "M_res at (2,2,1,1)": 25},
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="Distinct columns of the host's R_all are distinct unit vectors, as many as the formula says; paths, or sampled tied targets, span as much.",
+    figures={"m at (2,2,1,1)": 19, "M_res at (2,2,1,1)": 25, "least at (2,2,2,2)": 38},
     smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def tied_targets(run: Run) -> Iterator[Instance | Figure]:
-    """Distinct columns against the formula; equations and outputs for tied integer targets."""
-    for shape in _shapes(run, 30):
-        m, target = tied_targets_dimension(shape), integer_target(shape, 3, tied=True)
-        host = build_host("tied", shape, m)
-        found = _matched(host, embed_residual_tied(shape, m, target), target)
-        columns = {tuple(column) for column in plain.transpose(_host_rows(host))}
-        units = all(sum(column) == 1 and set(column) <= {0, 1} for column in columns)
-        holds = bool(found) and units and len(columns) == m
-        yield Instance(shape, holds, f"{len(columns)} distinct columns", routes=found.routes, m=m)
+    """Distinct columns against the formula; equations and outputs for tied integer targets; the bound below."""
+    for shape in _shapes(run, 30, (*SMALLEST, *ACCEPTED, (2, 2, 2, 2))):
+        m = tied_targets_dimension(shape)
+        proof = certify("tied", shape, m)
+        holds, detail = proof.universal and proof.document["claim"]["rank"] == m, told(proof)
+        routes: tuple[str, ...] = ()
+        if matching_dimension(shape) <= 20:
+            target, host = integer_target(shape, 3, tied=True), build_host("tied", shape, m)
+            found = carries(host, embed_residual_tied(shape, m, target), target, small_input(shape, 2))
+            columns = {tuple(column) for column in plain.transpose(equations(host))}
+            units = all(sum(column) == 1 and set(column) <= {0, 1} for column in columns)
+            holds &= bool(found) and units and len(columns) == m
+            detail, routes = f"{len(columns)} distinct columns", found.routes
+        yield Instance(shape, holds, detail, proof, routes=routes, m=m)
+        least = _least_for_tied(shape, m) if m <= 20 or label(shape) == AT_TWO else None
+        if least is not None:
+            yield Instance(shape, least[0], f"no host of {m - 1} dimensions", least[1], m=m)
+            if label(shape) == AT_TWO:
+                yield Figure("least at (2,2,2,2)", m)
     yield Figure("m at (2,2,1,1)", tied_targets_dimension(Shape(2, 2, 1, 1, residual=True)))
     yield Figure("M_res at (2,2,1,1)", matching_dimension(Shape(2, 2, 1, 1, residual=True)))
+
+
+def _least_for_tied(shape: Shape, m: int) -> tuple[bool, Certificate] | None:
+    """That m - 1 dimensions do not serve all tied targets, by the bound where it is proved and by sampled targets at H = 1."""
+    if min(shape.head_dim, shape.d_in) >= shape.layers:
+        return _refuted_below(shape, m, ALL_TIED), dimension_certificate(shape, m - 1, targets=ALL_TIED)
+    if shape.heads == 1:
+        return True, span_certificate(shape, m - 1, tied=True)
+    return None

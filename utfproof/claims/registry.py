@@ -39,6 +39,8 @@ SECTIONS: dict[str, str] = {
     "new_residual": "New: residual streams",
     "new_normalisation": "New: normalisation",
     "new_normalisation_hosts": "New: normalisation",
+    "new_trained_models": "New: trained models",
+    "new_trained_sizes": "New: trained models",
 }
 """Module of this folder -> title of the section of the paper, in reading order."""
 

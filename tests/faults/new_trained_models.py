@@ -1,0 +1,118 @@
+"""Faults that the claims about trained models must notice."""
+
+from planting import Fault
+
+FAULTS = [
+    Fault(
+        "absorbed biases: the constant is carried twice",
+        "utfproof.biases",
+        "        carried = zeros(self.W_O, self.shape.layers, 1, 1, 1) + int(not self.shape.residual)",
+        "        carried = zeros(self.W_O, self.shape.layers, 1, 1, 1) + 1",
+        ("new:trained/biases", "new:trained/row-sums", "new:trained/positions", "new:trained/scale"),
+    ),
+    Fault(
+        "absorbed biases: values have none",
+        "utfproof.biases",
+        'W_V=hstack([under(self.W_V, row(self.bias("b_V"))), under(column, one)])',
+        'W_V=hstack([under(self.W_V, row(0 * self.bias("b_V"))), under(column, one)])',
+        ("new:trained/biases", "new:trained/row-sums", "new:trained/row-sums-needed", "new:trained/positions"),
+    ),
+    Fault(
+        "absorbed biases: outputs have theirs in every head",
+        "utfproof.biases",
+        "        others = zeros(self.W_O, self.shape.layers, self.shape.heads - 1, 1, D + 1)",
+        "        others = first[:, [0] * (self.shape.heads - 1)]",
+        ("new:trained/biases", "new:trained/positions"),
+    ),
+    Fault(
+        "absorbed biases: the constant counts all inputs",
+        "utfproof.biases",
+        "zeros(self.W_Q, self.shape.d_in) + 1 if self.constant is None else self.constant",
+        "zeros(self.W_Q, self.shape.d_in) + 1",
+        ("new:trained/positions",),
+    ),
+    Fault(
+        "absorbed biases: outputs without theirs",
+        "utfproof.biases",
+        '        first = hstack([self.bias("b_O")[:, None, None, :], carried])',
+        '        first = hstack([0 * self.bias("b_O")[:, None, None, :], carried])',
+        ("new:trained/rank", "new:trained/biases"),
+    ),
+    Fault(
+        "a scale that leaves the queries' bias alone",
+        "utfproof.biases",
+        "    b_Q = None if target.b_Q is None else target.b_Q * scale",
+        "    b_Q = None if target.b_Q is None else target.b_Q",
+        ("new:trained/scale",),
+    ),
+    Fault(
+        "folded biases: a layer too early",
+        "utfproof.claims.streams",
+        '        so_far = so_far + target.bias("b_O")[layer]',
+        '        so_far = target.bias("b_O")[layer]',
+        ("new:trained/row-sums",),
+    ),
+    Fault(
+        "M_G: keys of all heads",
+        "utfproof.importing.grouped",
+        "    readers = shape.heads + _groups(shape, kv_heads)",
+        "    readers = shape.heads + _groups(shape, kv_heads) + int(kv_heads < shape.heads)",
+        ("new:trained/shared-keys", "new:trained/shared-keys-least"),
+    ),
+    Fault(
+        "grouped tree: keys of the wrong group",
+        "utfproof.importing.grouped",
+        "[tuple(read(layer, H + h * G // H) for h in heads) for layer in range(L)]",
+        "[tuple(read(layer, H + h % G) for h in heads) for layer in range(L)]",
+        ("new:trained/shared-keys",),
+    ),
+    Fault(
+        "least host: states are counted again in every layer",
+        "utfproof.realization.hankel",
+        "            return max(1, self.ranks[0] + sum(self.ranks[1:]) - sum(self.overlaps))",
+        "            return max(1, sum(self.ranks))",
+        ("new:trained/least-residual", "new:trained/planted", "new:trained/dead-head"),
+    ),
+    Fault(
+        "least host: readers of the first head alone",
+        "utfproof.realization.hankel",
+        "            for head in range(self.shape.heads):\n                yield kind, head + self.shape.residual, matrices[layer][head]",
+        "            for head in range(1):\n                yield kind, head + self.shape.residual, matrices[layer][head]",
+        ("new:trained/planted", "new:trained/dead-head"),
+    ),
+    Fault(
+        "least host: keys are not read",
+        "utfproof.realization.hankel",
+        'for kind, matrices in (("Q", self.W_Q), ("K", self.W_K)):',
+        'for kind, matrices in (("Q", self.W_Q),):',
+        ("new:trained/least", "new:trained/least-residual", "new:trained/planted", "new:trained/dead-head"),
+    ),
+    Fault(
+        "realization certificates: rows at another boundary",
+        "utfproof.realization.certificate",
+        '            "boundary": self.start,',
+        '            "boundary": 0 if self.start else 1,',
+        ("new:trained/least", "new:trained/least-residual"),
+    ),
+    Fault(
+        "full Hankel matrices: heads do not move what is read",
+        "utfproof.claims.streams",
+        "            following += [plain.multiply(maps(target, layer, head)[2], reader) for head in range(H)]",
+        "            following += [reader for head in range(H)]",
+        ("new:trained/least", "new:trained/least-residual"),
+    ),
+    Fault(
+        "grouped tree: E has the first group's keys everywhere",
+        "utfproof.importing.grouped",
+        "*(pairs[g * shape.heads // G][1] for g in range(G))",
+        "*(pairs[0][1] for g in range(G))",
+        ("new:trained/shared-keys",),
+    ),
+    Fault(
+        "dead heads keep their queries",
+        "utfproof.realization.simplify",
+        '        names = ("W_Q", "W_K", "M")',
+        '        names = ("W_K", "M")',
+        ("new:trained/dead-head",),
+    ),
+]

@@ -1,0 +1,436 @@
+"""How small hosts of trained models can be: shared keys count once, and one model needs the ranks of its Hankel matrices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from utfproof.attention import RationalAttention
+from utfproof.certificates.format import Certificate
+from utfproof.certificates.lower_bounds import span_certificate
+from utfproof.claims import plain
+from utfproof.claims.decisions import dense, rank_of_matrix
+from utfproof.claims.record import Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree, label
+from utfproof.claims.registry import claim
+from utfproof.claims.small_models import array
+from utfproof.claims.streams import carries, drawn, equations, forward, hankel_ranks, least_by_ranks, one_hots
+from utfproof.matching import r_all, w_all
+from utfproof.notions import Notion
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import AugmentedTarget, Target, Universal
+
+PAGE = "docs/proofs/biases.md"
+LEAST_PAGE = "docs/proofs/least-host-of-one-target.md"
+
+
+def _both(entry: tuple[int, ...]) -> Iterator[Shape]:
+    """The shape without and with a residual stream."""
+    for residual in (False, True):
+        yield Shape(*entry, residual=residual)
+
+
+# --- shared keys ---------------------------------------------------------------------------------------------------
+
+GROUPED = [
+    ((2, 1, 1, 1), 1),
+    ((2, 1, 2, 2), 1),
+    ((2, 2, 1, 1), 1),
+    ((4, 1, 1, 1), 2),
+    ((3, 1, 1, 2), 1),
+    ((2, 1, 1, 2), 2),
+]
+"""Shapes, and heads G of keys and values."""
+
+
+def _grouped_target(shape: Shape, G: int, seed: int) -> Target:
+    """An integer target whose consecutive H/G heads share W_K and W_V."""
+    H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
+    keys, values = (np.repeat(drawn(seed, code, L, G, D, d), H // G, axis=1) for code in (21, 22))
+    return Target(shape, drawn(seed, 20, L, H, D, d), keys, values, drawn(seed, 23, L, H, d, D))
+
+
+def _kept(shape: Shape, G: int) -> list[int]:
+    """Columns of W_all with the keys of the first head of each group only, counted in canonical order."""
+    H, L, stream = shape.heads, shape.layers, int(shape.residual)
+    at = 0
+    kept: list[int] = []
+    for kind in "QK":
+        for length in range(L):
+            for _ in plain.words(H + stream, length):
+                for head in range(H):
+                    if kind == "Q" or head % (H // G) == 0:
+                        kept += range(at, at + shape.head_dim)
+                    at += shape.head_dim
+    return kept + list(range(at, at + shape.d_out * (H + stream) ** L))
+
+
+@claim(
+    "new:trained/shared-keys",
+    place=PAGE,
+    statement="Where H heads share G heads of keys and values, the key columns of W_all are equal within a group, and a prefix tree with one key block a group carries every such target in m = M_G = d(H + G) Σ_{t<L} a^t + d_out a^L dimensions, a = H, or H + 1 with a residual stream.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied with G heads of keys and values",
+    scope="every H, L, d, d_in, d_out and G dividing H; integer targets at the shapes examined",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="E by closed form: equations and outputs agree exactly. Values shared by a group save nothing, for W_O differs.",
+    figures={"M_G, M at (2,2,1,1), G = 1": "13, 16", "with a residual stream": "21, 25"},
+    smallest="(2,1,1,1), m = 5",
+    proof=PAGE,
+)
+def shared_keys(run: Run) -> Iterator[Instance | Figure]:
+    """Equations and outputs of grouped integer targets; m is the number of different columns of R_all."""
+    from utfproof.importing.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
+
+    for entry, G in GROUPED:
+        for shape in _both(entry):
+            m, target = grouped_matching_dimension(shape, G), _grouped_target(shape, G, 3)
+            host, x = grouped_tree_host(shape, G, m), one_hots([0, shape.d_in - 1], shape.d_in)
+            found = carries(host, embed_grouped(target, G, m), target, x)
+            rows = equations(host)
+            different = {tuple(column) for column in plain.transpose(rows)}
+            holds = bool(found) and len(different) == m == len(_kept(shape, G)) == rank_of_matrix(rows).value
+            yield Instance(shape, holds, f"G = {G}", routes=found.routes, m=m)
+    for name, shape in zip(("M_G, M at (2,2,1,1), G = 1", "with a residual stream"), _both((2, 2, 1, 1)), strict=True):
+        yield Figure(name, f"{grouped_matching_dimension(shape, 1)}, {matching_dimension(shape)}")
+
+
+@claim(
+    "new:trained/shared-keys-least",
+    place=PAGE,
+    statement="No host of fewer than M_G dimensions matches all targets with G heads of keys and values, with or without a residual stream.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="all untied with G heads of keys and values",
+    scope="every H, L, d, d_in = d_out and G dividing H; the span computed at the shapes examined",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="Routed targets have one head a layer, so their keys and values may be shared; the rows of their W_all have rank M_G, and no more.",
+    figures={"rank at (2,2,1,1), G = 1": 13, "with a residual stream": 21},
+    smallest="(2,1,1,1), m = 5",
+    proof=PAGE,
+)
+def shared_keys_least(run: Run) -> Iterator[Instance | Figure]:
+    """The rank of the rows W_all over grouped 0/1 targets, by FLINT and plain integers, and in a certificate."""
+    from utfproof.importing.grouped import grouped_matching_dimension
+
+    ranks = {}
+    for entry, G in GROUPED:
+        for shape in _both(entry):
+            m = grouped_matching_dimension(shape, G)
+            targets = list(_routed_grouped(shape, G))
+            rows = [row for target in targets for row in equations(target) if any(row)]
+            found, samples = rank_of_matrix(rows), [_grouped_target(shape, G, seed) for seed in range(2)]
+            more = rank_of_matrix([*rows, *(row for target in samples for row in plain.rows(w_all(target)))])
+            proof = span_certificate(shape, m - 1, targets, tied=False)
+            holds = found.value == more.value == m and not proof.universal
+            ranks[label(shape)] = found.value
+            yield Instance(shape, holds, f"rank {found.value}, G = {G}", proof, routes=found.routes, m=m)
+    yield Figure("rank at (2,2,1,1), G = 1", ranks["(2,2,1,1)"])
+    yield Figure("with a residual stream", ranks["(2,2,1,1) residual"])
+
+
+def _routed_grouped(shape: Shape, G: int) -> Iterator[Target]:
+    """0/1 targets: one head a layer at most has W_O != 0, keys and values are those of its whole group."""
+    H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
+    size = H // G
+
+    def blank() -> list[np.ndarray]:
+        return [np.zeros((L, H, D, d), dtype=object) for _ in range(3)] + [np.zeros((L, H, d, D), dtype=object)]
+
+    def group(head: int) -> slice:
+        return slice(head // size * size, head // size * size + size)
+
+    # a letter None: no head of this layer writes
+    letters = [*range(H), *([None] if shape.residual else [])]
+    for length in range(L + 1):
+        for word in itertools.product(letters, repeat=length):
+            W_Q, W_K, W_V, W_O = blank()
+            used = [(layer, head) for layer, head in enumerate(word) if head is not None]
+            for layer, head in used:
+                W_V[layer, group(head), 0, 0] = W_O[layer, head, 0, 0] = 1
+            if length == L:
+                for j in range(D):
+                    last = W_O.copy()
+                    if used:
+                        last[used[-1]][0] = 0
+                        last[(*used[-1], 0, j)] = 1
+                    yield Target(shape, W_Q, W_K, W_V, last)
+                continue
+            for head, j in itertools.product(range(H), range(d)):
+                queries, keys, _, _ = blank()
+                queries[length, head, 0, j] = 1
+                yield Target(shape, queries, W_K, W_V, W_O)
+                if head % size == 0:
+                    keys[length, group(head), 0, j] = 1
+                    yield Target(shape, W_Q, keys, W_V, W_O)
+
+
+# --- the smallest host of one model --------------------------------------------------------------------------------
+
+
+def _target(shape: Shape, width: int, seed: int, *, inner: int | None = None) -> Target:
+    """An integer target of this width; inner: the rank of its value forms, d where none is given."""
+    lead, d, k = (shape.layers, shape.heads), shape.head_dim, inner or shape.head_dim
+    kind: Callable[..., Target] = Target if inner is None else AugmentedTarget
+    return kind(
+        shape,
+        drawn(seed, 31, *lead, width, d),
+        drawn(seed, 32, *lead, width, d),
+        drawn(seed, 33, *lead, width, k),
+        drawn(seed, 34, *lead, k, width),
+        drawn(seed, 35, shape.d_in, width),
+        drawn(seed, 36, width, shape.d_out),
+    )
+
+
+def _thinned(target: Target) -> Target:
+    """The same with many zeros: dead ends, and states that come late."""
+    changed = {}
+    for code, name in enumerate(("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")):
+        tensor = getattr(target, name)
+        changed[name] = tensor * (drawn(9, 40 + code, *tensor.shape) > 0)
+    return replace(target, **changed)
+
+
+def _least(target: Target) -> tuple[Agreed, bool, Certificate]:
+    """(The least m by a staircase of bases, by the full Hankel matrices, and as a certificate says it; whether a host of that
+    size matches, by the package and by the definitions; the certificate)."""
+    from utfproof.realization.certificate import certificate
+    from utfproof.realization.hankel import least_dimension
+    from utfproof.realization.host import least_host
+
+    host, E, least = least_host(target)
+    proof = certificate(least, host, E)
+    found = agree(
+        {
+            "ranks of bases": least_dimension(target).m,
+            "full Hankel matrices": least_by_ranks(target),
+            "certificate": int(proof.document["shape"]["m"]),
+        }
+    )
+    return found, host.m == found.value and _matches(host, E, target), proof
+
+
+def _matches(host: Universal, E: np.ndarray, target: Target) -> bool:
+    own = bool((E @ dense(r_all(host)) == dense(w_all(target))).all())
+    slow = plain.multiply(plain.rows(E), equations(host)) == equations(target)
+    return agree({"package": own, "plain Fractions": slow}).value
+
+
+SMALL = [((1, 1, 1, 1, 1), 2), ((2, 1, 1, 6, 1), 7), ((1, 2, 1, 4, 1), 5), ((2, 2, 1, 4, 4), 8), ((1, 3, 1, 3, 2), 4)]
+"""Shapes with d_out, and widths of the targets."""
+
+
+def _examined(residual: bool) -> Iterator[tuple[Shape, str, Target]]:
+    """A dense and a thin integer target at each shape."""
+    for entry, width in SMALL:
+        shape = Shape(*entry, residual=residual)
+        target = _target(shape, width, 3)
+        yield shape, f"width {width}", target
+        yield shape, f"width {width}, many zeros", _thinned(target)
+
+
+@claim(
+    "new:trained/least",
+    place=LEAST_PAGE,
+    statement="Without a residual stream the least m of a host that matches one given target is max_l rank H_l, H_l with a row for every input and word of l letters and a column for everything that reads from layer l + 1 on; a host of that size is built.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="one target at a time, of any width",
+    scope="every H, L, d, d_in, d_out and width; integer targets, dense and with many zeros",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="Bases layer by layer, the full matrices in plain Fractions, and a certificate give one number; the host's equations hold.",
+    figures={"least m, width, M at (2,2,1,4)": "4, 8, 28"},
+    smallest="(1,1,1,1), m = 1",
+    proof=LEAST_PAGE,
+)
+def least(run: Run) -> Iterator[Instance | Figure]:
+    """Least m by three routes, and the equations of a host of that size by two."""
+    for shape, what, target in _examined(False):
+        found, matched, proof = _least(target)
+        holds = matched and found.value <= min(target.width, matching_dimension(shape))
+        yield Instance(shape, holds, f"{what}: {found.value}", proof, routes=found.routes, m=found.value)
+        if label(shape) == "(2,2,1,4)" and what == "width 8":
+            yield Figure("least m, width, M at (2,2,1,4)", f"{found.value}, 8, {matching_dimension(shape)}")
+
+
+@claim(
+    "new:trained/least-residual",
+    place=LEAST_PAGE,
+    statement="With a residual stream the least m of a host that matches one given target is rank H_0 + Σ_{l≥1} (rank H_l − rank of the rows known before layer l, read from layer l on), words having the letter 0 too; a host of that size is built. The largest rank alone is not enough.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="one target at a time, of any width",
+    scope="every H, L, d, d_in, d_out and width; integer targets, dense and with many zeros",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    sentence="A state that has once been in the stream keeps its place. At (1,1,1,1) a target that writes where its input is not seen needs two dimensions; all ranks are 1.",
+    figures={"least m, width, M_res at (2,2,1,4)": "6, 8, 52", "least m and largest rank at (1,1,1,1)": "2, 1"},
+    smallest="(1,1,1,1) residual, m = 1",
+    proof=LEAST_PAGE,
+)
+def least_residual(run: Run) -> Iterator[Instance | Figure]:
+    """The same, with the target whose ranks are all 1."""
+    for shape, what, target in _examined(True):
+        found, matched, proof = _least(target)
+        holds = matched and found.value <= min(target.width, matching_dimension(shape))
+        yield Instance(shape, holds, f"{what}: {found.value}", proof, routes=found.routes, m=found.value)
+        if label(shape) == "(2,2,1,4) residual" and what == "width 8":
+            yield Figure("least m, width, M_res at (2,2,1,4)", f"{found.value}, 8, {matching_dimension(shape)}")
+    zero = array([[[[0], [0]]]])
+    shape = Shape(1, 1, 1, 1, residual=True)
+    target = Target(shape, zero, zero, array([[[[1], [0]]]]), array([[[[0, 1]]]]), array([[1, 0]]), array([[0], [1]]))
+    found, matched, proof = _least(target)
+    largest = max(hankel_ranks(target)[0])
+    yield Instance(
+        shape, matched and found.value > largest, f"ranks {largest}", proof, routes=found.routes, m=found.value
+    )
+    yield Figure("least m and largest rank at (1,1,1,1)", f"{found.value}, {largest}")
+
+
+def _counted(shape: Shape, layer: int, head: int) -> tuple[int, int]:
+    """Columns of W_all whose word passes or reads with this head of this layer (from 0), and its prefixes."""
+    H, L, stream = shape.heads, shape.layers, int(shape.residual)
+    letter, passing = head + stream, 0
+    for length in range(L):
+        for word in plain.words(H + stream, length):
+            readers = H if word[layer : layer + 1] == (letter,) else int(length == layer)
+            passing += 2 * shape.head_dim * readers
+    passing += sum(shape.d_out for word in plain.words(H + stream, L) if word[layer] == letter)
+    return passing, (H + stream) ** layer
+
+
+def _wide(entry: tuple[int, int, int], residual: bool) -> Target:
+    """A target wide enough that nothing is saved: value forms of full rank, as many inputs as columns and one more."""
+    H, L, d = entry
+    M = matching_dimension(Shape(H, L, d, 1, 1, residual=residual))
+    return _target(Shape(H, L, d, M + 1, 1, residual=residual), M + 2, 5, inner=M + 2)
+
+
+PLANTED = [(2, 1, 1), (2, 1, 2), (1, 2, 1)]
+"""(H, L, d)."""
+
+
+def _sizes(target: Target) -> Agreed:
+    """The least m by bases and by the full Hankel matrices."""
+    from utfproof.realization.hankel import least_dimension
+
+    return agree({"ranks of bases": least_dimension(target).m, "full Hankel matrices": least_by_ranks(target)})
+
+
+@claim(
+    "new:trained/planted",
+    place=LEAST_PAGE,
+    statement="What is planted in a wide target is what its smallest host saves: a dead head takes away all columns of the words through it, a head equal to another of its layer the same, and queries of rank one take d − 1 columns for each prefix.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="one integer target at a time, value forms of full rank",
+    scope="H, L, d as listed, d_in = M + 1, width M + 2, with and without a residual stream",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The least m is M for the target as drawn, and M less the columns counted, by bases and by the full Hankel matrices.",
+    figures={
+        "(2,1,2): M, dead head, repeated head, rank-one queries": "10, 5, 5, 9",
+        "(2,1,2) residual": "11, 6, 6, 10",
+    },
+)
+def planted(run: Run) -> Iterator[Instance | Figure]:
+    """Least m of the drawn target, of one with a dead head, a repeated head, queries of rank one."""
+    for entry in PLANTED:
+        for residual in (False, True):
+            base = _wide(entry, residual)
+            shape, M = base.shape, matching_dimension(base.shape)
+            layer, head = shape.layers - 1, shape.heads - 1
+            passing, prefixes = _counted(shape, layer, head)
+            found, expected = [_sizes(base)], [M]
+            found.append(_sizes(_without(base, layer, head, ("W_Q", "W_K", "W_V"))))
+            expected.append(M - passing)
+            if shape.heads > 1:
+                found.append(_sizes(_repeated(base, layer)))
+                expected.append(M - passing)
+            if shape.head_dim > 1:
+                found.append(_sizes(_rank_one(base, layer, head)))
+                expected.append(M - prefixes * (shape.head_dim - 1))
+            sizes = [agreed.value for agreed in found]
+            where = "({},{},{})".format(*entry) + (" residual" if residual else "")
+            detail = ", ".join(map(str, sizes))
+            yield Instance(where, sizes == expected, detail, routes=found[0].routes)
+            if entry == (2, 1, 2):
+                figure = "(2,1,2) residual" if residual else "(2,1,2): M, dead head, repeated head, rank-one queries"
+                yield Figure(figure, detail)
+
+
+def _without(target: Target, layer: int, head: int, names: tuple[str, ...]) -> Target:
+    """Zeros for these weights of one head."""
+    changed = {name: getattr(target, name).copy() for name in names}
+    for tensor in changed.values():
+        tensor[layer, head] = 0
+    return replace(target, **changed)
+
+
+def _repeated(target: Target, layer: int) -> Target:
+    """The last head of a layer equal to the first."""
+    changed = {name: getattr(target, name).copy() for name in ("W_Q", "W_K", "W_V", "W_O")}
+    for tensor in changed.values():
+        tensor[layer, -1] = tensor[layer, 0]
+    return replace(target, **changed)
+
+
+def _rank_one(target: Target, layer: int, head: int) -> Target:
+    """Queries of one head that are multiples of their first coordinate."""
+    W_Q = target.W_Q.copy()
+    for j in range(1, target.shape.head_dim):
+        W_Q[layer, head][:, j] = (j + 1) * W_Q[layer, head][:, 0]
+    return replace(target, W_Q=W_Q)
+
+
+@claim(
+    "new:trained/dead-head",
+    place=LEAST_PAGE,
+    statement="A head that writes nothing still costs the columns of its queries and keys by matching, 2d for each prefix; setting them to zero changes no output, and the host of the changed target, smaller by that, has the outputs of the model without matching it.",
+    category=Category.NEW,
+    notion=Notion.MATCHING,
+    targets="one integer target at a time, one head with W_V = 0",
+    scope="H, L, d as listed, d_in = M + 1, width M + 2, with and without a residual stream",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="Least m with and without W_Q and W_K of the dead head, by two routes; equal outputs by the package and from the definition.",
+    figures={"(2,1,1): least m with W_V = 0, and with W_Q, W_K = 0 too": "5, 3"},
+)
+def dead_head(run: Run) -> Iterator[Instance | Figure]:
+    """Least m of both targets, the package's own pruning, and the outputs of the smaller host."""
+    from utfproof.realization.hankel import forms, least_dimension
+    from utfproof.realization.host import least_host
+    from utfproof.realization.simplify import without_dead_heads
+
+    for entry in ((2, 1, 1), (2, 1, 2)):
+        for residual in (False, True):
+            base = _wide(entry, residual)
+            shape = base.shape
+            head = shape.heads - 1
+            mute, pruned = (_without(base, 0, head, names) for names in (("W_V",), ("W_V", "W_Q", "W_K")))
+            with_readers, without = _sizes(mute), _sizes(pruned)
+            own, heads = without_dead_heads(forms(mute))
+            saved = 2 * shape.head_dim * _counted(shape, 0, head)[1]
+            host, E, _ = least_host(own)
+            x = one_hots([0, 1, 0], shape.d_in)
+            outputs = agree(
+                {
+                    "package": plain.rows(host.forward(array(x), E, RationalAttention())) == forward(mute, x),
+                    "plain Fractions": forward(host, x, plain.rows(E)) == forward(mute, x),
+                }
+            )
+            unmatched = plain.multiply(plain.rows(E), equations(host)) != equations(mute)
+            holds = with_readers.value == without.value + saved and least_dimension(own).m == without.value == host.m
+            holds = holds and heads == [(0, head)] and bool(outputs) and unmatched
+            where = "({},{},{})".format(*entry) + (" residual" if residual else "")
+            detail = f"{with_readers.value}, {without.value}"
+            yield Instance(where, holds, detail, routes=(*with_readers.routes, *outputs.routes))
+            if where == "(2,1,1)":
+                yield Figure("(2,1,1): least m with W_V = 0, and with W_Q, W_K = 0 too", detail)
