@@ -4,9 +4,9 @@ The key columns W_E M_w W_K^{l,h} are then equal for the heads of a group, so a 
 
     M_G(H, L, d, d_out, G) = d (H + G) sum_{t<L} a^t + d_out a^L,   a = H, or H + 1 with a residual stream.
 
-Shared values save nothing: W_V^g W_O^h differs from head to head through W_O^h. Without a residual stream M_G is also the
-least m of a host that matches every such target: the isolating targets of every other column have shared keys and values
-anyway, and a key column's may be taken together with its copies (docs/embed-your-model.md).
+Shared values save nothing: W_V^g W_O^h differs from head to head through W_O^h. M_G is also the least m of a
+host that matches every such target (docs/proofs/biases.md): without a residual stream the isolating targets of every other
+column have shared keys and values anyway, and a key column's may be taken together with its copies.
 """
 
 from __future__ import annotations
