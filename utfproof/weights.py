@@ -221,7 +221,8 @@ def host_shape(
 ) -> tuple[Shape, int, bool]:
     """(shape, m, tied) of the host that a file holds, from names and shapes, checked against the metadata.
 
-    Whether there is a residual stream is said by the metadata or by `residual` (none by default). d_in is not visible in a host's tensors: the argument, else the metadata, else d_out.
+    Whether there is a residual stream is said by the metadata or by `residual` (none by default). d_in is not visible in
+    a host's tensors: the argument, else the metadata, else d_out.
     """
     system = _known_system(file, ("universal", "looped-universal"))
     values = ("R_Vv", "R_Vo") if file.tensors.keys() & {"R_Vv", "R_Vo"} else ("R_V",)
@@ -258,8 +259,8 @@ def read_host(
 ) -> Universal:
     """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo) and U; float64.
 
-    `layers` is needed for tied hosts whose metadata does not say it; d_in and residual as in `host_shape`. A file whose metadata
-    names a {0,1} construction must hold exactly that construction, and comes back as index maps.
+    `layers` is needed for tied hosts whose metadata does not say it; d_in and residual as in `host_shape`. A file whose
+    metadata names a {0,1} construction must hold exactly that construction, and comes back as index maps.
     """
     file = read_tensors(path, max_memory=max_memory)
     shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
