@@ -193,14 +193,12 @@ def test_errors_of_the_measuring_process_come_back(monkeypatch, capsys):
     answer = capsys.readouterr().out
     assert json.loads(answer) == {"error": "Refuted", "message": "not the target"}
 
-    class Done:
-        returncode, stdout = 0, answer
-
-    monkeypatch.setattr(emulate.subprocess, "run", lambda *_, **__: Done)
-    with pytest.raises(Refuted, match="not the target"):
-        emulate.run(["tiny"])
-    Done.returncode = -9
-    with pytest.raises(ResourceLimit, match="ended with code -9"):
+    with monkeypatch.context() as patch:
+        patch.setattr(emulate, "run_child", lambda *_: answer)
+        with pytest.raises(Refuted, match="not the target"):
+            emulate.run(["tiny"])
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ResourceLimit, match="ended with code 1"):
         emulate.run(["tiny"])
 
 

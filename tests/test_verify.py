@@ -103,7 +103,7 @@ def test_larger_grids(capsys):
         (["--grid", "H=1"], 2, "lacks L, d, d_in"),
         (["--grid", "H=1..999999,L=1,d=1,d_in=1"], 3, "more than"),
         (["--workers", "0"], 2, "--workers must be a positive integer"),
-        (["--html", "/nonexistent/folder/p.html"], 2, "is not a folder"),
+        (["--html", "/nonexistent/folder/p.html"], 2, "folder /nonexistent/folder does not exist"),
         (["--json", "a.json", "b.json"], 2, "--json takes one file"),
         (["--certificates", "/nonexistent/folder"], 2, "is not a folder"),
         (["-H", "2"], 2, "the shape options choose the pictures"),

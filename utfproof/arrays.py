@@ -113,8 +113,9 @@ def require_device(device: str) -> Any:
     try:
         import torch
     except ImportError as error:
+        wanted, otherwise = ("this", "") if device == "cpu" else (f"device {device!r}", ", or use --device cpu")
         raise MalformedInput(
-            f"device {device!r} needs PyTorch, which is not installed: pip install 'utfproof[torch]', or use --device cpu"
+            f"{wanted} needs PyTorch, which is not installed: pip install 'utfproof[torch]'{otherwise}"
         ) from error
     try:
         torch.zeros(1, dtype=torch.float64, device=device).cpu().numpy()

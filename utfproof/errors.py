@@ -1,5 +1,5 @@
 """Errors that a user can act on. Each carries the exit code of the command line (0 holds,
-1 refuted, 2 malformed, 3 resource limit, 4 undecided)."""
+1 refuted, 2 malformed, 3 resource limit, 4 undecided; 74: the output failed)."""
 
 from __future__ import annotations
 
@@ -54,3 +54,9 @@ class Undecided(UtfproofError):
     """Neither established nor refuted."""
 
     exit_code = 4
+
+
+class OutputFailed(UtfproofError):
+    """A result could not be written: the disk is full, say. Outside 0 ... 4, as no verdict is left behind."""
+
+    exit_code = 74

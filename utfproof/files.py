@@ -2,47 +2,113 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, OutputFailed
+
+_DEVICE_FAILED = {
+    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "ENXIO", "ESTALE") if hasattr(errno, name)
+}
+"""The name was right, and the disk would not take the data."""
+
+
+def require_writable(*paths: Path | str | None) -> None:
+    """MalformedInput, before any work, for files that could not be written: no folder, a folder itself, no permission.
+
+    None stands for an output that nobody asked for.
+    """
+    for given in paths:
+        if given is None:
+            continue
+        try:
+            path = _place(given)
+        except OSError as error:  # a name that is too long, a loop of links
+            raise MalformedInput(f"cannot write {given}: {error.strerror or error}") from error
+        if not _allowed(path.parent, os.W_OK | os.X_OK):
+            raise MalformedInput(f"cannot write {path}: no permission in folder {path.parent}")
+
+
+def _allowed(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _place(given: Path | str) -> Path:
+    """Where a file would be written: a link's target; MalformedInput where nothing can be."""
+    path = Path(given)
+    if not path.name:  # "" and "."
+        raise MalformedInput(f"cannot write {str(given)!r}: name a file")
+    if path.is_symlink():  # it stays one: its target is replaced
+        path = Path(os.path.realpath(path))
+        if path.is_symlink():
+            raise MalformedInput(f"cannot write {given}: the link leads to itself")
+    if path.is_dir():
+        raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
+    if not path.parent.is_dir():
+        raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+    if path.exists() and not _allowed(path, os.W_OK):
+        raise MalformedInput(f"cannot write {path}: it is there and may not be changed")
+    return path
 
 
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
-    """A binary file that appears under `path` only when the block ends well. MalformedInput if it cannot be written."""
-    path = Path(path)
+    """A binary file that appears under `path` only when the block ends well; what was there stays until then.
+
+    MalformedInput for a path that cannot be written, OutputFailed where the disk does not take the data.
+    """
     try:
-        if path.is_symlink():  # it stays one: its target is replaced
-            path = Path(os.path.realpath(path))
-        if path.is_dir():
-            raise MalformedInput(f"cannot write {path}: it is a folder; name a file")
-        if path.exists() and not path.is_file():
-            raise MalformedInput(f"cannot write {path}: it is a device or a pipe; name a file")
-        if not path.parent.is_dir():
-            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
+        place = _place(path)
+        # named before it is made: an interrupt finds it wherever it comes
+        temporary = place.parent / f".{os.fsdecode(os.fsencode(place.name)[:100])}.{secrets.token_hex(6)}"
+        waiting = _waiting.get()
+        if waiting is not None:
+            waiting.append((temporary, place))
+        try:
+            with temporary.open("xb") as stream:
+                yield stream
+            if waiting is None:
+                temporary.replace(place)
+        finally:
+            if waiting is None:
+                temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise MalformedInput(f"cannot write {path}: {error.strerror or error}") from error
-    temporary = None
+        raise _failure(path, error) from error
+
+
+_waiting: ContextVar[list[tuple[Path, Path]] | None] = ContextVar("waiting", default=None)
+"""Files of a block that appear together: temporary name and place."""
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """The files written in this block appear when it ends well: all of them, or none. Errors as of `atomic_file`."""
+    files: list[tuple[Path, Path]] = []
+    token = _waiting.set(files)
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as stream:
-            temporary = Path(stream.name)
-            yield stream.file
-            stream.flush()
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-        temporary = None
-    except OSError as error:
-        raise MalformedInput(f"cannot write {path}: {error.strerror or error}") from error
+        yield
+        for temporary, place in files:
+            try:
+                temporary.replace(place)
+            except OSError as error:
+                raise _failure(place, error) from error
     finally:
-        if temporary is not None:
+        _waiting.reset(token)
+        for temporary, _ in files:
             temporary.unlink(missing_ok=True)
+
+
+def _failure(path: Path | str, error: OSError) -> MalformedInput | OutputFailed:
+    kind = OutputFailed if error.errno in _DEVICE_FAILED else MalformedInput
+    return kind(f"cannot write {path}: {error.strerror or error}")
 
 
 def write_bytes(path: Path | str, data: bytes) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.files import write_bytes
+from utfproof.files import require_writable, write_bytes
 
 
 def picture_format(path: Path | str) -> str:
@@ -22,8 +22,7 @@ def picture_format(path: Path | str) -> str:
     if suffix not in known:
         endings = ", ".join(f".{name}" for name in sorted(known))
         raise MalformedInput(f"cannot plot to {path}: choose a name that ends in {endings}")
-    if not Path(path).absolute().parent.is_dir():
-        raise MalformedInput(f"cannot plot to {path}: folder {Path(path).parent} does not exist")
+    require_writable(path)
     return suffix
 
 

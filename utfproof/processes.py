@@ -1,12 +1,24 @@
-"""What worker processes inherit: how many threads their linear algebra takes, and that Ctrl-C is the parent's to handle."""
+"""Worker processes: how many threads their linear algebra takes, that Ctrl-C is the parent's to handle, and their end."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from utfproof.errors import ResourceLimit
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+
+_GRACE = 5.0
+"""Seconds that a child process is given to clear its files away."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -44,3 +56,92 @@ def interrupts_ignored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def worker_folder() -> Iterator[str]:
+    """A folder for the temporary files of workers. It goes with the driver's block, so that nothing is left of workers that
+    are stopped or die."""
+    with tempfile.TemporaryDirectory(prefix="utfproof-", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+@contextmanager
+def temporary_files_in(folder: str) -> Iterator[None]:
+    """Processes started here keep their temporary files in this folder."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("TMPDIR", None)
+        else:
+            os.environ["TMPDIR"] = before
+
+
+@contextmanager
+def worker_pool(
+    count: int, advice: str = "choose fewer --workers or a smaller problem"
+) -> Iterator[ProcessPoolExecutor]:
+    """`count` fresh processes, each with one thread for linear algebra. They end at once when something goes wrong here,
+    Ctrl-C above all. ResourceLimit, with the advice, when one of them dies."""
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children, get_context
+
+    with worker_folder() as folder:
+        pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+        try:
+            # workers inherit all three, from their first moment
+            with threads_capped(1), temporary_files_in(folder), interrupts_ignored():
+                for _ in range(count):
+                    pool.submit(os.getpid)
+            yield pool
+        except BrokenProcessPool as error:
+            raise ResourceLimit(f"a worker process died, most likely for want of memory; {advice}") from error
+        except BaseException:
+            for process in active_children():
+                process.terminate()  # the pool then gives up its jobs by itself
+            pool.shutdown(cancel_futures=True)
+            raise
+        pool.shutdown()
+
+
+def run_child(module: str, text: str, threads: int, advice: str) -> str:
+    """What `python -m module` writes to standard output, given `text`, with so many threads of linear algebra.
+
+    ResourceLimit, with the advice, when it fails. It ends with this process's own call: first asked to, so that it clears
+    its files away, then made to.
+    """
+    with threads_capped(threads), interrupts_ignored():
+        child = subprocess.Popen(
+            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+    try:
+        found, _ = child.communicate(text)
+    except BaseException:
+        child.terminate()
+        try:
+            child.wait(_GRACE)
+        except BaseException:
+            child.kill()
+            child.wait()
+        raise
+    finally:
+        for stream in (child.stdin, child.stdout):
+            if stream is not None:
+                stream.close()
+    if child.returncode:
+        raise ResourceLimit(f"the measuring process ended with code {child.returncode}; {advice}")
+    return found
+
+
+def end_on_request() -> None:
+    """In such a child: SIGTERM unwinds it, so that temporary folders and its own children go."""
+
+    def leave(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 import warnings
@@ -31,6 +30,7 @@ from utfproof.constructions import CONSTRUCTIONS, build_host, construction, dens
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, UtfproofError
 from utfproof.notions import Notion
 from utfproof.plots import picture_format, write_figure
+from utfproof.processes import end_on_request, run_child
 from utfproof.resources import require_memory
 from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape, matching_dimension
 
@@ -67,9 +67,9 @@ class Setting:
         from utfproof.emulation.engines import PRECISIONS
         from utfproof.generator import check_seed
 
-        if self.context < 1 or self.threads < 1 or self.repetitions < 1:
+        if self.context < 1 or not 1 <= self.threads <= exact.MOST_THREADS or self.repetitions < 1:
             raise MalformedInput(
-                "context, threads and repetitions start at 1, "
+                f"context, threads (1 to {exact.MOST_THREADS}) and repetitions start at 1, "
                 f"got {self.context}, {self.threads} and {self.repetitions}"
             )
         if self.precision not in PRECISIONS:
@@ -141,18 +141,9 @@ def run(
         max_memory,
     )
     setting.check()
-    variables = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
-    done = subprocess.run(
-        [sys.executable, "-m", "utfproof.benchmarks.emulate"],
-        input=json.dumps(asdict(setting)),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env={**os.environ, **dict.fromkeys(variables, str(threads))},
+    document = json.loads(
+        run_child("utfproof.benchmarks.emulate", json.dumps(asdict(setting)), threads, "choose a smaller shape")
     )
-    if done.returncode:
-        raise ResourceLimit(f"the measuring process ended with code {done.returncode}; choose a smaller shape")
-    document = json.loads(done.stdout)
     if "error" in document:
         raise _ERRORS[document["error"]](document["message"])
     return document
@@ -435,4 +426,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_request()
     main()

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -19,13 +18,16 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput
 from utfproof.plots import picture_format, write_figure
+from utfproof.processes import end_on_request, run_child
 from utfproof.resources import require_memory
 
 CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
 LARGEST = 8192
 """On a CPU."""
+MOST_THREADS = 1024
+"""BLAS libraries run out of memory, or say nothing, far beyond the cores of any machine."""
 SYMPY_LARGEST = 128
 """SymPy's DomainMatrix takes seconds at this size."""
 _PAUSE = 0.1
@@ -48,15 +50,19 @@ class Setting:
     def check(self, max_memory: int | None = None) -> None:
         """MalformedInput or ResourceLimit, before anything is allocated."""
         from utfproof.exact import gfp
+        from utfproof.generator import check_seed
 
         gfp.check_prime(self.prime)
+        check_seed(self.seed)
         if not self.sizes or any(n < 1 or (n > LARGEST and self.device == "cpu") for n in self.sizes):
             raise MalformedInput(
                 f"sizes must be between 1 and {LARGEST} (more on a GPU, as far as its memory goes), "
                 f"got {','.join(map(str, self.sizes)) or 'none'}"
             )
-        if self.threads < 1 or self.repetitions < 1:
-            raise MalformedInput(f"threads and repetitions start at 1, got {self.threads} and {self.repetitions}")
+        if not 1 <= self.threads <= MOST_THREADS or self.repetitions < 1:
+            raise MalformedInput(
+                f"threads (1 to {MOST_THREADS}) and repetitions start at 1, got {self.threads} and {self.repetitions}"
+            )
         unknown = sorted(set(self.skip) - set(CONTESTANTS[1:]))
         if unknown:
             raise MalformedInput(f"cannot skip {', '.join(unknown)}; choose from {', '.join(CONTESTANTS[1:])}")
@@ -83,19 +89,9 @@ def check_device(device: str) -> None:
 def run(setting: Setting, max_memory: int | None = None) -> dict[str, Any]:
     """The document of one comparison, measured in a child process: BLAS fixes its threads when it is loaded."""
     setting.check(max_memory)
-    count = str(setting.threads)
-    names = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS")
-    done = subprocess.run(
-        [sys.executable, "-m", "utfproof.benchmarks.exact"],
-        input=json.dumps(asdict(setting)),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        env={**os.environ, **dict.fromkeys(names, count)},
+    return json.loads(
+        run_child("utfproof.benchmarks.exact", json.dumps(asdict(setting)), setting.threads, "choose smaller sizes")
     )
-    if done.returncode:
-        raise ResourceLimit(f"the measuring process ended with code {done.returncode}; choose smaller sizes")
-    return json.loads(done.stdout)
 
 
 # --- in the child process ------------------------------------------------------------------------------------
@@ -335,4 +331,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    end_on_request()
     main()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -60,13 +62,31 @@ def compile_driver(folder: Path) -> tuple[Path, str]:
     failure = ""
     for name, options in _linkings():
         command = [compiler, "-O3", "-march=native", "-std=c++14", "-w", str(SOURCE), "-o", str(program)]
-        done = subprocess.run(
-            [*command, *options, "-lgivaro", "-lgmpxx", "-lgmp"], capture_output=True, text=True, check=False
-        )
-        if done.returncode == 0:
+        code, said = _compile([*command, *options, "-lgivaro", "-lgmpxx", "-lgmp"], folder)
+        if code == 0:
             return program, name
-        failure = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        failure = (said.strip().splitlines() or ["no message"])[-1]
     raise Unavailable(f"the driver does not compile: {failure}")
+
+
+def _compile(command: list[str], folder: Path) -> tuple[int, str]:
+    """Exit code and messages of a compiler, whose own processes and files end with this call, however it ends."""
+    compiler = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, "TMPDIR": str(folder)},
+        start_new_session=True,
+    )
+    try:
+        _, said = compiler.communicate()
+    except BaseException:
+        os.killpg(compiler.pid, signal.SIGKILL)
+        compiler.communicate()
+        raise
+    return compiler.returncode, said
 
 
 class Fflas:
@@ -76,7 +96,7 @@ class Fflas:
         self._folder = tempfile.TemporaryDirectory(prefix="utfproof-fflas-")
         try:
             program, linked = compile_driver(Path(self._folder.name))
-        except Unavailable:
+        except BaseException:
             self._folder.cleanup()
             raise
         self._process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -7,6 +7,13 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of `utfproof`: run, print at most one line of error, exit with the contract's code."""
     import sys
 
+    from utfproof.cli import signals, streams
+
+    signals.while_loading()
+    streams.open_all()
     from utfproof.cli.app import run
 
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    signals.while_running()
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    signals.when_done()
+    sys.exit(code)

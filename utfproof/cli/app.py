@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import warnings
 from typing import Any
@@ -22,8 +23,11 @@ from utfproof.cli import (
     export,
     figure,
     frontier,
+    optimum,
     refute_lower,
+    report,
     search,
+    signals,
     sweep,
     tables,
     train,
@@ -32,9 +36,20 @@ from utfproof.cli import (
 from utfproof.errors import UtfproofError
 
 INTERRUPTED = 130
+READER_LEFT = 141
 OUTPUT_FAILED = 74
 INTERNAL_ERROR = 70
 """Outside 0 ... 4, so that a script never takes a failure for a verdict."""
+
+EXTRAS = {
+    "torch": "torch",
+    "matplotlib": "plots",
+    "dask": "cluster",
+    "distributed": "cluster",
+    "pyarrow": "cluster",
+    "ortools": "search",
+}
+"""Packages that are installed on request, and the extra that has each."""
 
 app = typer.Typer(
     name="utfproof",
@@ -74,8 +89,10 @@ for module in (
     frontier,
     search,
     train,
+    optimum,
     tables,
     figure,
+    report,
     sweep,
     bench,
 ):
@@ -87,7 +104,14 @@ def _one_line(text: str) -> str:
 
 
 def _note(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"note: {_one_line(str(message))}", file=sys.stderr)
+    _say(f"note: {_one_line(str(message))}")
+
+
+def _say(line: str) -> None:
+    """A line on standard error; where that is gone too, the exit code has to do."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(line, file=sys.stderr, flush=True)
 
 
 def _drop_output() -> None:
@@ -100,6 +124,7 @@ def run(arguments: list[str]) -> int:
     """Run the command line on these arguments and return the exit code; prints at most one line of error."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
+        warnings.simplefilter("ignore", ResourceWarning)  # of interest to developers, who see them in the tests
         seen: set[str] = set()
 
         def note_once(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -112,41 +137,62 @@ def run(arguments: list[str]) -> int:
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="backslashreplace")  # file names need not fit the terminal's encoding
             result = app(arguments, standalone_mode=False)
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            _flush()
             if result == INTERRUPTED:  # how the argument parser hands on Ctrl-C
                 raise KeyboardInterrupt
             return result if isinstance(result, int) else 0
-        except UtfproofError as error:
-            print(f"utfproof: {_one_line(str(error))}", file=sys.stderr)
-            return error.exit_code
-        except MemoryError:
-            print("utfproof: out of memory; choose a smaller shape or lower --max-memory", file=sys.stderr)
-            return 3
-        except BrokenPipeError:
-            _drop_output()  # the reader left
-            return 141
-        except (KeyboardInterrupt, typer.Abort):
-            print("utfproof: interrupted; nothing half-written is left", file=sys.stderr)
-            return INTERRUPTED
-        except typer.Exit as stop:
-            return int(stop.exit_code)
-        except SystemExit as stop:  # the checker's own argument parser
-            return stop.code if isinstance(stop.code, int) else 2
-        except OSError as error:  # files are handled where they are opened: this is the output
-            print(f"utfproof: cannot write the output: {error.strerror or error}", file=sys.stderr)
-            _drop_output()
-            return OUTPUT_FAILED
-        except Exception as error:
-            # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict
-            if hasattr(error, "format_message"):
-                print(f"utfproof: {_one_line(error.format_message())} (see --help)", file=sys.stderr)
-                return 2
-            if os.environ.get("UTFPROOF_DEBUG"):
-                raise
-            what = _one_line(f"{type(error).__name__}: {error}")[:300]
-            print(
-                f"utfproof: internal error, nothing was decided: {what}; please report it (UTFPROOF_DEBUG=1 shows where)",
-                file=sys.stderr,
-            )
-            return INTERNAL_ERROR
+        except BaseException as error:
+            return _failure(error)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _failure(error: BaseException) -> int:
+    """The exit code of what ended a command, and its line."""
+    if isinstance(error, typer.Exit | SystemExit):  # a verdict; SystemExit: the checker's own argument parser
+        try:
+            _flush()
+        except OSError as lost:
+            return _failure(lost)
+        stop = error.exit_code if isinstance(error, typer.Exit) else error.code
+        return stop if isinstance(stop, int) else 2
+    number = signals.received()
+    if number is None and isinstance(error, KeyboardInterrupt | typer.Abort):
+        number = signal.SIGINT
+    if number is not None:  # whatever the interrupted code made of it
+        kept = isinstance(error, UtfproofError) and error.exit_code == INTERRUPTED  # a sweep says what it has kept
+        _say(f"utfproof: {_one_line(str(error))}" if kept else signals.line(number))
+        _drop_output()
+        return signals.code(number)
+    if isinstance(error, UtfproofError):
+        _say(f"utfproof: {_one_line(str(error))}")
+        return error.exit_code
+    if isinstance(error, MemoryError):
+        _say("utfproof: out of memory; choose a smaller shape or lower --max-memory")
+        return 3
+    if isinstance(error, BrokenPipeError):
+        _drop_output()  # the reader left
+        return READER_LEFT
+    if isinstance(error, OSError):  # files are handled where they are opened: this is the output, or a temporary folder
+        _say(f"utfproof: cannot write the output: {error.strerror or error}")
+        _drop_output()
+        return OUTPUT_FAILED
+    # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
+        package = (error.name or "").partition(".")[0]
+        _say(f"utfproof: this needs {package}, which is not installed: pip install 'utfproof[{EXTRAS[package]}]'")
+        return 2
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group without its command: the help, as it is
+        _say(str(error))
+        return 2
+    if hasattr(error, "format_message"):
+        _say(f"utfproof: {_one_line(error.format_message())} (see --help)")
+        return 2
+    if os.environ.get("UTFPROOF_DEBUG"):
+        raise error
+    what = _one_line(f"{type(error).__name__}: {error}")[:300]
+    _say(f"utfproof: internal error, nothing was decided: {what}; please report it (UTFPROOF_DEBUG=1 shows where)")
+    return INTERNAL_ERROR

@@ -10,6 +10,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable
 from utfproof.generator import DTYPES
 from utfproof.shapes import Shape
 
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def command(
+    context: typer.Context,
     what: Annotated[str, typer.Argument(help="Construction, or 'target' for a random target.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="File to write (.safetensors).")],
     heads: options.Heads = None,
@@ -48,6 +50,7 @@ def command(
     """Write a host's parameters R_Q, R_K, R_V, U, or a random target's W_Q, W_K, W_V, W_O (W_E, W_U)."""
     shape = options.required_shape(heads, layers, head_dim, d_in, d_out, residual)
     limit = options.memory_limit(max_memory)
+    require_writable(output)
     if what == "target":
         if m is not None:
             raise MalformedInput("--m is a host's embedding dimension; a target has --width")
@@ -57,6 +60,7 @@ def command(
             raise MalformedInput(
                 "--width and --tied belong to 'build target'; tied hosts are constructions of their own"
             )
+        options.refuse_undrawn(context, what, "seed", "law")
         facts = _host(output, what, shape, m, seed, law, dtype, limit)
     facts["file"] = str(output)
     rows = {name: value for name, value in facts.items() if name != "shape"}

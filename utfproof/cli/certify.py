@@ -11,7 +11,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable
+from utfproof.files import require_writable, together
 from utfproof.notions import Notion
 from utfproof.shapes import matching_dimension
 
@@ -106,7 +106,8 @@ def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> 
     """Write a certificate, say what it decides, and leave with the code of its verdict."""
     from utfproof.certificates.format import shape_of
 
-    written = found.write(output)
+    with together():
+        written = found.write(output)
     shape, dimensions = found.document["shape"], shape_of(found.document)
     notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
     verdict = f"universal by {notion.value}" if found.universal else f"not universal by {notion.value}"

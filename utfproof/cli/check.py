@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import typer
 
 from utfproof.certificates import checker
+from utfproof.cli import signals
 
+INTERRUPTED = 130
 EPILOG = "Example: utfproof check certificates/"
 
 
@@ -20,4 +24,7 @@ def command(context: typer.Context) -> None:
 
     Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
     """
-    raise typer.Exit(checker.main(context.args, program="utfproof check"))
+    code = checker.main(context.args, program="utfproof check")
+    if code == INTERRUPTED:  # it has said so itself
+        raise SystemExit(signals.code(signals.received() or signal.SIGINT))
+    raise typer.Exit(code)

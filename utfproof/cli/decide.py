@@ -12,7 +12,7 @@ from utfproof.cli import options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import require_writable
+from utfproof.files import require_writable, together
 from utfproof.notions import Notion
 from utfproof.shapes import positive_integer
 
@@ -96,7 +96,8 @@ def command(
         found, targets = _by_matching(
             host, given, witness, device, tied_targets, beside, visible, context, seed, measure=explain
         )
-    files = _write(found, output, targets)
+    with together():
+        files = _write(found, output, targets)
     if target is None and "certificate" in files and "target" not in files:
         options.remove_earlier_target(beside)
     _say(Findings(**{**found.__dict__, "files": files}), f"decide {host}", explain=explain, as_json=as_json)
@@ -118,19 +119,22 @@ def _require_outputs(host: Path, output: Path, target: Path, visible: Path | Non
     """MalformedInput, before any work, for names that cannot be written or that would overwrite one another."""
     named = [output, target, *([visible] if visible is not None else [])]
     for path in named:
-        options.require_distinct(path, host)
         require_writable(path)
+        options.require_distinct(path, host)
     if len({path.resolve() for path in named}) < len(named):
         raise MalformedInput(f"certificate and targets need different names, got {', '.join(map(str, named))}")
 
 
 def _by_attention(host: Path, given: dict[str, Any], witness: bool, device: str) -> tuple[Findings, Target | None]:
+    from utfproof.certificates.dimensions import require_words
     from utfproof.decision.attention import decide_attention_matching
     from utfproof.decision.explain import Findings
     from utfproof.decision.verdict import stored_host
 
+    stored = stored_host(host, **given)
+    require_words(stored.shape)
     found = decide_attention_matching(host, witness=witness, device=device, **given)
-    findings = Findings(stored_host(host, **given), found.decision, local=found.local, local_reason=found.local_reason)
+    findings = Findings(stored, found.decision, local=found.local, local_reason=found.local_reason)
     return findings, found.local.target if found.local is not None else None
 
 
@@ -148,12 +152,14 @@ def _by_matching(
     measure: bool,
 ) -> tuple[Findings, dict[str, tuple[Path, Target, str]]]:
     """What is found, and the targets to write: name, (file, target, number format)."""
+    from utfproof.certificates.dimensions import require_words
     from utfproof.decision.explain import Findings
     from utfproof.decision.margin import margin_of
     from utfproof.decision.missed import measure_miss, missed_target, missed_tied_target, visible_miss
     from utfproof.decision.verdict import Verdict, decide_matching, decide_tied_targets, stored_host
 
     stored = stored_host(host, **given)
+    require_words(stored.shape)
     if tied_targets:
         tied = decide_tied_targets(host, **given)
         lost = missed_tied_target(stored, tied)

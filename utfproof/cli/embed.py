@@ -11,6 +11,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def load_host(
 
 
 def command(
+    context: typer.Context,
     host: Annotated[
         str,
         typer.Argument(
@@ -123,7 +125,9 @@ def command(
     limit = options.memory_limit(max_memory)
     if certificate is not None and not minimize:
         raise MalformedInput("--certificate is the evidence of --minimize")
+    require_writable(output, certificate)
     if not minimize:
+        options.refuse_undrawn(context, host, "law", "dtype", *(["seed"] if layout == OWN_LAYOUT else []))
         options.require_distinct(output, target, Path(host))
     sizes = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in, "d_out": d_out}
     recipe = {"m": m, "seed": seed, "law": law, "dtype": dtype, "limit": limit}

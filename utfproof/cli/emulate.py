@@ -11,6 +11,7 @@ from utfproof.cli import options
 from utfproof.cli.embed import load_host
 from utfproof.cli.output import emit, emit_table, progress
 from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.files import require_writable
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, positive_integer
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def command(
+    given: typer.Context,
     host: Annotated[
         str, typer.Argument(help="Name of a construction (several, comma-separated), or HOST.safetensors.")
     ],
@@ -124,6 +126,7 @@ def command(
     from utfproof.emulation.laws import TARGET_LAWS, check_target_law
     from utfproof.emulation.sweep import Plan
 
+    require_writable(output, plot)
     positive_integer("--trials", trials)
     positive_integer("--batch", batch)
     if rows is not None:
@@ -150,15 +153,25 @@ def command(
         check_target_law(name) for name in (TARGET_LAWS if target_law == "all" else _items("--target-law", target_law))
     ]
     hosts = _items("HOST", host)
+    if len(hosts) == 1:
+        options.refuse_undrawn(given, host, "law", "dtype")
+    if target is not None and options.was_given(given, "trials"):
+        raise MalformedInput("--trials counts random targets; --target gives one: leave one of them out")
     dimensions = (heads, layers, head_dim, d_in, d_out)
     if shapes is not None and any(value is not None for value in dimensions):
         raise MalformedInput("--shapes names table shapes; it cannot be combined with --heads, --layers and the others")
     if plot is not None:
+        if any(given is not None for given in (target, embedding, digits, output, shapes)):
+            raise MalformedInput(
+                "--plot draws random targets: leave out --target, --embedding, --digits, -o and --shapes"
+            )
         _slack(hosts, dimensions, plan, plot, as_json, residual=bool(residual))
     if shapes is None and len(hosts) == 1 and len(laws) == 1:
         _single(hosts[0], dimensions, residual, plan, laws[0], target, embedding, digits, output, as_json)
     if target is not None or embedding is not None or digits is not None:
         raise MalformedInput("--target, --embedding and --digits are about one host and one shape")
+    if output is not None:
+        raise MalformedInput("-o writes the certificate of --digits N; use --json for the figures of a run")
     stream = bool(residual)
     where = (
         _table_shapes(shapes, stream) if shapes is not None else [options.required_shape(*dimensions, residual=stream)]

@@ -10,6 +10,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable, together
 from utfproof.systems import Universal
 
 EPILOG = (
@@ -67,6 +68,7 @@ def command(
     if layout not in LAYOUTS:
         raise MalformedInput(f"layout {layout!r} is unknown; choose {', '.join(LAYOUTS)}")
     limit = options.memory_limit(max_memory)
+    require_writable(output)
     written = [output, output.with_suffix(".safetensors")]
     for path in written:
         options.require_distinct(path, embedding, Path(host))
@@ -84,7 +86,8 @@ def command(
     if not isinstance(kernel, SoftmaxAttention):
         raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
     if layout == "module":
-        write_module(output, machine, E, kernel, vocabulary=tokens, positions=rows, max_memory=limit)
+        with together():
+            write_module(output, machine, E, kernel, vocabulary=tokens, positions=rows, max_memory=limit)
     else:
         tensors, metadata = transformer_lens_tensors(
             machine, E, kernel, vocabulary=tokens, positions=rows, context=context, max_memory=limit

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.errors import MalformedInput
-from utfproof.generator import DTYPES, LAWS
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.generator import DTYPES, LAWS, check_dtype, check_law, check_seed
 from utfproof.resources import parse_bytes
 from utfproof.shapes import Shape
 
@@ -41,6 +41,12 @@ MaxMemory = Annotated[
     str | None,
     typer.Option("--max-memory", help="Memory limit such as 4G; 80 % of RAM unless said otherwise."),
 ]
+
+
+def require_seconds(name: str, seconds: float) -> None:
+    """MalformedInput unless a time limit is a positive number (inf: none)."""
+    if not seconds > 0:
+        raise MalformedInput(f"{name} must be a positive number of seconds, got {seconds:g}")
 
 
 def required_shape(
@@ -80,6 +86,45 @@ def require_distinct(output: Path, *inputs: Path) -> None:
     for given in inputs:
         if output.exists() and given.exists() and output.samefile(given):
             raise MalformedInput(f"writing {output} would overwrite an input of this command; choose another name")
+
+
+def remove_earlier_target(path: Path) -> None:
+    """Take away the target that an earlier run refuted a host with, where the certificate beside it now says otherwise.
+
+    Only a file that says of itself that it is a target goes: nobody else's.
+    """
+    from utfproof.weights import read_tensors
+
+    try:
+        if path.is_file() and read_tensors(path).metadata.get("system") in ("target", "looped-target"):
+            path.unlink()
+    except (MalformedInput, ResourceLimit, OSError):
+        return
+
+
+def refuse_undrawn(context: typer.Context, host: str, *names: str) -> None:
+    """MalformedInput for options about drawn weights beside a host whose weights are not: they would say nothing.
+
+    A {0,1} construction takes a seed, a law and a number format that are well-formed, so that one command serves a list of
+    constructions; a stored host takes none.
+    """
+    drawn = CONSTRUCTIONS[host].is_random if host in CONSTRUCTIONS else not Path(host).exists()
+    checks = {"seed": check_seed, "law": check_law, "dtype": check_dtype} if host in CONSTRUCTIONS else {}
+    for name in set(names) & checks.keys():
+        if was_given(context, name):
+            checks[name](context.params[name])
+    given = [f"--{name}" for name in names if name not in checks and was_given(context, name)]
+    if given and not drawn:
+        them = "it" if len(given) == 1 else "them"
+        raise MalformedInput(
+            f"{', '.join(given)} would change nothing: the weights of {host} are not drawn; leave {them} out"
+        )
+
+
+def was_given(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, whatever its value."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def is_host_file(name: str) -> bool:

@@ -11,6 +11,7 @@ from utfproof.cli import options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable, together
 
 EPILOG = "Example: utfproof refute-lower values.safetensors -o values.json"
 
@@ -50,10 +51,9 @@ def command(
     require_json(output)
     require_widths(d_in, head_dim)
     beside = target or output.with_name(output.stem + ".target.safetensors")
+    require_writable(beside)
     for path in (output, beside):
         options.require_distinct(path, host)
-        if not path.parent.is_dir():
-            raise MalformedInput(f"cannot write {path}: folder {path.parent} does not exist")
     if output.resolve() == beside.resolve():
         raise MalformedInput(f"certificate and target need different names, got {output}")
     given = read_shared_host(
@@ -62,10 +62,13 @@ def command(
     found = refute_shared(given)
     shape, m = given.shape, given.m
     files = []
-    if found.target is not None:
-        write_target(beside, found.target, dtype="int8")
-        files.append(str(beside))
-    files += [str(path) for path in found.certificate.write(output)]
+    with together():
+        if found.target is not None:
+            write_target(beside, found.target, dtype="int8")
+            files.append(str(beside))
+        files += [str(path) for path in found.certificate.write(output)]
+    if target is None and found.target is None:
+        options.remove_earlier_target(beside)
     method = found.certificate.document["evidence"]["method"]
     document: dict[str, Any] = {
         "verdict": "not universal in the shared-attention model",

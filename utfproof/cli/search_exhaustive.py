@@ -10,6 +10,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable
 
 EPILOG = "Example: utfproof search exhaustive -H 2 -L 2 --m 2 --looped --json"
 FREE = {"E": "E", "both": "E and U"}
@@ -48,8 +49,8 @@ def exhaustive(
         raise MalformedInput("the problem is incomplete: --heads, --layers and --m are needed")
     if free not in FREE:
         raise MalformedInput(f"--free {free!r} is unknown; choose {', '.join(FREE)}")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise MalformedInput(f"folder {output.parent} does not exist")
+    options.require_seconds("--seconds", seconds)
+    require_writable(output)
     problem = Problem(Shape(heads, layers, 1, 1), m, FREE[free], looped, looped)
     found = search_all(problem, kind, seconds=seconds, stop_at_first=first)
     document = {"search": "exhaustive", "setting": {"seconds": seconds, "first": first}} | found.document()

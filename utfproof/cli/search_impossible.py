@@ -11,7 +11,8 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import read_bytes, write_bytes
+from utfproof.files import read_bytes, require_writable, write_bytes
+from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search impossible looped-three-layers -o looped-three-layers.json"
 
@@ -50,8 +51,10 @@ def impossible(
         verdict = {"verdict": "valid" if valid else "invalid", "why": why}
         emit(dict(verdict), f"search impossible --check {check}", dict(verdict), as_json=as_json)
         raise typer.Exit(0 if valid else 1)
-    if output is not None and not output.absolute().parent.is_dir():
-        raise MalformedInput(f"folder {output.parent} does not exist")
+    options.require_seconds("--seconds", seconds)
+    if degree is not None:
+        positive_integer("--degree", degree)
+    require_writable(output)
     assert system is not None
     found = search.certify(system, most_degree=degree, max_memory=options.memory_limit(max_memory), seconds=seconds)
     document = found.summary() | {"setting": {"seconds": seconds, "degree": degree}}

@@ -9,7 +9,10 @@ import typer
 
 from utfproof.cli import options
 from utfproof.cli.output import emit
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.files import require_writable
+from utfproof.generator import check_seed
+from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search monomial -H 2 -L 3 --json"
 
@@ -42,13 +45,19 @@ def monomial(
     sets without a host, or the budget was spent. 2, 3: malformed, too large.
     """
     from utfproof.search.log import write_document
-    from utfproof.search.monomial import Grid
+    from utfproof.search.monomial import MOST_WORDS, Grid
     from utfproof.search.monomial_host import search_monomial
 
     if heads is None or layers is None:
         raise MalformedInput("the problem is incomplete: --heads and --layers are needed")
-    if output is not None and not output.absolute().parent.is_dir():
-        raise MalformedInput(f"folder {output.parent} does not exist")
+    options.require_seconds("--seconds", seconds)
+    options.require_seconds("--host-seconds", host_seconds)
+    positive_integer("--restarts", restarts)
+    positive_integer("--steps", steps)
+    check_seed(seed)
+    if m is not None and positive_integer("--m", m) > MOST_WORDS:
+        raise ResourceLimit(f"m = {m}; this search takes at most {MOST_WORDS}, as many as there may be words")
+    require_writable(output)
     grid = Grid(heads, layers, looped)
     document = search_monomial(
         grid,

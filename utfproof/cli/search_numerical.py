@@ -10,6 +10,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit, emit_table, progress
 from utfproof.errors import MalformedInput
+from utfproof.files import require_writable
 from utfproof.notions import Notion
 from utfproof.shapes import positive_integer
 
@@ -84,7 +85,7 @@ def numerical(
     from utfproof.search.rounding import verify_run
     from utfproof.shapes import Shape
 
-    _require_place(output)
+    require_writable(output)
     if repeat is not None:
         if any(value is not None for value in (heads, layers, m, d_in, head_dim)):
             raise MalformedInput("--repeat takes the problem from the log: give no shape and no --m")
@@ -157,7 +158,7 @@ def calibrate(
     """
     from utfproof.search import calibration, log
 
-    _require_place(output)
+    require_writable(output)
     count = sum(bool(case.quick if quick else case.restarts) for case in calibration.CASES)
     with progress("cases", count, enabled=not as_json) as advance:
         found = calibration.calibrate(
@@ -200,7 +201,7 @@ def open_problems(
     """
     from utfproof.search import calibration, log
 
-    _require_place(output)
+    require_writable(output)
     count, limit = len(calibration.CASES) + len(calibration.OPEN), options.memory_limit(max_memory)
     with progress("problems", count, enabled=not as_json) as advance:
         cases = calibration.calibrate(workers=_workers(workers), max_memory=limit, progress=advance)
@@ -239,9 +240,3 @@ def _label(problem: Any) -> str:
 
 def _workers(count: int) -> int:
     return 0 if count == 0 else positive_integer("--workers", count)
-
-
-def _require_place(output: Path | None) -> None:
-    """MalformedInput before anything runs that could not be written."""
-    if output is not None and not output.absolute().parent.is_dir():
-        raise MalformedInput(f"folder {output.parent} does not exist")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +68,8 @@ def sweep(
         raise MalformedInput(
             "--workers and --threads are about this machine; a cluster's workers are started with their own"
         )
+    if scheduler is not None and find_spec("distributed") is None:
+        raise MalformedInput("--scheduler needs Dask: pip install 'utfproof[cluster]'")
     limit = options.memory_limit(max_memory)
     asked = read_spec(spec)
     folder = output or Path(asked.name)

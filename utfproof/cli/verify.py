@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +14,9 @@ import typer
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.cli import options
 from utfproof.cli.output import progress
-from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import write_bytes
-from utfproof.processes import interrupts_ignored, threads_capped
+from utfproof.errors import MalformedInput
+from utfproof.files import require_writable, write_bytes
+from utfproof.processes import worker_pool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -68,13 +67,13 @@ def command(
     names, json_file = _split_json_file(claims or [], as_json)
     chosen = select(names)
     if listing:
+        if any(output is not None for output in (junit, html, json_file, certificates)):
+            raise MalformedInput("--list decides nothing: leave out --junit, --html, --json FILE and --certificates")
         for entry in chosen:
             print(f"{entry.verdict.value:18} {entry.id}")
         return
     shapes = Grid.parse(grid)
-    for output in (junit, html, json_file):
-        if output is not None and not output.absolute().parent.is_dir():
-            raise MalformedInput(f"{output.absolute().parent} is not a folder; make it first")
+    require_writable(junit, html, json_file)
     pictures = _pictures(html, (heads, layers, head_dim, d_in))
     count = _worker_count(workers, len(chosen))
     with (
@@ -112,33 +111,9 @@ def _worker_count(workers: int | None, jobs: int) -> int:
     return min(available if workers is None else workers, jobs)
 
 
-@contextmanager
-def _executor(count: int) -> Iterator[Executor | None]:
-    """`count` fresh processes, each with one thread for linear algebra; none for one worker. They end at once when
-    something goes wrong here, Ctrl-C above all."""
-    if count <= 1:
-        yield None
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import active_children, get_context
-
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
-    with threads_capped(1), interrupts_ignored():  # workers inherit both, from their first moment
-        for _ in range(count):
-            pool.submit(os.getpid)
-    try:
-        yield pool
-    except BrokenProcessPool as error:
-        raise ResourceLimit(
-            "a worker process died, most likely for want of memory; choose fewer --workers or a smaller --grid"
-        ) from error
-    except BaseException:
-        for process in active_children():
-            process.terminate()  # the pool then gives up its jobs by itself
-        pool.shutdown()
-        raise
-    pool.shutdown()
+def _executor(count: int) -> AbstractContextManager[Executor | None]:
+    """`count` worker processes; none for one worker."""
+    return nullcontext() if count <= 1 else worker_pool(count, "choose fewer --workers or a smaller --grid")
 
 
 def _pictures(html: Path | None, given: tuple[int | None, ...]) -> Any:

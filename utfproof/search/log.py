@@ -77,5 +77,5 @@ def read_run(path: Path) -> tuple[Problem, Setting]:
         document = json.loads(read_bytes(path))
         problem, setting = read_problem(document["problem"]), document["setting"]
         return problem, Setting(**{name: setting[name] for name in Setting.__dataclass_fields__})
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedInput(f"{path} is no log of a numerical search: {error}") from error

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
-from math import exp, isqrt
+from math import exp, isqrt, log2
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Grid:
     def __post_init__(self) -> None:
         positive_integer("heads", self.heads)
         positive_integer("layers", self.layers)
-        if self.heads**self.layers > MOST_WORDS:
+        if self.layers > MOST_WORDS or self.layers * log2(self.heads) > log2(MOST_WORDS):
             raise ResourceLimit(f"{self.heads}^{self.layers} words; this search takes at most {MOST_WORDS}")
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 from typing import Any
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, positive_integer
 
@@ -22,7 +23,7 @@ class Problem:
 
     notion: attention-matching asks for fixed R_Q, R_K [L, H, m, d] and U besides, such that all logit forms agree too; only E
     is free then. looped_targets: the targets' weights are tied. Raises MalformedInput for d_in != d_out, m < 1, another `free`
-    or another notion.
+    or another notion, ResourceLimit beyond 2^60 words.
     """
 
     shape: Shape
@@ -36,6 +37,9 @@ class Problem:
         if self.shape.d_in != self.shape.d_out:
             raise MalformedInput(f"searches are made for d_in = d_out, got {self.shape}")
         object.__setattr__(self, "m", positive_integer("m", self.m))
+        # refused before H^L is computed
+        if self.shape.layers * log2(self.shape.heads) > 60 or self.shape.layers > 2**20:
+            raise ResourceLimit(f"{self.shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
         if self.free not in FREE:
             raise MalformedInput(f"free is {self.free!r}; choose {', '.join(FREE)}")
         if self.notion not in NOTIONS:

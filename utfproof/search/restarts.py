@@ -14,10 +14,8 @@ No outcome is a result: a candidate waits for exact verification (rounding.py), 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from math import ceil
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from utfproof.arrays import to_numpy
 from utfproof.errors import MalformedInput
 from utfproof.generator import check_seed
 from utfproof.notions import Notion
-from utfproof.processes import threads_capped
+from utfproof.processes import worker_pool
 from utfproof.resources import require_memory
 from utfproof.search import attention, numerical
 from utfproof.search.levenberg import REFERENCE, TORCH, Engine, levenberg_marquardt, put
@@ -226,7 +224,7 @@ def _results(jobs: list[Job], workers: int) -> Iterator[tuple[list[Restart], dic
     if not workers:
         yield from map(batch, jobs)
         return
-    with threads_capped(1), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         yield from pool.map(batch, jobs)
 
 

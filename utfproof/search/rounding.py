@@ -4,16 +4,14 @@ rest, gauge included, gives way by Levenberg-Marquardt. What comes out is verifi
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from multiprocessing import get_context
 
 import numpy as np
 
 from utfproof.errors import Undecided
 from utfproof.notions import Notion
-from utfproof.processes import threads_capped
+from utfproof.processes import worker_pool
 from utfproof.search.exact_host import ExactHost, Verification, exact_array, verify
 from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.monomial_fit import fit_monomials, verify_monomial
@@ -136,7 +134,7 @@ def verify_run(run: Run, *, workers: int = 0) -> tuple[Verification | None, list
     """`verify_candidates`, in a process with one BLAS thread unless workers is 0."""
     if not workers or not run.candidates:
         return verify_candidates(run)
-    with threads_capped(1), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with worker_pool(1) as pool:
         return pool.submit(verify_candidates, run).result()
 
 

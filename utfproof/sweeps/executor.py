@@ -20,7 +20,7 @@ from multiprocessing import active_children, get_context
 from typing import Any, Protocol
 
 from utfproof.errors import MalformedInput, UtfproofError
-from utfproof.processes import interrupts_ignored, threads_capped
+from utfproof.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
 from utfproof.sweeps.jobs import Answer, Task, one_line, run_task
 
 MAX_DEATHS = 3
@@ -62,8 +62,11 @@ class LocalWorkers:
 
     def run(self, tasks: Sequence[Task], function: Run = run_task) -> Iterator[Answer]:
         """As `Workers.run`. A job whose process dies is run again, last of all, and given up after MAX_DEATHS."""
-        waiting = deque(tasks)
-        idle = [_Worker(self.threads) for _ in range(min(self.workers, len(waiting)))]
+        with worker_folder() as folder:
+            yield from self._run(deque(tasks), function, folder)
+
+    def _run(self, waiting: deque[Task], function: Run, folder: str) -> Iterator[Answer]:
+        idle = [_Worker(self.threads, folder) for _ in range(min(self.workers, len(waiting)))]
         everyone = tuple(idle)
         busy: dict[Future[Answer], tuple[_Worker, Task]] = {}
         deaths: Counter[str] = Counter()
@@ -94,8 +97,8 @@ class LocalWorkers:
 class _Worker:
     """One process, started when first needed and after it died."""
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, threads: int, folder: str) -> None:
+        self.threads, self.folder = threads, folder
         self.pool: ProcessPoolExecutor | None = None
         self.process: Any = None
 
@@ -107,7 +110,7 @@ class _Worker:
                 self.stop()
         self.pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_start)
         before = set(active_children())
-        with threads_capped(self.threads), interrupts_ignored():
+        with threads_capped(self.threads), temporary_files_in(self.folder), interrupts_ignored():
             future = self.pool.submit(function, task)
         self.process = next((p for p in active_children() if p not in before), None)
         return future

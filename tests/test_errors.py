@@ -1,0 +1,783 @@
+"""Every command used wrongly, and in a bad world: one clear line, the right exit code, nothing half-written.
+
+The faults stand in named tables: what is run, the exit code, and words that the line must have. All but signals and closed
+streams run in this process.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import console
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from utfproof import files, processes, weights
+from utfproof.cli.app import run
+from utfproof.constructions import build_host, random_target
+from utfproof.errors import MalformedInput, OutputFailed
+from utfproof.shapes import Shape
+
+SMALL = ["-H", "2", "-L", "2", "-d", "2", "--d-in", "3"]
+SUBPROCESS = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+# --- a folder of good and broken files ----------------------------------------------------------------------------
+
+
+def _hosts(folder):
+    """Broken hosts: what is wrong, and words of the line."""
+    good = {name: np.array(array) for name, array in weights.read_tensors(folder / "host.safetensors").tensors.items()}
+
+    def changed(name, **changes):
+        kept = {key: np.ascontiguousarray(array) for key, array in {**good, **changes}.items() if array is not None}
+        save_file(kept, folder / f"{name}.safetensors")
+
+    spoilt = good["R_V"].copy()
+    spoilt[1, 0, 2, 3] = np.nan
+    changed("nan", R_V=spoilt)
+    spoilt = good["R_V"].copy()
+    spoilt[0, 1, 0, 0] = -np.inf
+    changed("inf", R_V=spoilt)
+    changed("shape", R_V=good["R_V"][..., :-1])
+    changed("axes", R_V=good["R_V"][0, 0])
+    changed("bool", R_V=np.ones_like(good["R_V"], dtype=bool))
+    changed("missing", R_V=None)
+    changed("extra", bias=np.zeros(3))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """The files, made once; each test works on a copy."""
+    folder = tmp_path_factory.mktemp("errors")
+    shape = Shape(2, 2, 2, 3)
+    weights.write_host(folder / "host.safetensors", build_host("random", shape))
+    weights.write_host(folder / "tied.safetensors", build_host("tied", shape), dtype="int8")
+    weights.write_target(folder / "target.safetensors", random_target(shape, 1, width=4))
+    weights.write_embedding(folder / "E.safetensors", np.ones((3, 36)))
+    weights.write_embedding(folder / "narrow.safetensors", np.ones((3, 35)))
+    _hosts(folder)
+    tied = {name: np.array(array) for name, array in weights.read_tensors(folder / "tied.safetensors").tensors.items()}
+    save_file(tied, folder / "unlabelled.safetensors")
+    raw = (folder / "host.safetensors").read_bytes()
+    (folder / "short.safetensors").write_bytes(raw[:-8])
+    (folder / "header.safetensors").write_bytes(raw[:100])
+    (folder / "empty.safetensors").write_bytes(b"")
+    (folder / "garbage.safetensors").write_bytes(bytes(range(256)))
+    (folder / "vast.safetensors").write_bytes(struct.pack("<Q", 2**62) + b"{}")
+    (folder / "garbage.json").write_bytes(b"\xff\xfe{")
+    (folder / "list.json").write_text("[]")
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "garbage.toml").write_bytes(b"\xff\xfe[")
+    (folder / "open.toml").write_text("x = [1")
+    (folder / "old.json").write_text("what was here before")
+    (folder / "folder.json").mkdir()
+    (folder / "folder.safetensors").mkdir()
+    return folder
+
+
+@pytest.fixture
+def place(store, tmp_path, monkeypatch):
+    """A copy of the files, as the current folder."""
+    folder = tmp_path / "here"
+    shutil.copytree(store, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def content(folder):
+    """Every file of a folder, hidden ones too."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+def refused(capsys, folder, arguments, code, words):
+    """The command ends with this code and one line that has these words, and the folder is as before."""
+    before = content(folder)
+    found = run([str(argument) for argument in arguments])
+    printed = capsys.readouterr()
+    lines = [line for line in printed.err.splitlines() if not line.startswith("note: ")]
+    assert found == code, printed.err
+    assert len(lines) == 1, printed.err
+    assert lines[0].startswith("utfproof: ")
+    assert words in lines[0]
+    assert content(folder) == before
+
+
+# --- inputs ------------------------------------------------------------------------------------------------------
+
+READS_HOST = {
+    "decide": ["decide", "FILE", "-o", "c.json"],
+    "refute-lower": ["refute-lower", "FILE", "-o", "c.json"],
+    "embed": ["embed", "FILE", "target.safetensors", "-o", "o.safetensors"],
+    "emulate": ["emulate", "FILE", "--target", "target.safetensors"],
+    "export": ["export", "FILE", "E.safetensors", "-o", "m.py"],
+}
+READS_OTHER = {
+    "embed a target": ["embed", "sparse", "FILE", "-o", "o.safetensors"],
+    "emulate a target": ["emulate", "sparse", "--target", "FILE"],
+    "emulate with E": ["emulate", "sparse", "--target", "target.safetensors", "--embedding", "FILE"],
+    "export E": ["export", "sparse", "FILE", *SMALL, "-o", "m.py"],
+    "embed a model": ["embed", "sparse", "FILE", "--layout", "transformer-lens", "-o", "o.safetensors"],
+}
+NO_TENSORS = {
+    "absent.safetensors": "cannot read absent.safetensors: No such file",
+    "folder.safetensors": "no regular file",
+    "short.safetensors": "not a safetensors file",
+    "header.safetensors": "not a safetensors file",
+    "empty.safetensors": "not a safetensors file",
+    "garbage.safetensors": "not a safetensors file",
+    "vast.safetensors": "not a safetensors file",
+}
+BAD_HOSTS = {
+    "nan.safetensors": "R_V[1, 0, 2, 3] is nan; weights must be finite",
+    "inf.safetensors": "R_V[0, 1, 0, 0] is -inf; weights must be finite",
+    "shape.safetensors": "expected [36, 36]",
+    "axes.safetensors": "R_V has",
+    "bool.safetensors": "R_V has type BOOL; floats or integers are expected",
+    "missing.safetensors": "tensor R_V is missing",
+    "extra.safetensors": "tensor bias is not understood",
+}
+
+
+@pytest.mark.parametrize("fault", NO_TENSORS)
+@pytest.mark.parametrize("command", [*READS_HOST, *READS_OTHER])
+def test_files_that_hold_no_tensors(place, capsys, command, fault):
+    arguments = {**READS_HOST, **READS_OTHER}[command]
+    refused(capsys, place, [fault if a == "FILE" else a for a in arguments], 2, NO_TENSORS[fault])
+
+
+@pytest.mark.parametrize("fault", BAD_HOSTS)
+@pytest.mark.parametrize("command", ["decide", "embed", "emulate"])
+def test_hosts_that_are_none(place, capsys, command, fault):
+    words = "R_V" if fault in ("shape.safetensors", "axes.safetensors") else BAD_HOSTS[fault]
+    refused(capsys, place, [fault if a == "FILE" else a for a in READS_HOST[command]], 2, words)
+
+
+DOCUMENTS = {
+    "a log that is absent": (["search", "numerical", "--repeat", "no.json"], 2, "cannot read no.json"),
+    "a log that is a folder": (["search", "numerical", "--repeat", "folder.json"], 2, "Is a directory"),
+    "a log of garbage": (["search", "numerical", "--repeat", "garbage.json"], 2, "no log of a numerical search"),
+    "a log that is a list": (["search", "numerical", "--repeat", "list.json"], 2, "no log of a numerical search"),
+    "a log nested without end": (["search", "numerical", "--repeat", "deep.json"], 2, "no log of a numerical search"),
+    "cofactors absent": (["search", "impossible", "--check", "no.json"], 2, "cannot read no.json"),
+    "cofactors of garbage": (["search", "impossible", "--check", "garbage.json"], 2, "not JSON"),
+    "cofactors nested without end": (["search", "impossible", "--check", "deep.json"], 2, "not JSON"),
+    "cofactors that are a list": (["search", "impossible", "--check", "list.json"], 2, "exactly the fields"),
+    "a grid that is absent": (["sweep", "no.toml"], 2, "cannot read no.toml"),
+    "a grid of garbage": (["sweep", "garbage.toml"], 2, "not TOML"),
+    "a grid left open": (["sweep", "open.toml"], 2, "not TOML"),
+    "a sweep that is none": (["collect", "folder.json"], 2, "cannot read folder.json/sweep.json"),
+    "results that are a file": (["tables", "--results", "old.json"], 2, "is no folder"),
+    "a run folder that is a file": (["train", "parentheses/sparse/attention", "-o", "old.json"], 2, "name a folder"),
+    "a results folder that is a file": (
+        ["train", "parentheses/sparse/attention", "--results", "old.json"],
+        2,
+        "name a folder",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_documents_that_are_none(place, capsys, name):
+    refused(capsys, place, *DOCUMENTS[name])
+
+
+# --- outputs -----------------------------------------------------------------------------------------------------
+
+WRITES = {
+    "certify": ["certify", "tied", *SMALL, "-o", "OUT"],
+    "decide": ["decide", "host.safetensors", "-o", "OUT"],
+    "decide --target": ["decide", "host.safetensors", "-o", "c.json", "--target", "OUT"],
+    "decide --visible": ["decide", "host.safetensors", "-o", "c.json", "--visible", "OUT"],
+    "refute-lower": ["refute-lower", "host.safetensors", "-o", "OUT"],
+    "refute-lower --target": ["refute-lower", "host.safetensors", "-o", "c.json", "--target", "OUT"],
+    "build": ["build", "tied", *SMALL, "-o", "OUT"],
+    "build target": ["build", "target", *SMALL, "-o", "OUT"],
+    "embed": ["embed", "sparse", "target.safetensors", "-o", "OUT"],
+    "embed --minimize": ["embed", "least.safetensors", "target.safetensors", "--minimize", "-o", "OUT"],
+    "export": ["export", "sparse", "E.safetensors", *SMALL, "-o", "OUT"],
+    "emulate --digits": [
+        "emulate",
+        "tied",
+        *SMALL,
+        "--digits",
+        5,
+        "--context",
+        2,
+        "--attention",
+        "softmax",
+        "-o",
+        "OUT",
+    ],
+    "search numerical": ["search", "numerical", "-H", 2, "-L", 2, "--m", 2, "-o", "OUT"],
+    "search monomial": ["search", "monomial", "-H", 2, "-L", 2, "-o", "OUT"],
+    "search exhaustive": ["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "-o", "OUT"],
+    "search impossible": ["search", "impossible", "looped-three-layers", "-o", "OUT"],
+    "search calibrate": ["search", "calibrate", "-o", "OUT"],
+    "search open": ["search", "open", "-o", "OUT"],
+    "bench exact": ["bench", "exact", "-o", "OUT"],
+    "bench certify": ["bench", "certify", "-o", "OUT"],
+    "bench emulate": ["bench", "emulate", "-o", "OUT"],
+    "verify --html": ["verify", "--html", "OUT"],
+    "verify --junit": ["verify", "--junit", "OUT"],
+    "verify --json": ["verify", "--json", "OUT"],
+}
+NO_PLACE = {
+    "no such folder": ("no/c.json", "folder no does not exist"),
+    "a folder": ("folder.json", "it is a folder; name a file"),
+    "a name too long": ("x" * 300 + ".json", "File name too long"),
+}
+
+
+@pytest.mark.parametrize("fault", NO_PLACE)
+@pytest.mark.parametrize("command", WRITES)
+def test_outputs_that_cannot_be_written_are_refused_first(place, capsys, command, fault):
+    """Before any work: none of these lasts."""
+    path, words = NO_PLACE[fault]
+    began = time.monotonic()
+    refused(capsys, place, [path if a == "OUT" else a for a in WRITES[command]], 2, words)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "", "folder.safetensors/../folder.safetensors"])
+def test_devices_and_no_name(place, capsys, path):
+    refused(capsys, place, ["build", "tied", *SMALL, "-o", path], 2, "name a file")
+
+
+PICTURES = {
+    "frontier": ["frontier", "--plot", "OUT"],
+    "emulate": ["emulate", "random", *SMALL, "--plot", "OUT"],
+    "figure": ["figure", "scaling", "-o", "OUT"],
+    "bench exact": ["bench", "exact", "--plot", "OUT"],
+    "bench emulate": ["bench", "emulate", "--plot", "OUT"],
+}
+
+
+@pytest.mark.parametrize("command", PICTURES)
+@pytest.mark.parametrize(
+    ("path", "words"), [("p.xyz", "choose a name that ends in"), ("no/p.png", "folder no does not")]
+)
+def test_pictures_are_refused_first(place, capsys, command, path, words):
+    pytest.importorskip("matplotlib")
+    refused(capsys, place, [path if a == "OUT" else a for a in PICTURES[command]], 2, words)
+
+
+@pytest.fixture
+def small_files():
+    """No file may grow beyond 64 bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+FULL = {
+    "certify": ["certify", "random", *SMALL, "-o", "old.json"],
+    "decide": ["decide", "tied.safetensors", "-o", "old.json"],
+    "build": ["build", "tied", *SMALL, "-o", "old.json"],
+    "embed": ["embed", "sparse", "target.safetensors", "-o", "old.json"],
+    "embed --minimize": ["embed", "least.safetensors", "target.safetensors", "--minimize", "-o", "old.json"],
+    "export": ["export", "sparse", "E.safetensors", *SMALL, "-o", "m.py"],
+    "frontier": ["frontier", "-H", 1, "-L", 2, "--plot", "p.svg"],
+    "search": ["search", "exhaustive", "-H", 1, "-L", 1, "--m", 1, "-o", "old.json"],
+}
+
+
+@pytest.mark.parametrize("command", FULL)
+def test_a_full_disk(place, capsys, small_files, command):
+    """What was there stays, and of several files none appears."""
+    refused(capsys, place, FULL[command], 74, "File too large")
+
+
+def test_a_full_file_system(place):
+    """A file system of 64 KiB of its own, where that may be mounted."""
+    (place / "small").mkdir()
+    script = (
+        "mount -t tmpfs -o size=64k none small && cp old.json small/host.safetensors && "
+        '"$0" -m utfproof build random -H 2 -L 3 -d 4 --d-in 8 -o small/host.safetensors; echo code $?; ls -A small'
+    )
+    command = ["unshare", "--mount", "sh", "-c", script, sys.executable]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode
+    ):
+        pytest.skip("no file system may be mounted here")
+    done = subprocess.run(command, capture_output=True, text=True, env=SUBPROCESS, check=False)
+    if "code" not in done.stdout:
+        pytest.skip("no file system may be mounted here")
+    assert done.stdout.split() == ["code", "74", "host.safetensors"]
+    assert done.stderr == "utfproof: cannot write small/host.safetensors: No space left on device\n"
+
+
+@pytest.fixture
+def nobody():
+    """A folder outside of root's, and this process without root's rights, where it has them."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    (folder / "old.json").write_text("old")
+    (folder / "own").mkdir()
+    (folder / "own").chmod(0o777)
+    (folder / "own" / "kept.json").write_text("kept")
+    (folder / "own" / "kept.json").chmod(0o444)
+    folder.chmod(0o555)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield folder
+    os.seteuid(before)
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("new.json", "no permission in folder"),
+        ("old.json", "may not be changed"),
+        ("own/kept.json", "may not be changed"),
+    ],
+)
+def test_no_permission(nobody, capsys, name, words):
+    """A folder that may not be written to, and a file that may not be changed in one that may."""
+    if name == "old.json" and os.access(nobody / name, os.W_OK, effective_ids=True):
+        words = "no permission in folder"  # one's own file
+    refused(capsys, nobody, ["build", "tied", *SMALL, "-o", str(nobody / name)], 2, words)
+    with pytest.raises(MalformedInput, match="cannot write"):
+        files.write_bytes(nobody / name, b"new")
+
+
+# --- options -----------------------------------------------------------------------------------------------------
+
+BILLION = "1000000000"
+LONG = ["-H", "2", "-L", BILLION, "-d", "2", "--d-in", "3"]
+CERTIFY = ["certify", "random", *SMALL, "-o", "c.json"]
+SEARCH = ["search", "numerical", "-H", "2", "-L", "2", "--m", "2"]
+OPTIONS = {
+    # numbers beyond any machine, refused before anything is computed with them
+    "a billion layers": (["certify", "tied", *LONG, "-o", "c.json"], 3, "more than 2^60 head words"),
+    "a billion layers, dense": (["certify", "random", *LONG, "-o", "c.json"], 3, "more than 2^60 head words"),
+    "a trillion heads": (
+        ["certify", "sparse", "-H", BILLION + "000", *SMALL[2:], "-o", "c.json"],
+        3,
+        "choose a smaller",
+    ),
+    "a billion layers, one head": (
+        ["build", "sparse", "-H", "1", *LONG[2:], "-o", "h.safetensors"],
+        3,
+        "more than 2^20 layers",
+    ),
+    "a billion layers, emulated": (["emulate", "sparse", *LONG], 3, "choose a smaller shape"),
+    "a billion layers of a looped host": (
+        ["decide", "unlabelled.safetensors", "--layers", BILLION, "-o", "c.json"],
+        3,
+        "more than 2^60 head words",
+    ),
+    "the same by attention-matching": (
+        ["decide", "unlabelled.safetensors", "--layers", BILLION, "-o", "c.json", "--notion", "attention-matching"],
+        3,
+        "more than 2^60 head words",
+    ),
+    "a search of a billion layers": (["search", "numerical", "-H", 2, "-L", BILLION, "--m", 2], 3, "2^60 head words"),
+    "monomials of a billion layers": (["search", "monomial", "-H", 2, "-L", BILLION], 3, "at most 4096"),
+    "monomials of a billion dimensions": (["search", "monomial", "-H", 2, "-L", 2, "--m", BILLION], 3, "at most 4096"),
+    "hosts of a billion layers": (["search", "exhaustive", "-H", 2, "-L", BILLION, "--m", 1], 3, "2^60 head words"),
+    "an E of a trillion columns": (
+        ["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--m", BILLION + "000"],
+        3,
+        "the limit is",
+    ),
+    "a frontier too wide": (["frontier", "-H", "1..64", "-L", "1..64"], 2, "at most 400 are shown"),
+    # memory
+    "no memory to certify": ([*CERTIFY, "--max-memory", "1"], 3, "the limit is 1 B"),
+    "no memory to decide": (["decide", "host.safetensors", "-o", "c.json", "--max-memory", "1"], 3, "the limit is 1 B"),
+    "no memory to embed": (
+        ["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--max-memory", "1"],
+        3,
+        "1 B",
+    ),
+    "no memory to emulate": (["emulate", "sparse", *SMALL, "--max-memory", "1"], 3, "the limit is 1 B"),
+    "no memory to search": ([*SEARCH, "--max-memory", "1"], 3, "the limit is 1 B"),
+    "no memory to measure": (["bench", "exact", "--sizes", "4", "--max-memory", "1"], 3, "the limit is 1 B"),
+    "memory in words": ([*CERTIFY, "--max-memory", "lots"], 2, "is not a size"),
+    # numbers that are none
+    "minus one head": (
+        ["certify", "tied", "-H", "-1", *SMALL[2:], "-o", "c.json"],
+        2,
+        "heads must be a positive integer",
+    ),
+    "half a layer": (["certify", "tied", "-H", "2", "-L", "1.5", *SMALL[4:], "-o", "c.json"], 2, "--layers"),
+    "a negative seed": ([*CERTIFY, "--seed", "-1"], 2, "seed must be an integer from 0 to 2^64 - 1"),
+    "a negative seed to search": ([*SEARCH, "--seed", "-1"], 2, "seed must be an integer"),
+    "a negative seed of monomials": (
+        ["search", "monomial", "-H", 2, "-L", 2, "--seed", -1],
+        2,
+        "seed must be an integer",
+    ),
+    "a negative seed to measure": (["bench", "exact", "--seed", "-1"], 2, "seed must be an integer"),
+    "a negative seed of prices": (["bench", "emulate", "--seed", "-1"], 2, "seed must be an integer"),
+    "a negative seed to train": (
+        ["train", "parentheses/sparse/attention", "--seed", "-1"],
+        2,
+        "seed must be an integer",
+    ),
+    "a tolerance that is none": (
+        ["emulate", "sparse", *SMALL, "--tolerance", "nan"],
+        2,
+        "--tolerance must be positive",
+    ),
+    "no time": (["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "--seconds", 0], 2, "positive number of seconds"),
+    "time that is none": (
+        ["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "--seconds", "nan"],
+        2,
+        "--seconds must be",
+    ),
+    "negative time": (["search", "monomial", "-H", 2, "-L", 2, "--host-seconds", -1], 2, "--host-seconds must be"),
+    "no steps": (["search", "monomial", "-H", 2, "-L", 2, "--steps", 0], 2, "--steps must be a positive integer"),
+    "a negative degree": (["search", "impossible", "looped-two-layers", "--degree", -1], 2, "--degree must be"),
+    "no restarts": ([*SEARCH, "--restarts", 0], 2, "restarts must be a positive integer"),
+    "minus one worker": ([*SEARCH, "--workers", -1], 2, "--workers must be a positive integer"),
+    "no workers": (["verify", "--workers", 0], 2, "--workers must be a positive integer"),
+    "threads without end": (["bench", "exact", "--threads", BILLION], 2, "threads (1 to 1024)"),
+    "sizes in words": (["bench", "exact", "--sizes", "a,b"], 2, "not comma-separated integers"),
+    "no steps to train": (
+        ["train", "parentheses/sparse/attention", "--steps", 0],
+        2,
+        "steps must be an integer from 1",
+    ),
+    "a grid of nothing": (["verify", "--grid", "H=0,L=1,d=1,d_in=1"], 2, "expected positive integers"),
+    "heads in words": (["frontier", "-H", "a"], 2, "is no list of numbers"),
+    # names that nobody knows
+    "a construction": (
+        ["certify", "sparce", *SMALL, "-o", "c.json"],
+        2,
+        "construction 'sparce' is unknown; choose sparse",
+    ),
+    "a host": (["embed", "sparce", "target.safetensors", "-o", "o.safetensors"], 2, "neither a construction"),
+    "a notion": (["decide", "host.safetensors", "-o", "c.json", "--notion", "full"], 2, "choose matching"),
+    "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map, path-space"),
+    "a layout": (["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--layout", "x"], 2, "layout 'x'"),
+    "a preset": (["train", "nothing"], 2, "names are TASK/HOST/VARIANT"),
+    "a figure": (["figure", "nothing", "-o", "f.svg"], 2, "choose scaling"),
+    "a system": (["search", "impossible", "nothing"], 2, "no system 'nothing'; choose"),
+    "a claim": (["verify", "thm:nothing"], 2, "no claim is called"),
+    "a command": (["nothing"], 2, "No such command"),
+    "a command of a group": (["bench", "nothing"], 2, "No such command"),
+    "an option": ([*CERTIFY, "--nothing"], 2, "No such option"),
+    # options that contradict each other, or would change nothing
+    "--seed of a fixed host": (["certify", "sparse", *SMALL, "--seed", "-1", "-o", "c.json"], 2, "seed must be"),
+    "--dtype of a fixed host": (["certify", "tied", *SMALL, "--dtype", "float3", "-o", "c.json"], 2, "dtype 'float3'"),
+    "--device of a fixed host": (["certify", "tied", *SMALL, "--device", "cuda", "-o", "c.json"], 2, "change nothing"),
+    "--seed of a fixed file": (["build", "tied", *SMALL, "--seed", "-2", "-o", "h.safetensors"], 2, "seed must be"),
+    "--law of a stored host": (
+        ["embed", "host.safetensors", "target.safetensors", "--law", "signs", "-o", "o.safetensors"],
+        2,
+        "--law would change nothing",
+    ),
+    "--law of a fixed host": (["emulate", "sparse", *SMALL, "--law", "sign"], 2, "law 'sign' is unknown"),
+    "--trials of one target": (
+        ["emulate", "sparse", "--target", "target.safetensors", "--trials", "3"],
+        2,
+        "--trials counts",
+    ),
+    "--width of one target": (["emulate", "sparse", "--target", "target.safetensors", "--width", "3"], 2, "--width"),
+    "-o without --digits": (["emulate", "sparse,tied", *SMALL, "-o", "c.json"], 2, "certificate of --digits"),
+    "--plot and --digits": (["emulate", "random", *SMALL, "--plot", "p.png", "--digits", "3"], 2, "--plot draws"),
+    "--list and --html": (["verify", "--list", "--html", "c.html"], 2, "--list decides nothing"),
+    "--json and --markdown": (["tables", "--json", "--markdown"], 2, "exclude each other"),
+    "--check and a system": (
+        ["search", "impossible", "looped-two-layers", "--check", "list.json"],
+        2,
+        "name one system",
+    ),
+    "two outputs of one name": (
+        ["decide", "host.safetensors", "-o", "c.json", "--target", "c.json"],
+        2,
+        "different names",
+    ),
+    "an input as output": (["embed", "sparse", "target.safetensors", "-o", "target.safetensors"], 2, "would overwrite"),
+    "an E of another host": (
+        ["export", "sparse", "narrow.safetensors", *SMALL, "-o", "m.py"],
+        2,
+        "this host needs [3, 36]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options(place, capsys, name):
+    began = time.monotonic()
+    refused(capsys, place, *OPTIONS[name])
+    assert time.monotonic() - began < 10
+
+
+# --- what is not installed, or not there -----------------------------------------------------------------------------
+
+PACKAGES = ("torch", "matplotlib", "dask", "distributed", "pyarrow", "ortools")
+ABSENT = {
+    "certify": ([*CERTIFY, "--device", "cuda"], "pip install 'utfproof[torch]'"),
+    "emulate": (["emulate", "random", *SMALL, "--precision", "bfloat16"], "pip install 'utfproof[torch]'"),
+    "search numerical": ([*SEARCH, "--torch"], "pip install 'utfproof[torch]'"),
+    "train": (["train", "parentheses/sparse/attention"], "pip install 'utfproof[torch]'"),
+    "train --threads": (["train", "parentheses/sparse/attention", "--threads", 1], "pip install 'utfproof[torch]'"),
+    "tables": (["tables"], "pip install 'utfproof[torch]'"),
+    "bench exact": (["bench", "exact", "--device", "cuda"], "pip install 'utfproof[torch]'"),
+    "bench certify": (["bench", "certify", "--device", "cuda"], "pip install 'utfproof[torch]'"),
+    "figure": (["figure", "scaling", "-o", "f.svg"], "pip install 'utfproof[plots]'"),
+    "frontier": (["frontier", "--plot", "f.svg"], "pip install 'utfproof[plots]'"),
+    "bench --plot": (["bench", "exact", "--plot", "f.svg"], "pip install 'utfproof[plots]'"),
+    "search monomial": (
+        ["search", "monomial", "-H", 2, "-L", 2, "--engine", "cp-sat"],
+        "pip install 'utfproof[search]'",
+    ),
+    "sweep": (["sweep", "grid.toml", "--scheduler", "tcp://127.0.0.1:1"], "pip install 'utfproof[cluster]'"),
+}
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_absent_extras(place, capsys, monkeypatch, name):
+    """The line says what to install."""
+    for package in list(sys.modules):
+        if package.partition(".")[0] in PACKAGES:
+            monkeypatch.delitem(sys.modules, package)
+    for package in PACKAGES:
+        monkeypatch.setitem(sys.modules, package, None)
+    for module in [m for m in sys.modules if m.startswith("utfproof.training")]:
+        monkeypatch.delitem(sys.modules, module)
+    arguments, words = ABSENT[name]
+    refused(capsys, place, arguments, 2, words)
+
+
+GPU = {
+    "certify": CERTIFY,
+    "decide": ["decide", "host.safetensors", "-o", "c.json"],
+    "emulate": ["emulate", "random", *SMALL],
+    "search numerical": SEARCH,
+    "train": ["train", "parentheses/sparse/attention"],
+    "bench exact": ["bench", "exact"],
+    "bench certify": ["bench", "certify"],
+    "bench emulate": ["bench", "emulate"],
+}
+
+
+@pytest.mark.parametrize("name", GPU)
+def test_no_gpu(place, capsys, name):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    refused(capsys, place, [*GPU[name], "--device", "cuda"], 2, "cuda")
+
+
+# --- files, all or nothing -------------------------------------------------------------------------------------------
+
+
+def test_a_target_of_an_earlier_refutation_goes(place, capsys):
+    """The certificate is replaced by one that says universal: the missed target beside it would contradict it."""
+    shape = Shape(2, 2, 2, 3)
+    weights.write_host(place / "printed.safetensors", build_host("printed-tree-row", shape), dtype="int8")
+    beside = place / "c.target.safetensors"
+    assert run(["decide", "printed.safetensors", "-o", "c.json"]) == 1
+    assert beside.exists()
+    assert run(["decide", "host.safetensors", "-o", "c.json"]) == 0
+    assert not beside.exists()
+    # a file that is no target is somebody else's
+    beside.write_bytes((place / "E.safetensors").read_bytes())
+    assert run(["decide", "host.safetensors", "-o", "c.json"]) == 0
+    assert beside.exists()
+
+
+def test_files_appear_together_or_not_at_all(tmp_path):
+    (tmp_path / "a").write_text("old")
+
+    def write(fail):
+        with files.together():
+            files.write_bytes(tmp_path / "a", b"new")
+            files.write_bytes(tmp_path / "b", b"new")
+            assert (tmp_path / "a").read_text() == "old"
+            if fail:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(True)
+    assert content(tmp_path) == {"a": b"old"}
+    write(False)
+    assert content(tmp_path) == {"a": b"new", "b": b"new"}
+    (tmp_path / "b").unlink()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(MalformedInput, match="it is a folder"):
+        write(False)
+    assert content(tmp_path) == {"a": b"old", "b": None}
+
+
+def _write_half(path, fault):
+    with files.atomic_file(path) as stream:
+        stream.write(b"half")
+        raise fault
+
+
+def test_an_interrupt_at_any_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    for fault in (KeyboardInterrupt, OSError(28, "No space left on device"), ValueError):
+        with pytest.raises((KeyboardInterrupt, OutputFailed, ValueError)):
+            _write_half(path, fault)
+        assert content(tmp_path) == {"a": b"old"}
+
+
+def test_links_are_written_through(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "a")
+    files.write_bytes(tmp_path / "link", b"new")
+    assert (tmp_path / "real" / "a").read_bytes() == b"new"
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(MalformedInput, match="cannot write"):
+        files.require_writable(tmp_path / "loop")
+
+
+# --- signals and streams, in processes of their own ---------------------------------------------------------------------
+
+
+def start(folder, arguments, **more):
+    """A command with its own temporary folder, in a session of its own."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    (folder / "work").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "utfproof", *map(str, arguments)],
+        cwd=folder / "work",
+        env={**SUBPROCESS, "TMPDIR": str(folder / "tmp"), "UTFPROOF_TEST": folder.name},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **more,
+    )
+
+
+def relatives(folder):
+    """Processes that were started for this folder and live."""
+    mark, found = f"UTFPROOF_TEST={folder.name}\0".encode(), []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes() and (entry / "stat").read_text().split()[2] != "Z":
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+DENSE = ["certify", "random", "-H", 2, "-L", 5, "-d", 16, "--d-in", 16, "-o", "c.json"]
+SIGNALS = {
+    "Ctrl-C while loading": (DENSE, signal.SIGINT, 0.15, 130, "interrupted"),
+    "Ctrl-C early": (DENSE, signal.SIGINT, 0.4, 130, "interrupted"),
+    "Ctrl-C at work": (DENSE, signal.SIGINT, 1.5, 130, "interrupted"),
+    "SIGTERM while loading": (DENSE, signal.SIGTERM, 0.15, 143, "terminated"),
+    "SIGTERM at work": (DENSE, signal.SIGTERM, 1.5, 143, "terminated"),
+    "the terminal goes": (DENSE, signal.SIGHUP, 1.5, 129, "the terminal was closed"),
+    "Ctrl-C with a child": (["bench", "exact", "--sizes", 1500], signal.SIGINT, 2.0, 130, "interrupted"),
+    "SIGTERM with a child": (["bench", "exact", "--sizes", 1500], signal.SIGTERM, 2.0, 143, "terminated"),
+    "Ctrl-C with workers": (["verify", "--workers", 2, "--html", "v.html"], signal.SIGINT, 3.0, 130, "interrupted"),
+    "SIGTERM with workers": (["verify", "--workers", 2, "--html", "v.html"], signal.SIGTERM, 3.0, 143, "terminated"),
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.parametrize("name", SIGNALS)
+def test_signals(tmp_path, name):
+    """One line, no traceback, no file of any kind, and no process that lives on."""
+    arguments, number, delay, code, words = SIGNALS[name]
+    process = start(tmp_path, arguments)
+    time.sleep(delay)
+    if process.poll() is not None:
+        pytest.fail("ended before the signal came")
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    for _ in range(30):
+        if not relatives(tmp_path):
+            break
+        time.sleep(0.1)
+    assert relatives(tmp_path) == []
+    lines = [line for line in err.splitlines() if not line.startswith("note: ")]
+    assert lines == [f"utfproof: {words}; nothing half-written is left"]
+    # Python may end itself by the signal, which shells report as the same 130
+    assert process.returncode in ((code, -number) if number == signal.SIGINT else (code,))
+    assert content(tmp_path) == {"tmp": None, "work": None}
+
+
+def test_a_child_that_does_not_listen_is_ended(monkeypatch, tmp_path):
+    """The grace is spent, then it is made to."""
+    (tmp_path / "deaf.py").write_text(
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(processes, "_GRACE", 0.1)
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            processes.run_child("deaf", "", 1, "no advice")
+        assert time.monotonic() - began < 20
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+STREAMS = {
+    "standard output closed": (">&-", 74, "Bad file descriptor"),
+    "standard output full": (">/dev/full", 74, "No space left on device"),
+    "all streams closed": ("<&- >&- 2>&-", 74, ""),
+    "a reader that leaves": ("| true", 0, ""),
+    "both to a reader that leaves": ("2>&1 | true", 0, ""),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams(tmp_path, name):
+    """The certificate is written all the same: only the showing of it failed."""
+    redirection, code, words = STREAMS[name]
+    command = f'"{sys.executable}" -m utfproof certify tied {" ".join(SMALL)} -o c.json {redirection}'
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=SUBPROCESS, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == bool(words)
+    assert json.loads((tmp_path / "c.json").read_bytes())["kind"] == "rank-permutation"
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+def test_the_lines_that_the_page_shows(tmp_path, capsys, monkeypatch):
+    """docs/errors.md: what its commands say on standard error is what it shows below them."""
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1] / "docs" / "errors.md"
+    said, shown = [], 0
+    for block in console.blocks(page.read_text(), "errors.md"):
+        if block.is_console:
+            for command in console.commands(block):
+                assert run(command.words[1:]) == command.code
+                said += [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
+        else:
+            assert list(block.lines) == said
+            said, shown = [], shown + 1
+    assert shown == 3
+    assert not said

@@ -1,0 +1,117 @@
+"""`utfproof optimum`: a trained target embedded into fixed hosts, and E and U trained on from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from utfproof.cli import options
+from utfproof.cli.output import emit, progress
+from utfproof.errors import MalformedInput, Refuted
+from utfproof.shapes import positive_integer
+
+EPILOG = (
+    "Example: utfproof train parentheses/trained-own-width/attention -o runs/own; "
+    "utfproof optimum runs/own --hosts sparse,random --steps 200; utfproof tables"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("optimum", epilog=EPILOG)(command)
+
+
+def command(
+    folder: Annotated[
+        Path, typer.Argument(help="RUNDIR of a finished run of host trained-own-width (utfproof train ... -o RUNDIR).")
+    ],
+    hosts: Annotated[
+        str | None, typer.Option("--hosts", help="Comma-separated; all that are defined for the target by default.")
+    ] = None,
+    perturbations: Annotated[
+        str, typer.Option("--perturbations", help="Relative sizes of the noise on E and U; 0: the embedded point.")
+    ] = "0,0.001,0.01,0.1",
+    steps: Annotated[int, typer.Option("--steps", help="Steps from each of these points.")] = 200,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="Of these steps; that of the trained run by default.")
+    ] = None,
+    warmup: Annotated[int, typer.Option("--warmup", help="Of these steps, after which the rate falls to 0.")] = 20,
+    eval_sequences: Annotated[
+        int, typer.Option("--eval-sequences", help="Fresh sequences for accuracies and for the agreement of logits.")
+    ] = 10_000,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="Threads of torch; its own choice by default.")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--results", help="Folder of result files; results/optimum by default.")
+    ] = None,
+    max_memory: options.MaxMemory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Embed a trained target into fixed hosts, compare accuracies and logits, and fine-tune E and U from there.
+
+    What the target's file has already is not repeated. Exit 1: an embedded host's logits are not the target's.
+    """
+    from utfproof.arrays import require_device
+
+    require_device("cpu")
+    if results is not None and results.exists() and not results.is_dir():
+        raise MalformedInput(f"{results} is a file; name a folder")
+    from utfproof.training.optimum import DEFAULT_FOLDER, Agreement, Setting, read_source, run
+
+    if threads is not None:
+        from utfproof.cli.train import use_threads
+
+        use_threads(positive_integer("--threads", threads))
+    setting = Setting(
+        hosts=None if hosts is None else tuple(word.strip() for word in hosts.split(",")),
+        perturbations=_numbers(perturbations),
+        steps=steps,
+        learning_rate=learning_rate,
+        warmup=warmup,
+        eval_sequences=eval_sequences,
+        folder=DEFAULT_FOLDER if results is None else results,
+        max_memory=options.memory_limit(max_memory),
+    )
+    setting.check()
+    source = read_source(folder)
+    parts = 1 + len(setting.hosts_of(source)) * (1 + len(setting.perturbations))
+    with progress("optimum", parts, enabled=not as_json) as advance:
+        document = run(source, setting, lambda _: advance())
+    emit(document, f"optimum {document['key']}", _rows(document), as_json=as_json)
+    wrong = [name for name, host in document["hosts"].items() if not Agreement(**host["agreement"]).holds]
+    if wrong:
+        gap = document["hosts"][wrong[0]]["agreement"]["largest_difference"]
+        raise Refuted(f"host {wrong[0]}: logits of the embedded model differ from the target's by {gap:.3g}")
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise MalformedInput(f"perturbations {text!r} are not comma-separated numbers") from None
+
+
+def _rows(document: dict[str, Any]) -> dict[str, str]:
+    trained = document["trained"]
+    rows = {"trained": f"accuracy {trained['accuracy']:.2%}, loss {_loss(trained)}"}
+    for name, host in document["hosts"].items():
+        gap, scores = host["agreement"], host["embedded"]
+        rows[f"{name}, m = {host['m']}"] = (
+            f"embedded: accuracy {scores['accuracy']:.2%}, loss {_loss(scores)}; logits differ by at most "
+            f"{gap['largest_difference']:.1e} (largest {gap['largest_logit']:.3g})"
+        )
+        for part in host["trained_on"]:
+            before, after = part["before"], part["after"]
+            start = "trained on" if part["perturbation"] == 0 else f"from a perturbation of {part['perturbation']:g}"
+            rows[f"{name}, {start}, {part['steps']} steps"] = (
+                f"accuracy {before['accuracy']:.2%} -> {after['accuracy']:.2%}, loss {_loss(before)} -> {_loss(after)}"
+            )
+    rows.update({f"without {name}": reason for name, reason in document["left_out"].items()})
+    return rows
+
+
+def _loss(scores: dict[str, Any]) -> str:
+    return "not finite" if scores["loss"] is None else f"{scores['loss']:.4g}"

@@ -1,0 +1,84 @@
+"""Ctrl-C, SIGTERM and a closed terminal end a command alike: one line, no traceback, what was begun is taken away.
+
+Only the process that a person started sets this up (`utfproof.cli.main`); workers leave signals to it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
+NUMBERS = {getattr(signal, name): words for name, words in WORDS.items() if hasattr(signal, name)}
+_PATIENCE = 2.0
+"""Seconds in which more of the same do not disturb the clearing away."""
+
+_received: list[tuple[int, float]] = []
+
+
+def line(number: int) -> str:
+    """What is said of it."""
+    return f"utfproof: {NUMBERS[number]}; nothing half-written is left"
+
+
+def received() -> int | None:
+    """The signal that this process is ending for; None where there was none."""
+    return _received[0][0] if _received else None
+
+
+def code(number: int) -> int:
+    """Exit code, as shells have it: 130 for Ctrl-C, 143 for SIGTERM."""
+    return 128 + number
+
+
+def while_loading() -> None:
+    """Until commands run nothing has been written: leave at once, without unwinding a half-done import."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        with suppress(OSError):
+            os.write(2, f"{line(number)}\n".encode())
+        os._exit(code(number))
+
+    _handle(signal.SIG_DFL, leave)
+
+
+def while_running() -> None:
+    """A signal unwinds the command as KeyboardInterrupt: files and child processes are cleared away on the way out."""
+    _received.clear()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if not _received or now - _received[-1][1] > _PATIENCE:
+            _received.append((number, now))
+            raise KeyboardInterrupt
+
+    loading = {number: signal.getsignal(number) for number in NUMBERS}
+    for number in NUMBERS:
+        if callable(loading[number]):
+            signal.signal(number, interrupt)
+    sys.unraisablehook = _quiet
+
+
+def when_done() -> None:
+    """Everything is said: whatever comes now ends the process as the system would."""
+    for number in NUMBERS:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _handle(otherwise: Any, handler: Any) -> None:
+    """Handle what is not ignored: `nohup` and shell scripts ignore signals for their children."""
+    for number in NUMBERS:
+        if signal.getsignal(number) in (otherwise, signal.default_int_handler):
+            signal.signal(number, handler)
+
+
+def _quiet(event: Any) -> None:
+    """An interrupt that came inside a destructor or a callback is no news."""
+    if not issubclass(event.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(event)
