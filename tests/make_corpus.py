@@ -2489,14 +2489,17 @@ def build(folder: Path) -> int:
     """Write the three folders anew; returns the number of certificates."""
     import corpus_enclosures as enclosures  # which use what stands above
     import corpus_frontier as least
+    import corpus_realization as single
     import corpus_residual as streams
+    import corpus_standard as named
 
     expected = {"valid": 0, "invalid": 1, "malformed": 2}
     count = 0
+    modules = (enclosures, least, streams, single, named)
     tables = [
-        (valid, more_valid, stored_valid, enclosures.valid, least.valid, streams.valid),
-        (invalid, more_invalid, stored_invalid, enclosures.invalid, least.invalid, streams.invalid),
-        (malformed, more_malformed, stored_malformed, enclosures.malformed, least.malformed, streams.malformed),
+        (valid, more_valid, stored_valid, *(module.valid for module in modules)),
+        (invalid, more_invalid, stored_invalid, *(module.invalid for module in modules)),
+        (malformed, more_malformed, stored_malformed, *(module.malformed for module in modules)),
     ]
     for (name, code), parts in zip(expected.items(), tables, strict=True):
         place = folder / name

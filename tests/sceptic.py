@@ -416,7 +416,7 @@ def parsed(raw):
 
 
 def judge(raw: bytes, folder: Path) -> int | None:
-    """0, 1 or 2 as section 13 has it for a certificate with these bytes in this folder; None where it would take
+    """0, 1 or 2 as section 14 has it for a certificate with these bytes in this folder; None where it would take
     too long to say (never for the shapes of the corpus)."""
     try:
         return 0 if _holds(parsed(raw), folder) else 1
@@ -432,6 +432,8 @@ def _holds(document, folder):
     )
     demand(form == "utfproof-certificate" and type(version) is int and version == 1)
     demand(kind in KINDS)
+    if kind == "realization":
+        return _realization(shape, claim, evidence)()
     if type(shape) is dict and "residual" in shape:
         return _streaming(kind, shape, claim, evidence, folder)
     demand(kind != "rank-triangular")
@@ -478,7 +480,7 @@ def _holds(document, folder):
 
 KINDS = (
     "rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound", "tied-kernel",
-    "enclosure", "rank-triangular",
+    "enclosure", "rank-triangular", "realization",
 )  # fmt: skip
 
 
@@ -556,14 +558,22 @@ def integers_of(value, length, folder, size=4):
 
 def _permutation(name, dims, m, M, drawn, evidence, folder):
     (rows,) = fields(evidence, "rows")
-    rows = integers_of(rows, M, folder)
+    given = None if rows == "standard" else integers_of(rows, M, folder)
 
     def holds():
+        if given is None and (M > 20_000 or dims[1] > 1000):
+            raise TooLarge
         least, columns = index_columns(name, *dims)
         assert least <= m
+        rows = found_rows(columns) if given is None else given
         return len(set(rows)) == M and all(column == {r: 1} for r, column in zip(rows, columns, strict=True))
 
     return holds
+
+
+def found_rows(columns):
+    """The coordinate of each column that is a unit vector; None for another one."""
+    return [next(iter(column)) if list(column.values()) == [1] else None for column in columns]
 
 
 def _modular(name, dims, m, M, drawn, evidence, folder):
@@ -1216,17 +1226,45 @@ def _identity(shape, claim, evidence):
     demand(targets != INVERTIBLE_MIDDLE or d >= b)
     tied = targets == "all tied"
     values = fields(evidence, "E", *(["U"] if free == "E and U" else []))
+    standard = values[0] == "standard" and name in ("register", "shared-key", "shared-query")
+    if standard:
+        values[0] = []  # what it stands for is written out below, if that is not too much
     e, *u = [blocks_of(value, name, tied, H, L, d, b, m, "EU"[at]) for at, value in enumerate(values)]
     inverse = any("I" in suffix for blocks in (e, *u) for _, _, word in blocks for *_, suffix in word)
+    inverse = inverse or (standard and name == "shared-query")
 
     def holds():
         if notion != "functional" and inverse != (targets in (INVERTIBLE, INVERTIBLE_MIDDLE)):
             return False
         if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b, edges) > 4000:
             raise TooLarge
-        return evaluated(name, tied, H, L, d, b, e, u[0] if u else None, edges)
+        blocks = blocks_of(standard_embedding(name, H, L, b), name, tied, H, L, d, b, m) if standard else e
+        return evaluated(name, tied, H, L, d, b, blocks, u[0] if u else None, edges)
 
     return holds
+
+
+def standard_embedding(name, H, L, b):
+    """The array that section 9.1 tabulates."""
+
+    def product(w):
+        return [f"M{layer}.{h}" for layer, h in enumerate(w, 1)]
+
+    words = {
+        "register": [product(w) for w in naive.words(H, L)],
+        "shared-key": [
+            *([*product(w[:-1]), f"A{len(w)}.{w[-1]}"] for w in by_length(H, 1, L)),
+            *(product(w) for w in by_length(H, 0, L)),
+        ],
+        "shared-query": [
+            *(
+                [*product(w[:-1]), f"A{len(w)}.{w[-1]}T", *(f"M{layer}.0IT" for layer in range(len(w), L + 1))]
+                for w in by_length(H, 1, L)
+            ),
+            *(product(w) for w in naive.words(H, L)),
+        ],
+    }[name]
+    return [[b * i, word] for i, word in enumerate(words)]
 
 
 def evaluated(name, tied, H, L, d, b, e, u, edges=None):
@@ -2119,10 +2157,12 @@ def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
     H, L, d, d_in, d_out = dims
     if kind in ("rank-permutation", "rank-triangular"):
         count = M if name == "sparse" else stream_reduced(H, L, d, d_out)
-        (rows,) = fields(evidence, "rows")
-        rows = integers_of(rows, count, folder)
+        (given,) = fields(evidence, "rows")
+        rows = None if given == "standard" and kind == "rank-permutation" else integers_of(given, count, folder)
 
         def holds():
+            if rows is None and count > 5000:
+                raise TooLarge
             columns = stream_columns(name, dims)
             if name == "sparse":
                 owner = {r: c for c, r in enumerate(rows)}
@@ -2143,7 +2183,8 @@ def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
                 for w in by_length(H, 0, L)
                 for j in range(d_out)
             ]
-            return len(set(rows)) == count and all(c == {r: 1} for r, c in zip(rows, wanted, strict=True))
+            chosen = found_rows(wanted) if rows is None else rows
+            return len(set(chosen)) == count and all(c == {r: 1} for r, c in zip(chosen, wanted, strict=True))
 
         return count, holds
     if kind == "rank-modular":
@@ -2245,6 +2286,160 @@ def stream_linear(dims, m, M, drawn, evidence):
         return residue_rank(p, np.concatenate(blocks, axis=1)) == count
 
     return count, holds
+
+
+# ----------------------------------------------------------------------------------------------------
+# The least host of one target (section 13), word by word
+
+
+def exact_matrices(value, count, rows, columns, least=False):
+    """(denominator, `count` matrices of numerators)."""
+    q, numerators = fields(value, "denominator", "numerators")
+    q = number(q)
+    demand(q >= 1 and type(numerators) is list and len(numerators) == count * rows * columns)
+    flat = [number(x) for x in numerators]
+    demand(not least or gcd(q, *flat) == 1)
+    if rows * columns * count > 20_000:
+        raise TooLarge
+    return q, [np.array(part, dtype=object).reshape(rows, columns) for part in cut(flat, rows * columns)]
+
+
+def matrices_of(value, names, dims, width, least):
+    """(rows that enter, {"Q": by layer, "K": by layer, "M": by layer}, columns that leave), all (denominator, matrices)."""
+    H, L, d, d_in, d_out = dims
+    enter, leave, *grids = names
+    held = dict(zip(sorted(value), fields(value, *sorted(value)), strict=True))
+    layers = {}
+    for kind, name, columns in zip("QKM", grids, (d, d, width), strict=True):
+        demand(type(held[name]) is list and len(held[name]) == L)
+        layers[kind] = [exact_matrices(layer, H, width, columns, least) for layer in held[name]]
+    return (
+        exact_matrices(held[enter], 1, d_in, width, least),
+        layers,
+        exact_matrices(held[leave], 1, width, d_out, least),
+    )
+
+
+def word_of(value, length, letters):
+    demand(type(value) is list and len(value) == length)
+    word = tuple(number(a) for a in value)
+    demand(all(0 <= a < letters for a in word))
+    return word
+
+
+def _realization(shape, claim, evidence):
+    stream = int(type(shape) is dict and "residual" in shape)
+    dims, m = dimensions(without_stream(shape) if stream else shape)
+    H, L, d, d_in, d_out = dims
+    host, notion, digest, targets, verdict = fields(claim, "host", "notion", "target", "targets", "verdict")
+    demand(fields(host, "every") == ["host"])
+    demand((notion, targets, verdict) == ("matching", "this one", "least m"))
+    demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
+    given, lower, target = fields(evidence, "host", "lower", "target")
+    fields(given, "E", "R_K", "R_Q", "R_V", "U")
+    *_, D = fields(target, "M", "W_E", "W_K", "W_Q", "W_U", "width")
+    D = number(D)
+    demand(D >= 1)
+    ours = matrices_of(given, ("E", "U", "R_Q", "R_K", "R_V"), dims, m, False)
+    theirs = matrices_of(target, ("W_E", "W_U", "W_Q", "W_K", "M"), dims, D, True)
+    at, columns, p, rows, steps = fields(lower, "boundary", "columns", "prime", "rows", "steps")
+    p, prime = prime_of(p)
+    letters = H + stream
+
+    def named(at, rows, columns):
+        demand(type(rows) is list and type(columns) is list)
+        demand(all(type(row) is list and len(row) == 2 for row in rows))
+        rows = [(number(i), word_of(w, at, letters)) for i, w in rows]
+        demand(all(0 <= i < d_in for i, _ in rows))
+        readers = []
+        for column in columns:
+            demand(type(column) is list and len(column) == 3)
+            kind, w, c = column
+            demand(kind in ("Q", "K", "OV") and type(w) is list and (kind == "OV" or 1 <= len(w) <= L - at))
+            w = word_of(w, L - at if kind == "OV" else len(w), letters)
+            demand(kind == "OV" or w[-1] >= stream)
+            demand(0 <= number(c) < (d_out if kind == "OV" else d))
+            readers.append((kind, w, c))
+        return rows, readers
+
+    at = number(at)
+    demand(0 <= at <= L)
+    minors = [(at, *named(at, rows, columns), None)]
+    demand(len(rows) == len(columns) and type(steps) is list and (stream or not steps))
+    for step in steps:
+        later, sums, columns, rows = fields(step, "boundary", "combinations", "columns", "rows")
+        later = number(later)
+        demand(at < later <= L)
+        at = later
+        rows, columns = named(at, rows, columns)
+        demand(rows and columns and type(sums) is list and len(sums) == len(rows))
+        demand(all(type(line) is list and len(line) == len(columns) for line in sums))
+        minors.append((at, rows, columns, np.array([[number(v) for v in line] for line in sums], dtype=object)))
+
+    def following(found, layer, word, moves):
+        """The numerators, and by what they have to be divided, one letter on."""
+        x, q = found
+        if word < stream:
+            return x, q
+        down, matrices = moves[layer]
+        return x @ matrices[word - stream], q * down
+
+    def all_words(forms, length):
+        """{word: (numerators of E R_w, denominator)}."""
+        q, (start,) = forms[0]
+        found = {(): (start, q)}
+        for layer in range(length):
+            found = {(*w, a): following(x, layer, a, forms[1]["M"]) for w, x in found.items() for a in range(letters)}
+        return found
+
+    def equal(first, second):
+        return bool((first[0] * second[1] == second[0] * first[1]).all())
+
+    def matched():
+        for length in range(L + 1):
+            first, second = all_words(ours, length), all_words(theirs, length)
+            for w, (x, q) in first.items():
+                y, r = second[w]
+                readers = [(ours[2], theirs[2], 0)] if length == L else []
+                if length < L:
+                    readers = [(ours[1][k][length], theirs[1][k][length], h) for k in "QK" for h in range(H)]
+                for (a, left), (b, right), h in readers:
+                    if not equal((x @ left[h], q * a), (y @ right[h], r * b)):
+                        return False
+        return True
+
+    def column(at, kind, w, c):
+        if kind == "OV":
+            x = theirs[2][1][0][:, c]
+        else:
+            x, w = theirs[1][kind][at + len(w) - 1][1][w[-1] - stream][:, c], w[:-1]
+        for offset, a in reversed(list(enumerate(w))):
+            if a >= stream:
+                x = theirs[1]["M"][at + offset][1][a - stream] @ x
+        return x
+
+    def shown(at, rows, columns, sums):
+        """Whether the rows are independent (modulo what was known)."""
+        if not rows:
+            return True
+        read = np.stack([column(at, *reader) for reader in columns], axis=1)
+        if sums is not None:
+            read = read @ sums.T
+            if any((x @ read).any() for x, _ in all_words(theirs, at - 1).values()):
+                return False
+        states = all_words(theirs, at)
+        return residue_rank(p, np.stack([states[w][0][i] @ read for i, w in rows])) == len(rows)
+
+    def holds():
+        if hashlib.sha256(canonical(target)).hexdigest() != digest or not prime:
+            return False
+        if max(1, sum(len(rows) for _, rows, _, _ in minors)) != m:
+            return False
+        if letters**L > 3000:
+            raise TooLarge
+        return matched() and all(shown(*minor) for minor in minors)
+
+    return holds
 
 
 def main(paths):

@@ -19,9 +19,9 @@ from utfproof.certificates.linear_test import linear_test_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput, NotDefined, Undecided
-from utfproof.frontier.bounds import BOUNDS, LOWER, UPPER, WRITTEN, require_claim
+from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, UPPER, WRITTEN, require_claim
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
-from utfproof.frontier.table import ON_DEMAND, frontier, groups, shapes
+from utfproof.frontier.table import FORMULA, ON_DEMAND, TRIVIAL, frontier, groups, shapes
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 
@@ -159,6 +159,24 @@ def test_large_ones_are_marked_and_counted():
     assert (entry.reached.status, str(entry.reached)) == (ON_DEMAND, f"{4**9}*")
     assert found.count(ON_DEMAND) > 0
     assert not any("register" in name for name in found.certificates)
+
+
+def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
+    """At the deepest shapes the constructions' certificates name what they do not write out; nothing is left to formulas."""
+    found = frontier([Shape(h, length, 1, 1) for h in (3, 4) for length in (8, 9, 10)])
+    assert {side.status for entry in found.entries for side in (entry.proved, entry.reached)} == {CERTIFIED, TRIVIAL}
+    named = {name for name, made in found.certificates.items() if "standard" in made.document["evidence"].values()}
+    for construction in ("register", "shared-key", "shared-query", "tied"):
+        assert any(name.endswith(f"{construction}-h4-l10-d1-in1.json") for name in named)
+    assert max(len(made.to_bytes()) for made in found.certificates.values()) < 2**20
+    for construction in ("register", "shared-query"):  # of about 10^5 words
+        made = next(found.certificates[name] for name in named if name.endswith(f"{construction}-h3-l10-d1-in1.json"))
+        assert code(made, tmp_path) == 0
+
+
+def test_what_takes_long_to_check_is_on_demand():
+    entry = {h: frontier([Shape(h, 12, 1, 1)], notions=[S]).at(Shape(h, 12, 1, 1), Question(S, E)) for h in (3, 4, 6)}
+    assert {h: found.reached.status for h, found in entry.items()} == {3: CERTIFIED, 4: ON_DEMAND, 6: FORMULA}
 
 
 def test_the_linear_test_is_in_the_registry(tmp_path):

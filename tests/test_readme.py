@@ -12,6 +12,8 @@ from utfproof.claims.registry import all_claims
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     console.furnish(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.benchmarks import train as bench  # noqa: E402
+from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
 from utfproof.training import paths, programs  # noqa: E402
 from utfproof.training.loop import Trainer, looked_at  # noqa: E402
@@ -326,6 +329,21 @@ def test_the_benchmark_in_small():
     assert entries["random paths"]["speed over random wide"] > 1
     with pytest.raises(MalformedInput, match="5-hop"):
         bench.run(bench.Setting(tasks=("5-hop",)))
+
+
+def test_the_benchmark_on_the_command_line(tmp_path, capsys):
+    line = ["bench", "train", "--tasks", "1-hop", "--threads", "1", "--repetitions", "1", "--batch", "2"]
+    path = tmp_path / "bench.json"
+    assert cli.run([*line, "-o", str(path), "--json"]) == 0
+    shown, kept = json.loads(capsys.readouterr().out), json.loads(path.read_text())
+    assert shown == kept
+    assert [entry["name"] for entry in kept["results"][0]["contestants"]] == [
+        "sparse paths",
+        "random paths",
+        "random wide",
+    ]
+    assert cli.run([*line[:3], "5-hop"]) == 2
+    assert "task '5-hop' is unknown" in capsys.readouterr().err
 
 
 # --- what cannot be --------------------------------------------------------------------------------------------------------

@@ -242,7 +242,8 @@ class Embedder:
     """Embeddings of many targets into one host: R_all is assembled and factored once, when first needed.
 
     Closed form for index-map hosts with a permutation R_all, and by inclusion and exclusion with a residual stream; a
-    rational solve for exact weights; else least squares with scaled columns and one refinement step, in float64. For `shared-key` and `shared-query` the formulas of attention-matching.
+    rational solve for exact weights; else least squares with scaled columns and one refinement step, in float64. For
+    `shared-key` and `shared-query` the formulas of attention-matching.
     """
 
     def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:

@@ -13,7 +13,7 @@ are sound:
 
 * rank-permutation. Every column of R_all is traced, block by block, through the definitions of R_V, R_Q,
   R_K and U. If the columns are pairwise different unit vectors, then rank R_all = M, and the matching
-  equations are solvable for every target.
+  equations are solvable for every target. Rows that are not written out are those found.
 * rank-triangular (residual streams: the stream is a letter more, whose value matrix is the identity). Every column's
   ones are traced, letter by letter. If each has a 1 in its own row and that row is zero in all later columns, M rows
   of R_all are a triangular matrix with unit diagonal. For tied hosts and tied targets columns of R_all and W_all
@@ -39,12 +39,20 @@ are sound:
   readers meet are followed through its definition, and the words read are compared with those demanded after
   free reduction (d_in = 1: as monomials). Equal reduced words are equal matrices for every target, or for
   every target with invertible M^(l,0) where inverses of these are used, which the claim then has to say.
+  The standard embeddings are followed in the same way, with numbers in place of words: one block holds the word
+  that a reader demands, and the block read has to be that one.
 * lower-bound. The arithmetic of a bound proved in docs/proofs; or more than m independent rows of W_all, which
   E R_all would span with m rows; or sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that
   is 1 along the word s.
 * enclosure. Host and target are run on the input, as the format defines them, in integers with error bounds that every
   operation carries along: rounding, remainders of series, roots. The bounds stated are compared with what comes out;
   the precision is raised until that settles it. With attention given as rational matrices nothing is rounded.
+* realization. One target: E R_w R_Q = M_w W_Q and so on hold for all words w if they hold, as polynomials, when the heads
+  of each layer are added up with indeterminate weights, whose monomials are the words. That is tested in exact integers
+  at a random point, where a wrong equation vanishes with probability below 2^-100. No smaller host does it: rows
+  W_E M_w and columns that read them have a minor that is nonzero modulo a prime, while any host writes it as a product
+  through its m coordinates. With a residual stream states stay, and combinations of columns that vanish on all states
+  known before and have a nonzero minor with new ones add so many.
 
 Work and memory are estimated from the claim before anything of that size is allocated.
 """
@@ -76,6 +84,7 @@ MAX_JSON = 64 * 2**20  # bytes of a certificate file
 MAX_DIGITS = 100_000  # of one integer written as a string
 MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word numbers then hash to themselves
 INLINE = 4096  # longest inline array
+STANDARD = "standard"  # in place of an array that a construction's definition gives
 U32 = "I" if array("I").itemsize == 4 else "L"
 M64 = 2**64 - 1
 
@@ -681,13 +690,14 @@ def pull_back(host: IndexHost, lists: list[list[Run]], depth: int, stream: bool 
     return lists
 
 
-def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None:
+def check_permutation(claim: Claim, kind: type[IndexHost], rows: array[int] | None, limits: Limits) -> None:
     """All columns of R_all; for `tied` with a residual stream those of words without the letter 0, of outputs the words of
-    all lengths up to L."""
-    s, columns = host.s, len(rows)
+    all lengths up to L. Without `rows` their places are what the definitions say."""
+    s, columns = claim.shape, claim.columns
     # A word's list and run take about 300 bytes, in two generations of H^L words.
-    moves = 3 * s.layers * s.words(s.layers) * (s.heads if host.spread else 1) * (s.layers if s.residual else 1)
-    limits.require(5 * columns + 12 * max(s.head_dim, s.d_out) + 600 * host.power[-1], 600 * moves + 60 * columns)
+    moves = 3 * s.layers * s.words(s.layers) * (s.heads if kind.spread else 1) * (s.layers if s.residual else 1)
+    limits.require(5 * columns + 12 * max(s.head_dim, s.d_out) + 600 * s.heads**s.layers, 600 * moves + 60 * columns)
+    host = kind(s)
     seen = bytearray(columns)
     column = 0
 
@@ -699,9 +709,8 @@ def check_permutation(host: IndexHost, rows: array[int], limits: Limits) -> None
         if len(runs) != 1 or runs[0][2] != width:
             raise Stop(f"the columns from {column} on are not unit vectors")
         start = host.first(runs[0][0]) + runs[0][1]
-        expected = array(U32, range(start, start + width))
-        if rows[column : column + width] != expected:
-            wrong = next(c for c in range(width) if rows[column + c] != expected[c])
+        if rows is not None and rows[column : column + width] != array(U32, range(start, start + width)):
+            wrong = next(c for c in range(width) if rows[column + c] != start + c)
             raise Stop(
                 f"column {column + wrong} of R_all has its 1 in row {start + wrong}, not in row {rows[column + wrong]}"
             )
@@ -2129,6 +2138,70 @@ Demand = Callable[..., None]
 Found = Callable[..., Word]
 
 
+def followed(host: IndexHost, depth: int, runs: list[Run]) -> Iterator[tuple[int, Run]]:
+    """R_w x for the one run x of a reader and every word w of length `depth`, as (number of w, the run). One that is zero
+    stops the check. Words share the work on their common endings, and few are held at a time."""
+    if len(runs) != 1:
+        raise Stop("some query, key or output reads more than one run")
+    waiting = [(depth, 0, *runs[0])]
+    while waiting:
+        layer, word, block, offset, width = waiting.pop()
+        if layer == 0:
+            yield word, (block, offset, width)
+            continue
+        for head in range(host.H):
+            target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
+            if limit <= offset:
+                raise Stop("some query, key or output reads nothing of E")
+            number = head * host.power[depth - layer] + word  # of (head, w)
+            waiting.append((layer - 1, number, target, offset + shift, min(width, limit - offset)))
+
+
+def check_standard(claim: Claim, limits: Limits) -> None:
+    """The standard embedding: block i holds the columns b i, ..., b i + b - 1 and a word that is known from i, for
+    `register` M_w, w the i-th word of length L; for `shared-key` M_w A^{l,h} for the words (w,h) of length 1 ... L, then M_w
+    for those of length 0 ... L; for `shared-query` M_w A^{l,h}^T (M^{l,0} ... M^{L,0})^-T, then M_w for those of length L.
+
+    With x = M_w A, y = M_v; or x = M_w M^{l,0} ... M^{L,0}, y = M_v A^T (M^{l,0} ... M^{L,0})^-T, x y^T = M_w A M_v^T. So
+    each reader demands one word, which stands in one block, and the number of the block that it reads has to be that
+    block's."""
+    s, name = claim.shape, claim.construction
+    keyed = name == "shared-query"
+    if claim.notion != "functional" and keyed != (claim.targets == INVERTIBLE):
+        raise Stop(f'{"inverses occur" if keyed else "no inverse occurs"}, and the targets are "{claim.targets}"')
+    every, longest = s.words(s.layers), s.heads**s.layers
+    # words of length 1 ... l - 1 for each reader of layer l, and those of length 1 ... L; and each word's end
+    shorter = s.layers * (s.layers - 1) // 2 if s.heads == 1 else (every - s.layers * s.heads) // (s.heads - 1)
+    moves = every + longest + (0 if name == "register" else 2 * (s.heads * shorter + every))
+    limits.require(10**5 + 600 * s.heads * s.layers, 3000 * moves)
+    host = identity_host(claim)
+    first = 0 if name == "register" else every  # block of the first word of the register, or of the key trie
+    powers = [s.heads**t for t in range(s.layers + 1)]
+
+    def read(part: str, wanted: int, run: Run, layer: int = 0, head: int = 0) -> None:
+        block, offset, width = run
+        start = host.first(block) + offset
+        if start != wanted * s.d_in or width != s.d_in:
+            at = f" at layer {layer}, head {head}" if layer else ""
+            raise Stop(
+                f"{part}{at} reads {figure(width)} coordinates from {figure(start)} on, not block {figure(wanted)} of E"
+            )
+
+    for layer in range(1, s.layers + 1) if first else ():
+        before, after = s.words(layer - 1), powers[s.layers - layer + 1]
+        for head in range(s.heads):
+            for word, run in followed(host, layer - 1, host.reads(0, layer, head)):
+                read("the query", first + word * after if keyed else before + word * s.heads + head, run, layer, head)
+            # w is the word number 1 + (H + ... + H^(l-2)) + w of length 0 ... L, the empty one number 0
+            for word, run in followed(host, layer - 1, host.reads(1, layer, head)):
+                shared = first + (1 + s.words(layer - 2) + word if layer > 1 else 0)
+                read("the key", before + word * s.heads + head if keyed else shared, run, layer, head)
+    if name == "shared-key":
+        first += 1 + s.words(s.layers - 1)
+    for word, run in followed(host, s.layers, host.outputs()):
+        read("the output", first + word, run)
+
+
 def identity_host(claim: Claim) -> IndexHost:
     kind = IDENTITIES[claim.construction].host
     return Middle(claim.shape, list(claim.edges)) if kind is Middle else kind(claim.shape)
@@ -2227,6 +2300,8 @@ def spelled(word: tuple[int, ...]) -> str:
 
 def read_identity(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
     values = record(evidence, "evidence", "E", *(["U"] if claim.free == "E and U" else []))
+    if values[0] == STANDARD and claim.construction in ("register", "shared-key", "shared-query"):
+        return lambda: check_standard(claim, limits)
     e, *u = (Blocks(value, name, claim) for value, name in zip(values, "EU", strict=False))
     return lambda: check_identity(claim, e, u[0] if u else None, limits)
 
@@ -2986,11 +3061,306 @@ def check_enclosure(
 
 
 # ----------------------------------------------------------------------------------------------------
-# One certificate (sections 2-4 and 13)
+# realization (section 13): the least host of one target
+
+POINT_BITS = 128  # of the random weights. A file has fewer than 2^26 layers, so a wrong equation passes below 2^-100
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The matrices of a host with its embedding, or of a target: rows enter, are read and moved in each layer, and leave."""
+
+    enter: Ball
+    read: dict[str, list[list[Ball]]]  # "Q" and "K", by layer and head
+    move: list[list[Ball]]
+    leave: Ball
+
+
+State = tuple[int, list[int]]  # row i of W_E M_w, as (i, w)
+Reader = tuple[str, list[int], int]  # a column: (kind, the letters from the boundary on, coordinate)
+
+
+@dataclass(frozen=True)
+class Minor:
+    """Rows and columns of the target's Hankel matrix at a boundary; with combinations, these take the columns' place."""
+
+    boundary: int
+    rows: list[State]
+    columns: list[Reader]
+    combinations: Matrix | None = None
+
+
+@dataclass(frozen=True)
+class Realization:
+    shape: Shape
+    host: Forms
+    target: Forms
+    width: int
+    p: int
+    minors: list[Minor]
+
+    def require(self, limits: Limits) -> None:
+        s, D = self.shape, self.width
+        entries, states, memory, work = 0, [], 0, 0
+        for forms, width in ((self.host, s.m), (self.target, D)):
+            x = entry_bits([forms.enter])
+            states.append([x])  # by boundary, the bits of what has been added up
+            for layer, move in enumerate(forms.move):
+                read = entry_bits(chain(forms.read["Q"][layer], forms.read["K"][layer]))
+                v = entry_bits(move) + POINT_BITS + (s.letters * width).bit_length()
+                work += 2 * s.heads * s.d_in * s.head_dim * width * product_time(x, read)
+                work += s.heads * width**2 * product_time(POINT_BITS, v) + s.d_in * width**2 * product_time(x, v)
+                memory = max(memory, (width**2 + s.d_in * (2 * width + s.head_dim)) * (60 + (x + v + read) // 7))
+                x += v
+                states[-1].append(x)
+                entries += s.d_in * width * (60 + x // 7)
+            work += s.d_in * s.d_out * width * product_time(x, entry_bits([forms.leave]))
+        ours, theirs = states
+        readers = 2 * s.heads * s.layers * s.head_dim + s.d_out
+        work += 4 * s.d_in * readers * product_time(2 * ours[-1], 2 * theirs[-1])  # of what has come out
+        moved, last = entry_bits(chain.from_iterable(self.target.move)), entry_bits([self.target.leave])
+        read = max(last, entry_bits(chain.from_iterable(chain(self.target.read["Q"], self.target.read["K"]))))
+        work += (s.layers * s.heads * D * (D + 2 * s.head_dim) + D * (s.d_in + s.d_out)) * (60 + moved)
+        entries += (s.layers * s.heads * D * (D + 2 * s.head_dim) + D * (s.d_in + s.d_out)) * 36
+        for minor in self.minors:
+            rows, columns = len(minor.rows), len(minor.columns)
+            work += (rows + columns) * s.layers * D**2 * 100 + rows * columns * D * 100 + rows**3 * 20
+            least = (rows + columns) * D * 40 + 40 * rows**2
+            if minor.combinations is not None:
+                factor = max(abs(v).bit_length() for line in minor.combinations for v in line)
+                c = read + (s.layers - minor.boundary) * (moved + D.bit_length())
+                z = c + factor + columns.bit_length()
+                work += columns * (s.layers - minor.boundary) * D**2 * product_time(c, moved)
+                work += rows * columns * D * product_time(c, factor)
+                work += s.d_in * rows * D * product_time(theirs[minor.boundary - 1], z)
+                least += (columns + rows) * D * (60 + z // 7)
+            memory = max(memory, least)
+        limits.require(memory + entries, work + 1000 * s.layers * s.heads)
+
+
+def entry_bits(balls: Iterable[Ball]) -> int:
+    """Of the longest numerator or denominator."""
+    return max(max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls)
+
+
+def product_time(a: int, b: int) -> int:
+    """Of two integers of so many bits, added to a sum, in nanoseconds."""
+    return 100 + (a + b) // 10 + a * b // 900
+
+
+def read_layers(value: object, name: str, s: Shape, rows: int, columns: int, *, least: bool) -> list[list[Ball]]:
+    """Numbers for every layer, those of its heads' matrices."""
+    if not isinstance(value, list) or len(value) != s.layers:
+        raise Malformed(f"{name} is not an array of the layers")
+    return [read_tensor(layer, name, rows, columns, s.heads, least=least) for layer in value]
+
+
+def read_tensor(value: object, name: str, rows: int, columns: int, count: int = 1, *, least: bool) -> list[Ball]:
+    """Numbers; `least`: with their least denominator."""
+    found = read_numbers(value, name, rows, columns, count)
+    numerators = chain.from_iterable(chain.from_iterable(ball.rows for ball in found))
+    if least and math.gcd(found[0].unit.denominator, *numerators) != 1:
+        raise Malformed(f"{name} is not written with its least denominator")
+    return found
+
+
+def read_forms(value: object, what: str, s: Shape, names: tuple[str, ...], width: int, *, least: bool) -> Forms:
+    """names: of what rows enter by, of queries, keys, values, and of what they leave by."""
+    fields = dict(zip(names, record(value, what, *names, *(["width"] if least else [])), strict=False))
+    enter, query, key, move, leave = names
+    d = s.head_dim
+    return Forms(
+        read_tensor(fields[enter], enter, s.d_in, width, least=least)[0],
+        {kind: read_layers(fields[name], name, s, width, d, least=least) for kind, name in (("Q", query), ("K", key))},
+        read_layers(fields[move], move, s, width, width, least=least),
+        read_tensor(fields[leave], leave, width, s.d_out, least=least)[0],
+    )
+
+
+def read_within(value: object, what: str, end: int, start: int = 0) -> int:
+    number = integer(value, what)
+    if not start <= number < end:
+        raise Malformed(f"{what} is outside {start}..{figure(end - 1)}")
+    return number
+
+
+def read_word(value: object, s: Shape, lengths: range) -> list[int]:
+    if not isinstance(value, list) or len(value) not in lengths:
+        raise Malformed("a word does not have the length that its place asks for")
+    return [read_within(letter, "a letter", s.letters) for letter in value]
+
+
+def read_state(value: object, s: Shape, boundary: int) -> State:
+    if not isinstance(value, list) or len(value) != 2:
+        raise Malformed("a row is not a pair of an input and a word")
+    word = read_word(value[1], s, range(boundary, boundary + 1))
+    return read_within(value[0], "the input of a row", s.d_in), word
+
+
+def read_reader(value: object, s: Shape, boundary: int) -> Reader:
+    if not isinstance(value, list) or len(value) != 3:
+        raise Malformed("a column is not a triple of a kind, a word and a coordinate")
+    kind, left = choice(value[0], "the kind of a column", "Q", "K", "OV"), s.layers - boundary
+    word = read_word(value[1], s, range(left, left + 1) if kind == "OV" else range(1, left + 1))
+    if kind != "OV" and word[-1] < s.residual:
+        raise Malformed("the word of a Q or K column does not end in a head")
+    return kind, word, read_within(value[2], "the coordinate of a column", s.d_out if kind == "OV" else s.head_dim)
+
+
+def read_minor(rows: object, columns: object, combinations: object, s: Shape, boundary: int) -> Minor:
+    """combinations: None where the columns themselves are taken."""
+    if not isinstance(rows, list) or not isinstance(columns, list):
+        raise Malformed("rows or columns is not an array")
+    states = [read_state(row, s, boundary) for row in rows]
+    readers = [read_reader(column, s, boundary) for column in columns]
+    if combinations is None:
+        if len(states) != len(readers):
+            raise Malformed("there are not as many columns as rows")
+        return Minor(boundary, states, readers)
+    if not states or not readers:
+        raise Malformed("a step has no rows or no columns")
+    return Minor(boundary, states, readers, read_matrix(combinations, "combinations", len(states), len(readers)))
+
+
+def read_lower(value: object, s: Shape) -> tuple[int, list[Minor]]:
+    """The prime, and the first minor with those of the steps."""
+    boundary, columns, prime, rows, steps = record(value, "lower", "boundary", "columns", "prime", "rows", "steps")
+    p, at = read_prime(prime), read_within(boundary, "boundary", s.layers + 1)
+    minors = [read_minor(rows, columns, None, s, at)]
+    if not isinstance(steps, list):
+        raise Malformed("steps is not an array")
+    if steps and not s.residual:
+        raise Malformed("there are steps without a residual stream")
+    for step in steps:
+        boundary, combinations, columns, rows = record(step, "a step", "boundary", "combinations", "columns", "rows")
+        at = read_within(boundary, "the boundary of a step", s.layers + 1, at + 1)
+        minors.append(read_minor(rows, columns, [] if combinations is None else combinations, s, at))
+    return p, minors
+
+
+def read_realization(
+    claim: Claim, claimed: dict[str, Any], evidence: object, limits: Limits, facts: dict[str, Any]
+) -> Callable[[], None]:
+    s, digest = claim.shape, claimed["target"]
+    if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
+        raise Malformed("target is not a digest of 64 lower-case hexadecimal digits")
+    host, lower, target = record(evidence, "evidence", "host", "lower", "target")
+    D = integer(target.get("width") if isinstance(target, dict) else None, "the target's width")
+    if D < 1:
+        raise Malformed("the target's width is not positive")
+    ours = read_forms(host, "the host", s, ("E", "R_Q", "R_K", "R_V", "U"), s.m, least=False)
+    theirs = read_forms(target, "the target", s, ("W_E", "W_Q", "W_K", "M", "W_U"), D, least=True)
+    p, minors = read_lower(lower, s)
+    found = Realization(s, ours, theirs, D, p, minors)
+    content = json.dumps(target, sort_keys=True, separators=(",", ":")).encode("ascii")
+    facts |= {"target": digest, "width": stated(D)}
+
+    def check() -> None:
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise Stop("the target given is not the one that the claim names")
+        require_prime(p)
+        count = max(1, sum(len(minor.rows) for minor in minors))
+        if count != s.m:
+            raise Stop(f"the rows of the lower bound show m >= {figure(count)}, stated is {figure(s.m)}")
+        found.require(limits)
+        check_realization(found)
+
+    return check
+
+
+def onward(x: Ball, move: list[Ball], weights: list[int], stream: bool) -> Ball:
+    """x times the sum of a layer's letters with their weights."""
+    rows = [
+        [sum(map(mul, weights[stream:], entries)) for entries in zip(*lines, strict=True)]
+        for lines in zip(*(ball.rows for ball in move), strict=True)
+    ]
+    moved = x.times(Ball(rows, move[0].unit), 0)
+    return moved.plus(Ball([[weights[0] * v for v in row] for row in x.rows], x.unit)) if stream else moved
+
+
+def same(a: Ball, b: Ball) -> bool:
+    u, v = a.unit.numerator * b.unit.denominator, b.unit.numerator * a.unit.denominator
+    return all(
+        x * u == y * v for row, other in zip(a.rows, b.rows, strict=True) for x, y in zip(row, other, strict=True)
+    )
+
+
+def check_realization(found: Realization) -> None:
+    s, host, target = found.shape, found.host, found.target
+    x, y = host.enter, target.enter
+    states = [y]  # by boundary, the sum of all W_E M_w with the weights of their words
+    for layer in range(s.layers):
+        for kind, head in ((kind, head) for kind in "QK" for head in range(s.heads)):
+            if not same(x.times(host.read[kind][layer][head], 0), y.times(target.read[kind][layer][head], 0)):
+                raise Stop(f"the {kind} columns of layer {layer + 1}, head {head} do not match")
+        weights = [secrets.randbits(POINT_BITS) for _ in range(s.letters)]
+        x, y = onward(x, host.move[layer], weights, s.residual), onward(y, target.move[layer], weights, s.residual)
+        states.append(y)
+    if not same(x.times(host.leave, 0), y.times(target.leave, 0)):
+        raise Stop("the OV columns do not match")
+    small = modulo(target, found.p)
+    for minor in found.minors:
+        check_minor(found, minor, small, states)
+
+
+def modulo(forms: Forms, p: int) -> Forms:
+    """The numerators modulo p."""
+
+    def small(ball: Ball) -> Ball:
+        return Ball([[v % p for v in row] for row in ball.rows])
+
+    read = {kind: [[*map(small, heads)] for heads in layers] for kind, layers in forms.read.items()}
+    return Forms(small(forms.enter), read, [[*map(small, heads)] for heads in forms.move], small(forms.leave))
+
+
+def reached(s: Shape, forms: Forms, state: State, p: int) -> list[int]:
+    """Row i of W_E M_w in the numerators, modulo p."""
+    row = forms.enter.rows[state[0]]
+    for move, letter in zip(forms.move, state[1], strict=False):
+        if letter >= s.residual:
+            row = [sum(map(mul, row, column)) % p for column in zip(*move[letter - s.residual].rows, strict=True)]
+    return row
+
+
+def reading(s: Shape, forms: Forms, boundary: int, reader: Reader, p: int = 0) -> list[int]:
+    """A column in the numerators, modulo p if it is given."""
+    kind, word, coordinate = reader
+    last = forms.leave
+    if kind != "OV":
+        last, word = forms.read[kind][boundary + len(word) - 1][word[-1] - s.residual], word[:-1]
+    column = [row[coordinate] for row in last.rows]
+    for layer in range(boundary + len(word), boundary, -1):
+        letter = word[layer - boundary - 1]
+        if letter >= s.residual:
+            column = [sum(map(mul, row, column)) for row in forms.move[layer - 1][letter - s.residual].rows]
+            column = [v % p for v in column] if p else column
+    return column
+
+
+def check_minor(found: Realization, minor: Minor, small: Forms, states: list[Ball]) -> None:
+    s, p, at = found.shape, found.p, minor.boundary
+    if not minor.rows:
+        return
+    if minor.combinations is None:
+        columns = [reading(s, small, at, reader, p) for reader in minor.columns]
+    else:
+        parts = [*zip(*(reading(s, found.target, at, reader) for reader in minor.columns), strict=True)]
+        columns = [[sum(map(mul, line, entries)) for entries in parts] for line in minor.combinations]
+        if any(sum(map(mul, row, column)) for row in states[at - 1].rows for column in columns):
+            raise Stop(f"the combinations at boundary {at} do not vanish on the states known before")
+        columns = [[v % p for v in column] for column in columns]
+    rows = (reached(s, small, state, p) for state in minor.rows)
+    table = [array(U32, [sum(map(mul, row, column)) % p for column in columns]) for row in rows]
+    if not rank_reaches(table, p, len(table)):
+        raise Stop(f"the minor at boundary {at} is zero modulo {p}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# One certificate (sections 2-4 and 14)
 
 KINDS = (
     *("rank-permutation", "rank-modular", "rank-deficient", "linear-test", "identity", "lower-bound"),
-    *("tied-kernel", "enclosure", "rank-triangular"),
+    *("tied-kernel", "enclosure", "rank-triangular", "realization"),
 )
 NOTIONS = {
     "enclosure": ("one emulation",),
@@ -3001,6 +3371,7 @@ NOTIONS = {
 REFUTATIONS = ("rank-deficient", "lower-bound")
 TARGETS_OF = {
     "enclosure": ("this one",),
+    "realization": ("this one",),
     "identity": TARGETS,
     "lower-bound": (*TARGETS[:2], *GENERIC),
     "rank-deficient": TARGETS[:2],
@@ -3074,6 +3445,9 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
     if claim.targets == "all tied" and kind in ("rank-deficient", "tied-kernel") and shape.d_in != shape.d_out:
         raise Malformed(f"{kind} is for tied targets with d_in = d_out only, the shape is {shape}")
     require_stream(claim, host)
+    if kind == "realization":
+        (every,) = record(host, "host", "every")
+        return replace(claim, construction="every " + choice(every, "every", "host"))
     if kind == "lower-bound":
         if "every" in host:
             (every,) = record(host, "host", "every")
@@ -3181,12 +3555,14 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     facts["kind"] = kind = choice(kind, "kind", *KINDS)
     if not isinstance(statement, dict):
         raise Malformed("claim is not an object")
-    known = ("within", "apart", "equal") if kind == "enclosure" else ("universal", "not universal")
+    verdicts = {"enclosure": ("within", "apart", "equal"), "realization": ("least m",)}
+    known = verdicts.get(kind, ("universal", "not universal"))
     verdict = choice(statement.get("verdict"), "the claim's verdict", *known)
     notion = choice(statement.get("notion"), "notion", *NOTIONS.get(kind, ("matching",)))
     names = ["host", "notion", "targets", "verdict"]
     ranked = verdict == "universal" and kind not in ("identity", "lower-bound")
     names += ["rank"] * ranked + ["free"] * (notion == "shared attention")
+    names += ["target"] * (kind == "realization")
     if kind == "enclosure":
         names += ["attention", "context"] + ["digits", "difference"] * (verdict != "equal")
     claimed = dict(zip(names, record(statement, "claim", *names), strict=True))
@@ -3213,9 +3589,11 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         check = lambda: check_tied_kernel(narrowed, basis, p, limits)  # noqa: E731
     elif kind == "enclosure":
         check = read_enclosure(claim, claimed, evidence, limits)
+    elif kind == "realization":
+        check = read_realization(claim, claimed, evidence, limits, facts)
     else:
         check = read_modular(claim, evidence, folder, limits)
-    if kind != "enclosure" and verdict != ("not universal" if kind in REFUTATIONS else "universal"):
+    if kind not in verdicts and verdict != ("not universal" if kind in REFUTATIONS else "universal"):
         raise Stop(f'{kind} does not prove "{verdict}"')
     if rank is not None:
         if rank != claim.rank:
@@ -3228,6 +3606,10 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     check()
     if kind == "enclosure":
         return f"{emulated(claimed, facts)}: {claim}"
+    if kind == "realization":
+        return (
+            f"{verdict} {claim.how}: m = {figure(shape.m)} for target {claimed['target'][:16]} at {shape.without_m()}"
+        )
     return f"{verdict} {claim.how}: {claim}"
 
 
@@ -3317,10 +3699,14 @@ def read_modular(claim: Claim, evidence: object, folder: str, limits: Limits) ->
 
 def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
     (value,) = record(evidence, "evidence", "rows")
-    rows, kind = integer_array(value, "rows", claim.columns, folder, limits), index_kind(claim)
+    kind, permuted = index_kind(claim), claim.kind == "rank-permutation"
     assert kind is not None
-    check = check_triangular if claim.kind == "rank-triangular" else check_permutation
-    return lambda: check(kind(claim.shape), rows, limits)
+    if permuted and value == STANDARD:
+        return lambda: check_permutation(claim, kind, None, limits)
+    rows = integer_array(value, "rows", claim.columns, folder, limits)
+    if permuted:
+        return lambda: check_permutation(claim, kind, rows, limits)
+    return lambda: check_triangular(kind(claim.shape), rows, limits)
 
 
 # ----------------------------------------------------------------------------------------------------

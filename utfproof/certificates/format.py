@@ -18,6 +18,12 @@ FORMAT = "utfproof-certificate"
 VERSION = 1
 INLINE_LIMIT = 4096
 """Integer arrays up to this length stand in the JSON itself."""
+STANDARD = "standard"
+"""Stands for an array that the format derives from a construction's definition."""
+WRITTEN_OUT = 100_000
+"""Such an array of blocks is written out if it takes up to this many numbers and letters."""
+ROWS_WRITTEN_OUT = 2_000_000
+"""Such rows of a permutation, of 4 bytes each, are written out up to this many."""
 SAFE_INTEGER = 2**53 - 1
 """Integers beyond this (in size) are written as decimal strings."""
 
@@ -31,14 +37,14 @@ class Certificate:
 
     @property
     def kind(self) -> str:
-        """rank-permutation, rank-triangular, rank-modular, rank-deficient, linear-test, identity, tied-kernel, lower-bound
-        or enclosure."""
+        """rank-permutation, rank-triangular, rank-modular, rank-deficient, linear-test, identity, tied-kernel, lower-bound,
+        enclosure or realization."""
         return str(self.document["kind"])
 
     @property
     def universal(self) -> bool:
-        """True if it certifies universality by the claim's notion, False if it refutes it, or (an enclosure, which is
-        about one emulation) says nothing of it."""
+        """True if it certifies universality by the claim's notion, False if it refutes it, or (an enclosure or a
+        realization, about one target) says nothing of it."""
         return self.document["claim"]["verdict"] == "universal"
 
     def to_bytes(self) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Any
 
-from utfproof.certificates.format import Certificate, certificate, integer
+from utfproof.certificates.format import STANDARD, WRITTEN_OUT, Certificate, certificate, integer
 from utfproof.constructions import construction, resolve_m
 from utfproof.constructions.commuting import commuting_dimension, require_commuting
 from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
@@ -22,12 +22,13 @@ from utfproof.constructions.shared_attention import (
     require_scalar,
     require_words,
 )
-from utfproof.errors import MalformedInput, NotDefined
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.shapes import (
     Shape,
     Word,
+    geometric,
     head_words,
     positive_integer,
     require_plain,
@@ -42,6 +43,9 @@ ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
 INVERTIBLE = "untied with invertible M^(l,0)"
 INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
+
+MOST_MOVES = 1_000_000_000
+"""What a checker follows in its default hour: some microseconds a move."""
 
 Edges = list[tuple[int, int]]
 """One pair (i, j) for each head: the middle layer's weight is p_i u_j."""
@@ -247,6 +251,30 @@ class IdentityKind:
     construction: str = ""
     """Its name in the format, where that is another one."""
     edges: Callable[[Shape], Edges] | None = None
+    moves: Callable[[Shape], int] | None = None
+    """How many moves of blocks a checker follows, where the format has a standard embedding (section 9.1)."""
+
+    def numbers(self, shape: Shape) -> int:
+        """Roughly the letters and numbers of the evidence, written out."""
+        return self.least_m(shape) // shape.d_in * (shape.layers + 1)
+
+    def is_standard(self, shape: Shape) -> bool:
+        """Whether the standard embedding is named, not written out."""
+        return self.moves is not None and self.numbers(shape) > WRITTEN_OUT
+
+
+def _output_moves(shape: Shape) -> int:
+    """One for every word of length 1 ... L, and one for each output."""
+    H, L = shape.heads, shape.layers
+    return geometric(H, 1, L) + H**L
+
+
+def _attention_moves(shape: Shape) -> int:
+    """The same for the outputs and, for queries and keys of every layer and head, for the words before them."""
+    H, L = shape.heads, shape.layers
+    words = geometric(H, 1, L)
+    before = L * (L - 1) // 2 if H == 1 else (words - L * H) // (H - 1)
+    return _output_moves(shape) + 2 * (H * before + words)
 
 
 def _middle(bilinear: Callable[[int], Bilinear], defined: Callable[[Shape], None]) -> IdentityKind:
@@ -281,10 +309,12 @@ def _require_named(name: str) -> Callable[[Shape], None]:
     return defined
 
 
-def _shared_attention(name: str, words: Callable[[Shape], tuple[Blocks, Blocks | None]]) -> IdentityKind:
+def _shared_attention(
+    name: str, words: Callable[[Shape], tuple[Blocks, Blocks | None]], moves: Callable[[Shape], int] | None = None
+) -> IdentityKind:
     entry = SHARED_ATTENTION[name]
     targets = ALL_TIED if entry.tied_targets else ALL_UNTIED
-    return IdentityKind(Notion.SHARED_ATTENTION, targets, entry.free, entry.least_m, entry.defined, words)
+    return IdentityKind(Notion.SHARED_ATTENTION, targets, entry.free, entry.least_m, entry.defined, words, moves=moves)
 
 
 IDENTITIES: dict[str, IdentityKind] = {
@@ -295,6 +325,7 @@ IDENTITIES: dict[str, IdentityKind] = {
         shared_key_dimension,
         _require_named("shared-key"),
         shared_key_words,
+        moves=_attention_moves,
     ),
     "shared-query": IdentityKind(
         Notion.ATTENTION_MATCHING,
@@ -303,11 +334,12 @@ IDENTITIES: dict[str, IdentityKind] = {
         shared_query_dimension,
         _require_named("shared-query"),
         shared_query_words,
+        moves=_attention_moves,
     ),
     "commuting-trie": IdentityKind(
         Notion.MATCHING, ALL_TIED, None, commuting_dimension, require_commuting, commuting_trie_words
     ),
-    "register": _shared_attention("register", register_words),
+    "register": _shared_attention("register", register_words, _output_moves),
     "two-sided": _shared_attention("two-sided", two_sided_words),
     "counting": _shared_attention("counting", counting_words),
     "middle-path": _middle(path_bilinear, _require_path),
@@ -336,15 +368,20 @@ IDENTITIES: dict[str, IdentityKind] = {
         _require_single,
         shared_query_words,
         "shared-query",
+        moves=_attention_moves,
     ),
 }
 """The constructions that the kind `identity` is specified for."""
 
 
 def identity_certificate(
-    name: str, shape: Shape, m: int | None = None, *, max_memory: int | None = None
+    name: str, shape: Shape, m: int | None = None, *, max_memory: int | None = None, standard: bool | None = None
 ) -> Certificate:
     """The identity by which this construction serves its targets at this shape; m defaults to the least one.
+
+    standard: name the standard embedding of register, shared-key or shared-query in place of its blocks; by default where
+    these take more than 100 000 numbers. The certificate has the same size at every shape then, and the checker follows
+    the words (ResourceLimit where they are too many for that).
 
     The claim says which targets: "all untied" (shared-key, register, two-sided, middle-stars, polynomial), "untied with
     invertible M^(l,0)" (shared-query), "untied with invertible M^(k+1,h)" (middle-path at H >= 3), "all tied" (counting,
@@ -360,11 +397,39 @@ def identity_certificate(
     m = least if m is None else positive_integer("m", m)
     if m < least:
         raise NotDefined(f"{name} at {shape} needs m >= {least}, got {m}")
+    if kind.is_standard(shape) if standard is None else standard:
+        return _standard(name, kind, shape, m)
     # a block: its letters (8 bytes each, strings of some 60), the list and the pair
     require_memory(
         least * (200 + 70 * (2 * shape.layers + shape.heads)), f"an identity of {name} at {shape}", max_memory
     )
     E, U = kind.words(shape)
+    return _stated(name, kind, shape, m, E, U)
+
+
+def _standard(name: str, kind: IdentityKind, shape: Shape, m: int) -> Certificate:
+    if kind.moves is None:
+        raise MalformedInput(f"no standard embedding of {name} is defined in the certificate format")
+    moves = kind.moves(shape)
+    if moves > MOST_MOVES:
+        raise ResourceLimit(
+            f"checking {name} at {shape} needs {moves} moves of blocks, at most {MOST_MOVES} are followed"
+        )
+    return certificate(
+        "identity",
+        shape,
+        m,
+        {"construction": kind.construction or name},
+        {"E": STANDARD},
+        notion=kind.notion,
+        targets=kind.targets,
+        free=kind.free,
+        universal=True,
+    )
+
+
+def _stated(name: str, kind: IdentityKind, shape: Shape, m: int, E: Blocks, U: Blocks | None) -> Certificate:
+    """The certificate with these blocks."""
     evidence: dict[str, Any] = {"E": [[integer(start), word] for start, word in E]}
     if U is not None:
         evidence["U"] = [[integer(start), word] for start, word in U]

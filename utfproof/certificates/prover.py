@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 
 from utfproof.arrays import require_device, to_numpy
-from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer, integer_array
+from utfproof.certificates.format import (
+    INLINE_LIMIT,
+    ROWS_WRITTEN_OUT,
+    STANDARD,
+    Certificate,
+    certificate,
+    integer,
+    integer_array,
+)
 from utfproof.certificates.residual import (
     missed_distance,
     refuted_column,
@@ -127,6 +135,9 @@ def certify(
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
     if witness:
         raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
+    if name in PERMUTATIONS and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
+        require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
+        return certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M)
     return _certify_index_map(entry, shape, m, host, max_memory)
 
 

@@ -135,7 +135,11 @@ def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> 
 def _evidence(document: dict[str, Any]) -> str:
     evidence = document["evidence"]
     if document["kind"] == "identity":
-        return f"identity: E in {len(evidence['E'])} blocks, each a product of the target's own matrices"
+        from utfproof.certificates.format import STANDARD
+
+        E = evidence["E"]
+        blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
+        return f"identity: E in {blocks}, each a product of the target's own matrices"
     if document["kind"] == "linear-test":
         rank, prime = document["claim"]["rank"], evidence["prime"]
         return f"linear-test: the test matrix has full rank {rank} modulo the prime {prime}, to be recomputed"

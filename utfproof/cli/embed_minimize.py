@@ -15,6 +15,7 @@ from utfproof.cli import options
 from utfproof.cli.embed import ComparisonOptions, model_facts, shape_facts
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.files import require_writable, together
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def smallest(
             raise ResourceLimit(
                 "the numbers of this target's exact host are too long for a certificate; leave out --certificate"
             )
-        _write_certificate(certificate, found.certificate)
+        found.certificate.write(certificate)
         rows["certificate"] = document["certificate_file"] = str(certificate)
     if m is None or m >= least:
         host, E = _in_floats(found.host, found.E)
@@ -99,15 +100,6 @@ def _in_floats(host: Universal, E: np.ndarray) -> tuple[Universal, np.ndarray]:
     return replace(host, **parts), rounded(E)
 
 
-def _write_certificate(path: Path, evidence: dict[str, Any]) -> None:
-    """JSON with sorted keys."""
-    import json
-
-    from utfproof.files import write_bytes
-
-    write_bytes(path, json.dumps(evidence, sort_keys=True, separators=(",", ":")).encode())
-
-
 def run(
     host: Path,
     source: Path,
@@ -141,8 +133,9 @@ def run(
         rows = {**found.rows, **test.rows(agreement)}
         document = {**found.document, **test.document(agreement)}
     notion = {"notion": Notion.MATCHING.value} if found.enough else {}
-    write_host(host, found.host)
-    write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
+    with together():
+        write_host(host, found.host)
+        write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
     files = {"host file": str(host), "embedding": str(output)}
     emit({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, as_json=as_json)
     raise typer.Exit(0 if found.enough and agrees else 1)
@@ -154,8 +147,11 @@ def _require_paths(host: Path, output: Path, certificate: Path | None, source: P
         raise MalformedInput(
             f"--minimize writes the smallest host to HOST: name a .safetensors file, not {str(host)!r}"
         )
+    if certificate is not None and certificate.suffix != ".json":
+        raise MalformedInput(f"a certificate's file name ends in .json, got {certificate}")
     written = [host, output, *([certificate] if certificate is not None else [])]
     if len({str(path.absolute()) for path in written}) < len(written):
         raise MalformedInput("HOST, --output and --certificate must be different files")
+    require_writable(*written)
     for path in written:
         options.require_distinct(path, source)

@@ -43,7 +43,9 @@ def command(
     ] = None,
     largest: Annotated[
         int | None,
-        typer.Option("--largest", help="Make certificates of up to this many numbers; larger ones are marked *."),
+        typer.Option(
+            "--largest", help="Make certificates of up to this many numbers, or as much checking; others are marked *."
+        ),
     ] = None,
     which: Annotated[
         bool, typer.Option("--bounds", help="Name the bound, its page and its certificate for every entry.")
@@ -52,7 +54,8 @@ def command(
     """How small can a universal transformer be: for each notion, the least m proved and the least m reached.
 
     Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
-    those marked **, whose certificate would be too large to check, and those marked †, which a written proof gives.
+    those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
+    gives.
     """
     from utfproof.frontier.table import LARGEST, frontier, shapes
 
@@ -229,8 +232,8 @@ def _print(found: Frontier, document: dict[str, Any], *, which: bool) -> None:
         notes.append("none: no host of any m serves these targets.")
     if sides["formula"]:
         notes.append(
-            f"** {sides['formula']} sides by formula alone: the certificate would be larger than the file that the checker "
-            "reads; the same construction is certified at smaller shapes."
+            f"** {sides['formula']} sides by formula alone: the certificate would take more than the checker allows; the "
+            "same construction is certified at smaller shapes."
         )
     if document["written_proof_only"]:
         notes.append(

@@ -1,7 +1,8 @@
 """The tied ("looped") host: a trie for queries and keys, a shift register for outputs; universal by matching, m = M.
 
 With a residual stream `tied` serves tied targets instead (residual.py). It repairs thm:designed-R-looped, whose printed
-dimension is below M. R_V^h e_w = e_{(h,w)} on trie blocks, and on register blocks e_(w_1..w_L) goes to e_(h,w_1..w_{L-1}). Coordinates: docs/certificate-format.md section 4.3.
+dimension is below M. R_V^h e_w = e_{(h,w)} on trie blocks, and on register blocks e_(w_1..w_L) goes to
+e_(h,w_1..w_{L-1}). Coordinates: docs/certificate-format.md section 4.3.
 """
 
 from __future__ import annotations

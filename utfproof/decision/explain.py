@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from utfproof.certificates.format import STANDARD
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
@@ -101,7 +102,9 @@ def _evidence(stored: StoredHost, decision: Decision) -> str:
             f"({kind}, to be recomputed)"
         )
     if kind == "identity":
-        return f"E is made of {len(evidence['E'])} blocks, each a product of the target's own matrices ({kind})"
+        E = evidence["E"]
+        blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
+        return f"E is made of {blocks}, each a product of the target's own matrices ({kind})"
     if kind == "rank-deficient" and method == "dimension":
         return f"m = {stored.m} is below M = {stored.M}, the number of columns of R_all ({kind})"
     if kind == "tied-kernel":

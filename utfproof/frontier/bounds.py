@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from utfproof.certificates.dimensions import DIMENSION_ROWS, RESIDUAL_PAGE, DimensionRow, least_square_root
-from utfproof.certificates.format import Certificate
-from utfproof.certificates.identities import IDENTITIES, identity_certificate
+from utfproof.certificates.format import ROWS_WRITTEN_OUT, WRITTEN_OUT, Certificate
+from utfproof.certificates.identities import IDENTITIES, MOST_MOVES, identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
 from utfproof.certificates.lower_bounds import (
     dimension_certificate,
@@ -24,6 +24,8 @@ from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 LOWER, UPPER, IMPOSSIBLE = "lower", "upper", "impossible"
 MOST_LETTERS = 8_000_000
 """Letters of an identity that fit in the largest file the checker reads (64 MiB)."""
+MOVES_PER_NUMBER = 5
+"""Where a standard form is named, so many moves (columns of a permutation) count as one number that is written out."""
 CERTIFIED, PROVED, WRITTEN = "certificate", "proof", "written proof only"
 
 
@@ -35,9 +37,9 @@ class Bound:
     question: what it answers; it speaks of all that this implies (upper) or that implies this (lower). applies: the shapes
     where it is proved. place: the page of docs/, or the paper's label. certificate: makes it, given shape and value; it
     fails where the value is not what its arithmetic gives. size: roughly the numbers that its certificate writes, or the
-    columns that it eliminates, in the same measure of work. evidence: "proof" where a written proof and computations stand
-    for a certificate (claim: the registered claim that checks it, if there is one), "written proof only" where it is not
-    counted. residual: speaks of shapes with a residual stream, and of no others.
+    columns that it eliminates or the moves that its checker follows, in the same measure of work. evidence: "proof" where a
+    written proof and computations stand for a certificate (claim: the registered claim that checks it, if there is one),
+    "written proof only" where it is not counted. residual: speaks of shapes with a residual stream, and of no others.
     """
 
     name: str
@@ -130,7 +132,9 @@ def _identity(name: str, question: Question, place: str, *, label: str = "") -> 
         return True
 
     def size(shape: Shape) -> int:
-        return kind.least_m(shape) // shape.d_in * (shape.layers + 1)
+        if kind.moves is not None and kind.is_standard(shape):
+            return max(WRITTEN_OUT, kind.moves(shape) // MOVES_PER_NUMBER)
+        return kind.numbers(shape)
 
     return Bound(
         label or name,
@@ -141,8 +145,14 @@ def _identity(name: str, question: Question, place: str, *, label: str = "") -> 
         place,
         lambda shape, value: identity_certificate(name, shape, value),
         size,
-        most=MOST_LETTERS,
+        most=MOST_LETTERS if kind.moves is None else MOST_MOVES // MOVES_PER_NUMBER,
     )
+
+
+def _permutation_size(shape: Shape) -> int:
+    """M numbers, or as many columns followed."""
+    M = matching_dimension(shape)
+    return M if M <= ROWS_WRITTEN_OUT else max(ROWS_WRITTEN_OUT, M // MOVES_PER_NUMBER)
 
 
 def _uppers() -> Iterator[Bound]:
@@ -151,7 +161,7 @@ def _uppers() -> Iterator[Bound]:
     page = "docs/proofs/shared-attention.md"
     yield Bound(
         "tied", UPPER, Question(matched, host=TIED), matching_dimension, lambda shape: True, f"{form} §4.3",
-        lambda shape, value: certify("tied", shape, value), matching_dimension,
+        lambda shape, value: certify("tied", shape, value), _permutation_size,
     )  # fmt: skip
     yield _identity("commuting-trie", Question(matched, None, TIED, ALL, TIED), f"{form} §9")
     yield _identity("shared-key", Question(logits, host=TIED), f"{form} §4.4")

@@ -19,7 +19,7 @@ from utfproof.notions import Notion
 from utfproof.shapes import Shape
 
 LARGEST = 2_000_000
-"""Certificates that write more numbers than this (or eliminate as much) are made on demand."""
+"""Certificates that write more numbers than this (or take as much work to check) are made on demand."""
 ON_DEMAND = "on demand"
 FORMULA = "formula"
 TRIVIAL = "m ≥ 1"
@@ -31,7 +31,7 @@ MARKS = {ON_DEMAND: "*", FORMULA: "**", PROVED: "†"}
 @dataclass(frozen=True)
 class Side:
     """One side of an entry: the value, the bound that gives it, and how it is established: "certificate"; "on demand" (the
-    certificate is larger than asked for here); "formula" (it would be larger than the checker reads); "proof" (a written
+    certificate takes more than asked for here); "formula" (it would take more than the checker allows); "proof" (a written
     proof, with computations, and no certificate); "m ≥ 1" (nothing is claimed)."""
 
     value: int
@@ -125,7 +125,7 @@ def frontier(
 
     Every number printed as proved or reached comes from a bound whose certificate was made here and says just that (or has a
     written proof alone, marked so; or, when its size exceeds `largest`, would be made on demand, or, beyond what the checker
-    reads, stands for the formula alone).
+    allows, stands for the formula alone).
     Raises Undecided, NotDefined or MalformedInput where a bound's value is not what its certificate gives: that is a fault of
     the registry. MalformedInput unless d_in = d_out.
     """

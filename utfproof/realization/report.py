@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import GivenAttention, SoftmaxAttention
+from utfproof.certificates.format import Certificate
 from utfproof.errors import ResourceLimit
 from utfproof.realization.besteffort import best_effort
-from utfproof.realization.certificate import certificate
+from utfproof.realization.certificate import certificate, require_valid
 from utfproof.realization.hankel import forms, least_dimension
 from utfproof.realization.host import least_host
 from utfproof.realization.numerical import TOLERANCE, numerical_host, truncated_host
@@ -23,12 +24,12 @@ from utfproof.systems import LoopedTarget, Target, Universal
 @dataclass(frozen=True, eq=False)
 class Minimized:
     """document: JSON-able. host and E: exact at the least m (entries ints and Fractions) unless document["host"] says float64.
-    certificate: that m is least, None where numbers are too long for one."""
+    certificate: that m is least, re-checked by the independent checker; None where numbers are too long for one."""
 
     document: dict[str, Any]
     host: Universal
     E: np.ndarray
-    certificate: dict[str, Any] | None
+    certificate: Certificate | None
 
 
 def minimize(
@@ -60,8 +61,10 @@ def minimize(
         }
         try:
             evidence = certificate(least, host, E)
-            document["certificate"] = evidence["claim"]
+            require_valid(evidence)
+            document["certificate"] = evidence.document["claim"]
         except ResourceLimit as error:
+            evidence = None
             document["certificate"] = {"left_out": str(error)}
     except ResourceLimit as error:
         found = numerical_host(target, tolerance=tolerance, max_memory=max_memory)

@@ -1,0 +1,379 @@
+"""Certificates of kind `realization`: prover, checker and sceptic agree, and what they test is all needed."""
+
+import dataclasses
+import json
+import sys
+import time
+import tracemalloc
+import types
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import corpus_realization
+import make_corpus
+import numpy as np
+import pytest
+import sceptic
+from test_certificates import checked_frugally, mutants, paired, text_of
+from test_realization import drawn, real, slow_least
+
+from utfproof.certificates import checker
+from utfproof.cli import main
+from utfproof.errors import ResourceLimit
+from utfproof.realization import certificate as prover
+from utfproof.realization.certificate import certificate, require_valid, target_digest, target_document
+from utfproof.realization.hankel import forms
+from utfproof.realization.host import least_host
+from utfproof.realization.report import minimize
+from utfproof.shapes import Shape
+from utfproof.weights import write_target
+
+pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
+
+LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
+FILES = {
+    folder: sorted((make_corpus.CORPUS / folder).glob("realization-*.json"))
+    for folder in ("valid", "invalid", "malformed")
+}
+
+
+def verdict_of(found, folder):
+    """The checker's, which the sceptic's is."""
+    path = folder / "certificate.json"
+    found.write(path)
+    verdict = checker.check_file(path, LIMITS)
+    assert "broke off" not in verdict.message
+    assert sceptic.judge(path.read_bytes(), folder) in (None, verdict.code), verdict
+    return verdict
+
+
+def certified(target):
+    host, E, least = least_host(target)
+    return certificate(least, host, E)
+
+
+# --- prover, checker and sceptic ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("H", "L"), [(1, 1), (2, 1), (1, 3), (2, 2), (3, 2)])
+def test_least_hosts_are_certified(H, L, residual, tmp_path):
+    rng = np.random.default_rng(10 * H + L)
+    for density, D, d, d_out in ((1.0, 5, 1, 2), (0.4, 6, 2, 1), (0.25, 7, 1, 1)):
+        target = drawn(rng, Shape(H, L, d, 2, d_out, residual=residual), D, density=density)
+        found = certified(target)
+        assert found.document["shape"]["m"] == slow_least(target)[0]
+        verdict = verdict_of(found, tmp_path)
+        assert verdict.code == 0, verdict
+        assert (verdict.facts["width"], verdict.facts["verdict"]) == (D, "least m")
+        assert verdict.facts["target"] == target_digest(target_document(forms(target)))
+        assert f"m = {found.document['shape']['m']}" in verdict.message
+
+
+def test_lower_bounds_with_steps(tmp_path):
+    rng, steps = np.random.default_rng(7), 0
+    while steps < 2:
+        target = drawn(rng, Shape(2, 3, 1, 1, 1, residual=True), 7, density=0.25)
+        found = certified(target)
+        taken = len(found.document["evidence"]["lower"]["steps"])
+        if taken > steps:
+            steps = taken
+            assert verdict_of(found, tmp_path).code == 0
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_floats_fractions_and_kinds_of_targets(residual, tmp_path):
+    """Dyadic denominators that differ by layer, values of any rank, tied targets, and long numbers."""
+    rng = np.random.default_rng(3)
+    shape = Shape(2, 2, 1, 3, 2, residual=residual)
+    for target in (real(rng, shape, 6), drawn(rng, shape, 6, inner=4), drawn(rng, shape, 6, looped=True, density=0.5)):
+        assert verdict_of(certified(target), tmp_path).code == 0
+    wide = real(rng, Shape(2, 2, 2, 12, 3, residual=residual), 16)
+    wide.W_Q[0] *= 2.0**-300
+    wide.W_E[:] *= 3.0**200
+    found = certified(wide)
+    assert max(len(str(x)) for layer in found.document["evidence"]["host"]["R_V"] for x in layer["numerators"]) > 300
+    assert verdict_of(found, tmp_path).code == 0
+
+
+def test_document():
+    """Canonical, the digest of the target as it stands, least denominators, and no host that is named."""
+    target = drawn(np.random.default_rng(1), Shape(2, 2, 1, 2, 1, residual=True), 4)
+    found = certified(target)
+    assert checker.parse_canonical(found.to_bytes()) == found.document
+    assert found.document["claim"]["host"] == {"every": "host"}
+    assert found.document["claim"]["target"] == target_digest(found.document["evidence"]["target"])
+    assert not found.universal
+    assert found.sidecars == {}
+
+
+def test_the_prover_has_its_certificates_checked(monkeypatch):
+    target = drawn(np.random.default_rng(2), Shape(1, 2, 1, 2, 1), 4)
+    assert minimize(target).certificate is not None
+    made = certified(target)
+    require_valid(made)
+    document = json.loads(made.to_bytes())
+    document["evidence"]["lower"]["rows"].pop()
+    document["evidence"]["lower"]["columns"].pop()
+    with pytest.raises(AssertionError, match="is least: the rows of the lower bound show"):
+        require_valid(dataclasses.replace(made, document=document))
+
+    # a host that does not match, and rows that do not show the rank
+    def fault(host, E, original=prover._host_document):
+        E = E.copy()
+        E[0, 0] += 1
+        return original(host, E)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prover, "_host_document", fault)
+        with pytest.raises(AssertionError, match="do not match"):
+            minimize(target)
+    with monkeypatch.context() as patch:
+        patch.setattr(prover, "_column", lambda reader: ["OV", [0] * 2, 0])
+        with pytest.raises(AssertionError):
+            minimize(target)
+
+
+def test_moduli(tmp_path):
+    """One that divides a minor is passed over; one that divides denominators alone serves."""
+    assert all(checker.is_prime(p) and 2 < p < 2**31 for p in prover.PRIMES)
+    first, second = prover.PRIMES[:2]
+    target = drawn(np.random.default_rng(6), Shape(1, 1, 1, 2, 1), 2)
+    for factor, wanted in ((Fraction(first), second), (Fraction(1, first), first), (Fraction(first, second), None)):
+        found = certified(dataclasses.replace(target, W_E=target.W_E.astype(object) * factor))
+        p = found.document["evidence"]["lower"]["prime"]
+        assert p == (wanted or second)
+        assert verdict_of(found, tmp_path).code == 0
+
+
+def test_many_words_take_no_longer(tmp_path):
+    """10^9 words and more, added up with weights; one wrong entry shows."""
+    target = drawn(np.random.default_rng(8), Shape(5, 14, 1, 2, 1, residual=True), 3, density=0.7)
+    found = certified(target)
+    path = tmp_path / "c.json"
+    found.write(path)
+    assert checker.check_file(path, checker.Limits(2**30, 10**9)).code == 0
+    document = json.loads(path.read_bytes())
+    layer = document["evidence"]["host"]["R_V"][6]["numerators"]
+    layer[0] = str(10**20) if layer[0] == 1 else 1
+    path.write_bytes(sceptic.canonical(document))
+    assert checker.check_file(path, LIMITS).code == 1
+
+
+def test_limits_of_the_prover(monkeypatch):
+    target = drawn(np.random.default_rng(2), Shape(1, 2, 1, 2, 1), 4)
+    host, E, least = least_host(target)
+    with monkeypatch.context() as patch:
+        patch.setattr(checker, "MAX_JSON", 500)
+        with pytest.raises(ResourceLimit, match="bytes"):
+            certificate(least, host, E)
+        assert minimize(target).certificate is None
+        assert "bytes" in minimize(target).document["certificate"]["left_out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(prover, "PRIMES", ())
+        with pytest.raises(ResourceLimit, match="moduli"):
+            certificate(least, host, E)
+
+
+def test_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_target(tmp_path / "t.safetensors", drawn(np.random.default_rng(4), Shape(2, 2, 1, 3, 3), 3))
+    arguments = ["embed", "least.safetensors", "t.safetensors", "--minimize", "-o", "E.safetensors"]
+    assert run([*arguments, "--certificate", "c.json"]) == 0
+    assert run(["check", "c.json"]) == 0
+    assert "least m by matching" in capsys.readouterr().out
+    assert run([*arguments, "--certificate", "c.txt"]) == 2
+    assert ".json" in capsys.readouterr().err
+    document = json.loads((tmp_path / "c.json").read_bytes())
+    document["shape"]["m"] += 1
+    (tmp_path / "c.json").write_bytes(sceptic.canonical(document))
+    assert run(["check", "c.json"]) == 2
+    document["shape"]["m"] -= 1
+    document["claim"]["target"] = "0" * 64
+    (tmp_path / "c.json").write_bytes(sceptic.canonical(document))
+    assert run(["check", "c.json"]) == 1
+
+
+def run(arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    return stop.value.code
+
+
+# --- the corpus --------------------------------------------------------------------------------------------------------
+
+
+def test_corpus_is_judged_as_its_folder_says():
+    assert [len(paths) > least for paths, least in zip(FILES.values(), (30, 150, 300), strict=True)] == [True] * 3
+    for code, paths in enumerate(FILES.values()):
+        for path in paths:
+            verdict = checker.check_file(path, LIMITS)
+            assert verdict.code == code == sceptic.judge(path.read_bytes(), path.parent), (path, verdict)
+            assert "broke off" not in verdict.message
+
+
+def test_corpus_reaches_every_reason():
+    said = " ".join(checker.check_file(path, LIMITS).message for path in FILES["invalid"])
+    for reason in ("Q columns of layer 1", "K columns of layer 2", "OV columns", "not the one that the claim names",
+                   "is zero modulo", "do not vanish", "rows of the lower bound show", "is not an odd prime"):  # fmt: skip
+        assert reason in said
+    documents = [json.loads(path.read_bytes()) for path in FILES["valid"]]
+    for stream in (False, True):
+        kinds = [c[0] for x in documents if x["shape"].get("residual", False) is stream
+                 for c in x["evidence"]["lower"]["columns"]]  # fmt: skip
+        assert set(kinds) == {"Q", "K", "OV"}
+    assert {len(x["evidence"]["lower"]["steps"]) for x in documents} == {0, 1, 2}
+    assert {x["evidence"]["lower"]["boundary"] for x in documents} >= {0, 1, 2}
+
+
+def code_of(raw, folder, module=checker):
+    try:
+        module.check_document(module.parse_canonical(raw), str(folder), LIMITS, {})
+    except module.Stop as stop:
+        return stop.code
+    return 0
+
+
+BASES = {"small-stream": 5, "one": 4, "combined": 11, "step": 17, "two-numbers": 4, "fractions-stream": 31}
+"""With one of so many mutants taken."""
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_mutated_fields(name, tmp_path):
+    """Both judges agree on every mutant; a claim's mutant is never valid."""
+    document = paired(corpus_realization.sound()[name])
+    original = text_of(document).encode()
+    assert code_of(original, tmp_path) == 0 == sceptic.judge(original, tmp_path)
+    codes = {0: 0, 1: 0, 2: 0, 3: 0}
+    for number, (how, mutant) in enumerate(mutants(document)):
+        if number % BASES[name] and "residual" not in how:
+            continue
+        raw = text_of(mutant).encode()
+        if raw == original:
+            continue
+        code, second = code_of(raw, tmp_path), sceptic.judge(raw, tmp_path)
+        assert second is None or second == code or code == 3, how
+        assert code != 0 or second == 0, how
+        assert code != 0 or how.startswith(("evidence.host", "evidence.lower", "shape.")), how
+        codes[code] += 1
+    assert min(codes[1], codes[2]) > 20
+    # an entry that nothing meets may change; rows, columns and primes that serve as well may stand in
+    assert codes[0] < 0.25 * sum(codes.values())
+
+
+# --- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_limits(residual):
+    """The work keeps to its estimate, and is refused where that is above the limits."""
+    target = real(np.random.default_rng(0), Shape(2, 2, 2, 30, 3, residual=residual), 40)
+    document = json.loads(certified(target).to_bytes())
+    asked = []
+
+    class Asked(checker.Limits):
+        def require(self, memory, operations):
+            asked.append((memory, operations))
+
+    start = time.perf_counter()
+    checker.check_document(document, "", Asked(), {})
+    spent = time.perf_counter() - start
+    ((memory, operations),) = asked
+    assert spent * 10**9 < 20 * operations
+    assert operations < 10**10
+    tracemalloc.start()
+    checker.check_document(document, "", checker.Limits(memory, operations), {})
+    assert tracemalloc.get_traced_memory()[1] < 2 * memory + 20 * len(json.dumps(document))
+    tracemalloc.stop()
+    for limits in (checker.Limits(memory - 1, operations), checker.Limits(memory, operations - 1)):
+        with pytest.raises(checker.OverLimit):
+            checker.check_document(document, "", limits, {})
+
+
+@pytest.mark.parametrize("name", ["m", "heads", "layers", "head_dim", "d_in", "d_out"])
+def test_sizes_that_nothing_stands_behind(name, tmp_path):
+    document = corpus_realization.sound()["one"]
+    for size in (10**9, 2**60, 10**30):
+        path = tmp_path / "absurd.json"
+        path.write_bytes(sceptic.canonical(make_corpus.changed(document, "shape", name, make_corpus.written(size))))
+        assert checked_frugally(path, memory_bytes=4 * 2**30).code in (2, 3)
+    wide = make_corpus.changed(document, "evidence", "target", "width", make_corpus.written(10**30))
+    path.write_bytes(sceptic.canonical(wide))
+    assert checked_frugally(path, memory_bytes=4 * 2**30).code == 2
+
+
+# --- faults in the checker ---------------------------------------------------------------------------------------------
+
+
+@cache
+def source():
+    return Path(checker.__file__).read_text(encoding="utf-8")
+
+
+DRAWN = "        weights = [secrets.randbits(POINT_BITS) for _ in range(s.letters)]\n"
+FAULTS = {
+    "words added up": (DRAWN, "        weights = [1] * s.letters\n"),
+    "one weight for a head in every layer": (DRAWN, "        weights = [5, 7, 11, 13][: s.letters]\n"),
+    "no weight for the stream": (DRAWN, DRAWN + "        weights[0] *= not s.residual\n"),
+    "the stream forgotten": (" if stream else moved", " if False else moved"),
+    "the stream's weight for the first head": ("weights[stream:], entries)", "weights[: len(entries)], entries)"),
+    "queries not compared": ('for kind in "QK" for head', 'for kind in "K" for head'),
+    "keys not compared": ('for kind in "QK" for head', 'for kind in "Q" for head'),
+    "the first head alone compared": ('for kind in "QK" for head in range(s.heads))', 'for kind in "QK" for head in range(1))'),
+    "outputs not compared": ("    if not same(x.times(host.leave, 0), y.times(target.leave, 0)):", "    if False:"),
+    "denominators ignored": ("        x * u == y * v for row", "        x == y for row"),
+    "any digest": ("        if hashlib.sha256(content).hexdigest() != digest:", "        if False:"),
+    "any denominator": ("    if least and math.gcd(", "    if False and math.gcd("),
+    "composite moduli": ("        require_prime(p)\n        count = ", "        count = "),
+    "too few rows": ("        if count != s.m:", "        if count > s.m:"),
+    "a minor of rank one less": ("rank_reaches(table, p, len(table)):", "rank_reaches(table, p, len(table) - 1):"),
+    "combinations that do not vanish": (
+        "        if any(sum(map(mul, row, column)) for row in states[at - 1].rows for column in columns):",
+        "        if False:"),
+    "vanishing on inputs alone": ("for row in states[at - 1].rows for", "for row in states[0].rows for"),
+    "vanishing on new states, too": ("for row in states[at - 1].rows for", "for row in states[at].rows for"),
+    "combinations ignored": ("columns = [[sum(map(mul, line, entries)) for entries", "columns = [[sum(entries) for entries"),
+    "the first column of a combination": (
+        "sum(map(mul, line, entries)) for entries in parts]", "line[0] * entries[0] for entries in parts]"),
+    "steps at one boundary": ("s.layers + 1, at + 1)", "s.layers + 1, at)"),
+    "steps without a stream": ("    if steps and not s.residual:", "    if False:"),
+    "an empty step": ("    if not states or not readers:", "    if False:"),
+    "a minor that is not square": ("        if len(states) != len(readers):", "        if False:"),
+    "a stream that reads": ('    if kind != "OV" and word[-1] < s.residual:', "    if False:"),
+    "outputs in the middle": ('range(left, left + 1) if kind == "OV" else', 'range(left + 1) if kind == "OV" else'),
+    "queries of no word": ("else range(1, left + 1))", "else range(left + 1))"),
+    "queries beyond the end": ("else range(1, left + 1))", "else range(1, left + 2))"),
+    "words of rows of any length": ("range(boundary, boundary + 1))", "range(9))"),
+    "letters of rows without the stream": (
+        "state[1], strict=False):\n        if letter >= s.residual:", "state[1], strict=False):\n        if True:"),
+    "letters of rows shifted": ("zip(*move[letter - s.residual].rows", "zip(*move[letter - 1].rows"),
+    "words of rows backwards": ("zip(forms.move, state[1], strict=False)", "zip(forms.move, state[1][::-1], strict=False)"),
+    "words of columns backwards": ("letter = word[layer - boundary - 1]", "letter = word[boundary - layer]"),
+    "columns of another layer": ("[boundary + len(word) - 1][word[-1] - s.residual]", "[boundary][word[-1] - s.residual]"),
+    "columns moved by other layers": ("in forms.move[layer - 1][letter - s.residual].rows]",
+                                      "in forms.move[layer - boundary - 1][letter - s.residual].rows]"),
+    "heads of the columns shifted": ("[word[-1] - s.residual], word[:-1]", "[word[-1] - 1], word[:-1]"),
+    "keys for queries": ("forms.read[kind][boundary", 'forms.read["Q"][boundary'),
+    "the first coordinate": ("column = [row[coordinate] for row in last.rows]", "column = [row[0] for row in last.rows]"),
+    "tied hosts": ('choice(every, "every", "host"))', 'choice(every, "every", *EVERY))'),
+    "any target": ('    "realization": ("this one",),\n', '    "realization": (*TARGETS, "this one"),\n'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_in_the_checker_change_a_verdict(fault):
+    old, new = FAULTS[fault]
+    text = source()
+    assert text.count(old) == 1, old
+    module = types.ModuleType("mutated_checker")
+    sys.modules["mutated_checker"] = module
+    exec(compile(text.replace(old, new), "mutated_checker.py", "exec"), module.__dict__)
+    limits = module.Limits(memory_bytes=2**30, operations=30 * 10**9)
+    changed = (
+        path
+        for code, paths in enumerate(FILES.values())
+        for path in paths
+        if module.check_file(path, limits).code != code
+    )
+    assert next(changed, None) is not None

@@ -1,0 +1,90 @@
+"""scripts/write_experiments.py: every figure on the page comes from a data file, and a stale page is noticed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("write_experiments", ROOT / "scripts" / "write_experiments.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["write_experiments"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch, script):
+    """The page and its data files, in a folder of their own."""
+    folder, page = tmp_path / "results", tmp_path / "experiments.md"
+    for name in ("training", "optimum"):
+        if (ROOT / "results" / name).is_dir():
+            shutil.copytree(ROOT / "results" / name, folder / name)
+    if (ROOT / "results" / script.BENCH).exists():
+        shutil.copy(ROOT / "results" / script.BENCH, folder)
+    shutil.copy(script.PAGE, page)
+    monkeypatch.setattr(script, "PAGE", page)
+    assert script.main(["--results", str(folder)]) == 0
+    return folder
+
+
+def test_the_page_is_what_the_data_say(script, capsys):
+    assert script.main(["--check"]) == 0, "run python scripts/write_experiments.py"
+
+
+def changed(path: Path, change) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_another_figure_in_a_data_file_shows(script, copy, capsys):
+    assert script.main(["--check", "--results", str(copy)]) == 0
+    for path in (copy / "training").glob("*.json"):
+        held = path.read_text()
+        changed(path, lambda document: document.update(accuracy=0.123))
+        assert script.main(["--check", "--results", str(copy)]) == 1, path.name
+        path.write_text(held)
+    for path in (copy / "optimum").glob("*.json"):
+        held = path.read_text()
+        changed(path, lambda document: next(iter(document["hosts"].values()))["embedded"].update(accuracy=0.123))
+        assert script.main(["--check", "--results", str(copy)]) == 1, path.name
+        path.write_text(held)
+    assert script.main(["--check", "--results", str(copy)]) == 0
+    assert "run scripts/write_experiments.py" in capsys.readouterr().err
+
+
+def test_a_figure_typed_by_hand_shows(script, copy):
+    before, begin, rest = script.PAGE.read_text().partition(script.BEGIN)
+    script.PAGE.write_text(before + begin + rest.replace("| measured, % |", "| measured, percent |", 1))
+    assert script.main(["--check", "--results", str(copy)]) == 1
+    assert script.main(["--results", str(copy)]) == 0
+    assert script.PAGE.read_text() == before + begin + rest
+    script.PAGE.write_text(
+        f"{before} by hand {begin}{rest}"
+    )  # what stands outside the marks is nobody's but the author's
+    assert script.main(["--check", "--results", str(copy)]) == 0
+
+
+def test_without_data_the_page_says_so(script, copy):
+    shutil.rmtree(copy)
+    assert script.main(["--results", str(copy)]) == 0
+    assert "None has been run." in script.PAGE.read_text()
+
+
+def test_a_page_without_marks_is_left_alone(script, copy):
+    script.PAGE.write_text("no marks")
+    with pytest.raises(SystemExit, match="not both marks"):
+        script.main(["--results", str(copy)])
+    assert script.PAGE.read_text() == "no marks"

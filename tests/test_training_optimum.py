@@ -1,0 +1,410 @@
+"""The optimum known: trained targets embedded into hosts, trained on from there, and faults that must show."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from utfproof.attention import parse_kernel  # noqa: E402
+from utfproof.cli import app as cli  # noqa: E402
+from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.training import optimum, optimum_table  # noqa: E402
+from utfproof.training import run as runs  # noqa: E402
+from utfproof.training.loop import Trainer  # noqa: E402
+from utfproof.training.presets import Preset, preset  # noqa: E402
+from utfproof.training.results import RunResult, is_complete, preset_fields, read_result, run_key  # noqa: E402
+
+SMALL = {"batch": 8, "steps": 6, "warmup": 2, "learning_rate": 0.01, "init_std": 0.5, "heads": 2, "head_dim": 4}
+SHORT = optimum.Setting(steps=3, warmup=1, eval_sequences=40, perturbations=(0.0, 0.1))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def own(variant: str = "attention", **changes) -> Preset:
+    return preset(f"parentheses/trained-own-width/{variant}", **{**SMALL, "length": 6, **changes})
+
+
+def trained(folder: Path, chosen: Preset) -> Path:
+    setting = runs.Setting(folder=folder, results=None, eval_sequences=20, log_every=2)
+    runs.run(chosen, [3], setting)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.mktemp("plain"), own())
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.mktemp("stream"), own("residual", m=6))
+
+
+@pytest.fixture(scope="module")
+def hops(tmp_path_factory) -> Path:
+    chosen = preset("2-hop/trained-own-width/attention", **{**SMALL, "length": 9, "head_dim": 30, "layers": 2})
+    return trained(tmp_path_factory.mktemp("hops"), chosen)
+
+
+# --- embedding ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", optimum.HOSTS)
+def test_embedded_models_are_the_trained_one(plain, host):
+    """Against the target's own forward pass in NumPy, token by token."""
+    source = optimum.read_source(plain)
+    start, _ = optimum.embedded(source, host, SHORT)
+    batch = source.trainer.batch(0)
+    kernel = parse_kernel("scaled+causal", 4, 4)
+    for ids, found in zip(batch.inputs[0], start.engine.logits(batch.inputs)[0].detach().numpy(), strict=True):
+        expected = source.target.forward(np.eye(4)[ids.numpy()], kernel)
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+    assert optimum.agreement(source.trainer, start, 30).holds
+    assert source.trainer.evaluate(50).accuracy == start.evaluate(50).accuracy
+
+
+@pytest.mark.parametrize("host", optimum.STREAM_HOSTS)
+def test_with_a_residual_stream(stream, host):
+    source = optimum.read_source(stream)
+    assert source.target.shape.residual
+    start, _ = optimum.embedded(source, host, SHORT)
+    found = optimum.agreement(source.trainer, start, 30)
+    assert found.holds
+    assert found.positions == 30
+    assert found.different_answers == 0
+
+
+def test_hop_tasks_look_at_every_position(hops):
+    source = optimum.read_source(hops)
+    for host in ("sparse", "shared-key"):
+        start, _ = optimum.embedded(source, host, SHORT)
+        found = optimum.agreement(source.trainer, start, 10)
+        assert found.holds
+        assert found.positions == 10 * source.trainer.task.context == 80
+
+
+@pytest.mark.parametrize("host", ["sparse", "random", "shared-key"])
+def test_an_embedding_off_by_one_entry_shows(plain, monkeypatch, host, capsys):
+    genuine = optimum.embed
+
+    def off(*arguments, **options):
+        found = genuine(*arguments, **options)
+        E = found.E.copy()
+        E[1, int(np.abs(E[1]).argmax())] += 1e-3  # token 1 is "("
+        return replace(found, E=E)
+
+    monkeypatch.setattr(optimum, "embed", off)
+    source = optimum.read_source(plain)
+    start, _ = optimum.embedded(source, host, SHORT)
+    assert not optimum.agreement(source.trainer, start, 30).holds
+    line = ["optimum", str(plain), "--hosts", host, "--steps", "0", "--eval-sequences", "20", "--perturbations", "0"]
+    assert cli.run([*line, "--results", str(plain / f"off-{host}"), "--json"]) == 1
+    assert f"host {host}: logits of the embedded model differ" in capsys.readouterr().err
+
+
+def test_another_unembedding_shows(plain, monkeypatch):
+    monkeypatch.setattr(optimum, "dense", lambda matrix: np.roll(np.asarray(matrix.to_dense(np.float64)), 1, 1))
+    source = optimum.read_source(plain)
+    start, _ = optimum.embedded(source, "sparse", SHORT)
+    assert not optimum.agreement(source.trainer, start, 30).holds
+
+
+def test_logits_that_are_no_numbers_do_not_agree(plain):
+    source = optimum.read_source(plain)
+    start, _ = optimum.embedded(source, "sparse", SHORT)
+    with torch.no_grad():
+        start.model.trained["E"][0, 1] = float("nan")
+    assert not optimum.agreement(source.trainer, start, 10).holds
+
+
+# --- training on ---------------------------------------------------------------------------------------------------------
+
+
+def test_noise_has_the_size_that_is_said():
+    values = {"E": torch.randn(1, 4, 30).double(), "U": torch.randn(1, 30, 4).double()}
+    small, large = (optimum.perturbed(values, size, 7) for size in (0.01, 0.1))
+    for name, value in values.items():
+        assert float((small[name] - value).norm() / value.norm()) == pytest.approx(0.01)
+        torch.testing.assert_close(10 * (small[name] - value), large[name] - value)
+
+
+def test_training_on_starts_where_it_says_and_sees_fresh_batches(plain, monkeypatch):
+    source = optimum.read_source(plain)
+    start, _ = optimum.embedded(source, "sparse", SHORT)
+    seen = []
+    genuine = Trainer.batch
+    monkeypatch.setattr(Trainer, "batch", lambda self, step: (seen.append(step), genuine(self, step))[1])
+    setting = replace(SHORT, dtype="float64")
+    part = optimum.train_on(start, 0.0, source, setting)
+    assert seen == [6, 7, 8]  # the target was trained on batches 0 ... 5
+    assert part["before"]["accuracy"] == start.evaluate(40).accuracy[0]
+    assert part["before"]["loss"] == pytest.approx(start.evaluate(40).loss[0])
+    assert part["after"] != part["before"]
+    assert 0 < part["distance"] < 1
+    still = optimum.train_on(start, 0.0, source, replace(setting, steps=0))
+    assert still["distance"] == 0
+    assert still["after"] == still["before"] == part["before"]
+    away = optimum.train_on(start, 0.1, source, replace(setting, steps=0))
+    assert away["distance"] == pytest.approx(0.1)
+
+
+def test_what_is_there_is_not_repeated(plain, tmp_path, monkeypatch):
+    source = optimum.read_source(plain)
+    setting = replace(SHORT, folder=tmp_path, hosts=("sparse",))
+    first = optimum.run(source, setting)
+    assert [part["perturbation"] for part in first["hosts"]["sparse"]["trained_on"]] == [0.0, 0.1]
+    made = []
+    genuine = optimum.train_on
+    monkeypatch.setattr(optimum, "train_on", lambda *a: (made.append(a[1]), genuine(*a))[1])
+    assert optimum.run(source, setting) == first
+    assert made == []
+    more = optimum.run(source, replace(setting, perturbations=(0.0, 0.1, 0.2), hosts=("sparse", "tied")))
+    assert made == [0.2, 0.0, 0.1, 0.2]
+    assert more["hosts"]["sparse"]["trained_on"][:2] == first["hosts"]["sparse"]["trained_on"]
+    assert optimum.read_documents(tmp_path) == [more]
+
+
+def test_a_stopped_run_keeps_its_parts(plain, tmp_path, monkeypatch):
+    source = optimum.read_source(plain)
+    setting = replace(SHORT, folder=tmp_path, hosts=("sparse", "tied"))
+    whole = optimum.run(source, replace(setting, folder=tmp_path / "whole"))
+    genuine = optimum.train_on
+
+    def stop(start, size, *rest):
+        if size and start.preset.host == "tied":
+            raise KeyboardInterrupt
+        return genuine(start, size, *rest)
+
+    monkeypatch.setattr(optimum, "train_on", stop)
+    with pytest.raises(KeyboardInterrupt):
+        optimum.run(source, setting)
+    monkeypatch.setattr(optimum, "train_on", genuine)
+    (half,) = optimum.read_documents(tmp_path)
+    assert len(half["hosts"]["tied"]["trained_on"]) == 1
+    assert optimum.run(source, setting) == whole
+
+
+def test_hosts_that_do_not_serve_are_said(stream, plain, tmp_path):
+    source = optimum.read_source(stream)
+    document = optimum.run(source, replace(SHORT, hosts=("sparse", "residual-tree"), folder=None, perturbations=()))
+    assert set(document["hosts"]) == {"residual-tree"}
+    assert "without a residual stream" in document["left_out"]["sparse"]
+    document = optimum.run(
+        optimum.read_source(plain), replace(SHORT, hosts=("residual-tree",), folder=None, perturbations=())
+    )
+    assert set(document["left_out"]) == {"residual-tree"}
+
+
+# --- what cannot be ------------------------------------------------------------------------------------------------------
+
+
+def test_folders_that_hold_no_finished_target_are_refused(plain, tmp_path):
+    with pytest.raises(MalformedInput, match="holds no checkpoint"):
+        optimum.read_source(tmp_path)
+    other = trained(tmp_path / "sparse", preset("parentheses/sparse/attention", **SMALL))
+    with pytest.raises(MalformedInput, match="a run of host sparse"):
+        optimum.read_source(other)
+    document = json.loads((plain / "checkpoint.json").read_text())
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / document["tensors"]).write_bytes((plain / document["tensors"]).read_bytes())
+    document["identity"]["preset"]["steps"] = 9
+    (part / "checkpoint.json").write_text(json.dumps(document))
+    with pytest.raises(MalformedInput, match="6 of 9 steps; finish it first"):
+        optimum.read_source(part)
+    document["identity"]["preset"] |= {"steps": 6, "m": 5}
+    (part / "checkpoint.json").write_text(json.dumps(document))
+    with pytest.raises(MalformedInput, match="of another shape"):
+        optimum.read_source(part)
+    del document["identity"]["preset"]["task"]
+    (part / "checkpoint.json").write_text(json.dumps(document))
+    with pytest.raises(MalformedInput, match="of no training run"):
+        optimum.read_source(part)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--hosts", "spares"], "host 'spares' is unknown"),
+        (["--steps", "-1"], "steps must be"),
+        (["--perturbations", "0,much"], "not comma-separated numbers"),
+        (["--perturbations", "-1"], "not all numbers from 0 on"),
+        (["--eval-sequences", "0"], "eval_sequences must be"),
+        (["--threads", "0"], "--threads must be"),
+        (["--results", __file__], "is a file; name a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(plain, capsys, arguments, said):
+    assert cli.run(["optimum", str(plain), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def damaged(document, change):
+    copy = json.loads(json.dumps(document))
+    change(copy)
+    return copy
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(version=2),
+        lambda d: d.pop("hosts"),
+        lambda d: d.update(key="other"),
+        lambda d: d.update(seed=4),
+        lambda d: d["preset"].update(length=7),
+        lambda d: d["trained"].update(accuracy=1.5),
+        lambda d: d["hosts"]["sparse"].pop("m"),
+        lambda d: d["hosts"]["sparse"]["embedded"].update(accuracy="high"),
+        lambda d: d["hosts"]["sparse"]["agreement"].pop("largest_logit"),
+        lambda d: d["hosts"]["sparse"]["trained_on"][0].pop("steps"),
+        lambda d: d["hosts"]["sparse"]["trained_on"][0]["after"].update(accuracy=None),
+        lambda d: d.update(hosts=[1]),
+    ],
+)
+def test_damaged_files_are_refused(plain, tmp_path, change):
+    source = optimum.read_source(plain)
+    optimum.run(source, replace(SHORT, hosts=("sparse",), folder=tmp_path, perturbations=(0.0,), steps=0))
+    (path,) = tmp_path.glob("*.json")
+    document = json.loads(path.read_text())
+    assert optimum.read_documents(tmp_path) == [document]
+    path.write_text(json.dumps(damaged(document, change)))
+    with pytest.raises(MalformedInput, match=path.name):
+        optimum.read_documents(tmp_path)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------------
+
+
+def scratch(point: Preset, accuracy: float, seed: int = 0, steps: int | None = None) -> RunResult:
+    done = point.steps if steps is None else steps
+    complete = is_complete(point, done)
+    places = {"device": "cpu", "dtype": "float32", "engine": "paths"}
+    scores = {"accuracy": accuracy, "accuracy_answers": accuracy, "loss": 0.1, "eval_sequences": 10}
+    return RunResult(
+        preset=preset_fields(point),
+        seed=seed,
+        steps=done,
+        complete=complete,
+        **places,
+        **scores,
+        seconds=1.0,
+        parameters=1,
+    )
+
+
+def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
+    source = optimum.read_source(plain)
+    document = optimum.run(source, replace(SHORT, hosts=("sparse",), folder=tmp_path))
+    beside = preset("parentheses/sparse/attention", **{**SMALL, "length": 6, "init_std": 0.02})
+    made = [
+        scratch(beside, 0.61),
+        scratch(beside, 0.62, seed=1),
+        scratch(replace(beside, steps=5), 0.99),
+        scratch(replace(beside, length=0), 0.98),
+        scratch(replace(beside, init_std=0.5), 0.97),
+        scratch(replace(beside, host="random"), 0.96),
+        scratch(replace(beside, m=beside.m + 1), 0.95),
+    ]
+    (table,) = optimum_table.optimum_tables([document], made)
+    (line,) = table.lines
+    assert [(run.accuracy, run.seed, run.other) for run in line.from_scratch] == [(0.61, 0, ""), (0.62, 1, "")]
+    assert line.embedded == table.trained == document["trained"]["accuracy"]
+    text = optimum_table.markdown([table])
+    assert "61.0 (6 steps); 62.0 (6 steps)" in text
+    assert "trained on, noise 0.1" in text
+    slower = scratch(replace(beside, learning_rate=0.5, batch=9), 0.5)
+    (table,) = optimum_table.optimum_tables([document], [slower])
+    assert table.lines[0].from_scratch[0].other == "batch 9, learning rate 0.5"
+    assert optimum_table.optimum_tables([{**document, "hosts": {}}], made) == []
+
+
+def test_hop_tables_have_the_baseline_of_their_length(hops, tmp_path):
+    document = optimum.run(optimum.read_source(hops), replace(SHORT, hosts=("sparse",), folder=None, perturbations=()))
+    (table,) = optimum_table.optimum_tables([document], [])
+    from utfproof.training.tasks.baselines import k_hop_baselines
+
+    assert table.baseline is not None
+    assert table.baseline[1] == max(rule.accuracy for rule in k_hop_baselines(2, 9))
+    assert table.baseline[1] != max(rule.accuracy for rule in k_hop_baselines(2, 100))
+
+
+def test_commands_from_training_to_tables(tmp_path, capsys):
+    folder, results = tmp_path / "own", tmp_path / "optimum"
+    fields = [f"--set={name}={value}" for name, value in {**SMALL, "length": 6}.items()]
+    training = [
+        "train",
+        "parentheses/trained-own-width/attention",
+        *fields,
+        "--eval-sequences",
+        "20",
+        "-o",
+        str(folder),
+    ]
+    assert cli.run([*training, "--results", str(tmp_path / "training"), "--json"]) == 0
+    line = ["optimum", str(folder), "--hosts", "sparse", "--steps", "2", "--eval-sequences", "20"]
+    assert cli.run([*line, "--results", str(results), "--threads", "1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "logits differ by at most" in shown
+    assert "from a perturbation of 0.01, 2 steps" in shown
+    for form in ([], ["--markdown"]):
+        assert cli.run(["tables", "--results", str(tmp_path / "training"), "--sequences", "50", *form]) == 0
+        assert "The optimum known: parentheses" in " ".join(capsys.readouterr().out.split())
+    assert cli.run(["tables", "--results", str(tmp_path / "training"), "--sequences", "50", "--json"]) == 0
+    (table,) = json.loads(capsys.readouterr().out)["optimum"]
+    assert table["lines"][0]["host"] == "sparse"
+    assert cli.run(["tables", "--optimum", str(tmp_path / "nowhere")]) == 2
+
+
+# --- lengths and training that diverges ------------------------------------------------------------------------------------
+
+
+def test_lengths_belong_to_the_run():
+    plain, short = preset("2-hop/sparse/attention"), preset("2-hop/sparse/attention", length=20)
+    assert short.make_task().context == 19
+    assert plain.make_task().context == 99
+    assert preset("parentheses/sparse/attention", length=5).make_task().context == 12
+    assert "length" not in preset_fields(plain)  # files and keys from before lengths could be chosen stay as they are
+    assert run_key(plain, 0, 5) != run_key(short, 0, 5)
+    assert run_key(plain, 0, 5) == run_key(preset_fields(plain), 0, 5)
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(MalformedInput, match="length"):
+            preset("2-hop/sparse/attention", length=wrong)
+
+
+def test_a_length_is_written_and_read_back(tmp_path):
+    chosen = preset("parentheses/sparse/attention", **{**SMALL, "length": 3})
+    runs.run(chosen, [0], runs.Setting(folder=tmp_path / "run", results=tmp_path, eval_sequences=10))
+    (path,) = tmp_path.glob("*.json")
+    assert read_result(path).preset["length"] == 3
+    document = json.loads(path.read_text())
+    for wrong in (0, None):  # 0 would give another key to the same run
+        path.write_text(json.dumps({**document, "preset": {**document["preset"], "length": wrong}}))
+        with pytest.raises(MalformedInput):
+            read_result(path)
+
+
+def test_training_that_diverges_ends_in_one_line(tmp_path, capsys):
+    fields = [f"--set={name}={value}" for name, value in {**SMALL, "learning_rate": 1e30, "steps": 8}.items()]
+    line = ["train", "parentheses/sparse/attention", *fields, "--log-every", "2", "--checkpoint-every", "4", "--json"]
+    code = cli.run([*line, "--results", str(tmp_path / "results"), "-o", str(tmp_path / "run")])
+    shown = capsys.readouterr()
+    assert code == 1
+    assert shown.err.count("\n") == 1
+    assert "training diverged, no result is written" in shown.err
+    assert not (tmp_path / "results").exists()
+    assert not (tmp_path / "run" / "checkpoint.json").exists()
