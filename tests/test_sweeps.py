@@ -64,7 +64,7 @@ class Here:
         ("[sweep\n", "is not TOML"),
         ("[[jobs]]\nheads = 2", "command is missing"),
         ("[[jobs]]\ncommand = 'prove'", "command 'prove' is unknown; choose certify"),
-        ("[[jobs]]\ncommand = 'train'", "command 'train' cannot run here: module utfproof.training"),
+        ("[[jobs]]\ncommand = 'train'", "number 1 (train): preset missing"),
         ("[[jobs]]\ncommand = 'certify'\nseeed = 1", "number 1 (certify): key 'seeed' is unknown; did you mean 'seed'?"),
         ("[[jobs]]\ncommand = 'certify'\nheads = 2", "construction, layers, head_dim, d_in missing"),
         ("CERTIFY\nseed = []", "seed is an empty list"),
