@@ -326,7 +326,12 @@ def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
     assert line.embedded == table.trained == document["trained"]["accuracy"]
     text = optimum_table.markdown([table])
     assert "61.0 (6 steps); 62.0 (6 steps)" in text
-    assert "trained on, noise 0.1" in text
+    assert "| trained on | noise 0.1 |" in text
+    assert "trained on for 3 steps, learning rate 0.01" in text
+    longer = optimum.run(source, replace(SHORT, hosts=("sparse",), folder=tmp_path, steps=4, perturbations=(0.1,)))
+    (twice,) = optimum_table.optimum_tables([longer], made)
+    assert "(3 steps, learning rate 0.01); " in optimum_table.cells(twice)[0][6]
+    assert "for 4 steps, learning rate 0.01: sparse" in optimum_table.notes(twice)[1]
     slower = scratch(replace(beside, learning_rate=0.5, batch=9), 0.5)
     (table,) = optimum_table.optimum_tables([document], [slower])
     assert table.lines[0].from_scratch[0].other == "batch 9, learning rate 0.5"

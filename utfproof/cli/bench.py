@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from utfproof.cli import options
-from utfproof.cli.output import emit
+from utfproof.cli.output import emit, progress
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.files import write_bytes
+from utfproof.files import require_writable, write_bytes
+from utfproof.plots import picture_format
 
 EPILOG = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json"
 
@@ -23,12 +23,16 @@ CERTIFY_EPILOG = "Example: utfproof bench certify --shapes parentheses,1-hop --r
 EMULATE_EPILOG = "Example: utfproof bench emulate --shapes parentheses,4-hop --context 256 --hosts random,shared-key"
 
 
+TRAIN_EPILOG = "Example: utfproof bench train --tasks parentheses,4-hop --repetitions 3 -o results/bench-train-cpu.json"
+
+
 def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="Measurements side by side with what a user would otherwise use.", no_args_is_help=True)
     group.command("exact", epilog=EPILOG)(exact)
     group.command("certify", epilog=CERTIFY_EPILOG)(certify)
     group.command("emulate", epilog=EMULATE_EPILOG)(emulate)
+    group.command("train", epilog=TRAIN_EPILOG)(train)
     app.add_typer(group, name="bench")
 
 
@@ -91,10 +95,13 @@ def certify(
     as_json: options.AsJson = False,
 ) -> None:
     """Dense rank certificates end to end: certify and check as whole processes, with and without a witness."""
+    from utfproof.arrays import require_device
     from utfproof.benchmarks import certify as benchmark
 
-    names = tuple(name.strip() for name in shapes.split(","))
-    document = benchmark.run(names, device=device, repetitions=repetitions, recompute=recompute)
+    _require_places(output, None)
+    if device != "cpu":
+        require_device(device)
+    document = benchmark.run(_names(shapes), device=device, repetitions=repetitions, recompute=recompute)
     _write(output, document)
     rows = {
         f"{entry['shape']}, m = {entry['m']}": "; ".join(
@@ -164,13 +171,56 @@ def _emulate_rows(document: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
+def train(
+    tasks: Annotated[
+        str, typer.Option("--tasks", help="Tasks, comma-separated: parentheses, 1-hop, 2-hop, 3-hop, 4-hop.")
+    ] = "parentheses,1-hop,2-hop,3-hop,4-hop",
+    variant: Annotated[str, typer.Option("--variant", help="attention or residual.")] = "attention",
+    device: Annotated[str, typer.Option("--device", help="cpu, or a torch device such as cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or bfloat16.")] = "float32",
+    threads: Annotated[int, typer.Option("--threads", help="Threads of every contestant.")] = 2,
+    repetitions: Annotated[int, typer.Option("--repetitions", help="Interleaved repetitions.")] = 3,
+    batch: Annotated[int | None, typer.Option("--batch", help="Sequences a step; the preset's by default.")] = None,
+    seed: options.Seed = 0,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
+    max_memory: options.MaxMemory = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Training steps in path space and m-wide: steps a second and multiplications a step, every task in one run."""
+    from utfproof.arrays import require_device
+
+    require_device(device)
+    from utfproof.benchmarks import train as benchmark
+
+    _require_places(output, None)
+    setting = benchmark.Setting(
+        tasks=_names(tasks),
+        variant=variant,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        repetitions=repetitions,
+        batch=batch,
+        seed=seed,
+        max_memory=options.memory_limit(max_memory),
+    )
+    with progress("bench train", len(setting.tasks) * repetitions, enabled=not as_json) as advance:
+        document = benchmark.run(setting, advance)
+    _write(output, document)
+    rows = {
+        f"{result['task']}: {entry['name']}, m = {entry['m']}": f"{entry['steps_per_second']:.3g} steps/s, "
+        f"{entry['multiplications']:.3g} multiplications a step, {entry['speed over random wide']:.3g} times random wide"
+        for result in document["results"]
+        for entry in result["contestants"]
+    }
+    emit(document, f"training steps, {dtype} on {device}, {threads} threads, medians", rows, as_json=as_json)
+
+
 def _require_places(output: Path | None, plot: Path | None) -> None:
     """MalformedInput before anything is measured that could not be written."""
-    if plot is not None and importlib.util.find_spec("matplotlib") is None:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'")
-    for path in (output, plot):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise MalformedInput(f"folder {path.parent} does not exist")
+    require_writable(output, plot)
+    if plot is not None:
+        picture_format(plot)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from utfproof.errors import MalformedInput
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from utfproof.training.optimum_table import Table
     from utfproof.training.tables import Further, Part, Rule
 
 EPILOG = "Examples: utfproof tables; utfproof tables --results results/training --markdown; utfproof tables --json"
@@ -38,31 +39,53 @@ def command(
     results: Annotated[
         Path | None, typer.Option("--results", help="Folder of finished runs; results/training by default.")
     ] = None,
+    optimum: Annotated[
+        Path | None,
+        typer.Option("--optimum", help="Folder of `utfproof optimum`; results/optimum by default, beside --results."),
+    ] = None,
     sequences: Annotated[
         int | None, typer.Option("--sequences", help="Sequences that baselines of parentheses are counted on.")
     ] = None,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown in place of drawn tables.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), and baselines.
+    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), and baselines; below
+    them what `utfproof optimum` has measured.
 
     Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """
     from utfproof.cli.output import emit
+    from utfproof.training import optimum_table
+    from utfproof.training.optimum import read_documents
     from utfproof.training.results import paper_cells, read_results
     from utfproof.training.tables import document, markdown, tables
 
     if as_json and as_markdown:
         raise MalformedInput("--json and --markdown exclude each other")
-    cells, further = paper_cells(read_results(results_folder(results)))
+    runs = read_results(results_folder(results))
+    cells, further = paper_cells(runs)
+    found = optimum_table.optimum_tables(read_documents(_optimum_folder(optimum, results)), runs)
     parts = tables(cells)
     rules = _rules(sequences)
     if as_json:
-        emit(document(parts, rules, further), "", {}, as_json=True)
+        emit({**document(parts, rules, further), "optimum": optimum_table.document(found)}, "", {}, as_json=True)
     elif as_markdown:
         print(markdown(parts, rules, further), end="")
+        print(f"\n{optimum_table.markdown(found)}" if found else "", end="")
     else:
         _print(parts, rules, further)
+        _print_optimum(found)
+
+
+def _optimum_folder(given: Path | None, results: Path | None) -> Path:
+    """The folder of `utfproof optimum`: the default one may be missing, one that is named may not."""
+    from utfproof.training.optimum import DEFAULT_FOLDER
+
+    if given is not None and not given.is_dir():
+        raise MalformedInput(f"--optimum {given} is no folder; `utfproof optimum --results {given}` makes it")
+    if given is not None:
+        return given
+    return DEFAULT_FOLDER if results is None else results.parent / DEFAULT_FOLDER.name
 
 
 def _rules(sequences: int | None) -> dict[str, list[Rule]]:
@@ -102,6 +125,20 @@ def _print(parts: list[Part], rules: dict[str, list[Rule]], further: list[Furthe
         lines = [[f.name, f.differences, "\n".join(cell_lines(f.measured))] for f in further]
         _draw(console, "Further runs", ["run", "differs in", "measured"], lines)
     console.print(Text(f"{REMARK}; {BRIEF}"))
+
+
+def _print_optimum(found: list[Table]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from utfproof.training.optimum_table import cells, header, notes
+
+    console = Console(highlight=False)
+    for table in found:
+        console.print()
+        _draw(console, f"The optimum known: {table.title}", header(table), cells(table))
+        for note in notes(table):
+            console.print(Text(note))
 
 
 def _draw(console: Console, title: str, header: list[str], lines: list[list[str]]) -> None:

@@ -14,6 +14,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
+from utfproof.generator import check_seed
 from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
@@ -77,15 +78,23 @@ def command(
 ) -> None:
     """Train E and U of a fixed host (or a whole transformer) on a task, and keep the result as a data file.
 
-    After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done.
+    After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done. 1: the loss is no
+    finite number any more.
     """
+    from utfproof.arrays import require_device
     from utfproof.training.presets import preset as preset_named
     from utfproof.training.results import DEFAULT_FOLDER
     from utfproof.training.run import Interrupted, Setting, run
 
     positive_integer("--seeds", seeds)
+    check_seed(seed)
+    check_seed(seed + seeds - 1)
+    require_device(device)
+    for folder in (results, output):
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise MalformedInput(f"{folder} is a file; name a folder")
     if threads is not None:
-        _use_threads(positive_integer("--threads", threads))
+        use_threads(positive_integer("--threads", threads))
     given = {"steps": steps, "batch": batch, "positions": positions, "loss": loss}
     chosen = preset_named(preset, **{**_changes(changes or []), **{k: v for k, v in given.items() if v is not None}})
     setting = Setting(
@@ -111,7 +120,8 @@ def command(
     emit(document, f"train {preset}", _rows(chosen, found), as_json=as_json)
 
 
-def _use_threads(count: int) -> None:
+def use_threads(count: int) -> None:
+    """Threads of torch in this process."""
     import torch
 
     torch.set_num_threads(count)

@@ -7,7 +7,7 @@ The batch of a step depends on the seed and the step alone, so that nothing but 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.arrays import require_device
@@ -15,7 +15,7 @@ from utfproof.errors import MalformedInput
 from utfproof.resources import require_memory
 from utfproof.training.models import TRAINED, Model, build_model
 from utfproof.training.paths import PathEngine
-from utfproof.training.tasks import Batch, seeded, task_named
+from utfproof.training.tasks import Batch, seeded
 from utfproof.training.wide import WideEngine
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def looked_at(mask: Tensor, most: int | None = None) -> Tensor | None:
     return mask.byte().argsort(dim=-1, descending=True, stable=True)[..., :k].sort(-1).values
 
 
-class _Looked(NamedTuple):
+class Looked(NamedTuple):
+    """At k positions of every sequence: logits [S, B, k, d_out], the others [S, B, k]."""
+
     logits: Tensor
     targets: Tensor
     loss_mask: Tensor
@@ -107,7 +109,7 @@ class Trainer:
 
         require_device(device)
         self.preset, self.device, self.dtype = preset, device, dtype
-        self.task: Task = task_named(preset.task, loss=preset.loss)
+        self.task: Task = preset.make_task()
         name = engine_name(preset, engine)
         if name == "wide":
             needed = wide_memory(preset, self.task.context, dtype)
@@ -119,6 +121,7 @@ class Trainer:
             PathEngine(self.model, max_memory=max_memory) if name == "paths" else WideEngine(self.model)
         )
         self.done = 0
+        self.first_batch = 0  # of the stream of training batches
         self.on_gpu = torch.device(device).type == "cuda"
         self.fixed = self.on_gpu if fixed is None else fixed
         self._most: int | None = None
@@ -152,7 +155,7 @@ class Trainer:
 
     def step(self) -> None:
         """One step on fresh data; afterwards `loss` and `accuracy` [S] are those of its batch before the step."""
-        batch = self.batch(self.done)
+        batch = self.batch(self.first_batch + self.done)
         rate = learning_rate(self.preset, self.done)
         for group in self.optimizer.param_groups:
             if self.on_gpu:
@@ -174,9 +177,9 @@ class Trainer:
         self.loss.copy_(losses.detach())
         self.accuracy.copy_(_share_right(looked.logits.detach(), looked.targets, looked.scored))
 
-    def losses(self, batch: Batch) -> tuple[Tensor, _Looked]:
+    def losses(self, batch: Batch) -> tuple[Tensor, Looked]:
         """Mean losses [S] at the marked positions, and what they were computed from."""
-        looked = self._look(batch, batch.loss_mask)
+        looked = self.look(batch, batch.loss_mask)
         nll = _nll(looked.logits, looked.targets)
         weight = looked.loss_mask.to(nll.dtype)
         losses = (nll * weight).sum((1, 2)) / weight.sum((1, 2))
@@ -187,7 +190,8 @@ class Trainer:
             losses = torch.where(left_out, torch.full_like(losses, float("nan")), losses)
         return losses, looked
 
-    def _look(self, batch: Batch, mask: Tensor) -> _Looked:
+    def look(self, batch: Batch, mask: Tensor) -> Looked:
+        """Logits and targets at the marked positions of mask [S, B, n], or at all where that is about as cheap."""
         import torch
 
         if self.fixed and self._most is None:
@@ -196,7 +200,7 @@ class Trainer:
         tokens = torch.arange(self.task.vocabulary, device=mask.device) if self.fixed else None
         logits = self.engine.logits(batch.inputs, look, tokens)
         others = (batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)
-        return _Looked(logits, *(x if look is None else x.gather(2, look) for x in others))
+        return Looked(logits, *(x if look is None else x.gather(2, look) for x in others))
 
     def _replay(self, batch: Batch) -> None:
         """The step as a captured graph: captured at the first, replayed from then on."""
@@ -252,6 +256,13 @@ class Trainer:
 
     # --- evaluation ---------------------------------------------------------------------------------------------------
 
+    def evaluation_batches(self, sequences: int) -> Iterator[Batch]:
+        """The fresh sequences of each seed that `evaluate` uses, [S, B, n] at a time."""
+        for number, start in enumerate(range(0, sequences, EVALUATION_BATCH)):
+            size = min(EVALUATION_BATCH, sequences - start)
+            seeds = self.model.seeds
+            yield stack_batches([self.task.batch(size, seeded(s, "evaluation", number, self.device)) for s in seeds])
+
     def evaluate(self, sequences: int) -> Scores:
         """Loss and accuracies over fresh sequences, the same ones for every step at which it is asked."""
         import torch
@@ -261,13 +272,8 @@ class Trainer:
         fixed, self.fixed = self.fixed, False
         try:
             with torch.no_grad():
-                for number, start in enumerate(range(0, sequences, EVALUATION_BATCH)):
-                    size = min(EVALUATION_BATCH, sequences - start)
-                    batches = [
-                        self.task.batch(size, seeded(s, "evaluation", number, self.device)) for s in self.model.seeds
-                    ]
-                    batch = stack_batches(batches)
-                    looked = self._look(batch, batch.loss_mask | batch.scored | batch.scored_answers)
+                for batch in self.evaluation_batches(sequences):
+                    looked = self.look(batch, batch.loss_mask | batch.scored | batch.scored_answers)
                     nll = _nll(looked.logits, looked.targets).double() * looked.loss_mask
                     right = looked.logits.argmax(-1) == looked.targets
                     masks = (looked.scored, looked.scored_answers)

@@ -10,7 +10,7 @@ import difflib
 import math
 import warnings
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utfproof.claims import paper
 from utfproof.errors import MalformedInput
@@ -22,7 +22,10 @@ from utfproof.shapes import (
     shared_key_dimension,
     shared_query_dimension,
 )
-from utfproof.training.tasks import LOSSES, TASKS
+from utfproof.training.tasks import LOSSES, TASKS, task_named
+
+if TYPE_CHECKING:
+    from utfproof.training.tasks import Task
 
 HOSTS = ("sparse", "random", "trained", "trained-own-width", "residual-tree", "shared-key", "shared-query")
 """sparse, random, trained: the paper's three models; trained-own-width: a target of the class itself, at its own width;
@@ -75,6 +78,8 @@ class Preset:
     decay: str = "linear"
     init_std: float = 0.02
     seed: int = 0
+    length: int = 0
+    """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
 
     @property
     def variant(self) -> str:
@@ -95,6 +100,11 @@ class Preset:
         """(H, L, d, d_in), without the residual stream: the shape whose m-bar is the paper's m."""
         return quiet_shape(self.heads, self.layers, self.head_dim, self.vocabulary)
 
+    def make_task(self) -> Task:
+        """The task with this preset's loss and length. MalformedInput for a length that it does not have."""
+        options = {"pairs" if self.task == "parentheses" else "length": self.length} if self.length else {}
+        return task_named(self.task, loss=self.loss, **options)
+
     def __post_init__(self) -> None:
         known = {
             "task": tuple(TASKS),
@@ -108,7 +118,7 @@ class Preset:
                 near = ", ".join(difflib.get_close_matches(str(getattr(self, name)), choices, 3, 0.5) or choices[:7])
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is unknown; choose {near}")
         least = dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1)
-        for name, bound in {**least, "warmup": 0, "mlp_width": 1 if self.mlp else 0, "seed": 0}.items():
+        for name, bound in {**least, "length": 0, "warmup": 0, "mlp_width": 1 if self.mlp else 0, "seed": 0}.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < bound:
                 raise MalformedInput(f"{name} must be an integer from {bound} on, got {value!r}")

@@ -55,9 +55,13 @@ class RunResult:
         return run_key(self.preset, self.seed, self.steps)
 
 
+_UNLESS_ZERO = ("length",)
+"""Fields that are left out where they are 0: files and keys from before they existed stay what they are."""
+
+
 def preset_fields(preset: Preset) -> dict[str, Any]:
     """A preset's fields as plain JSON values."""
-    document = asdict(preset)
+    document = {name: value for name, value in asdict(preset).items() if value or name not in _UNLESS_ZERO}
     document["betas"] = list(document["betas"])
     return document
 
@@ -195,8 +199,9 @@ def _curve(points: list[Any], source: str) -> list[tuple[int, float, float]]:
 
 
 def _check_preset(values: dict[str, Any], source: str) -> None:
-    if wrong := sorted(field_names() ^ set(values)):
-        state = "missing" if wrong[0] in field_names() else "unknown"
+    expected = field_names() - {name for name in _UNLESS_ZERO if not values.get(name)}
+    if wrong := sorted(expected ^ set(values)):
+        state = "missing" if wrong[0] in expected else "unknown"
         raise MalformedInput(f"{source}: field {wrong[0]} of the preset is {state}")
     if not isinstance(values["betas"], list):
         raise MalformedInput(f"{source}: betas {values['betas']!r} of the preset are no list")

@@ -10,6 +10,7 @@ RUNDIR/checkpoint.json  what runs, the step, the name of the tensors' file, the 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import threading
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, Refuted
 from utfproof.training import checkpoint
 from utfproof.training.loop import Trainer, learning_rate, parallel_seeds, threads
 from utfproof.training.presets import Preset
@@ -47,6 +48,10 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped after step {step}; the same command goes on from the checkpoint in {folder}")
         self.folder = folder
         self.step = step
+
+
+class Diverged(Refuted):
+    """The loss is no number any more: no further checkpoint and no result is written. Exit code 1."""
 
 
 class Tick(NamedTuple):
@@ -163,6 +168,7 @@ def _run_group(
             trainer.step()
             if trainer.done % setting.log_every == 0 or trainer.done == preset.steps:
                 losses, accuracies = trainer.loss.tolist(), trainer.accuracy.tolist()
+                _require_numbers(losses, trainer)
                 log.line(trainer.done, losses, accuracies, learning_rate(preset, trainer.done - 1))
                 last = sum(losses) / len(losses), sum(accuracies) / len(accuracies)
                 if board is not None:
@@ -172,6 +178,7 @@ def _run_group(
                 rate = (trainer.done - start) / max(time.perf_counter() - began, 1e-9)
                 progress(Tick(trainer.done, preset.steps, *last, rate, tuple(seeds)))
             if trainer.done % setting.checkpoint_every == 0 or trainer.done == preset.steps or stop.is_set():
+                _require_numbers(trainer.loss.tolist(), trainer)
                 _save(trainer, folder, identity, log, clock)
                 saved = trainer.done
                 if stop.is_set() and trainer.done < preset.steps:
@@ -202,6 +209,16 @@ def _resume(trainer: Trainer, folder: Path, identity: dict[str, Any]) -> dict[st
     trainer.restore({name: tensor.to(trainer.device) for name, tensor in tensors.items()})
     trainer.done = int(document["step"])
     return document
+
+
+def _require_numbers(losses: Sequence[float], trainer: Trainer) -> None:
+    """Diverged unless every loss is finite."""
+    wrong = [seed for seed, loss in zip(trainer.model.seeds, losses, strict=True) if not math.isfinite(loss)]
+    if wrong:
+        raise Diverged(
+            f"the loss of seed {wrong[0]} is not finite after step {trainer.done}: training diverged, no result is "
+            "written; try a smaller learning rate (--set learning_rate=...)"
+        )
 
 
 def _save(trainer: Trainer, folder: Path, identity: dict[str, Any], log: _Log, clock: _Clock) -> None:
@@ -309,6 +326,7 @@ def _board(setting: Setting) -> Iterator[Any]:
 
 def _results(trainer: Trainer, preset: Preset, setting: Setting, log: _Log, clock: _Clock) -> list[RunResult]:
     scores = trainer.evaluate(setting.eval_sequences)
+    _require_numbers(scores.loss, trainer)
     seconds = clock.spent()
     points = log.points()
     stride = max(1, -(-len(points) // CURVE_POINTS))

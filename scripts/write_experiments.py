@@ -1,0 +1,299 @@
+"""Writes the measured part of docs/experiments.md from the data files in results/ (no figure in it is typed by hand).
+
+    python scripts/write_experiments.py [--check] [--results FOLDER]
+
+--check writes nothing and leaves with 1 if the page is not what the data say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from utfproof.claims import paper
+from utfproof.training.optimum import read_documents
+from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
+from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS
+from utfproof.training.results import RunResult, differences, preset_of, read_results
+from utfproof.training.tables import percent
+from utfproof.training.tasks.baselines import k_hop_baselines
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "experiments.md"
+BEGIN = "<!-- measured: written by scripts/write_experiments.py -->"
+END = "<!-- end of what is measured -->"
+BENCH = "bench-train-cpu.json"
+SMALLER = ("shared-key", "shared-query")
+BESIDE = (*SMALLER, "sparse", "random")
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)])
+
+
+def duration(seconds: float) -> str:
+    """Such as 25 min, or 40 s."""
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def printed(run: RunResult) -> float | None:
+    """What the paper prints for this cell, in percent."""
+    point = preset_of(run)
+    if point.host not in PAPER_HOSTS:
+        return None
+    row = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]]
+    return float(row[PAPER_HOSTS.index(point.host)])
+
+
+def is_cell(run: RunResult) -> bool:
+    """Whether the run is a cell of the paper's tables, brief or not."""
+    return preset_of(run).host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
+
+
+def run_rows(runs: list[RunResult]) -> list[list[str]]:
+    """A line for each run."""
+    rows = []
+    for run in runs:
+        point, other = preset_of(run), differences(run)
+        said = printed(run) if is_cell(run) else None
+        changed = ", ".join(f"{name} {other[name]:g}" for name in sorted(other) if name != "steps")
+        rows.append(
+            [
+                f"{point.task}/{point.host}/{point.variant}",
+                str(point.m),
+                changed,
+                f"{run.steps}{'' if run.complete else ' *'}",
+                "" if said is None else f"{said:.1f}",
+                percent(run.accuracy),
+                duration(run.seconds),
+            ]
+        )
+    return rows
+
+
+RUN_HEADER = ["run", "m", "differs in", "steps", "paper, %", "measured, %", "time"]
+
+
+def cells_part(runs: list[RunResult]) -> str:
+    """The runs that are complete, with what the paper prints, and the brief ones."""
+    complete = [run for run in runs if is_cell(run) and run.complete]
+    text = ["### Cells of the paper's tables, in full"]
+    if not complete:
+        return "\n\n".join([*text, "None has been run."])
+    text.append(table(RUN_HEADER, run_rows(complete)))
+    gaps = [(abs(100 * run.accuracy - said), run) for run in complete if (said := printed(run)) is not None]
+    gap, worst = max(gaps, key=lambda pair: pair[0])
+    text.append(
+        f"The largest difference from the paper is {gap:.1f} points ({preset_of(worst).name}). "
+        "Times are elapsed ones on shared machines."
+    )
+    for run in complete:
+        point = preset_of(run)
+        if point.task == "parentheses":
+            continue
+        best = max(k_hop_baselines(int(point.task.split("-")[0])), key=lambda rule: rule.accuracy)
+        below = "below" if run.accuracy < best.accuracy else "above"
+        text.append(
+            f"{point.name}: {percent(run.accuracy)} % is {below} what the {best.name} alone tell ({percent(best.accuracy)} %)."
+        )
+    return "\n\n".join(text)
+
+
+def smaller_part(runs: list[RunResult]) -> str:
+    """The smaller hosts, and the sparse and random ones that were trained in the same way."""
+    shown = [run for run in runs if preset_of(run).variant == "attention" and preset_of(run).host in BESIDE]
+    schedules: dict[tuple[Any, ...], list[RunResult]] = {}
+    for run in shown:
+        schedules.setdefault(_schedule(run), []).append(run)
+    text = []
+    for (task, steps, batch, *_), group in sorted(schedules.items(), key=str):
+        if not any(preset_of(run).host in SMALLER for run in group) or len(group) == 1:
+            continue
+        group.sort(key=lambda run: -run.accuracy)
+        text += [
+            f"{task}, {steps} steps of {batch} sequences, best first:",
+            table(RUN_HEADER, run_rows(group)),
+        ]
+    return "\n\n".join(["### Smaller hosts: m, or the structure?", *text]) if text else ""
+
+
+def _schedule(run: RunResult) -> tuple[Any, ...]:
+    """What two runs have in common that were trained in the same way."""
+    point = preset_of(run)
+    names = ("learning_rate", "warmup", "length", "loss", "positions", "init_std", "heads", "layers", "head_dim")
+    return (point.task, run.steps, point.batch, *(getattr(point, name) for name in names))
+
+
+def brief_part(runs: list[RunResult]) -> str:
+    """Everything that is no complete cell."""
+    kept = [run for run in runs if not (is_cell(run) and run.complete)]
+    if not kept:
+        return ""
+    said = (
+        "Runs that show that every variant goes from start to end, and those that belong to the tables below. * brief: "
+    )
+    return "\n\n".join(
+        [
+            "### Brief runs, and other settings",
+            said + "fewer steps than the paper's.",
+            table(RUN_HEADER, run_rows(kept)),
+        ]
+    )
+
+
+def optimum_part(tables: list[Table]) -> str:
+    """The tables of the known optimum, and what they say."""
+    if not tables:
+        return ""
+    text = [
+        "### The optimum known",
+        "A transformer is trained at its own width, embedded into fixed hosts (E from the target, U the host's own), and E "
+        "and U are trained on from there, also after noise of a relative size was added to both. Accuracies in percent, "
+        "before → after; *held*: embedded. *logits differ*: the largest difference from the target's logits in float64, beside "
+        "the largest logit. *from N(0, 0.02²)*: the same host trained from the start that the paper uses, on the same task.",
+    ]
+    for found in tables:
+        names = header(found)
+        text += [f"**{found.title}**", table(names, cells(found)), "\n".join(f"- {note}" for note in notes(found))]
+        text += [sentence for line in found.lines if (sentence := _gap(found, line))]
+        text += [_noise(found, size) for size in _noises(found)]
+        text += [sentence] if (sentence := _sharp(found)) else []
+    return "\n\n".join(text)
+
+
+def _gap(found: Table, line: Any) -> str:
+    """What training from scratch leaves on the table for one host; "" where nobody has tried for as many steps."""
+    as_long = [run for run in line.from_scratch if run.steps >= found.steps]
+    if not as_long:
+        return ""
+    best = max(as_long, key=lambda run: run.accuracy)
+    lost = 100 * (line.embedded - best.accuracy)
+    said = f"{line.host}, m = {line.m}: the host holds {percent(line.embedded)} %; training from N(0, 0.02²) finds "
+    said += f"{percent(best.accuracy)} % in {best.steps} steps"
+    if found.baseline is not None:
+        side = "below" if best.accuracy < found.baseline[1] else "above"
+        said += f", {side} the {percent(found.baseline[1])} % of the {found.baseline[0]}"
+    return f"{said}. The gap is {lost:.1f} points."
+
+
+def _noises(found: Table) -> list[float]:
+    """The sizes of noise that every host of a table has, where there is more than one host."""
+    sizes = [{part.perturbation for part in line.trained_on} - {0.0} for line in found.lines]
+    return sorted(set.intersection(*sizes)) if len(sizes) > 1 else []
+
+
+def _noise(found: Table, size: float) -> str:
+    """What noise of one size leaves of the accuracy in each host, before and after training on."""
+    kept = [
+        (part.before, part.after, line) for line in found.lines for part in line.trained_on if part.perturbation == size
+    ]
+    kept.sort(key=lambda entry: (-entry[0], entry[2].host))
+    words = [f"{line.host} {percent(before)} → {percent(after)}" for before, after, line in kept]
+    return f"Noise {size:g}: {', '.join(words)}."
+
+
+def _sharp(found: Table) -> str:
+    """What the least noise costs the sparse and the random host, "" unless both have been measured."""
+    lines = {line.host: line for line in found.lines}
+    sizes = _noises(found)
+    if not sizes or not {"sparse", "random"} <= set(lines):
+        return ""
+    lost = {
+        name: 100 * (line.embedded - next(part.before for part in line.trained_on if part.perturbation == sizes[0]))
+        for name, line in lines.items()
+    }
+    random = lines["random"]
+    condition = "" if random.condition is None else f" (condition {random.condition:.3g})"
+    return (
+        f"The same target, the same noise of {sizes[0]:g}: it costs the sparse host {lost['sparse']:.1f} points, the random "
+        f"one{condition} {lost['random']:.1f}. The random host has the optimum too, but a sharper one in this measure."
+        if lost["random"] > lost["sparse"]
+        else f"Noise of {sizes[0]:g} costs the sparse host {lost['sparse']:.1f} points, the random one {lost['random']:.1f}."
+    )
+
+
+def bench_part(folder: Path) -> str:
+    """Steps in path space beside dense m-wide ones."""
+    path = folder / BENCH
+    if not path.exists():
+        return ""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    setting, rows = document["setting"], []
+    for result in document["results"]:
+        for entry in result["contestants"]:
+            ratio = entry.get("speed over random wide")
+            used = entry.get("less processor time than random wide")
+            fewer = entry.get("fewer multiplications than random wide")
+            rows.append(
+                [
+                    result["task"],
+                    entry["name"],
+                    str(entry["m"]),
+                    str(result["batch"]),
+                    f"{entry['steps_per_second']:.3g}",
+                    f"{entry['multiplications']:.2e}",
+                    *("" if value is None else f"{value:.3g}" for value in (ratio, used, fewer)),
+                ]
+            )
+    head = [
+        "task",
+        "what",
+        "m",
+        "batch",
+        "steps/s",
+        "multiplications",
+        "speed",
+        "processor time",
+        "multiplications, ratio",
+    ]
+    return "\n\n".join(
+        [
+            "### Speed",
+            f"`utfproof bench train`, {setting['dtype']}, {setting['threads']} thread{'s' * (setting['threads'] > 1)}, load "
+            f"average {document['load_average']:.1f} on {document['cores']} cores, {setting['repetitions']} repetitions. The "
+            "last three columns are over the dense m-wide step of the random host.",
+            table(head, rows),
+        ]
+    )
+
+
+def measured(folder: Path) -> str:
+    """The part of the page between its two marks."""
+    runs = read_results(folder / "training")
+    tables = optimum_tables(read_documents(folder / "optimum"), runs)
+    parts = [cells_part(runs), optimum_part(tables), smaller_part(runs), bench_part(folder), brief_part(runs)]
+    return "\n\n".join([BEGIN, *(part for part in parts if part), END])
+
+
+def page(text: str, folder: Path) -> str:
+    """The page with its measured part written anew."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{PAGE} has not both marks {BEGIN} and {END}")
+    return before + measured(folder) + after
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--results", type=Path, default=ROOT / "results")
+    options = parser.parse_args(arguments)
+    held = PAGE.read_text(encoding="utf-8")
+    wanted = page(held, options.results)
+    if options.check:
+        if held != wanted:
+            print(f"{PAGE.name} is not what {options.results} says; run scripts/write_experiments.py", file=sys.stderr)
+        return int(held != wanted)
+    PAGE.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,422 @@
+"""The optimum known: a transformer trained in its own right, embedded into fixed hosts whose E and U are trained on from there.
+
+Training E and U of a frozen host from N(0, 0.02^2) finds some accuracy; the embedding of a trained target shows one that
+the same host has. Fine-tuning from the embedded point, and from points near it, shows whether that optimum is stable.
+
+One JSON for each trained target in results/optimum/, written anew after every part: what is there is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
+from utfproof.files import read_bytes, write_bytes
+from utfproof.matching import embed
+from utfproof.shapes import matching_dimension
+from utfproof.systems import Target, Universal
+from utfproof.training import checkpoint
+from utfproof.training.loop import Scores, Trainer
+from utfproof.training.models import OWN_WIDTH, RESIDUAL_TREE, dense, host_of, target_of
+from utfproof.training.presets import Preset, default_m
+from utfproof.training.results import preset_fields, run_key
+from utfproof.training.tasks import seeded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from utfproof.matching import Embedding
+
+FORMAT = "utfproof-training-optimum"
+VERSION = 1
+DEFAULT_FOLDER = Path("results/optimum")
+HOSTS = ("sparse", "random", "tied", "shared-key", "shared-query")
+STREAM_HOSTS = (RESIDUAL_TREE, "random")
+PERTURBATIONS = (0.0, 1e-3, 1e-2, 1e-1)
+"""Relative: noise of that size times the norm of E (of U) is added to E (to U). 0: the embedded point itself."""
+AGREEMENT = 1e-6
+"""Largest difference of logits in float64, over the largest logit, that an embedding may show."""
+_CURVE_POINTS = 20
+_HUGE = sys.float_info.max
+"""What stands for infinity and NaN, which JSON does not have."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """hosts None: all that are defined for the target. steps, learning_rate (None: the target's own), warmup: of fine-tuning.
+    eval_sequences: for accuracies, and for the agreement of logits."""
+
+    hosts: tuple[str, ...] | None = None
+    perturbations: tuple[float, ...] = PERTURBATIONS
+    steps: int = 200
+    learning_rate: float | None = None
+    warmup: int = 20
+    eval_sequences: int = 10_000
+    folder: Path | None = DEFAULT_FOLDER
+    dtype: str = "float32"
+    max_memory: int | None = None
+
+    def hosts_of(self, source: Source) -> tuple[str, ...]:
+        """The hosts asked for, or all that there are for such a target."""
+        return self.hosts or (STREAM_HOSTS if source.preset.residual else HOSTS)
+
+    def check(self) -> None:
+        """MalformedInput naming the field that cannot be."""
+        for name, least in (("steps", 0), ("warmup", 0), ("eval_sequences", 1)):
+            if getattr(self, name) < least:
+                raise MalformedInput(f"{name} must be an integer from {least} on, got {getattr(self, name)}")
+        if not all(math.isfinite(size) and size >= 0 for size in self.perturbations):
+            raise MalformedInput(f"perturbations {list(self.perturbations)} are not all numbers from 0 on")
+        if unknown := sorted(set(self.hosts or ()) - {*HOSTS, *STREAM_HOSTS}):
+            raise MalformedInput(f"host {unknown[0]!r} is unknown; choose {', '.join((*HOSTS, RESIDUAL_TREE))}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A finished run of a target at its own width: its preset, seed, and the target as trained."""
+
+    preset: Preset
+    seed: int
+    trainer: Trainer
+    target: Target
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return run_key(self.preset, self.seed, self.preset.steps)
+
+
+def read_source(folder: Path) -> Source:
+    """The target of a run's folder (`utfproof train TASK/trained-own-width/VARIANT -o FOLDER`), in float64.
+
+    MalformedInput for a folder without checkpoint, another host, several seeds, and what `target_of` refuses.
+    """
+    found = checkpoint.load(folder)
+    if found is None:
+        raise MalformedInput(
+            f"{folder} holds no checkpoint; utfproof train TASK/{OWN_WIDTH}/VARIANT -o {folder} makes one"
+        )
+    document, tensors = found
+    try:
+        fields, seeds = dict(document["identity"]["preset"]), list(document["identity"]["seeds"])
+        preset = Preset(**{**fields, "name": "", "betas": tuple(fields["betas"])})
+    except (KeyError, TypeError) as error:
+        raise MalformedInput(f"{folder} holds a checkpoint of no training run: {error}") from None
+    preset = replace(preset, name=f"{preset.task}/{preset.host}/{preset.variant}")
+    if preset.host != OWN_WIDTH or len(seeds) != 1:
+        raise MalformedInput(
+            f"{folder} holds a run of host {preset.host}, {len(seeds)} seeds; expected {OWN_WIDTH}, one"
+        )
+    if document["step"] != preset.steps:
+        raise MalformedInput(f"{folder} holds a run of {document['step']} of {preset.steps} steps; finish it first")
+    trainer = Trainer(preset, seeds, dtype="float64")
+    _set(trainer, {n.removeprefix("parameter."): t for n, t in tensors.items() if n.startswith("parameter.")})
+    return Source(preset, seeds[0], trainer, target_of(trainer.model))
+
+
+def _set(trainer: Trainer, values: dict[str, Any]) -> None:
+    """Parameters of the only model of a trainer: [1, ...] or [...] each. MalformedInput where they do not fit."""
+    import torch
+
+    if wrong := sorted(set(values) ^ set(trainer.model.trained)):
+        raise MalformedInput(f"the checkpoint does not fit this run: parameter {wrong[0]}")
+    with torch.no_grad():
+        for name, parameter in trainer.model.trained.items():
+            value = torch.as_tensor(values[name])
+            if value.numel() != parameter.numel():
+                raise MalformedInput(f"the checkpoint does not fit this run: parameter {name} is of another shape")
+            parameter.copy_(value.reshape(parameter.shape))
+
+
+# --- hosts ---------------------------------------------------------------------------------------------------
+
+
+def host_preset(source: Preset, name: str, setting: Setting) -> Preset:
+    """The preset under which E and U of this host are trained on: the source's task and shape, the host's least m."""
+    shape = (source.heads, source.layers, source.head_dim, source.vocabulary)
+    m = default_m(name, *shape)
+    if source.residual and name != RESIDUAL_TREE:
+        m = matching_dimension(replace(source.shape, residual=True))
+    rate = source.learning_rate if setting.learning_rate is None else setting.learning_rate
+    return replace(
+        source,
+        name=f"{source.task}/{name}/{source.variant}",
+        host=name,
+        m=m,
+        steps=max(1, setting.steps),
+        learning_rate=rate,
+        warmup=min(setting.warmup, setting.steps),
+        init_std=0.02,
+    )
+
+
+def embedded(source: Source, name: str, setting: Setting) -> tuple[Trainer, Embedding]:
+    """A trainer (float64) of this host with the E of the target and the host's own U. UtfproofError where the host is not
+    defined here or does not carry the target."""
+    preset = host_preset(source.preset, name, setting)
+    if source.preset.residual and name not in STREAM_HOSTS:
+        raise MalformedInput(f"host {name} serves untied targets without a residual stream only")
+    if not source.preset.residual and name == RESIDUAL_TREE:
+        raise MalformedInput(f"host {name} is made for a residual stream, and this target has none")
+    host: Universal = host_of(preset, source.seed, setting.max_memory)
+    if source.preset.residual and not host.shape.residual:
+        host = replace(host, shape=replace(host.shape, residual=True))
+    found = embed(host, source.target, max_memory=setting.max_memory)
+    trainer = Trainer(preset, [source.seed], dtype="float64", max_memory=setting.max_memory)
+    _set(trainer, {"E": found.E, "U": dense(host.U)})
+    return trainer, found
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of two models on the same sequences: the largest difference of logits, the largest logit, and how many of the looked-at
+    positions have another most likely answer."""
+
+    largest_difference: float
+    largest_logit: float
+    different_answers: int
+    positions: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether logits differ by rounding only."""
+        largest = self.largest_logit
+        return math.isfinite(largest) and self.largest_difference <= AGREEMENT * max(largest, 1e-300)
+
+
+def agreement(first: Trainer, second: Trainer, sequences: int) -> Agreement:
+    """Logits of two trainers of the same task and seed on fresh sequences, those of `Trainer.evaluate`."""
+    import torch
+
+    difference = largest = 0.0
+    different = positions = 0
+    with torch.no_grad():
+        for batch in first.evaluation_batches(sequences):
+            mask = batch.loss_mask | batch.scored | batch.scored_answers
+            looked = [trainer.look(batch, mask) for trainer in (first, second)]
+            ours, theirs = (found.logits for found in looked)
+            seen = looked[0].scored | looked[0].loss_mask
+            gap = float((ours - theirs).abs()[seen].max())
+            difference = max(difference, gap) if math.isfinite(gap) else _HUGE
+            largest = max(largest, float(ours.abs()[seen].max()))
+            different += int(((ours.argmax(-1) != theirs.argmax(-1)) & seen).sum())
+            positions += int(seen.sum())
+    return Agreement(difference, largest, different, positions)
+
+
+# --- training on ---------------------------------------------------------------------------------------------
+
+
+def perturbed(values: dict[str, Tensor], size: float, seed: int) -> dict[str, Tensor]:
+    """E and U with Gaussian noise of `size` times their own norm added; the same noise for every size."""
+    import torch
+
+    generator = seeded(seed, "perturbation", 0, "cpu")
+    found = {}
+    for name in sorted(values):
+        noise = torch.randn(values[name].shape, generator=generator, dtype=torch.float64)
+        found[name] = values[name] + size * values[name].norm() / noise.norm() * noise
+    return found
+
+
+def train_on(start: Trainer, size: float, source: Source, setting: Setting) -> dict[str, Any]:
+    """Scores before and after `steps` steps from the embedded point, perturbed by this much; batches that the target has not
+    seen."""
+    values = {name: tensor.detach().clone() for name, tensor in start.model.trained.items()}
+    trainer = Trainer(start.preset, [source.seed], dtype=setting.dtype, max_memory=setting.max_memory)
+    _set(trainer, perturbed(values, size, source.seed) if size else values)
+    trainer.first_batch = source.preset.steps
+    before = trainer.evaluate(setting.eval_sequences)
+    curve = []
+    every = max(1, setting.steps // _CURVE_POINTS)
+    while trainer.done < setting.steps:
+        trainer.step()
+        if trainer.done % every == 0:
+            curve.append([trainer.done, float(trainer.loss[0]), float(trainer.accuracy[0])])
+    after = trainer.evaluate(setting.eval_sequences)
+    moved = sum(float((trainer.model[n].detach().double() - values[n]).square().sum()) for n in values)
+    whole = sum(float(values[n].square().sum()) for n in values)
+    return {
+        "perturbation": size,
+        "steps": setting.steps,
+        "learning_rate": start.preset.learning_rate,
+        "warmup": start.preset.warmup,
+        "before": scores_document(before),
+        "after": scores_document(after),
+        "distance": math.sqrt(moved / whole),
+        "curve": curve,
+    }
+
+
+def scores_document(scores: Scores) -> dict[str, float | None]:
+    """Of one model; None for a loss that is not finite."""
+    document = {"loss": scores.loss[0], "accuracy": scores.accuracy[0], "accuracy_answers": scores.answers[0]}
+    return {name: value if math.isfinite(value) else None for name, value in document.items()}
+
+
+# --- the whole ------------------------------------------------------------------------------------------------
+
+
+def run(source: Source, setting: Setting, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """The document of this target: every host with its agreement and what training on gives. Parts that the folder's file has
+    are kept; the file is written after each new part."""
+    setting.check()
+    path = None if setting.folder is None else setting.folder / f"{source.key}.json"
+    document = read_document(path) if path is not None and path.exists() else _new_document(source)
+    for name in setting.hosts_of(source):
+        for _ in _parts(document, name, source, setting):
+            if path is not None:
+                _write(path, document)
+            if progress is not None:
+                progress(name)
+    return document
+
+
+def _new_document(source: Source) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "key": source.key,
+        "preset": {**preset_fields(source.preset), "seed": source.seed},
+        "seed": source.seed,
+        "trained": {},
+        "hosts": {},
+        "left_out": {},
+    }
+
+
+def _parts(document: dict[str, Any], name: str, source: Source, setting: Setting) -> Iterator[None]:
+    """What is missing for one host, put into the document part by part."""
+    trained = document["trained"]
+    if trained.get("eval_sequences") != setting.eval_sequences:
+        scores = scores_document(source.trainer.evaluate(setting.eval_sequences))
+        trained.update(scores, eval_sequences=setting.eval_sequences)
+        yield
+    done = document["hosts"].get(name, {}).get("trained_on", [])
+    wanted = [size for size in setting.perturbations if not any(_same(part, size, source, setting) for part in done)]
+    compared = document["hosts"].get(name, {}).get("eval_sequences") == setting.eval_sequences
+    if compared and not wanted:
+        return
+    try:
+        start, embedding = embedded(source, name, setting)
+    except MemoryError:
+        raise ResourceLimit(f"host {name} of this target does not fit into memory") from None
+    except UtfproofError as error:
+        document["left_out"][name] = str(error)
+        yield
+        return
+    document["left_out"].pop(name, None)
+    if not compared:
+        document["hosts"][name] = {
+            "m": start.preset.m,
+            "notion": embedding.notion.value,
+            "method": embedding.method,
+            "condition": _number(embedding.condition),
+            "embedding_residual": _number(embedding.residual),
+            "eval_sequences": setting.eval_sequences,
+            "embedded": scores_document(start.evaluate(setting.eval_sequences)),
+            "agreement": asdict(agreement(source.trainer, start, setting.eval_sequences)),
+            "trained_on": done,
+        }
+        yield
+    for size in wanted:
+        document["hosts"][name]["trained_on"].append(
+            {**train_on(start, size, source, setting), "dtype": setting.dtype, "eval_sequences": setting.eval_sequences}
+        )
+        yield
+
+
+def _same(part: dict[str, Any], size: float, source: Source, setting: Setting) -> bool:
+    rate = source.preset.learning_rate if setting.learning_rate is None else setting.learning_rate
+    return (part["perturbation"], part["steps"], part["learning_rate"]) == (size, setting.steps, rate)
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MalformedInput(f"cannot make folder {path.parent}: {error.strerror or error}") from error
+    check_document(document, "the result to write")
+    write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """One file. MalformedInput with its name and what is wrong."""
+    try:
+        document = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise MalformedInput(f"{path} is no JSON: {error}") from None
+    return check_document(document, str(path))
+
+
+def read_documents(folder: Path | str = DEFAULT_FOLDER) -> list[dict[str, Any]]:
+    """All files of a folder, in order of their names; none where the folder does not exist."""
+    found = []
+    for path in sorted(Path(folder).glob("*.json")):
+        document = read_document(path)
+        if path.stem != document["key"]:
+            raise MalformedInput(f"{path}: this file is called {document['key']}.json; rename it, or remove a copy")
+        found.append(document)
+    return found
+
+
+_SCORES = ("loss", "accuracy", "accuracy_answers")
+_HOST = ("m", "condition", "embedded", "agreement", "trained_on", "eval_sequences")
+_PART = ("perturbation", "steps", "learning_rate", "before", "after")
+
+
+def check_document(document: Any, source: str) -> dict[str, Any]:
+    """The document, if it has what the tables read. MalformedInput, naming `source`, otherwise."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise MalformedInput(f"{source} is no result of optimum (format {FORMAT}, version {VERSION})")
+    try:
+        preset = Preset(**{**document["preset"], "betas": tuple(document["preset"]["betas"])})
+        key = run_key(document["preset"], document["seed"], preset.steps)
+        _require(document["key"] == key, f"key is {document['key']!r}, which the preset and seed contradict")
+        if document["trained"]:
+            _check_scores(document["trained"])
+            _require(isinstance(document["trained"]["eval_sequences"], int), "eval_sequences is no integer")
+        for name, host in document["hosts"].items():
+            _require(all(field in host for field in _HOST), f"host {name} lacks {_lacking(host, _HOST)}")
+            _check_scores(host["embedded"])
+            Agreement(**host["agreement"])
+            for part in host["trained_on"]:
+                _require(all(field in part for field in _PART), f"host {name} lacks {_lacking(part, _PART)}")
+                _check_scores(part["before"])
+                _check_scores(part["after"])
+        _require(isinstance(document["left_out"], dict), "left_out is no object")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedInput(f"{source}: {type(error).__name__} {error}") from None
+    except MalformedInput as error:
+        raise MalformedInput(f"{source}: {error}") from None
+    return document
+
+
+def _lacking(values: Any, names: Sequence[str]) -> str:
+    return ", ".join(name for name in names if name not in values)
+
+
+def _require(fine: bool, problem: str) -> None:
+    if not fine:
+        raise MalformedInput(problem)
+
+
+def _check_scores(scores: dict[str, Any]) -> None:
+    for name in _SCORES:
+        value = scores[name]
+        fine = value is None and name == "loss"
+        fine = fine or (isinstance(value, int | float) and math.isfinite(value) and value >= 0)
+        _require(fine and (name == "loss" or value <= 1), f"{name} is {value!r}")

@@ -1,0 +1,216 @@
+"""Tables of the known optimum: what a target reaches, the same embedded, trained on from there, and what training E and U of
+the same host from N(0, 0.02^2) finds. Only arranged here; numbers come from data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from utfproof.training.presets import Preset
+from utfproof.training.results import RunResult, preset_of
+from utfproof.training.tables import percent
+from utfproof.training.tasks.baselines import k_hop_baselines
+
+_SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length")
+"""Fields in which a run from scratch is the target's; batch, steps and learning rate are said where they differ."""
+START = 0.02
+"""The standard deviation of what "from scratch" starts from."""
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """From the embedded point, perturbed by a relative size: accuracies (fractions) before and after so many steps."""
+
+    perturbation: float
+    steps: int
+    learning_rate: float
+    before: float
+    after: float
+    loss_before: float | None
+    loss_after: float | None
+
+
+@dataclass(frozen=True)
+class FromScratch:
+    """A run of the same host and task from N(0, 0.02^2). other: in what else than host and m it differs from the target's."""
+
+    accuracy: float
+    steps: int
+    seed: int
+    other: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One host. condition: of the equations that E solves, None where a formula gives it."""
+
+    host: str
+    m: int
+    condition: float | None
+    embedded: float
+    largest_difference: float
+    largest_logit: float
+    trained_on: tuple[TrainedOn, ...]
+    from_scratch: tuple[FromScratch, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One target. trained: its accuracy on so many sequences; baseline: of the best simple rule of the k-hop task at this
+    length (None: none)."""
+
+    title: str
+    trained: float
+    steps: int
+    sequences: int
+    lines: tuple[Line, ...]
+    baseline: tuple[str, float] | None
+    left_out: tuple[str, ...]
+
+
+def optimum_tables(documents: Iterable[dict[str, Any]], runs: Sequence[RunResult]) -> list[Table]:
+    """A table for each target."""
+    return [_table(document, runs) for document in documents if document["hosts"]]
+
+
+def _table(document: dict[str, Any], runs: Sequence[RunResult]) -> Table:
+    preset = Preset(**{**document["preset"], "betas": tuple(document["preset"]["betas"])})
+    lines = tuple(
+        Line(
+            name,
+            host["m"],
+            host["condition"],
+            host["embedded"]["accuracy"],
+            host["agreement"]["largest_difference"],
+            host["agreement"]["largest_logit"],
+            tuple(_trained_on(part) for part in host["trained_on"]),
+            tuple(_from_scratch(preset, name, host["m"], runs)),
+        )
+        for name, host in document["hosts"].items()
+    )
+    length = f", length {preset.length}" if preset.length else ""
+    title = (
+        f"{preset.task}, {preset.variant}, {preset.shape}, trained at width {preset.m}{length}, seed {document['seed']}"
+    )
+    baseline = None
+    if preset.task != "parentheses":
+        best = max(
+            k_hop_baselines(int(preset.task.split("-")[0]), preset.length or 100), key=lambda rule: rule.accuracy
+        )
+        baseline = best.name, best.accuracy
+    sequences = document["trained"]["eval_sequences"]
+    left_out = tuple(f"without {name}: {reason}" for name, reason in document["left_out"].items())
+    return Table(title, document["trained"]["accuracy"], preset.steps, sequences, lines, baseline, left_out)
+
+
+def _trained_on(part: dict[str, Any]) -> TrainedOn:
+    before, after = part["before"], part["after"]
+    return TrainedOn(
+        part["perturbation"],
+        part["steps"],
+        part["learning_rate"],
+        before["accuracy"],
+        after["accuracy"],
+        before["loss"],
+        after["loss"],
+    )
+
+
+def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) -> list[FromScratch]:
+    """Runs of this host at this task, those with most steps; a host that is called otherwise in presets is the same one."""
+    found = []
+    for run in runs:
+        theirs = preset_of(run)
+        same = all(getattr(theirs, name) == getattr(preset, name) for name in _SAME)
+        if not same or (theirs.host, theirs.m) != (host, m) or theirs.init_std != START:
+            continue
+        other = [
+            f"{name.replace('_', ' ')} {getattr(theirs, name):g}"
+            for name in ("batch", "learning_rate")
+            if getattr(theirs, name) != getattr(preset, name)
+        ]
+        found.append(FromScratch(run.accuracy, run.steps, run.seed, ", ".join(other)))
+    most = max((run.steps for run in found), default=0)
+    return sorted((run for run in found if run.steps == most), key=lambda run: (run.other, run.seed))
+
+
+# --- printed -------------------------------------------------------------------------------------------------------
+
+
+def header(table: Table) -> list[str]:
+    """The columns of one table."""
+    sizes = _sizes(table)
+    trained_on = [f"noise {size:g}" if size else "trained on" for size in sizes]
+    return ["host", "m", "cond.", "held", "logits differ", *trained_on, f"from N(0, {START:g}²)"]
+
+
+def cells(table: Table) -> list[list[str]]:
+    """One line for each host; accuracies in percent, before → after."""
+    found = []
+    for line in table.lines:
+        parts = []
+        for size in _sizes(table):
+            these = [part for part in line.trained_on if part.perturbation == size]
+            several = len(these) > 1
+            said = [f"{percent(p.before)} → {percent(p.after)}{f' ({_schedule(p)})' if several else ''}" for p in these]
+            parts.append("; ".join(said))
+        scratch = "; ".join(
+            f"{percent(run.accuracy)} ({run.steps} steps{', ' + run.other if run.other else ''})"
+            for run in line.from_scratch
+        )
+        gap = f"{line.largest_difference:.1e} of {line.largest_logit:.3g}"
+        condition = "" if line.condition is None else f"{line.condition:.3g}"
+        found.append([line.host, str(line.m), condition, percent(line.embedded), gap, *parts, scratch])
+    return found
+
+
+def notes(table: Table) -> list[str]:
+    """What stands below a table."""
+    baseline = f"; {table.baseline[0]} alone: {percent(table.baseline[1])}" if table.baseline else ""
+    return [
+        f"the target itself: {percent(table.trained)} after {table.steps} steps, on {table.sequences} sequences{baseline}",
+        f"cond.: of the equations for E; trained on {_schedules(table)}",
+        *table.left_out,
+    ]
+
+
+def _schedule(part: TrainedOn) -> str:
+    return f"{part.steps} steps, learning rate {part.learning_rate:g}"
+
+
+def _schedules(table: Table) -> str:
+    """For how long E and U are trained on, and with which learning rate, by host where they differ."""
+    found: dict[str, list[str]] = {}
+    for line in table.lines:
+        for part in line.trained_on:
+            found.setdefault(_schedule(part), []).append(line.host)
+    if not found:
+        return "nowhere"
+    if len(found) == 1:
+        return f"for {next(iter(found))}"
+    return "; ".join(f"for {schedule}: {', '.join(dict.fromkeys(hosts))}" for schedule, hosts in found.items())
+
+
+def _sizes(table: Table) -> list[float]:
+    return sorted({part.perturbation for line in table.lines for part in line.trained_on})
+
+
+def markdown(tables: Iterable[Table]) -> str:
+    """All tables as Markdown; empty where there are none."""
+    text = []
+    for table in tables:
+        names = header(table)
+        text += [f"### The optimum known: {table.title}", "", _bar(names), _bar(["---"] * len(names))]
+        text += [_bar(line) for line in cells(table)]
+        text += ["", *(f"- {note}" for note in notes(table)), ""]
+    return "\n".join(text)
+
+
+def _bar(items: Iterable[str]) -> str:
+    return f"| {' | '.join(item.replace('|', chr(92) + '|') for item in items)} |"
+
+
+def document(tables: Iterable[Table]) -> list[dict[str, Any]]:
+    """For --json."""
+    return [asdict(table) for table in tables]
