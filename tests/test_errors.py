@@ -468,6 +468,11 @@ OPTIONS = {
     "a preset": (["train", "nothing"], 2, "names are TASK/HOST/VARIANT"),
     "a figure": (["figure", "nothing", "-o", "f.svg"], 2, "choose scaling"),
     "a system": (["search", "impossible", "nothing"], 2, "no system 'nothing'; choose"),
+    "a preset of too many layers": (
+        ["train", "parentheses/sparse/attention", "--set", "layers=1000000000"],
+        3,
+        "more than 2^60 head words",
+    ),
     "a claim": (["verify", "thm:nothing"], 2, "no claim is called"),
     "a command": (["nothing"], 2, "No such command"),
     "a command of a group": (["bench", "nothing"], 2, "No such command"),

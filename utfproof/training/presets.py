@@ -12,6 +12,7 @@ import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from utfproof.certificates.dimensions import require_words
 from utfproof.claims import paper
 from utfproof.errors import MalformedInput
 from utfproof.shapes import (
@@ -140,10 +141,13 @@ def vocabulary_of(task: str) -> int:
 
 
 def quiet_shape(heads: int, layers: int, head_dim: int, d_in: int, *, residual: bool = False) -> Shape:
-    """A shape without the remark that d exceeds d_in: the paper's own shape for parentheses has d = 24 and d_in = 4."""
+    """A shape without the remark that d exceeds d_in: the paper's own shape for parentheses has d = 24 and d_in = 4.
+    ResourceLimit before H^L is computed where it is beyond any machine."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
-        return Shape(heads, layers, head_dim, d_in, residual=residual)
+        shape = Shape(heads, layers, head_dim, d_in, residual=residual)
+    require_words(shape)
+    return shape
 
 
 def default_m(host: str, heads: int, layers: int, head_dim: int, d_in: int) -> int:
