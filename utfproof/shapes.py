@@ -99,9 +99,15 @@ class Shape:
         """Number of words that end in a reading head of `layer` (1 ... L): prefixes of layer - 1 letters, times H."""
         return self.words_at(layer - 1) * self.heads
 
+    def with_residual(self, residual: bool = True) -> Shape:
+        """The same shape with a residual stream, or without one; itself where nothing changes."""
+        if residual == self.residual:
+            return self
+        return Shape(self.heads, self.layers, self.head_dim, self.d_in, self.d_out, residual=residual)
+
     def without_residual(self) -> Shape:
         """The same shape without the residual stream."""
-        return Shape(self.heads, self.layers, self.head_dim, self.d_in, self.d_out)
+        return self.with_residual(False)
 
 
 def require_plain(shape: Shape, what: str) -> Shape:

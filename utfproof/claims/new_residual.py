@@ -41,14 +41,10 @@ ACCEPTED = [(H, L, *widths) for H in (1, 2, 3) for L in (1, 2, 3) for widths in 
 """Shapes up to three heads and three layers, certified whatever the grid is."""
 
 
-def _streaming(shape: Shape) -> Shape:
-    return Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=True)
-
-
 def _shapes(run: Run, largest: int, anchors: Sequence[tuple[int, ...]] = SMALLEST) -> list[Shape]:
     """Shapes with a residual stream, M_res <= largest."""
-    found = run.shapes(lambda shape: matching_dimension(_streaming(shape)) <= largest, anchors=anchors)
-    return [_streaming(shape) for shape in found]
+    found = run.shapes(lambda shape: matching_dimension(shape.with_residual()) <= largest, anchors=anchors)
+    return [shape.with_residual() for shape in found]
 
 
 # --- claims --------------------------------------------------------------------------------------------------------

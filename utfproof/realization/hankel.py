@@ -62,13 +62,6 @@ class Forms:
                 yield kind, head + self.shape.residual, matrices[layer][head]
 
 
-def with_residual(shape: Shape, residual: bool | None) -> Shape:
-    """The shape with this residual flag (None: its own)."""
-    if residual is None or residual == shape.residual:
-        return shape
-    return Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=residual)
-
-
 def forms(target: Target, residual: bool | None = None) -> Forms:
     """The target's forms over the rationals; floats are the dyadic rationals that they are, and products are exact.
 
@@ -81,7 +74,7 @@ def forms(target: Target, residual: bool | None = None) -> Forms:
             "realization.numerical finds a host in float64"
         )
     held = exact_target(target)
-    shape = with_residual(target.shape, residual)
+    shape = target.shape if residual is None else target.shape.with_residual(residual)
     layers, heads = range(shape.layers), range(shape.heads)
 
     def grid(pick: Any) -> list[list[Any]]:

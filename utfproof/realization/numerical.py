@@ -15,7 +15,6 @@ import numpy as np
 from utfproof.arrays import to_numpy
 from utfproof.errors import MalformedInput
 from utfproof.matching import r_all, w_all
-from utfproof.realization.hankel import with_residual
 from utfproof.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
@@ -170,7 +169,7 @@ def numerical_host(
 
     Raises MalformedInput for weights that are not finite, ResourceLimit before allocating.
     """
-    shape = with_residual(target.shape, residual)
+    shape = target.shape if residual is None else target.shape.with_residual(residual)
     if shape != target.shape:
         target = replace(target, shape=shape)
     held = _floats(target)

@@ -120,7 +120,7 @@ def host_of(preset: Preset, seed: int, max_memory: int | None = None) -> Univers
             raise MalformedInput("residual-tree is made for a residual stream; choose host sparse without one")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
-            shape = Shape(shape.heads, shape.layers, shape.head_dim, shape.d_in, shape.d_out, residual=True)
+            shape = shape.with_residual()
     name = {TRAINED: "random", RESIDUAL_TREE: "sparse"}.get(preset.host, preset.host)
     if name not in CONSTRUCTIONS:
         known = [*(n for n, entry in CONSTRUCTIONS.items() if entry.notion is not None), TRAINED, OWN_WIDTH]
