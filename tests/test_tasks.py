@@ -650,3 +650,16 @@ def test_names_of_tasks():
     assert list(TASKS)[:2] == ["parentheses", "1-hop"]
     assert khop.KHop(2, 2).name == "2-hop"
     assert khop.KHop(1, 4).name == "1-4-hop"
+
+
+@pytest.mark.parametrize("name", ["parentheses", "1-hop", "4-hop"])
+def test_inputs_hold_the_ids_that_are_said(name):
+    task = task_named(name)
+    found = torch.cat([task.batch(200, seeded(0, "ids", step)).inputs for step in range(3)]).unique()
+    assert tuple(found.tolist()) == task.input_ids
+
+
+def test_queries_of_several_kinds_are_inputs_all():
+    task = task_named("1-hop", min_hops=0, max_hops=2)
+    found = task.batch(100, seeded(0, "ids", 0)).inputs.unique()
+    assert tuple(found.tolist()) == task.input_ids == (0, 1, 2, 17, 18, 19, 20)

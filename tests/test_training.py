@@ -24,7 +24,7 @@ from utfproof.training import checkpoint, jobs  # noqa: E402
 from utfproof.training import run as runs  # noqa: E402
 from utfproof.training.loop import Trainer, engine_name, learning_rate, parallel_seeds  # noqa: E402
 from utfproof.training.models import build_model, host_of  # noqa: E402
-from utfproof.training.presets import PRESETS, Preset, preset  # noqa: E402
+from utfproof.training.presets import PRESETS, VARIANTS, Preset, preset  # noqa: E402
 from utfproof.training.results import read_results  # noqa: E402
 
 SMALL = {"batch": 4, "steps": 40, "warmup": 5, "learning_rate": 0.01, "init_std": 0.1, "heads": 2, "head_dim": 3}
@@ -87,7 +87,7 @@ def test_what_is_trained_and_what_is_frozen(host, variant):
         assert set(model.frozen) == extra - {"gain", "shift"}
     before = {name: tensor.clone() for name, tensor in {**model.frozen, **model.trained}.items()}
     held = Trainer(chosen, [0], dtype="float64")
-    assert held.engine.name == ("paths" if variant in ("attention", "residual") else "wide")
+    assert held.engine.name == ("wide" if "mlp" in variant else "paths")
     for _ in range(2):
         held.step()
     for name, tensor in held.model.frozen.items():
@@ -121,7 +121,10 @@ def test_sparse_hosts_with_a_stream_beside_them_and_made_for_one_are_told_apart(
 
 def test_every_preset_has_an_engine():
     for chosen in PRESETS.values():
-        assert engine_name(chosen, "auto") == ("wide" if chosen.norm or chosen.mlp else "paths")
+        assert engine_name(chosen, "auto") == ("wide" if chosen.mlp else "paths")
+    learned = {variant: preset(f"1-hop/sparse/{variant}", positions="learned") for variant in VARIANTS}
+    chosen = {variant: engine_name(found, "auto") for variant, found in learned.items()}
+    assert chosen == {v: "paths" if v in ("attention", "residual") else "wide" for v in VARIANTS}
     assert not parallel_seeds(PRESETS["1-hop/random/attention"], "cpu", "auto")
     assert parallel_seeds(PRESETS["1-hop/random/attention"], "cuda", "auto")
     assert not parallel_seeds(PRESETS["1-hop/random/mlp"], "cuda", "auto")

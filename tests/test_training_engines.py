@@ -13,7 +13,7 @@ from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.benchmarks import train as bench  # noqa: E402
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
-from utfproof.training import paths, programs  # noqa: E402
+from utfproof.training import kernel, normed, paths, programs  # noqa: E402
 from utfproof.training.loop import Trainer, looked_at  # noqa: E402
 from utfproof.training.models import build_model, target_of  # noqa: E402
 from utfproof.training.paths import PathEngine  # noqa: E402
@@ -30,6 +30,17 @@ CASES = [
     ("2-hop/sparse/residual", {"head_dim": 2, "layers": 3}),
     ("2-hop/random/residual", {"head_dim": 2, "layers": 3}),
     ("2-hop/residual-tree/residual", {"head_dim": 2, "layers": 2}),
+]
+NORMED = [
+    *((f"parentheses/{host}/residual-norm", {"heads": 2, "head_dim": 2}) for host in HOSTS[:4]),
+    ("parentheses/sparse/residual-norm", {"heads": 2, "head_dim": 2, "residual": False}),
+    ("parentheses/trained/residual-norm", {"heads": 2, "head_dim": 2, "residual": False}),
+    ("parentheses/residual-tree/residual", {"heads": 2, "head_dim": 2, "norm": True}),
+    ("2-hop/sparse/residual-norm", {"head_dim": 2, "layers": 3}),
+    ("2-hop/random/residual-norm", {"head_dim": 2, "layers": 3}),
+    ("2-hop/trained/residual-norm", {"head_dim": 2, "layers": 2}),
+    ("1-hop/random/residual-norm", {"head_dim": 3, "layers": 1}),
+    ("1-hop/trained/residual-norm", {"head_dim": 3, "layers": 1}),
 ]
 SHORT = {"k": {"length": 24}, "p": {"pairs": 8}}
 
@@ -75,15 +86,16 @@ def apart(first: Trainer, second: Trainer, steps: int) -> float:
     return worst
 
 
-@pytest.mark.parametrize(("name", "changes"), CASES, ids=[name for name, _ in CASES])
+@pytest.mark.parametrize(("name", "changes"), CASES + NORMED, ids=[name for name, _ in CASES + NORMED])
 def test_both_engines_train_alike(name, changes):
     chosen = small(name, **changes)
     assert apart(trainer(chosen, "wide"), trainer(chosen, "paths"), 50) < 1e-9
 
 
-@pytest.mark.parametrize("host", ["sparse", "random", "trained-own-width"])
-def test_learned_positions(host):
-    chosen = small(f"parentheses/{host}/residual", heads=2, head_dim=2, positions="learned")
+@pytest.mark.parametrize("variant", ["residual", "residual-norm"])
+@pytest.mark.parametrize("host", ["sparse", "random", "trained", "trained-own-width"])
+def test_learned_positions(host, variant):
+    chosen = small(f"parentheses/{host}/{variant}", heads=2, head_dim=2, positions="learned")
     assert apart(trainer(chosen, "wide"), trainer(chosen, "paths"), 5) < 1e-9
 
 
@@ -156,7 +168,11 @@ def test_looked_at_holds_every_marked_position():
     assert looked_at(torch.ones_like(mask)) is None
 
 
-@pytest.mark.parametrize("name", ["parentheses/random/residual", "2-hop/sparse/attention"])
+SIDE_BY_SIDE = ["parentheses/random/residual", "2-hop/sparse/attention"]
+SIDE_BY_SIDE += [f"2-hop/{host}/residual-norm" for host in ("sparse", "random", "trained")]
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
 def test_seeds_side_by_side_are_the_single_runs(name):
     chosen = small(name, heads=2, head_dim=3, layers=2)
     both = trainer(chosen, "paths", seeds=(5, 6))
@@ -241,9 +257,63 @@ def test_a_swapped_head_is_seen(name, monkeypatch):
 
 
 def test_a_mask_off_by_one_is_seen(monkeypatch):
-    hidden = paths._hidden
-    monkeypatch.setattr(paths, "_hidden", lambda *arguments: hidden(*arguments).roll(1, -1))
+    triangle = kernel._triangle
+    monkeypatch.setattr(kernel, "_triangle", lambda *which: triangle(*which).roll(1, -1))
     assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
+
+
+def test_a_block_that_is_too_narrow_is_seen(monkeypatch):
+    blocks = kernel.blocks
+    monkeypatch.setattr(kernel, "blocks", lambda *which: [(a, b, max(1, w - 1)) for a, b, w in blocks(*which)])
+    assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
+
+
+@pytest.mark.parametrize("repeat", [1, 3])
+@pytest.mark.parametrize("positions", [1, 2, 5, 99])
+def test_blocks_hold_every_row_once_and_all_it_sees(positions, repeat):
+    cut = kernel.blocks(positions, repeat, on_cpu=True)
+    rows = [row for start, end, _ in cut for row in range(start, end)]
+    assert rows == list(range(positions * repeat))
+    assert all((end - 1) // repeat < width <= positions for _, end, width in cut)
+    assert kernel.seen(positions, positions, repeat, True, True) <= positions**2 * repeat
+
+
+@pytest.mark.parametrize("fault", ["epsilon", "another place", "a detached Gram matrix", "the last LN left out"])
+def test_a_wrong_layer_normalisation_is_seen(monkeypatch, fault):
+    chosen = small("2-hop/random/residual-norm", head_dim=3, layers=2)
+    assert not differs(chosen)
+    scale, apply, times_ = normed._scale, paths.normalised, paths.normalised_times
+    if fault == "epsilon":
+        monkeypatch.setattr(normed, "_scale", lambda half, p: (scale(half, p) ** -2 + 1e-3).rsqrt())
+    elif fault == "another place":
+        monkeypatch.setattr(normed, "_scale", lambda half, p: scale(half, p).roll(1, 1))
+    elif fault == "a detached Gram matrix":
+        monkeypatch.setattr(paths, "normalised", lambda p, gram, ones: apply(p, gram.detach(), ones))
+    else:
+        monkeypatch.setattr(paths, "normalised_times", lambda p, gram, matrix, ones: times_(p, 0 * gram, matrix, ones))
+    assert differs(chosen)
+
+
+def test_a_shift_that_is_not_added_is_seen(monkeypatch):
+    chosen = small("2-hop/trained/residual-norm", head_dim=3, layers=2)
+    apply = paths.normalised
+
+    def without(p, gram, ones):
+        found = apply(p, gram, ones).clone()
+        found[..., -1] = 0
+        return found
+
+    assert not differs(chosen, 3)
+    monkeypatch.setattr(paths, "normalised", without)
+    assert differs(chosen, 3)
+
+
+def test_a_variance_below_zero_by_rounding_is_zero():
+    p = torch.tensor([[[[1.0, -1.0]]]], dtype=torch.float32)
+    gram = torch.tensor([[[1.0, 1.0], [1.0, 1.0 - 1e-6]]])
+    found = normed.normalised(p, gram, False)
+    assert torch.isfinite(found).all()
+    assert found[0, 0, 0, 0] == pytest.approx(1e-5**-0.5, rel=1e-3)
 
 
 def test_counts_off_by_one_are_seen(monkeypatch):
@@ -304,6 +374,8 @@ COUNTED = [
     *((f"parentheses/{host}/{v}", {"heads": 2}) for host in HOSTS[:4] for v in ("attention", "residual")),
     *((f"4-hop/{host}/{v}", {"layers": 3}) for host in ("sparse", "random") for v in ("attention", "residual")),
     ("3-hop/trained/attention", {"layers": 2}),
+    *((f"parentheses/{host}/residual-norm", {"heads": 2}) for host in HOSTS[:4]),
+    *((f"4-hop/{host}/residual-norm", {"layers": 3}) for host in ("sparse", "random", "trained")),
 ]
 
 
@@ -351,7 +423,9 @@ def test_the_benchmark_on_the_command_line(tmp_path, capsys):
 
 def test_refusals():
     with pytest.raises(MalformedInput, match="not linear"):
-        Trainer(small("2-hop/sparse/residual-norm", head_dim=2), [0], engine="paths")
+        Trainer(small("2-hop/sparse/mlp-norm", head_dim=2), [0], engine="paths")
+    with pytest.raises(MalformedInput, match="not linear"):
+        PathEngine(build_model(small("parentheses/sparse/mlp", head_dim=2), [0], 20))
     with pytest.raises(MalformedInput, match="engine"):
         Trainer(small("2-hop/sparse/attention"), [0], engine="narrow")
     with pytest.raises(MalformedInput, match="residual stream"):

@@ -172,12 +172,12 @@ def _wait(trainer: Trainer) -> None:
 
 
 def multiplications(trainer: Trainer) -> int:
-    """Multiplications of one step's matrix products, forward and backward, for one model without positions, LN and MLP.
+    """Multiplications of one step's matrix products, forward and backward, for one model without positions and MLP.
 
     A product x y counts once forward, and once backward for each of x and y that has a gradient.
     """
     batch = trainer.batch(0)
-    v = trainer.task.vocabulary if trainer.fixed else len(batch.inputs.unique())
+    v = len(trainer.task.input_ids) if trainer.fixed else len(batch.inputs.unique())
     marked = int(batch.loss_mask.sum(-1).max())
     looks = batch.inputs.shape[-1] if 2 * marked > batch.inputs.shape[-1] else marked
     if trainer.engine.name == "wide":
@@ -210,6 +210,8 @@ def _tables(trainer: Trainer, v: int) -> int:
     model, program = trainer.model, trainer.engine.program  # type: ignore[union-attr]
     shape, m, letters, out = model.shape, model.m, model.letters, model.shape.d_out
     H, L, d = shape.heads, shape.layers, shape.head_dim
+    if model.norm:
+        return _normed_tables(trainer, v)
     if isinstance(program, IndexProgram):
         products = 3 * v * out * sum(size * count for size, count in program._buckets)
         return products + (0 if program._order is not None else 2 * program._mix.numel() * v * out)
@@ -228,29 +230,61 @@ def _tables(trainer: Trainer, v: int) -> int:
     return total + 3 * v * letters**L * m * out
 
 
+def _normed_tables(trainer: Trainer, v: int) -> int:
+    """With LN: rows through every layer, and a Gram matrix for each LN but the first."""
+    model = trainer.model
+    maps = trainer.engine.program._maps  # type: ignore[union-attr]
+    H, L, d, m = model.shape.heads, model.shape.layers, model.shape.head_dim, model.m
+    trained, total = model.hosts is None, 0
+    for layer, (c, read) in enumerate(_rows(trainer, v)):
+        total += 3 * c * c * m * (layer > 0)
+        if layer == L:
+            return total + 3 * read * m * model.shape.d_out
+        total += (3 if trained else 2) * read * m * 2 * H * d
+        if not trained:
+            total += 2 * read * m * m * sum(value.shape[1] > 1 for value in maps[layer]._values)
+        else:
+            total += 3 * read * m * H * (2 * d if "W_V" in model else m)
+    raise AssertionError("there is an LN before U")
+
+
+def _rows(trainer: Trainer, v: int) -> list[tuple[int, int]]:
+    """Rows of the stream before each layer and before U, and rows that are read there: with LN these may be one more."""
+    model = trainer.model
+    found = []
+    for layer in range(model.shape.layers + 1):
+        read = v + (layer > 0 and "shift" in model)
+        found.append((v, read))
+        v = v * model.residual + read * model.shape.heads
+    return found
+
+
 def _streams(trainer: Trainer, v: int, looks: int) -> int:
     """Of attention on streams and of reading outputs from them."""
-    from utfproof.training.paths import _WIDTH, shares_keys
+    from utfproof.training import kernel
+    from utfproof.training.paths import shares_keys
 
     model, preset = trainer.model, trainer.preset
     H, L, d, out = preset.heads, preset.layers, preset.head_dim, model.shape.d_out
-    B, n = preset.batch, trainer.task.context
-
-    def aligned(width: int) -> int:
-        return width if trainer.on_gpu else max(width, _WIDTH)
-
+    B, n, cpu = preset.batch, trainer.task.context, not trainer.on_gpu
     k = looks if L == 1 else n
     total = 3 * H * v * v * d + 2 * B * k * v * H * v  # the first layer: tokens' logits, read by one-hot rows
+    rows = _rows(trainer, v)
     for layer in range(1, L):
         k = looks if layer == L - 1 else n
-        w = v * model.letters**layer
+        c, w = rows[layer]
+        if model.norm:
+            total += 2 * B * n * c * c
         if shares_keys(w, d):
-            total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * k * H * n * 2 * aligned(w)
+            pairs = kernel.seen(k, n, H, cpu, k == n)
+            total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * pairs * 2 * kernel.aligned(w, cpu)
             continue
         total += 3 * B * (k + n) * w * H * d
-        early = layer == L - 1 and out < w
-        total += 3 * B * H * k * n * (aligned(d) + aligned(out if early else w))
+        early = layer == L - 1 and out < w and not model.norm
+        width = kernel.aligned(d, cpu) + kernel.aligned(out if early else w, cpu)
+        total += 3 * B * H * kernel.seen(k, n, 1, cpu, k == n) * width
         if early:
             total += 3 * B * n * w * H * out
             return total + (3 * B * k * w * out if preset.residual else 0)
-    return total + 3 * B * looks * v * model.letters**L * out
+    c = rows[L][0]
+    return total + 3 * B * looks * c * out + (2 * B * looks * c * c if model.norm else 0)

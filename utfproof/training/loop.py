@@ -47,13 +47,15 @@ def learning_rate(preset: Preset, step: int) -> float:
 
 
 def engine_name(preset: Preset, engine: str) -> str:
-    """paths or wide: paths wherever it can run, if it is left open. MalformedInput where it cannot."""
+    """paths or wide. Left open: paths wherever it can run, but for LN with learned positions, where a stream has a coefficient
+    for each of these and its variance costs their square. MalformedInput where paths cannot."""
     if engine not in ENGINES:
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
-    linear = not (preset.norm or preset.mlp)
-    if engine == "paths" and not linear:
-        raise MalformedInput("engine paths has neither LN nor MLPs: they are not linear; use --engine wide")
-    return ("paths" if linear else "wide") if engine == "auto" else engine
+    if engine == "paths" and preset.mlp:
+        raise MalformedInput("engine paths has no MLPs: they are not linear; use --engine wide")
+    if engine == "auto":
+        return "wide" if preset.mlp or (preset.norm and preset.positions == "learned") else "paths"
+    return engine
 
 
 def stack_batches(batches: Sequence[Batch]) -> Batch:
@@ -90,7 +92,7 @@ class Trainer:
     """Models of some seeds of one preset, their optimiser and engine. `done` counts steps.
 
     fixed: nothing of a step's shape depends on its batch, as a captured graph needs (always so on a GPU): the rows of all
-    ids are used, and a batch with more marked positions than the first makes the loss NaN.
+    ids that inputs may hold are used, and a batch with more marked positions than the first makes the loss NaN.
     Raises MalformedInput for what cannot run, ResourceLimit before allocating.
     """
 
@@ -125,6 +127,7 @@ class Trainer:
         self.on_gpu = torch.device(device).type == "cuda"
         self.fixed = self.on_gpu if fixed is None else fixed
         self._most: int | None = None
+        self._ids = torch.tensor(self.task.input_ids, device=device)
         self._graph: Any = None
         rate: Any = torch.zeros((), device=device) if self.on_gpu else 0.0
         self.optimizer = torch.optim.AdamW(
@@ -192,13 +195,10 @@ class Trainer:
 
     def look(self, batch: Batch, mask: Tensor) -> Looked:
         """Logits and targets at the marked positions of mask [S, B, n], or at all where that is about as cheap."""
-        import torch
-
         if self.fixed and self._most is None:
             self._most = int(mask.sum(-1).max())
         look = looked_at(mask, self._most if self.fixed else None)
-        tokens = torch.arange(self.task.vocabulary, device=mask.device) if self.fixed else None
-        logits = self.engine.logits(batch.inputs, look, tokens)
+        logits = self.engine.logits(batch.inputs, look, self._ids if self.fixed else None)
         others = (batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)
         return Looked(logits, *(x if look is None else x.gather(2, look) for x in others))
 

@@ -75,7 +75,7 @@ class Model:
 
     @property
     def linear(self) -> bool:
-        """Whether the stream passes through linear maps only, as path space needs."""
+        """Whether the stream passes through linear maps only: neither LN nor MLPs."""
         return not (self.norm or self.mlp)
 
     @property
@@ -240,3 +240,15 @@ def dense(matrix: Any) -> np.ndarray:
     if isinstance(matrix, SelectionMatrix):
         return matrix.to_dense(np.float64)
     return np.asarray(matrix, dtype=np.float64)
+
+
+def projection(matrix: Any) -> np.ndarray | None:
+    """The diagonal [m] of a coordinate projection (float64), None for other matrices."""
+    if not isinstance(matrix, SelectionMatrix):
+        return None
+    rows, columns = matrix.coordinates()
+    if not np.array_equal(rows, columns) or len(np.unique(rows)) != len(rows):
+        return None
+    diagonal = np.zeros(matrix.shape[0])
+    diagonal[rows] = 1
+    return diagonal

@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
 
 class Tables(NamedTuple):
-    """queries[l], keys[l]: [S, H, W v, d] with W words of length l; outputs [S, W v, d_out] with words of length L."""
+    """queries[l], keys[l]: [S, H, W v, d] with W words of length l; outputs [S, W v, d_out] with words of length L.
+
+    grams: where LN stands, see `normed`; ones: whether what is read has one more coefficient, always 1.
+    """
 
     queries: list[Tensor]
     keys: list[Tensor]
     outputs: Tensor
+    grams: list[Tensor | None] | None = None
+    ones: bool = False
 
 
 class Program(Protocol):
@@ -37,7 +42,11 @@ class Program(Protocol):
 
 
 def program_of(model: Model, max_memory: int | None = None) -> Program:
-    """The program of a model: index maps, dense matrices, or trained ones."""
+    """The program of a model: with LN, index maps, dense matrices, or trained ones."""
+    if model.norm:
+        from utfproof.training.normed import NormedProgram
+
+        return NormedProgram(model, max_memory)
     if model.hosts is None:
         return TrainedProgram(model)
     if isinstance(model.hosts[0].U, SelectionMatrix):
@@ -176,17 +185,14 @@ class IndexProgram:
         shape, letters = self.model.shape, self.model.letters
         S, v, _ = rows.shape
         H, d = shape.heads, shape.head_dim
-        columns = self._readers(rows)
-        queries: list[Tensor] = []
-        keys: list[Tensor] = []
-        start = 0
-        for layer in range(shape.layers):
-            words = letters**layer
-            for kind in (queries, keys):
-                block = columns[..., start : start + H * words * d].view(S, v, H, words, d)
-                kind.append(block.permute(0, 2, 3, 1, 4).reshape(S, H, words * v, d))
-                start += H * words * d
-        return Tables(queries, keys, self._outputs(rows, unembedding))
+        counts = [letters**layer for layer in range(shape.layers)]
+        # split, not sliced: the gradients of slices are sums of padded ones
+        blocks = self._readers(rows).split([H * words * d for words in counts for _ in range(2)], -1)
+        found = [
+            block.reshape(S, v, H, counts[number // 2], d).permute(0, 2, 3, 1, 4).reshape(S, H, -1, d)
+            for number, block in enumerate(blocks)
+        ]
+        return Tables(found[::2], found[1::2], self._outputs(rows, unembedding))
 
     def _outputs(self, rows: Tensor, unembedding: Tensor) -> Tensor:
         import torch
@@ -258,15 +264,13 @@ class DenseProgram:
         shape, letters = self.model.shape, self.model.letters
         S, v, _ = rows.shape
         H, d = shape.heads, shape.head_dim
-        columns = times(rows, self._readers)
-        queries, keys, start = [], [], 0
-        for layer in range(shape.layers):
-            words = letters**layer
-            block = columns[..., start : start + 2 * H * words * d].view(S, v, 2, H, words, d)
-            both = block.permute(2, 0, 3, 4, 1, 5).reshape(2, S, H, words * v, d)
+        counts = [letters**layer for layer in range(shape.layers)]
+        blocks = times(rows, self._readers).split([2 * H * words * d for words in counts], -1)
+        queries, keys = [], []
+        for words, block in zip(counts, blocks, strict=True):
+            both = block.reshape(S, v, 2, H, words, d).permute(2, 0, 3, 4, 1, 5).reshape(2, S, H, words * v, d)
             queries.append(both[0])
             keys.append(both[1])
-            start += 2 * H * words * d
         split = self.split(v)
         forth = rows
         for layer in range(split):

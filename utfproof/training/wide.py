@@ -1,4 +1,4 @@
-"""The m-wide engine: the host as it is defined, on activations [B, n, m]. The reference, and the only way with LN or MLPs."""
+"""The m-wide engine: the host as it is defined, on activations [B, n, m]. The reference, and the only way with MLPs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from utfproof.selection import SelectionMatrix
-from utfproof.training.models import NORM_EPSILON, Model, dense
+from utfproof.training.models import NORM_EPSILON, Model, dense, projection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,13 +42,8 @@ class _Layer:
 def _value(matrix: object, like: Tensor) -> Tensor:
     import torch
 
-    if isinstance(matrix, SelectionMatrix):
-        rows, columns = matrix.coordinates()
-        if np.array_equal(rows, columns) and len(np.unique(rows)) == len(rows):
-            mask = np.zeros(matrix.shape[0])
-            mask[rows] = 1
-            return torch.as_tensor(mask).to(like)
-    return torch.as_tensor(dense(matrix)).to(like)
+    mask = projection(matrix)
+    return torch.as_tensor(dense(matrix) if mask is None else mask).to(like)
 
 
 class WideEngine:

@@ -49,6 +49,11 @@ class Task(Protocol):
     @property
     def context(self) -> int: ...
 
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """The ids that inputs may hold, in increasing order."""
+        ...
+
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         """`size` fresh sequences on the generator's device."""
         ...

@@ -61,6 +61,11 @@ class KHop:
         """The query and all characters but two: 99 tokens."""
         return self.length - 1
 
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """The queries that are asked, and the characters."""
+        return (*range(self.min_hops, self.max_hops + 1), *range(FIRST_CHARACTER, NOWHERE))
+
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         """`size` fresh sequences [size, context] on the generator's device."""
         import torch

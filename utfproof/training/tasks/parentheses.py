@@ -53,6 +53,11 @@ class Parentheses:
         """All of the 2 pairs + 3 places but the last: 62 tokens."""
         return 2 * self.pairs + 2
 
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """All four."""
+        return PAD, OPEN, CLOSE, ASK
+
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         """`size` fresh sequences [size, context] on the generator's device."""
         import torch
