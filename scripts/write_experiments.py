@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.claims import paper
+from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
 from utfproof.training.optimum import read_documents
 from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
-from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS
-from utfproof.training.results import RunResult, differences, preset_of, read_results
+from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, field_names
+from utfproof.training.results import RunResult, differences, preset_of, read_results, with_seeds
 from utfproof.training.tables import percent
 from utfproof.training.tasks.baselines import k_hop_baselines
 
@@ -55,13 +56,18 @@ def is_cell(run: RunResult) -> bool:
     return preset_of(run).host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
 
 
+def said_field(name: str, value: Any) -> str:
+    """Such as batch 32, or positions learned."""
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+
+
 def run_rows(runs: list[RunResult]) -> list[list[str]]:
     """A line for each run."""
     rows = []
     for run in runs:
         point, other = preset_of(run), differences(run)
         said = printed(run) if is_cell(run) else None
-        changed = ", ".join(f"{name} {other[name]:g}" for name in sorted(other) if name != "steps")
+        changed = ", ".join(said_field(name, other[name]) for name in sorted(other) if name != "steps")
         rows.append(
             [
                 f"{point.task}/{point.host}/{point.variant}",
@@ -129,9 +135,97 @@ def _schedule(run: RunResult) -> tuple[Any, ...]:
     return (point.task, run.steps, point.batch, *(getattr(point, name) for name in names))
 
 
+def without(run: RunResult, *fields: str) -> tuple[Any, ...]:
+    """What tells a run's experiment, but for these fields."""
+    point = preset_of(run)
+    return tuple(getattr(point, name) for name in sorted(field_names() - {"name", "seed", *fields}))
+
+
+def positions_part(runs: list[RunResult]) -> str:
+    """Runs with learned positions, each beside the one that differs in nothing else."""
+    pairs = []
+    for run in runs:
+        if preset_of(run).positions == "learned":
+            alike = without(run, "positions")
+            pairs += [(other, run) for other in runs if other.seed == run.seed and without(other, "positions") == alike]
+    pairs = [(none, learned) for none, learned in pairs if preset_of(none).positions == "none"]
+    if not pairs:
+        return ""
+    rows = []
+    for none, learned in pairs:
+        point, other = preset_of(none), differences(none)
+        changed = ", ".join(said_field(name, other[name]) for name in sorted(other) if name != "steps")
+        wanted = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
+        rows.append(
+            [
+                f"{point.task}/{point.host}/{point.variant}",
+                changed,
+                str(none.steps),
+                f"{wanted:.1f}",
+                percent(none.accuracy),
+                percent(learned.accuracy),
+            ]
+        )
+    text = [
+        "### Positions",
+        "The theory has no positions, and the paper does not say whether its experiments have. Runs that differ in nothing but "
+        "a learned vector for each position (`--positions learned`), added to E's row:",
+        table(["run", "changed in both", "steps", "paper, %", "none, %", "learned, %"], rows),
+    ]
+    apart = [
+        (100 * abs(none.accuracy - said), 100 * abs(learned.accuracy - said), preset_of(none).name)
+        for none, learned in pairs
+        for said in [_printed_share(none)]
+    ]
+    for before, after, name in apart:
+        if before > 5 > after:
+            text.append(
+                f"{name}: without positions {before:.1f} points from the paper's figure, with them {after:.1f}."
+            )
+    return "\n\n".join(text)
+
+
+def _printed_share(run: RunResult) -> float:
+    point = preset_of(run)
+    return paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)] / 100
+
+
+def scaling_part(runs: list[RunResult]) -> str:
+    """The points of the scaling figure, one table for each setting that was run with several seeds."""
+    settings: dict[str, dict[str, Any]] = {}
+    for group in with_seeds(runs).values():
+        if len(group) > 1 and panels_of(preset_of(group[0])):
+            other = {name: value for name, value in differences(group[0]).items() if name not in FREE}
+            settings[json.dumps(other, sort_keys=True)] = other
+    text = []
+    for setting in settings.values():
+        points = [point for point in scaling_points(runs, setting) if len(point.measured.accuracies) > 1]
+        rows = [
+            [
+                PANELS[point.panel],
+                f"{point.host}, {point.variant}",
+                str(point.head_dim),
+                str(point.m),
+                f"{point.measured.steps}{'' if point.measured.complete else ' *'}",
+                f"{percent(point.measured.mean)} ± {percent(point.measured.deviation or 0)}",
+                str(len(point.measured.accuracies)),
+            ]
+            for point in points
+        ]
+        changed = ", ".join(said_field(name, value) for name, value in sorted(setting.items())) or "nothing"
+        arguments = " ".join(f"--set {name}={value}" for name, value in sorted(setting.items()))
+        text += [
+            f"Changed from the paper's setting: {changed} (`utfproof figure scaling {arguments}`). "
+            "Accuracy on 2-hop, in percent:",
+            table(["panel", "model", "head dimension", "m", "steps", "mean ± sd", "seeds"], rows),
+        ]
+    return "\n\n".join(["### The scaling figure", *text]) if text else ""
+
+
 def brief_part(runs: list[RunResult]) -> str:
-    """Everything that is no complete cell."""
-    kept = [run for run in runs if not (is_cell(run) and run.complete)]
+    """Everything that is no complete cell, and no point of the scaling figure with several seeds."""
+    points = {run.key for group in with_seeds(runs).values() for run in group if len(group) > 1}
+    kept = [run for run in runs if not (is_cell(run) and run.complete) and run.key not in points]
     if not kept:
         return ""
     said = (
@@ -266,7 +360,8 @@ def measured(folder: Path) -> str:
     """The part of the page between its two marks."""
     runs = read_results(folder / "training")
     tables = optimum_tables(read_documents(folder / "optimum"), runs)
-    parts = [cells_part(runs), optimum_part(tables), smaller_part(runs), bench_part(folder), brief_part(runs)]
+    parts = [cells_part(runs), positions_part(runs), optimum_part(tables), smaller_part(runs), scaling_part(runs)]
+    parts += [bench_part(folder), brief_part(runs)]
     return "\n\n".join([BEGIN, *(part for part in parts if part), END])
 
 

@@ -637,13 +637,23 @@ def test_impossible_overrides(wrong):
 def test_scaling_sweeps():
     for point in scaling_presets("m-bar"):
         assert point.m == paper_dimension(point.shape)
-    for point in scaling_presets("H d"):
+    for point in scaling_presets("Hd"):
         assert point.m == point.heads * point.head_dim
     ratios = [point.m / 1024 for point in scaling_presets("ratio")]
     assert (min(ratios), max(ratios)) == (0.5, 2.0)
-    assert all((point.heads, point.layers) == (2, 3) for panel in ("m-bar", "H d") for point in scaling_presets(panel))
+    assert all((point.heads, point.layers) == (2, 3) for panel in ("m-bar", "Hd") for point in scaling_presets(panel))
     with pytest.raises(MalformedInput):
         scaling_presets("width")
+    every = scaling_presets("all", "2-hop/random/attention", length=30)
+    assert len(every) == len(set(every)) == 6 + 5 + 8 - 1
+    assert {(point.length, point.variant) for point in every} == {(30, "attention")}
+    for wrong, said in (
+        ({"m": 5}, "leave out m"),
+        ({"task": "1-hop"}, "2-hop"),
+        ({"host": "shared-key"}, "hosts sparse"),
+    ):
+        with pytest.raises(MalformedInput, match=said):
+            scaling_presets("ratio", "2-hop/random/attention", **wrong)
 
 
 def test_names_of_tasks():

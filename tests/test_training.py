@@ -466,6 +466,20 @@ def test_train_speaks_to_people_and_machines(tmp_path, monkeypatch, capsys):
     assert len(list((tmp_path / "results" / "training").glob("*.json"))) == 2
 
 
+def test_a_panel_of_the_scaling_figure_is_one_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    line = ["train", "2-hop/random/attention", "--scaling", "Hd", "--set", "length=6", "--set", "layers=1"]
+    line += ["--steps", "1", "--batch", "2", "--eval-sequences", "2", "--results", "r", "--threads", "1", "--json"]
+    assert cli.run(line) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [point["preset"]["m"] for point in points] == [56, 112, 224, 448, 1024]
+    assert len(list((tmp_path / "r").glob("*.json"))) == 5
+    assert cli.run([*line, "-o", "here"]) == 2
+    assert "leave out -o" in capsys.readouterr().err
+    assert cli.run([*line[:3], "width"]) == 2
+    assert "choose m-bar, Hd, ratio, all" in capsys.readouterr().err
+
+
 def test_a_sweep_can_train(tmp_path):
     from utfproof.sweeps.commands import REQUIRED, Context, command
 

@@ -345,8 +345,8 @@ def drawn(monkeypatch, tmp_path):
     original = figure.write_figure
     monkeypatch.setattr(figure, "write_figure", lambda *given: (kept.append(given[0]), original(*given)))
 
-    def draw(results, name="scaling.svg"):
-        points = figure.plot_scaling(results, tmp_path / name)
+    def draw(results, name="scaling.svg", setting=None):
+        points = figure.plot_scaling(results, tmp_path / name, setting)
         assert (tmp_path / name).stat().st_size > 0
         return kept[-1], points
 
@@ -366,12 +366,12 @@ def test_empty_panels_say_so(drawn):
 
 def test_points_stand_in_their_panels(drawn):
     runs = []
-    for panel in ("m-bar", "H d", "ratio"):
+    for panel in ("m-bar", "Hd", "ratio"):
         for number, point in enumerate(scaling_presets(panel)):
             runs += [run(point, seed=s, accuracy=0.1 * number + 0.01 * s) for s in range(5)]
     runs = list({made.key: made for made in runs}.values())  # the paper's point is in two sweeps
     picture, points = drawn(runs, "scaling.png")
-    wanted = {panel: sorted(p.m for p in scaling_presets(panel)) for panel in ("m-bar", "H d", "ratio")}
+    wanted = {panel: sorted(p.m for p in scaling_presets(panel)) for panel in ("m-bar", "Hd", "ratio")}
     assert {panel: sorted(p.m for p in points if p.panel == panel) for panel in wanted} == wanted
     for point in points:
         assert len(point.measured.accuracies) == 5
@@ -394,6 +394,26 @@ def test_other_experiments_stay_out_of_the_figure(drawn):
         run(preset("2-hop/random/attention", m=4000)),
     ]
     assert drawn(others)[1] == []
+
+
+def test_an_experiment_of_another_setting_has_a_figure_of_its_own(drawn):
+    from utfproof.training.figure import scaling_points
+
+    name, setting = "2-hop/random/residual-norm", {"length": 30, "batch": 32}
+    runs = [run(preset(name)), run(preset(name, **setting)), run(preset(name, length=30))]
+    assert [len(scaling_points(runs, chosen)) for chosen in ({}, setting, {"length": 30}, {"length": 31})] == [
+        2,
+        2,
+        2,
+        0,
+    ]
+    picture, points = drawn(runs, setting=setting)
+    assert [point.panel for point in points] == ["m-bar", "ratio"]
+    assert picture._suptitle.get_text() == "changed: batch 32, length 30"
+    with pytest.raises(MalformedInput, match="depth"):
+        scaling_points(runs, {"depth": 3})
+    with pytest.raises(MalformedInput, match="head_dim"):
+        scaling_points(runs, {"head_dim": 3})
 
 
 def test_brief_points_are_told_apart(drawn):

@@ -10,6 +10,7 @@ import typer
 from utfproof.cli import options
 from utfproof.cli.output import emit
 from utfproof.cli.tables import results_folder
+from utfproof.cli.train import name_values
 from utfproof.errors import MalformedInput
 
 FIGURES = ("scaling",)
@@ -27,11 +28,18 @@ def command(
     results: Annotated[
         Path | None, typer.Option("--results", help="Folder of finished runs; results/training by default.")
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="NAME=VALUE: the experiment with this field changed (length, batch, ...); repeatable."
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Accuracy on 2-hop against m: at m = m-bar, at m = H d, and from 0.5 to 2 times m-bar; ± 1 sd over seeds.
 
-    Exit 0; panels without runs say that nothing was measured.
+    Without --set, runs of the paper's setting, brief ones too; with it, those that differ from it in just these fields. Exit 0;
+    panels without runs say that nothing was measured.
     """
     from dataclasses import asdict
 
@@ -43,7 +51,7 @@ def command(
     from utfproof.training.figure import PANELS, plot_scaling
     from utfproof.training.results import read_results
 
-    points = plot_scaling(read_results(results_folder(results)), output)
+    points = plot_scaling(read_results(results_folder(results)), output, name_values(changes or []))
     document = {"figure": name, "file": str(output), "points": [asdict(point) for point in points]}
     counts = {panel: sum(point.panel == panel for point in points) for panel in PANELS}
     rows = {panel: f"{counts[panel]} points" if counts[panel] else "nothing measured" for panel in PANELS}

@@ -20,12 +20,13 @@ from utfproof.shapes import positive_integer
 if TYPE_CHECKING:
     from utfproof.training.presets import Preset
     from utfproof.training.results import RunResult
-    from utfproof.training.run import Tick
+    from utfproof.training.run import Setting, Tick
 
 EPILOG = (
     "Examples: utfproof train parentheses/sparse/attention; "
     "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
-    "utfproof train 1-hop/sparse/attention --steps 200 --set m=600 -o runs/trial"
+    "utfproof train 1-hop/sparse/attention --steps 200 --set m=600 -o runs/trial; "
+    "utfproof train 2-hop/random/residual-norm --scaling ratio --seeds 5"
 )
 INTERRUPTED = 130
 
@@ -50,6 +51,10 @@ def command(
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="NAME=VALUE for any field of the preset (m, learning_rate, host, ...); repeatable."),
+    ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option("--scaling", help="Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all."),
     ] = None,
     engine: Annotated[
         str, typer.Option("--engine", help="paths (path space), wide (m-wide), or auto: paths where it can.")
@@ -83,8 +88,9 @@ def command(
     """
     from utfproof.arrays import require_device
     from utfproof.training.presets import preset as preset_named
+    from utfproof.training.presets import scaling_presets
     from utfproof.training.results import DEFAULT_FOLDER
-    from utfproof.training.run import Interrupted, Setting, run
+    from utfproof.training.run import Interrupted, Setting
 
     positive_integer("--seeds", seeds)
     check_seed(seed)
@@ -96,7 +102,13 @@ def command(
     if threads is not None:
         use_threads(positive_integer("--threads", threads))
     given = {"steps": steps, "batch": batch, "positions": positions, "loss": loss}
-    chosen = preset_named(preset, **{**_changes(changes or []), **{k: v for k, v in given.items() if v is not None}})
+    overrides = {**name_values(changes or []), **{k: v for k, v in given.items() if v is not None}}
+    if scaling is None:
+        points = [preset_named(preset, **overrides)]
+    elif output is not None:
+        raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
+    else:
+        points = scaling_presets(scaling, preset, **overrides)
     setting = Setting(
         device,
         dtype,
@@ -111,13 +123,23 @@ def command(
         max_memory=options.memory_limit(max_memory),
     )
     try:
-        with _live(preset, enabled=not as_json) as advance:
-            found = run(chosen, list(range(seed, seed + seeds)), setting, advance)
+        found = [_run(point, list(range(seed, seed + seeds)), setting, quiet=as_json) for point in points]
     except Interrupted as stop:
         typer.echo(f"utfproof: {stop}", err=True)
         raise SystemExit(INTERRUPTED) from None
-    document = {"preset": found[0].preset, "runs": [_document(result) for result in found]}
-    emit(document, f"train {preset}", _rows(chosen, found), as_json=as_json)
+    documents = [{"preset": runs[0].preset, "runs": [_document(result) for result in runs]} for runs in found]
+    if scaling is None:
+        emit(documents[0], f"train {preset}", _rows(points[0], found[0]), as_json=as_json)
+        return
+    document = {"panel": scaling, "points": documents}
+    emit(document, f"train {preset}, {scaling}", _point_rows(points, found), as_json=as_json)
+
+
+def _run(point: Preset, seeds: list[int], setting: Setting, *, quiet: bool) -> list[RunResult]:
+    from utfproof.training.run import run
+
+    with _live(f"{point.name}, m = {point.m}", enabled=not quiet) as advance:
+        return run(point, seeds, setting, advance)
 
 
 def use_threads(count: int) -> None:
@@ -127,7 +149,7 @@ def use_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
-def _changes(items: list[str]) -> dict[str, Any]:
+def name_values(items: list[str]) -> dict[str, Any]:
     """NAME=VALUE pairs; values are JSON, or text where they are none. MalformedInput for anything else."""
     found: dict[str, Any] = {}
     for item in items:
@@ -164,6 +186,16 @@ def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
     if len(found) > 1:
         values = [result.accuracy for result in found]
         rows["accuracy"] = f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%} over {len(values)} seeds"
+    return rows
+
+
+def _point_rows(points: list[Preset], found: list[list[RunResult]]) -> dict[str, str]:
+    """A line for each point of a panel."""
+    rows = {}
+    for point, runs in zip(points, found, strict=True):
+        values = [result.accuracy for result in runs]
+        spread = f" ± {statistics.stdev(values):.2%} over {len(values)} seeds" if len(values) > 1 else ""
+        rows[f"d = {point.head_dim}, m = {point.m}"] = f"accuracy {statistics.mean(values):.2%}{spread}"
     return rows
 
 

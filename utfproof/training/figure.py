@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from utfproof.errors import MalformedInput
 from utfproof.plots import picture_format, write_figure
 from utfproof.shapes import paper_dimension
-from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset
+from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset, field_names
 from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
 from utfproof.training.tables import Measured
 
 PANELS = {
     "m-bar": "m = m̄, head dimensions swept",
-    "H d": "m = H d, head dimensions swept",
+    "Hd": "m = H d, head dimensions swept",
     "ratio": "m from 0.5 to 2 times m̄ at the paper's shape",
 }
-_FREE = {"head_dim", "m", "mlp_width", "steps"}
+FREE = {"head_dim", "m", "mlp_width", "steps"}
+"""Fields that points of one line differ in."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,27 @@ def panels_of(point: Preset) -> list[str]:
     m_bar = paper_dimension(point.shape)
     conditions = {
         "m-bar": point.m == m_bar,
-        "H d": point.m == point.heads * point.head_dim,
+        "Hd": point.m == point.heads * point.head_dim,
         "ratio": point.head_dim == home.head_dim and 0.5 <= point.m / m_bar <= 2,
     }
     return [panel for panel, holds in conditions.items() if holds]
 
 
-def scaling_points(results: Iterable[RunResult]) -> list[Point]:
-    """Every measured point of every panel, in order of m. Brief runs stand beside complete ones, marked."""
+def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None = None) -> list[Point]:
+    """Every measured point of every panel, in order of m. Brief runs stand beside complete ones, marked.
+
+    setting: the fields in which the experiment differs from the paper's (besides what is swept, and steps); runs of any other
+    are left out. MalformedInput for fields that presets do not have, or that the figure sweeps.
+    """
+    wanted = dict(setting or {})
+    if unknown := set(wanted) - (field_names() - {"name", "seed"} - FREE):
+        raise MalformedInput(
+            f"the figure is not chosen by {', '.join(sorted(unknown))}; name other fields of the preset"
+        )
     points = []
     for runs in with_seeds(results).values():
-        if set(differences(runs[0])) - _FREE:
-            continue  # another loss, positions, rate: not the figure's experiment
+        if {name: value for name, value in differences(runs[0]).items() if name not in FREE} != wanted:
+            continue  # another loss, positions, rate: not this experiment
         preset = preset_of(runs[0])
         found = measured(runs)
         points += [
@@ -60,16 +72,17 @@ def scaling_points(results: Iterable[RunResult]) -> list[Point]:
     return sorted(points, key=lambda point: (point.panel, point.host, point.variant, point.measured.steps, point.m))
 
 
-def plot_scaling(results: Iterable[RunResult], path: Path | str) -> list[Point]:
+def plot_scaling(results: Iterable[RunResult], path: Path | str, setting: dict[str, Any] | None = None) -> list[Point]:
     """Draw the three panels: a line for each host, variant and number of steps, ± 1 sd over seeds; brief runs dashed and
     hollow; a panel without points says so. Returns what was drawn. MalformedInput where `path` cannot be written."""
     picture_format(path)
     from matplotlib.figure import Figure
 
-    from utfproof.training.tasks.baselines import task_baselines
+    from utfproof.training.tasks.baselines import k_hop_baselines
 
-    points = scaling_points(results)
-    rules = {rule.name: rule.accuracy for rule in task_baselines(SCALING_TASK)}
+    points = scaling_points(results, setting)
+    length = {"length": setting["length"]} if setting and setting.get("length") else {}
+    rules = {rule.name: rule.accuracy for rule in k_hop_baselines(int(SCALING_TASK.split("-")[0]), **length)}
     figure = Figure(figsize=(14, 4.2), layout="constrained")
     colours = {host: f"C{number}" for number, host in enumerate(PAPER_HOSTS)}
     marks = dict(zip(sorted({point.variant for point in points}), "osd^v", strict=False))
@@ -103,5 +116,9 @@ def plot_scaling(results: Iterable[RunResult], path: Path | str) -> list[Point]:
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
     figure.axes[0].set_ylabel("accuracy on 2-hop, percent")
+    if setting:
+        figure.suptitle(
+            "changed: " + ", ".join(f"{name} {value}" for name, value in sorted(setting.items())), fontsize=9
+        )
     write_figure(figure, path)
     return points

@@ -236,21 +236,34 @@ def field_names() -> set[str]:
 
 SCALING_TASK = "2-hop"
 SCALING_SEEDS = 5
-SCALING_HEAD_DIMS = {"m-bar": (4, 8, 16, 28, 56, 112), "H d": (28, 56, 112, 224, 512)}
+SCALING_PANELS = ("m-bar", "Hd", "ratio")
+SCALING_HEAD_DIMS = {"m-bar": (4, 8, 16, 28, 56, 112), "Hd": (28, 56, 112, 224, 512)}
 """The paper does not say which head dimensions it swept; these take both panels to the m of its table or beyond."""
 SCALING_RATIOS = (0.5, 0.625, 0.75, 0.875, 1.0, 1.25, 1.5, 2.0)
 """Our own panel: m over m-bar at the paper's 2-hop shape."""
 
 
-def scaling_presets(panel: str, host: str = "random", variant: str = "residual-norm") -> list[Preset]:
-    """The points of one panel of the figure: "m-bar", "H d", or "ratio" (m from 0.5 to 2 times m-bar at the paper's shape)."""
-    name = f"{SCALING_TASK}/{host}/{variant}"
+def scaling_presets(panel: str, name: str = "2-hop/random/residual-norm", /, **overrides: Any) -> list[Preset]:
+    """The points of one panel of the figure: "m-bar", "Hd", "ratio" (m from 0.5 to 2 times m-bar at the paper's shape), or
+    "all" three, each point once. name: the preset that is changed, a 2-hop one; overrides: fields changed at all points alike.
+
+    MalformedInput for another panel or task, or where what the panel sweeps is given too.
+    """
+    if panel not in (*SCALING_PANELS, "all"):
+        raise MalformedInput(f"panel {panel!r} is unknown; choose {', '.join((*SCALING_PANELS, 'all'))}")
+    if swept := {"m", "head_dim", "mlp_width"} & set(overrides):
+        raise MalformedInput(f"the scaling figure sweeps m and head_dim; leave out {', '.join(sorted(swept))}")
+    home = preset(name, **overrides)
+    if home.task != SCALING_TASK or home.host not in PAPER_HOSTS:
+        raise MalformedInput(
+            f"the scaling figure is about {SCALING_TASK} and hosts {', '.join(PAPER_HOSTS)}; got {home.task}/{home.host}"
+        )
+    if panel == "all":
+        every = [point for each in SCALING_PANELS for point in scaling_presets(each, name, **overrides)]
+        return list(dict.fromkeys(every))
     if panel == "ratio":
-        m_bar = preset(name).m
-        return [preset(name, m=round(ratio * m_bar)) for ratio in SCALING_RATIOS]
-    if panel not in SCALING_HEAD_DIMS:
-        raise MalformedInput(f"panel {panel!r} is unknown; choose {', '.join((*SCALING_HEAD_DIMS, 'ratio'))}")
-    points = [preset(name, head_dim=d) for d in SCALING_HEAD_DIMS[panel]]
+        return [preset(name, **overrides, m=round(ratio * home.m)) for ratio in SCALING_RATIOS]
+    points = [preset(name, **overrides, head_dim=d) for d in SCALING_HEAD_DIMS[panel]]
     return points if panel == "m-bar" else [replace_m(point, point.heads * point.head_dim) for point in points]
 
 
