@@ -185,6 +185,42 @@ def positions_part(runs: list[RunResult]) -> str:
     return "\n\n".join(text)
 
 
+def ablation_part(runs: list[RunResult]) -> str:
+    """Variants and hosts of one task side by side, for each setting other than the paper's under which many were run."""
+    settings: dict[str, dict[tuple[str, str], RunResult]] = {}
+    for run in runs:
+        point, other = preset_of(run), differences(run)
+        if point.host in PAPER_HOSTS and set(other) - {"steps"} and not set(other) & {"m", "head_dim"} and not run.seed:
+            said = ", ".join(said_field(name, other[name]) for name in sorted(other))
+            settings.setdefault(f"{point.task}, {said}", {})[point.variant, point.host] = run
+    text = []
+    for setting, cells_run in sorted(settings.items()):
+        if len(cells_run) < 10:
+            continue
+        task = setting.split(",")[0]
+        rows = []
+        for variant, printed_name in PAPER_VARIANTS.items():
+            row = [printed_name]
+            for number, host in enumerate(PAPER_HOSTS):
+                run = cells_run.get((variant, host))
+                row.append(f"{paper.ABLATIONS[task][printed_name][number]:.1f}")
+                row.append("" if run is None else percent(run.accuracy))
+            rows.append(row)
+        head = ["variant", *(f"{host}, {whose} %" for host in PAPER_HOSTS for whose in ("paper", "here"))]
+        text += [f"{setting}:", table(head, rows)]
+        length = next(iter(cells_run.values())).preset.get("length")
+        if task != "parentheses":
+            best = max(k_hop_baselines(int(task.split("-")[0]), length or 100), key=lambda rule: rule.accuracy)
+            text.append(f"The {best.name} alone tell {percent(best.accuracy)} %.")
+    if not text:
+        return ""
+    said = (
+        "Every variant of one task under one setting, smaller than the paper's (whose figures stand beside, for the order "
+        "only)."
+    )
+    return "\n\n".join(["### Variants, scaled down", said, *text])
+
+
 def _printed_share(run: RunResult) -> float:
     point = preset_of(run)
     return paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)] / 100
@@ -360,7 +396,14 @@ def measured(folder: Path) -> str:
     """The part of the page between its two marks."""
     runs = read_results(folder / "training")
     tables = optimum_tables(read_documents(folder / "optimum"), runs)
-    parts = [cells_part(runs), positions_part(runs), optimum_part(tables), smaller_part(runs), scaling_part(runs)]
+    parts = [
+        cells_part(runs),
+        ablation_part(runs),
+        positions_part(runs),
+        optimum_part(tables),
+        smaller_part(runs),
+        scaling_part(runs),
+    ]
     parts += [bench_part(folder), brief_part(runs)]
     return "\n\n".join([BEGIN, *(part for part in parts if part), END])
 

@@ -723,6 +723,7 @@ def test_command(capsys):
     assert "1 tied target" in out
     code, out, _ = spoken(capsys, "emulate", "sparse", *OF_SHAPE, "--context", "3", "--json")
     assert "residual" not in json.loads(out)["shape"]
+    assert json.loads(out)["host"] == "sparse"
     code, out, _ = spoken(
         capsys, "emulate", "sparse", "--shapes", "parentheses", "--residual", "--context", "3", "--json"
     )

@@ -373,7 +373,7 @@ OPTIONS = {
     "a billion layers, one head": (
         ["build", "sparse", "-H", "1", *LONG[2:], "-o", "h.safetensors"],
         3,
-        "more than 2^20 layers",
+        "2^60 head words or 2^20 layers",
     ),
     "a billion layers, emulated": (["emulate", "sparse", *LONG], 3, "choose a smaller shape"),
     "a billion layers of a looped host": (

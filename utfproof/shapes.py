@@ -14,9 +14,10 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import log2
 from typing import NamedTuple
 
-from utfproof.errors import MalformedInput, NotDefined
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 
 Word = tuple[int, ...]
 
@@ -225,6 +226,19 @@ def column_index(shape: Shape, column: Column) -> int:
                 number = word_index(column.word[:-1], shape.letters) * shape.heads + reader
             return group.start + number * group.width + column.coordinate
     raise MalformedInput(f"{column} names no column of R_all at {shape}")
+
+
+def too_many_words(shape: Shape, length: int | None = None) -> bool:
+    """Whether there are more words of that length (layers unless said) than any machine can hold; H^L is not computed."""
+    length = shape.layers if length is None else length
+    return length * log2(shape.letters) > 60 or shape.layers > 2**20
+
+
+def require_words(shape: Shape, what: str = "", length: int | None = None) -> None:
+    """ResourceLimit where there are `too_many_words`; `what` stands first in the line."""
+    if too_many_words(shape, length):
+        about = f"{what} at {shape}" if what else str(shape)
+        raise ResourceLimit(f"{about} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
 
 
 # --- dimensions ------------------------------------------------------------------------------------------

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import comb, isqrt, log2
+from math import comb, isqrt
 
 from utfproof.constructions.commuting import commuting_dimension
-from utfproof.errors import ResourceLimit
 from utfproof.notions import Notion
-from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
+from utfproof.shapes import Shape, matching_dimension, require_words, tied_targets_dimension
 
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
@@ -21,12 +20,6 @@ GENERIC_TIED = "generic tied"
 """All but a set of measure zero: what is refuted for these serves almost none of the class."""
 THREE_PAGE = "three-dimensions-do-not-suffice.md"
 RESIDUAL_PAGE = "residual.md"
-
-
-def require_words(shape: Shape) -> None:
-    """ResourceLimit before H^L is computed."""
-    if shape.layers * log2(shape.letters) > 60 or shape.layers > 2**20:
-        raise ResourceLimit(f"{shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from utfproof.constructions.shared_attention import (
     count_tuples,
     require_equal_widths,
     require_scalar,
-    require_words,
 )
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.notions import Notion
@@ -32,6 +31,7 @@ from utfproof.shapes import (
     head_words,
     positive_integer,
     require_plain,
+    require_words,
     shared_key_dimension,
     shared_query_dimension,
 )
@@ -211,7 +211,7 @@ def _require_odd(name: str) -> Callable[[Shape], None]:
         require_equal_widths(name, shape)
         if shape.layers % 2 == 0:
             raise NotDefined(f"{name} is defined for an odd number of layers, got {shape.layers}")
-        require_words(name, shape, shape.layers // 2)
+        require_words(shape, name, shape.layers // 2)
 
     return defined
 

@@ -20,7 +20,6 @@ from utfproof.certificates.dimensions import (
     GENERIC_TIED,
     GENERIC_UNTIED,
     no_tied_host,
-    require_words,
 )
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
 from utfproof.constructions.random import integer_target
@@ -30,7 +29,7 @@ from utfproof.matching import w_all
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain
+from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain, require_words
 from utfproof.systems import Target
 
 TARGET_BOUND = 16

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import comb, gcd, log2
+from math import comb, gcd
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,15 @@ from utfproof.matching import r_all, w_all
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Column, Shape, column_at, column_index, matching_dimension, tied_targets_dimension
+from utfproof.shapes import (
+    Column,
+    Shape,
+    column_at,
+    column_index,
+    matching_dimension,
+    require_words,
+    tied_targets_dimension,
+)
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import host_shape, read_tensors, require_finite
 
@@ -150,8 +158,7 @@ def span_upper_bound(shape: Shape) -> int:
 def _require_square(shape: Shape) -> None:
     if shape.d_in != shape.d_out:
         raise NotDefined(f"tied targets are decided for d_in = d_out only, got {shape}, d_out = {shape.d_out}")
-    if shape.layers * log2(shape.letters) > 60:
-        raise ResourceLimit(f"{shape} has more than 2^60 head words; choose a smaller shape")
+    require_words(shape)
 
 
 def _dense(matrix: Any) -> np.ndarray:

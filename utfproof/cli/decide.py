@@ -14,7 +14,7 @@ from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import require_writable, together
 from utfproof.notions import Notion
-from utfproof.shapes import positive_integer
+from utfproof.shapes import positive_integer, require_words
 
 if TYPE_CHECKING:
     from utfproof.decision.explain import Findings
@@ -126,7 +126,6 @@ def _require_outputs(host: Path, output: Path, target: Path, visible: Path | Non
 
 
 def _by_attention(host: Path, given: dict[str, Any], witness: bool, device: str) -> tuple[Findings, Target | None]:
-    from utfproof.certificates.dimensions import require_words
     from utfproof.decision.attention import decide_attention_matching
     from utfproof.decision.explain import Findings
     from utfproof.decision.verdict import stored_host
@@ -152,7 +151,6 @@ def _by_matching(
     measure: bool,
 ) -> tuple[Findings, dict[str, tuple[Path, Target, str]]]:
     """What is found, and the targets to write: name, (file, target, number format)."""
-    from utfproof.certificates.dimensions import require_words
     from utfproof.decision.explain import Findings
     from utfproof.decision.margin import margin_of
     from utfproof.decision.missed import measure_miss, missed_target, missed_tied_target, visible_miss

@@ -261,6 +261,7 @@ def _single(
         **_figures(report),
     }
     document = {
+        "host": host,
         **report.document(),
         "shape": options.shape_document(shape, machine.m),
         **({"tied_targets": True} if tied and not plan.tied_targets else {}),

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log2
 
 from utfproof.constructions import as_printed, residual, shared_key, shared_query, sparse, tied
 from utfproof.constructions.random import random_host, random_target
-from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
+from utfproof.errors import MalformedInput, NotDefined
 from utfproof.generator import check_law
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
@@ -28,6 +27,7 @@ from utfproof.shapes import (
     paper_looped_dimension,
     positive_integer,
     require_plain,
+    require_words,
     shared_key_dimension,
     shared_query_dimension,
     tied_targets_dimension,
@@ -206,11 +206,7 @@ def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
     if not entry.streams:
         require_plain(shape, entry.name)
     entry.defined(shape)
-    # refused before H^L is computed: the number of words alone is beyond any machine
-    if shape.layers * log2(shape.letters) > 60:
-        raise ResourceLimit(f"{entry.name} at {shape} has more than 2^60 head words; choose a smaller shape")
-    if shape.layers > 2**20:
-        raise ResourceLimit(f"{entry.name} at {shape} has more than 2^20 layers; choose a smaller shape")
+    require_words(shape, entry.name)
     least = entry.least_m(shape)
     if m is None:
         return (entry.default_m or entry.least_m)(shape)

@@ -17,14 +17,13 @@ from utfproof.arrays import Array, exact, zeros
 from utfproof.constructions.shared_attention import (
     require_dimension,
     require_equal_widths,
-    require_words,
     suffix_products,
     two_sided_pairs,
 )
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.exact import rational
 from utfproof.resources import require_memory
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
 NAME = "krylov"
@@ -33,7 +32,7 @@ NAME = "krylov"
 def require_krylov(shape: Shape) -> None:
     """NotDefined unless H = 2, L is odd, d_out = d_in <= d."""
     require_equal_widths(NAME, shape)
-    require_words(NAME, shape, shape.layers // 2)
+    require_words(shape, NAME, shape.layers // 2)
     if shape.heads != 2 or shape.layers % 2 == 0 or shape.head_dim < shape.d_in:
         raise NotDefined(f"{NAME} is defined for two heads, an odd number of layers and d >= d_in, got {shape}")
 

@@ -25,13 +25,12 @@ from utfproof.arrays import Array, is_exact
 from utfproof.constructions.shared_attention import (
     require_dimension,
     require_scalar,
-    require_words,
     suffix_products,
     two_sided_pairs,
 )
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
 from utfproof.resources import require_memory
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape, positive_integer, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
 Factors = tuple[list[Any], list[Any]]
@@ -209,7 +208,7 @@ def require_middle(shape: Shape, bilinear: Bilinear) -> None:
         raise NotDefined(f"{bilinear.name} is defined for an odd number of layers, got {shape.layers}")
     if bilinear.heads != shape.heads:
         raise MalformedInput(f"bilinear map {bilinear.name} has {bilinear.heads} components, the shape {shape}")
-    require_words(bilinear.name, shape, shape.layers // 2)
+    require_words(shape, bilinear.name, shape.layers // 2)
 
 
 def middle_dimension(shape: Shape, bilinear: Bilinear) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, log2
+from math import comb
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from utfproof.constructions.tied import register_pairs
 from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
 from utfproof.resources import require_memory
 from utfproof.selection import Partition, SelectionMatrix
-from utfproof.shapes import Shape, positive_integer, require_plain
+from utfproof.shapes import Shape, positive_integer, require_plain, require_words
 from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target, prefix_products
 
 Counts = tuple[int, ...]
@@ -35,16 +35,10 @@ Counts = tuple[int, ...]
 
 
 def require_equal_widths(name: str, shape: Shape) -> None:
-    """NotDefined unless d_in = d_out."""
+    """NotDefined unless d_in = d_out, without a residual stream."""
+    require_plain(shape, name)
     if shape.d_in != shape.d_out:
         raise NotDefined(f"{name} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}")
-
-
-def require_words(name: str, shape: Shape, length: int) -> None:
-    """ResourceLimit, before H^length is computed, where there are more words than any machine can hold."""
-    require_plain(shape, name)
-    if length * log2(shape.heads) > 60 or shape.layers > 2**20:
-        raise ResourceLimit(f"{name} at {shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
 
 
 def require_scalar(name: str, shape: Shape) -> None:
@@ -59,7 +53,7 @@ def require_scalar(name: str, shape: Shape) -> None:
 def require_register(shape: Shape) -> None:
     """NotDefined unless d_in = d_out."""
     require_equal_widths("register", shape)
-    require_words("register", shape, shape.layers)
+    require_words(shape, "register")
 
 
 def require_two_sided(shape: Shape) -> None:
@@ -67,7 +61,7 @@ def require_two_sided(shape: Shape) -> None:
     require_equal_widths("two-sided", shape)
     if shape.layers % 2:
         raise NotDefined(f"two-sided is defined for an even number of layers, got {shape.layers}")
-    require_words("two-sided", shape, shape.layers // 2)
+    require_words(shape, "two-sided", shape.layers // 2)
 
 
 def require_counting(shape: Shape) -> None:

@@ -7,7 +7,6 @@ y_w != 0, and zero on all others, would give 0 = y_w. With m^2 < H^L there alway
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
 from utfproof.matching import isolating_target
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
-from utfproof.shapes import Column, Shape, Word, column_index, positive_integer, word_at
+from utfproof.shapes import Column, Shape, Word, column_index, positive_integer, too_many_words, word_at
 from utfproof.systems import Target
 from utfproof.weights import TensorFile, read_tensors, require_finite
 
@@ -165,7 +164,7 @@ def refute_shared(host: SharedHost) -> SharedRefutation:
     the products are too large to look for a relation.
     """
     shape, m = host.shape, host.m
-    if shape.layers * log2(shape.heads) > 60 or shape.layers > 2**20:
+    if too_many_words(shape):
         return SharedRefutation(_by_dimension(shape, m), None, None)  # says that these are too many words
     below, size = m * m < shape.leaves, m * m * shape.leaves
     if size > NULL_WORK and below:

@@ -2,7 +2,7 @@
 
 Trees (untied) and tries (tied) whose blocks hold outputs M_w, queries and keys as far as they are needed. Where d >= d_in a key
 needs no block: the stream passes every layer by, so the output of a word w that stops early is M_w already, and U reads
-keys as well. docs/frontier.md, "With a residual stream".
+keys as well. docs/proofs/residual-frontier.md.
 """
 
 from __future__ import annotations

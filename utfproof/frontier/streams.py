@@ -1,6 +1,6 @@
 """The frontier of residual streams: bounds and hosts over words in the letters 0 (the stream) and 1 ... H.
 
-Proofs: docs/proofs/residual.md for matching, docs/frontier.md ("With a residual stream") for the rest. d_in = d_out = b
+Proofs: docs/proofs/residual.md for matching, docs/proofs/residual-frontier.md for the rest. d_in = d_out = b
 throughout, d' = min(d, b).
 """
 
@@ -20,7 +20,7 @@ from utfproof.notions import Notion
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
 
 PAGE = "docs/proofs/residual.md"
-HERE = "docs/frontier.md, with a residual stream"
+HERE = "docs/proofs/residual-frontier.md"
 Count = Callable[[Shape], int]
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
 from typing import Any
 
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput
 from utfproof.notions import Notion
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape, positive_integer, require_words
 
 FREE = ("E", "U", "E and U")
 """What may depend on the target; what is not free is fixed with the host."""
@@ -38,8 +37,7 @@ class Problem:
             raise MalformedInput(f"searches are made for d_in = d_out, got {self.shape}")
         object.__setattr__(self, "m", positive_integer("m", self.m))
         # refused before H^L is computed
-        if self.shape.layers * log2(self.shape.heads) > 60 or self.shape.layers > 2**20:
-            raise ResourceLimit(f"{self.shape} has more than 2^60 head words or 2^20 layers; choose a smaller shape")
+        require_words(self.shape)
         if self.free not in FREE:
             raise MalformedInput(f"free is {self.free!r}; choose {', '.join(FREE)}")
         if self.notion not in NOTIONS:

@@ -12,7 +12,6 @@ import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from utfproof.certificates.dimensions import require_words
 from utfproof.claims import paper
 from utfproof.errors import MalformedInput
 from utfproof.shapes import (
@@ -20,6 +19,7 @@ from utfproof.shapes import (
     Shape,
     matching_dimension,
     paper_dimension,
+    require_words,
     shared_key_dimension,
     shared_query_dimension,
 )
