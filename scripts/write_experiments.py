@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "experiments.md"
 BEGIN = "<!-- measured: written by scripts/write_experiments.py -->"
 END = "<!-- end of what is measured -->"
-BENCH = "bench-train-cpu.json"
+BENCH = ("bench-train-cpu.json", "bench-train-residual-norm-cpu.json")
 SMALLER = ("shared-key", "shared-query")
 BESIDE = (*SMALLER, "sparse", "random")
 
@@ -349,9 +349,12 @@ def _sharp(found: Table) -> str:
 
 def bench_part(folder: Path) -> str:
     """Steps in path space beside dense m-wide ones."""
-    path = folder / BENCH
-    if not path.exists():
-        return ""
+    texts = [bench_table(folder / name) for name in BENCH if (folder / name).exists()]
+    return "\n\n".join(["### Speed", *texts]) if texts else ""
+
+
+def bench_table(path: Path) -> str:
+    """One document of `utfproof bench train`."""
     document = json.loads(path.read_text(encoding="utf-8"))
     setting, rows = document["setting"], []
     for result in document["results"]:
@@ -381,15 +384,13 @@ def bench_part(folder: Path) -> str:
         "processor time",
         "multiplications, ratio",
     ]
-    return "\n\n".join(
-        [
-            "### Speed",
-            f"`utfproof bench train`, {setting['dtype']}, {setting['threads']} thread{'s' * (setting['threads'] > 1)}, load "
-            f"average {document['load_average']:.1f} on {document['cores']} cores, {setting['repetitions']} repetitions. The "
-            "last three columns are over the dense m-wide step of the random host.",
-            table(head, rows),
-        ]
+    threads = f"{setting['threads']} thread{'s' * (setting['threads'] > 1)}"
+    said = (
+        f"`utfproof bench train`, variant {setting['variant']}, {setting['dtype']}, {threads}, load average "
+        f"{document['load_average']:.1f} on {document['cores']} cores, {setting['repetitions']} repetitions. The last three "
+        "columns are over the dense m-wide step of the random host."
     )
+    return f"{said}\n\n{table(head, rows)}"
 
 
 def measured(folder: Path) -> str:

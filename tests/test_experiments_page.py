@@ -31,8 +31,9 @@ def copy(tmp_path, monkeypatch, script):
     for name in ("training", "optimum"):
         if (ROOT / "results" / name).is_dir():
             shutil.copytree(ROOT / "results" / name, folder / name)
-    if (ROOT / "results" / script.BENCH).exists():
-        shutil.copy(ROOT / "results" / script.BENCH, folder)
+    for name in script.BENCH:
+        if (ROOT / "results" / name).exists():
+            shutil.copy(ROOT / "results" / name, folder)
     shutil.copy(script.PAGE, page)
     monkeypatch.setattr(script, "PAGE", page)
     assert script.main(["--results", str(folder)]) == 0

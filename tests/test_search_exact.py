@@ -446,5 +446,7 @@ def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path, certificat
     certificate.write_text("{}")
     assert run(["search", "impossible", "--check", str(certificate)]) == 2
     assert run(["search", "impossible", "looped-two-layers", "--degree", "3"]) == 4
+    # a degree asks for a search, although this one has a written derivation
+    assert run(["search", "impossible", "looped-three-layers", "--degree", "3"]) == 4
     assert run(["search", "impossible", "no-such-system"]) == 2
     assert run(["search", "impossible"]) == 2

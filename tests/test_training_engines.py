@@ -401,6 +401,15 @@ def test_the_benchmark_in_small():
     assert entries["random paths"]["speed over random wide"] > 1
     with pytest.raises(MalformedInput, match="5-hop"):
         bench.run(bench.Setting(tasks=("5-hop",)))
+    with pytest.raises(MalformedInput, match="residual-norm only"):
+        bench.run(bench.Setting(tasks=("1-hop",), variant="mlp"))
+
+
+def test_the_benchmark_with_layer_normalisation():
+    setting = bench.Setting(tasks=("1-hop",), variant="residual-norm", threads=1, repetitions=1, batch=2)
+    entries = {entry["name"]: entry for entry in bench.run(setting)["results"][0]["contestants"]}
+    assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
+    assert entries["random paths"]["fewer multiplications than random wide"] > 1
 
 
 def test_the_benchmark_on_the_command_line(tmp_path, capsys):

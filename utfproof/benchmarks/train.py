@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TASKS = ("parentheses", "1-hop", "2-hop", "3-hop", "4-hop")
 CONTESTANTS = (("sparse", "paths"), ("random", "paths"), ("random", "wide"))
+VARIANTS_WITHOUT_MLP = ("attention", "residual", "residual-norm")
 REFERENCE = "random wide"
 """What times are divided into: the dense m-wide step."""
 _SAMPLE = 0.5
@@ -34,7 +35,7 @@ _SAMPLE = 0.5
 
 @dataclass(frozen=True)
 class Setting:
-    """What to measure. variant: attention or residual. batch: of all tasks, the preset's by default."""
+    """What to measure. variant: attention, residual or residual-norm. batch: of all tasks, the preset's by default."""
 
     tasks: tuple[str, ...] = TASKS
     contestants: tuple[tuple[str, str], ...] = CONTESTANTS
@@ -51,8 +52,8 @@ class Setting:
         """MalformedInput for what cannot be measured."""
         if unknown := sorted(set(self.tasks) - set(TASKS)):
             raise MalformedInput(f"task {unknown[0]!r} is unknown; choose {', '.join(TASKS)}")
-        if self.variant not in ("attention", "residual"):
-            raise MalformedInput(f"variant {self.variant!r}: path space has attention and residual only")
+        if self.variant not in VARIANTS_WITHOUT_MLP:
+            raise MalformedInput(f"variant {self.variant!r}: path space has {', '.join(VARIANTS_WITHOUT_MLP)} only")
         if self.threads < 1 or self.repetitions < 1 or (self.batch is not None and self.batch < 1):
             raise MalformedInput("threads, repetitions and batch start at 1")
         exact.check_device(self.device)

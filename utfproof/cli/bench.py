@@ -175,7 +175,7 @@ def train(
     tasks: Annotated[
         str, typer.Option("--tasks", help="Tasks, comma-separated: parentheses, 1-hop, 2-hop, 3-hop, 4-hop.")
     ] = "parentheses,1-hop,2-hop,3-hop,4-hop",
-    variant: Annotated[str, typer.Option("--variant", help="attention or residual.")] = "attention",
+    variant: Annotated[str, typer.Option("--variant", help="attention, residual or residual-norm.")] = "attention",
     device: Annotated[str, typer.Option("--device", help="cpu, or a torch device such as cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or bfloat16.")] = "float32",
     threads: Annotated[int, typer.Option("--threads", help="Threads of every contestant.")] = 2,

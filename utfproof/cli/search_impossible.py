@@ -25,7 +25,13 @@ def register(group: typer.Typer) -> None:
 def impossible(
     system: Annotated[str | None, typer.Argument(help="Name of the polynomial system; none with --check.")] = None,
     check: Annotated[Path | None, typer.Option("--check", help="Check this certificate instead.")] = None,
-    degree: Annotated[int | None, typer.Option("--degree", help="Largest degree of products that is tried.")] = None,
+    degree: Annotated[
+        int | None,
+        typer.Option(
+            "--degree",
+            help="Search, with products up to this degree; else a written derivation is used where there is one.",
+        ),
+    ] = None,
     seconds: Annotated[float, typer.Option("--seconds", help="No further degree after this time.")] = 600.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Certificate to write (.json).")] = None,
     max_memory: options.MaxMemory = None,

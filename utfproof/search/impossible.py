@@ -165,8 +165,8 @@ def certify(
     max_memory: int | None = None,
     seconds: float = 600.0,
 ) -> Impossibility:
-    """Cofactors for a named system: those of a written proof where it is written as a computation here (`DERIVATIONS`),
-    else over rising degrees of the products q f_i.
+    """Cofactors for a named system: those of a written proof where it is written as a computation here (`DERIVATIONS`)
+    and no degrees are asked for, else over rising degrees of the products q f_i.
 
     Raises MalformedInput for an unknown system and ResourceLimit where the first degree's matrix is beyond memory; stops
     without a certificate after the last degree or past the time.
@@ -175,7 +175,7 @@ def certify(
         raise MalformedInput(f"no system {system!r}; choose {', '.join(ns.SYSTEMS)}")
     names, equations = ns.SYSTEMS[system]()
     began = time.monotonic()
-    if system in DERIVATIONS and degrees is None:
+    if system in DERIVATIONS and degrees is None and most_degree is None:
         document = _checked(system, DERIVATIONS[system]())
         return Impossibility(system, document, (), time.monotonic() - began, prime)
     weights = gradings(equations)
