@@ -98,16 +98,24 @@ def cells_part(runs: list[RunResult]) -> str:
         f"The largest difference from the paper is {gap:.1f} points ({preset_of(worst).name}). "
         "Times are elapsed ones on shared machines."
     )
-    for run in complete:
-        point = preset_of(run)
-        if point.task == "parentheses":
-            continue
+    text += [f"- {sentence}" for run in complete for sentence in remarks(run)]
+    return "\n\n".join([*text[:3], "\n".join(text[3:])]) if text[3:] else "\n\n".join(text)
+
+
+def remarks(run: RunResult) -> list[str]:
+    """What a complete cell is above or below, and where the paper's figure stands on its curve."""
+    point, said, found = preset_of(run), printed(run), []
+    if point.task != "parentheses":
         best = max(k_hop_baselines(int(point.task.split("-")[0])), key=lambda rule: rule.accuracy)
         below = "below" if run.accuracy < best.accuracy else "above"
-        text.append(
+        found.append(
             f"{point.name}: {percent(run.accuracy)} % is {below} what the {best.name} alone tell ({percent(best.accuracy)} %)."
         )
-    return "\n\n".join(text)
+    if said is not None and 100 * run.accuracy > said + 5:
+        passed = next((step for step, _, accuracy in run.curve if 100 * accuracy >= said), None)
+        if passed is not None:
+            found.append(f"{point.name}: the paper's {said:.1f} % is passed after {passed} of {run.steps} steps.")
+    return found
 
 
 def smaller_part(runs: list[RunResult]) -> str:
