@@ -10,16 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from utfproof.claims import paper
 from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
 from utfproof.training.optimum import read_documents
 from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
-from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, field_names
-from utfproof.training.results import RunResult, differences, preset_of, read_results, with_seeds
-from utfproof.training.tables import percent
+from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
+from utfproof.training.results import RunResult, differences, measured, preset_of, read_results, with_seeds
+from utfproof.training.tables import Measured, percent
 from utfproof.training.tasks.baselines import k_hop_baselines
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -143,54 +144,95 @@ def _schedule(run: RunResult) -> tuple[Any, ...]:
     return (point.task, run.steps, point.batch, *(getattr(point, name) for name in names))
 
 
-def without(run: RunResult, *fields: str) -> tuple[Any, ...]:
-    """What tells a run's experiment, but for these fields."""
-    point = preset_of(run)
+def without(point: Preset, *fields: str) -> tuple[Any, ...]:
+    """What tells an experiment, but for these fields and the seed."""
     return tuple(getattr(point, name) for name in sorted(field_names() - {"name", "seed", *fields}))
 
 
-def positions_part(runs: list[RunResult]) -> str:
-    """Runs with learned positions, each beside the one that differs in nothing else."""
-    pairs = []
-    for run in runs:
-        if preset_of(run).positions == "learned":
-            alike = without(run, "positions")
-            pairs += [(other, run) for other in runs if other.seed == run.seed and without(other, "positions") == alike]
-    pairs = [(none, learned) for none, learned in pairs if preset_of(none).positions == "none"]
-    if not pairs:
-        return ""
-    rows = []
-    for none, learned in pairs:
-        point, other = preset_of(none), differences(none)
-        changed = ", ".join(said_field(name, other[name]) for name in sorted(other) if name != "steps")
-        wanted = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
-        rows.append(
-            [
-                f"{point.task}/{point.host}/{point.variant}",
-                changed,
-                str(none.steps),
-                f"{wanted:.1f}",
-                percent(none.accuracy),
-                percent(learned.accuracy),
-            ]
-        )
-    text = [
-        "### Positions",
+CHOICES = {
+    "positions": (
+        "learned",
         "The theory has no positions, and the paper does not say whether its experiments have. Runs that differ in nothing but "
         "a learned vector for each position (`--positions learned`), added to E's row:",
-        table(["run", "changed in both", "steps", "paper, %", "none, %", "learned, %"], rows),
-    ]
-    apart = [
-        (100 * abs(none.accuracy - said), 100 * abs(learned.accuracy - said), preset_of(none).name)
-        for none, learned in pairs
-        for said in [_printed_share(none)]
-    ]
-    for before, after, name in apart:
-        if before > 5 > after:
-            text.append(
-                f"{name}: without positions {before:.1f} points from the paper's figure, with them {after:.1f}."
+    ),
+    "loss": (
+        "sequence",
+        "The paper's text can be read either way: the loss looks at the answer alone (the presets of parentheses), or at every "
+        "position (`--loss sequence`). Runs that differ in nothing else; accuracies are at the answer:",
+    ),
+}
+"""Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
+
+
+def choices_part(runs: list[RunResult]) -> str:
+    """Runs that differ in one field that the paper leaves open, side by side."""
+    text = []
+    for name, (value, said) in CHOICES.items():
+        pairs = twins(runs, name, value)
+        if not pairs:
+            continue
+        rows = []
+        for one, other in pairs:
+            point, first = one.measured, other.measured
+            rows.append(
+                [
+                    preset_of(one.runs[0]).name,
+                    str(preset_of(one.runs[0]).m),
+                    one.changed,
+                    str(point.steps),
+                    "" if one.printed is None else f"{one.printed:.1f}",
+                    point.accuracy.rstrip(" *"),
+                    first.accuracy.rstrip(" *"),
+                    str(len(one.runs)),
+                ]
             )
+        usual = getattr(preset_of(pairs[0][0].runs[0]), name)
+        head = ["run", "m", "changed in both", "steps", "paper, %", f"{usual}, %", f"{value}, %", "seeds"]
+        text += [f"### {name.capitalize()}", said, table(head, rows)]
+        for one, other in pairs:
+            if one.printed is None:
+                continue
+            before, after = (abs(100 * side.measured.mean - one.printed) for side in (one, other))
+            if before > 5 > after:
+                text.append(
+                    f"{preset_of(one.runs[0]).name}, {one.measured.steps} steps: {name} {usual} {before:.1f} points from the "
+                    f"paper's figure, {value} {after:.1f}."
+                )
     return "\n\n".join(text)
+
+
+class Side(NamedTuple):
+    """Runs that differ in their seed only, what the paper prints for their cell, and what both sides have changed."""
+
+    runs: list[RunResult]
+    measured: Measured
+    printed: float | None
+    changed: str
+
+
+def twins(runs: list[RunResult], name: str, value: str) -> list[tuple[Side, Side]]:
+    """Pairs of runs (all seeds of each) that differ in this field alone: as the preset has it, and with this value."""
+    groups = {without(preset_of(group[0])): group for group in with_seeds(runs).values()}
+    found = []
+    for group in groups.values():
+        point = preset_of(group[0])
+        if getattr(point, name) != value or point.name not in PRESETS:
+            continue
+        usual = getattr(PRESETS[point.name], name)
+        twin = groups.get(without(replace(point, **{name: usual}))) if usual != value else None
+        if twin is None:
+            continue
+        seeds = {run.seed for run in group} & {run.seed for run in twin}
+        sides = [[run for run in side if run.seed in seeds] for side in (twin, group)]
+        if not seeds:
+            continue
+        other = {n: v for n, v in differences(twin[0]).items() if n not in ("steps", "m")}
+        said = None
+        if point.host in PAPER_HOSTS and point.m == PRESETS[point.name].m:
+            said = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
+        changed = ", ".join(said_field(n, v) for n, v in sorted(other.items()))
+        found.append(tuple(Side(side, measured(side), said, changed) for side in sides))
+    return sorted(found, key=lambda pair: (preset_of(pair[0].runs[0]).name, preset_of(pair[0].runs[0]).m))
 
 
 def ablation_part(runs: list[RunResult]) -> str:
@@ -227,11 +269,6 @@ def ablation_part(runs: list[RunResult]) -> str:
         "only)."
     )
     return "\n\n".join(["### Variants, scaled down", said, *text])
-
-
-def _printed_share(run: RunResult) -> float:
-    point = preset_of(run)
-    return paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)] / 100
 
 
 def scaling_part(runs: list[RunResult]) -> str:
@@ -401,14 +438,14 @@ def bench_table(path: Path) -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-def measured(folder: Path) -> str:
+def measured_part(folder: Path) -> str:
     """The part of the page between its two marks."""
     runs = read_results(folder / "training")
     tables = optimum_tables(read_documents(folder / "optimum"), runs)
     parts = [
         cells_part(runs),
         ablation_part(runs),
-        positions_part(runs),
+        choices_part(runs),
         optimum_part(tables),
         smaller_part(runs),
         scaling_part(runs),
@@ -423,7 +460,7 @@ def page(text: str, folder: Path) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise SystemExit(f"{PAGE} has not both marks {BEGIN} and {END}")
-    return before + measured(folder) + after
+    return before + measured_part(folder) + after
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -93,14 +93,19 @@ def test_a_page_without_marks_is_left_alone(script, copy):
 
 
 def test_runs_that_differ_in_positions_stand_side_by_side(script, copy):
-    from utfproof.training.results import read_results
+    from utfproof.training.results import differences, read_results
 
     runs = read_results(copy / "training")
-    said = script.positions_part(runs)
-    assert "| 1-hop/sparse/residual-norm | batch 32" in said
-    assert script.positions_part([run for run in runs if run.preset["positions"] == "none"]) == ""
+    said = script.choices_part(runs)
+    assert "| 1-hop/sparse/residual-norm | 456 | batch 32" in said
+    assert (
+        script.choices_part(
+            [run for run in runs if run.preset["positions"] == "none" and run.preset["loss"] == "answer"]
+        )
+        == ""
+    )
     alone = [run for run in runs if run.preset["positions"] == "learned"]
-    assert script.positions_part(alone) == ""
+    assert script.choices_part(alone) == ""
 
 
 def test_points_of_the_scaling_figure_are_told_with_their_spread(script, copy):
