@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from utfproof import matching, systems
+from utfproof import systems
 from utfproof.attention import parse_kernel
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import compare, random_input, relative_error
-from utfproof.matching import embed, r_all, w_all
+from utfproof.matching import embed, equations, r_all, w_all
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 
@@ -136,7 +136,7 @@ def test_word_order_matters(monkeypatch):
         order = [sum(d * H**k for k, d in enumerate(np.unravel_index(i, (H,) * length))) for i in range(H**length)]
         return products[order] if length else products
 
-    monkeypatch.setattr(matching, "prefix_products", reversed_words)
+    monkeypatch.setattr(equations, "prefix_products", reversed_words)
     wrong = w_all(target)
     assert not np.array_equal(true, wrong)
     E, kernel, x = embed(host, target).E, parse_kernel("softmax", 2, 2), random_input(SHAPE, 5, 0)

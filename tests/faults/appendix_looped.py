@@ -105,7 +105,7 @@ FAULTS = [
     ),
     Fault(
         "words of R_all's columns are one letter short",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])",
         "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length, shape.letters)])",
         ("eq:multi-head-stacked", "eq:looped-random-stacked"),
@@ -138,7 +138,7 @@ FAULTS = [
     ),
     Fault(
         "an unembedding is not multiplied by the first layer's values",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         "            product = columns\n            for matrix in reversed(entry.value):",
         "            product = columns\n            for matrix in reversed(entry.value if layer else ()):",
         ("thm:looped_random-R/fubini", "new:decision-theorem/distance", "new:emulation-lemma/biases"),

@@ -51,7 +51,7 @@ FAULTS = [
     ),
     Fault(
         "W_all takes W_Q for the keys",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         "keys.append(columns(products, [p[1] for p in parameters]))",
         "keys.append(columns(products, [p[0] for p in parameters]))",
         (

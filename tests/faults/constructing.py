@@ -133,7 +133,7 @@ FAULTS = [
     ),
     Fault(
         "R_all routed by the first head only",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         "for matrix in reversed(entry.value):",
         "for matrix in reversed(maps[0].value):",
         ("sec:constructing/non-degeneracy", "def:looped-utf", "thm:designed-R/formal-row"),

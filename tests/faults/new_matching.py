@@ -5,21 +5,21 @@ from planting import Fault
 FAULTS = [
     Fault(
         "isolating targets route through the reading head as well",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         '    letters = word if kind == "OV" else word[:-1]',
         '    letters = word if kind == "OV" else word[1:]',
         ("new:isolating-targets",),
     ),
     Fault(
         "isolating targets of queries read the first coordinate only",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         '        (W_Q if kind == "Q" else W_K)[len(letters), word[-1] - first, 0, coordinate] = 1',
         '        (W_Q if kind == "Q" else W_K)[len(letters), word[-1] - first, 0, 0] = 1',
         ("new:isolating-targets",),
     ),
     Fault(
         "the distance bound is not squared",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         "    return Fraction(z[column] ** 2, sum(v * v for v in z))",
         "    return Fraction(abs(z[column]), sum(abs(v) for v in z))",
         ("new:decision-theorem/distance",),
@@ -52,7 +52,7 @@ FAULTS = [
     ),
     Fault(
         "the closed form puts the columns of W_all in reverse order",
-        "utfproof.matching",
+        "utfproof.matching.solving",
         "            E[:, _index(self.unit_rows, right)] = right",
         "            E[:, _index(self.unit_rows[::-1], right)] = right",
         (
@@ -86,7 +86,7 @@ FAULTS = [
     ),
     Fault(
         "condition numbers of unscaled columns",
-        "utfproof.matching",
+        "utfproof.matching.solving",
         "    values = np.linalg.svd(dense * _column_scale(dense), compute_uv=False)",
         "    values = np.linalg.svd(dense, compute_uv=False)",
         ("new:random-hosts/condition",),

@@ -89,7 +89,7 @@ FAULTS = [
     ),
     Fault(
         "routed targets: outputs of the stream alone keep W_E",
-        "utfproof.matching",
+        "utfproof.matching.equations",
         "        W_E[0, coordinate] = 1",
         "        W_E[0, 0] = 1",
         ("new:residual/decision",),

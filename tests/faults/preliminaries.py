@@ -35,7 +35,7 @@ FAULTS = [
     ),
     Fault(
         "the embedding's columns in reverse",
-        "utfproof.matching",
+        "utfproof.matching.solving",
         "E[:, _index(self.unit_rows, right)] = right\n",
         "E[:, _index(self.unit_rows, right)] = right[:, ::-1]\n",
         (

@@ -1,27 +1,18 @@
-"""The matching equations E R_all = W_all: both sides, isolating targets, and solving for the embedding E.
-
-By the decision theorem a host is universal *by matching* (for all untied targets) iff rank R_all = M. `embed` solves
-for one target. For the two hosts below M it fills in E by formula instead, and says *by attention-matching*.
-"""
+"""Solving the matching equations for E: by a permutation, exactly, or in float64 by least squares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from utfproof.arrays import (
     Array,
-    exact,
-    hstack,
     is_exact,
     is_torch,
     namespace,
-    take_column_blocks,
     to_numpy,
     zeros,
 )
@@ -31,11 +22,12 @@ from utfproof.constructions.shared_key import embed_shared_key
 from utfproof.constructions.shared_query import embed_shared_query
 from utfproof.errors import CannotCarry, MalformedInput
 from utfproof.exact import rational
+from utfproof.matching.equations import r_all, w_all, widened
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, column_at, matching_dimension, tied_targets_dimension
-from utfproof.systems import Target, Universal, prefix_products
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
+from utfproof.systems import Target, Universal
 
 _ATTENTION_MATCHING = {"shared-key": embed_shared_key, "shared-query": embed_shared_query}
 _ROUNDING = float(np.finfo(np.float64).eps)
@@ -59,167 +51,6 @@ class Embedding:
     columns: int | None = None
     condition: float | None = None
     residual: float | None = None
-
-
-def _widened_array(array: Any) -> Any:
-    """Fixed-width integers become Python integers, so that products cannot overflow; floats become float64."""
-    if is_torch(array):
-        return array.double()
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iub":
-        return exact(array)
-    if isinstance(array, np.ndarray) and array.dtype.kind == "f":
-        return array.astype(np.float64, copy=False)
-    return array
-
-
-def _held(matrix: Any) -> Any:
-    """A parameter ready for products: drawn if it is drawn on demand, its numbers widened."""
-    return matrix.materialise() if hasattr(matrix, "materialise") else _widened_array(matrix)
-
-
-class SuffixStack(NamedTuple):
-    """Everything that reads the stream before `layer` (0-based): `columns` [m, ...] in blocks R_u R_Q^{t,h}, R_u R_K^{t,h}
-    and R_u U, with u the letters of the layers from `layer` on.
-
-    Per block: kind (0 Q, 1 K, 2 OV), length (letters of its word, for Q and K with the reading head), word (its number in
-    canonical order).
-    """
-
-    layer: int
-    columns: Any
-    kind: np.ndarray
-    length: np.ndarray
-    word: np.ndarray
-
-    def widths(self, shape: Shape) -> np.ndarray:
-        """Columns of each block."""
-        return np.where(self.kind == 2, shape.d_out, shape.head_dim)
-
-
-def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
-    """The stacks S_L = [U], ..., S_0 from the last layer backwards: S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1},
-    ...], one product per layer and head, never word by word; with a residual stream S_{l+1} itself comes first of these."""
-    shape, H = host.shape, host.shape.heads
-    kind, length, word = np.array([2]), np.array([0]), np.array([0])
-    columns = _held(host.U)
-    yield SuffixStack(host.shape.layers, columns, kind, length, word)
-    for layer in reversed(range(host.shape.layers)):
-        maps = [host.maps(layer, head) for head in range(H)]
-        parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
-        if shape.residual:
-            parts.append(columns)
-        for entry in maps:
-            product = columns
-            for matrix in reversed(entry.value):
-                product = _held(matrix) @ product
-            parts.append(product)
-        columns = hstack(parts)
-        heads, letters = np.arange(H), np.arange(shape.letters)
-        # words of a block's length: the reading letter of a query or key is a head
-        count = np.where(kind == 2, shape.letters**length, H * shape.letters ** np.maximum(length - 1, 0))
-        kind = np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, shape.letters)])
-        word = np.concatenate([heads, heads, (letters[:, None] * count + word).reshape(-1)])
-        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])
-        yield SuffixStack(layer, columns, kind, length, word)
-
-
-def r_all(host: Universal) -> Any:
-    """R_all [m, M] in canonical column order, in the host's own arithmetic (a SelectionMatrix for index-map hosts).
-
-    The last of the suffix stacks, its blocks put in canonical order once, at the end.
-    """
-    *_, stack = suffix_stacks(host)
-    order = np.lexsort((stack.word, stack.length, stack.kind))
-    return take_column_blocks(stack.columns, stack.widths(host.shape), order)
-
-
-def w_all(target: Target) -> Array:
-    """W_all [d_in, M] in canonical column order: W_E M_w W_Q, W_E M_w W_K, W_E M_w W_U."""
-    target = _widened(target)
-    heads = range(target.shape.heads)
-
-    def columns(products: Array, readers: list[Array]) -> Array:
-        """[H^t, d_in, D] times each reader [D, k] -> [d_in, H^t * readers * k]."""
-        xp = namespace(products)
-        blocks = xp.stack([products @ reader for reader in readers], axis=1)
-        blocks = xp.moveaxis(blocks, 2, 0)
-        return blocks.reshape(blocks.shape[0], -1)
-
-    queries, keys = [], []
-    for layer in range(target.shape.layers):
-        products = prefix_products(target, layer)
-        parameters = [target.parameters(layer, head) for head in heads]
-        queries.append(columns(products, [p[0] for p in parameters]))
-        keys.append(columns(products, [p[1] for p in parameters]))
-    outputs = columns(prefix_products(target, target.shape.layers), [target.unembedding()])
-    return hstack([*queries, *keys, outputs])
-
-
-def _converted(target: Target, convert: Callable[[Array], Array]) -> Target:
-    """The same target with each of its tensors converted."""
-    names = ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")
-    arrays = {name: getattr(target, name) for name in names}
-    changes: dict[str, Any] = {name: None if a is None else convert(a) for name, a in arrays.items()}
-    return replace(target, **changes)
-
-
-def _widened(target: Target) -> Target:
-    return _converted(target, _widened_array)
-
-
-def isolating_target(shape: Shape, column: int) -> Target:
-    """The 0/1 target whose W_all is zero except for a 1 in row 0 of this column of R_all (integer arrays).
-
-    It routes along the column's word with M = e_1 e_1^T and is zero off the word and after the reading layer. With a
-    residual stream no target isolates a column: this one routes along the letters other than 0, and a column whose word has
-    other letters still, or a letter in another place, is zero (`refuting_column` chooses for which it refutes).
-    Raises MalformedInput for a column outside 0 ... M-1.
-    """
-    kind, word, coordinate = column_at(shape, column)
-    H, L, d = shape.heads, shape.layers, shape.head_dim
-    D = max(shape.d_in, shape.d_out)
-    W_Q, W_K, W_V = (np.zeros((L, H, D, d), dtype=np.int64) for _ in range(3))
-    W_O = np.zeros((L, H, d, D), dtype=np.int64)
-    first = int(shape.residual)  # the letter of head 0
-    letters = word if kind == "OV" else word[:-1]
-    route = [(layer, letter - first) for layer, letter in enumerate(letters) if letter >= first]
-    for layer, head in route:
-        W_V[layer, head, 0, 0] = W_O[layer, head, 0, 0] = 1
-    if kind != "OV":
-        (W_Q if kind == "Q" else W_K)[len(letters), word[-1] - first, 0, coordinate] = 1
-    elif route:
-        W_O[route[-1]][0] = 0
-        W_O[(*route[-1], 0, coordinate)] = 1
-    if shape.d_in == shape.d_out:
-        return Target(shape, W_Q, W_K, W_V, W_O)
-    W_E, W_U = np.eye(D, dtype=np.int64)[: shape.d_in], np.eye(D, dtype=np.int64)[:, : shape.d_out]
-    if kind == "OV" and not route:  # the stream alone: W_all has W_E W_U here
-        W_E[0] = 0
-        W_E[0, coordinate] = 1
-    return Target(shape, W_Q, W_K, W_V, W_O, W_E, W_U)
-
-
-def refuting_column(shape: Shape, z: Sequence[int]) -> int:
-    """The column c with z_c != 0 whose `isolating_target` has |W_all z| >= |z_c|, for a nonzero z [M].
-
-    Any such column without a residual stream (the first is taken). With one, the target's W_all also has entries at the
-    words that arise when letters of the routed word become 0, and outputs at those of every query or key: outputs come
-    before queries and keys, fewer letters before more, so that z vanishes at all of these.
-    """
-    support = [index for index, value in enumerate(z) if value]
-    if not support:
-        raise MalformedInput("z is zero: it refutes nothing")
-    if not shape.residual:
-        return support[0]
-
-    def rank(index: int) -> tuple[bool, int, int]:
-        column = column_at(shape, index)
-        return column.kind != "OV", sum(letter > 0 for letter in column.word), index
-
-    return min(support, key=rank)
-
-
-# --- solving for E -----------------------------------------------------------------------------------------
 
 
 def require_same_class(host: Universal, target: Target) -> None:
@@ -294,14 +125,14 @@ class Embedder:
         M = matching_dimension(shape)
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
         if host.construction in _ATTENTION_MATCHING:
-            E, condition = _ATTENTION_MATCHING[host.construction](shape, m, _widened(target))
+            E, condition = _ATTENTION_MATCHING[host.construction](shape, m, widened(target))
             _require_finite("E", E)
             return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
         right = w_all(target)
         _require_finite("W_all", right)
         if self._stream_formula and (target.tied or not host.tied or shape.layers == 1):
             formula = embed_residual_tied if host.tied else embed_residual_tree
-            E = formula(shape, m, _widened(target))
+            E = formula(shape, m, widened(target))
             error = _relative_error(E @ self.index_columns, right)
             rank = tied_targets_dimension(shape) if host.tied else M
             return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)
@@ -472,13 +303,3 @@ class FloatSolver:
         E = E + self._minimum_norm(goal - E @ self.scaled)  # one refinement step
         residual = _relative(E @ self.scaled - goal, goal)
         return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, residual)
-
-
-def exact_target(target: Target) -> Target:
-    """The same target with exact rational weights (floats are dyadic rationals)."""
-    return _converted(target, exact)
-
-
-def distance_bound(z: list[int], column: int) -> Fraction:
-    """z_c^2 / |z|^2: the squared distance by which the isolating target of column c misses, for R_all z = 0."""
-    return Fraction(z[column] ** 2, sum(v * v for v in z))

@@ -1,0 +1,34 @@
+"""The matching equations E R_all = W_all: both sides, isolating targets, and solving for the embedding E.
+
+By the decision theorem a host is universal *by matching* (for all untied targets) iff rank R_all = M. `embed` solves
+for one target. For the two hosts below M it fills in E by formula instead, and says *by attention-matching*.
+"""
+
+from utfproof.matching.equations import (
+    SuffixStack,
+    distance_bound,
+    exact_target,
+    isolating_target,
+    r_all,
+    refuting_column,
+    suffix_stacks,
+    w_all,
+)
+from utfproof.matching.solving import Embedder, Embedding, FloatSolver, embed, numerical_rank, require_same_class
+
+__all__ = [
+    "Embedder",
+    "Embedding",
+    "FloatSolver",
+    "SuffixStack",
+    "distance_bound",
+    "embed",
+    "exact_target",
+    "isolating_target",
+    "numerical_rank",
+    "r_all",
+    "refuting_column",
+    "require_same_class",
+    "suffix_stacks",
+    "w_all",
+]
