@@ -155,6 +155,18 @@ CHOICES = {
         "The theory has no positions, and the paper does not say whether its experiments have. Runs that differ in nothing but "
         "a learned vector for each position (`--positions learned`), added to E's row:",
     ),
+    "norm_place": (
+        "post",
+        "LN stands before what a layer reads (pre), or after each layer, on the stream itself (`--set norm_place=post`):",
+    ),
+    "norm_gain": (
+        True,
+        "LN has no gain and no shift of its own in frozen hosts, or both and trained (`--set norm_gain=true`):",
+    ),
+    "decay": (
+        "constant",
+        "The rate falls to 0 after the warm-up, or stays (`--set decay=constant`):",
+    ),
     "loss": (
         "sequence",
         "The paper's text can be read either way: the loss looks at the answer alone (the presets of parentheses), or at every "
@@ -162,6 +174,13 @@ CHOICES = {
     ),
 }
 """Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
+TITLES = {
+    "positions": "Positions",
+    "norm_place": "Where normalisation stands",
+    "norm_gain": "Gains and shifts of normalisation",
+    "decay": "Decay of the learning rate",
+    "loss": "Where the loss looks",
+}
 
 
 def choices_part(runs: list[RunResult]) -> str:
@@ -188,7 +207,7 @@ def choices_part(runs: list[RunResult]) -> str:
             )
         usual = getattr(preset_of(pairs[0][0].runs[0]), name)
         head = ["run", "m", "changed in both", "steps", "paper, %", f"{usual}, %", f"{value}, %", "seeds"]
-        text += [f"### {name.capitalize()}", said, table(head, rows)]
+        text += [f"### {TITLES[name]}", said, table(head, rows)]
         for one, other in pairs:
             if one.printed is None:
                 continue
@@ -210,7 +229,7 @@ class Side(NamedTuple):
     changed: str
 
 
-def twins(runs: list[RunResult], name: str, value: str) -> list[tuple[Side, Side]]:
+def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, Side]]:
     """Pairs of runs (all seeds of each) that differ in this field alone: as the preset has it, and with this value."""
     groups = {without(preset_of(group[0])): group for group in with_seeds(runs).values()}
     found = []

@@ -135,13 +135,16 @@ def reference_layer_norm(x):
     return centred / ((centred**2).mean(-1, keepdim=True) + 1e-5).sqrt()
 
 
-@pytest.mark.parametrize("variant", ["residual-norm", "mlp", "mlp-norm"])
+@pytest.mark.parametrize(
+    ("variant", "place"),
+    [("residual-norm", "pre"), ("mlp", "pre"), ("mlp-norm", "pre"), ("residual-norm", "post"), ("mlp-norm", "post")],
+)
 @pytest.mark.parametrize("host", ["sparse", "random"])
-def test_the_wide_engine_by_hand(host, variant):
+def test_the_wide_engine_by_hand(host, variant, place):
     """Token by token and head by head, from the definition."""
     import numpy as np
 
-    chosen = small(f"parentheses/{host}/{variant}", init_std=0.5, mlp_width=7)
+    chosen = small(f"parentheses/{host}/{variant}", init_std=0.5, mlp_width=7, norm_place=place)
     held = Trainer(chosen, [2], dtype="float64")
     model, shape = held.model, chosen.shape
     ids = held.batch(0).inputs[:, :1, :9]
@@ -150,7 +153,9 @@ def test_the_wide_engine_by_hand(host, variant):
     def matrix(value):
         return torch.as_tensor(np.asarray(value.to_dense(np.float64) if hasattr(value, "to_dense") else value))
 
-    norm = reference_layer_norm if chosen.norm else (lambda x: x)
+    norm, after = (
+        reference_layer_norm if chosen.norm and place == which else (lambda x: x) for which in ("pre", "post")
+    )
     x = model["E"][0][ids[0, 0]]
     for layer in range(shape.layers):
         y, total = norm(x), 0
@@ -161,11 +166,11 @@ def test_the_wide_engine_by_hand(host, variant):
                 weights = torch.exp((y[: i + 1] @ matrix(key)) @ (y[i] @ matrix(query)) / math.sqrt(shape.head_dim))
                 rows.append(weights / weights.sum() @ y[: i + 1])
             total = total + torch.stack(rows) @ matrix(value[0])
-        x = x + total
+        x = after(x + total)
         if chosen.mlp:
             inner = norm(x) @ model["mlp_in"][0, layer] + model["mlp_in_bias"][0, layer]
             gelu = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
-            x = x + gelu @ model["mlp_out"][0, layer] + model["mlp_out_bias"][0, layer]
+            x = after(x + gelu @ model["mlp_out"][0, layer] + model["mlp_out_bias"][0, layer])
     expected = (norm(x) @ model["U"][0]).detach()
     found = held.engine.logits(ids)[0, 0].detach()
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
@@ -182,6 +187,9 @@ def test_learning_rate_rises_and_falls_linearly():
     assert all(step == pytest.approx(1 / 16) for step in steps)
     assert rates[-1] == pytest.approx(1 / 16)
     assert learning_rate(replace(chosen, steps=2), 1) == 0.5
+    flat, cosine = replace(chosen, decay="constant"), replace(chosen, decay="cosine")
+    assert [learning_rate(flat, step) for step in (3, 10, 19)] == [1, 1, 1]
+    assert [learning_rate(cosine, step) for step in (1, 4, 12, 20)] == pytest.approx([0.5, 1, 0.5, 0])
 
 
 def test_a_step_is_adamw_on_the_mean_loss():

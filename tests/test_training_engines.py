@@ -39,6 +39,12 @@ NORMED = [
     ("2-hop/sparse/residual-norm", {"head_dim": 2, "layers": 3}),
     ("2-hop/random/residual-norm", {"head_dim": 2, "layers": 3}),
     ("2-hop/trained/residual-norm", {"head_dim": 2, "layers": 2}),
+    *(
+        (f"2-hop/{host}/residual-norm", {"head_dim": 2, "layers": 2, "norm_place": place, "norm_gain": gain})
+        for host in ("sparse", "random", "trained", "trained-own-width")
+        for place, gain in (("post", False), ("post", True), ("pre", True))
+    ),
+    ("parentheses/sparse/residual-norm", {"heads": 2, "head_dim": 2, "residual": False, "norm_place": "post"}),
     ("1-hop/random/residual-norm", {"head_dim": 3, "layers": 1}),
     ("1-hop/trained/residual-norm", {"head_dim": 3, "layers": 1}),
 ]
@@ -376,6 +382,8 @@ COUNTED = [
     ("3-hop/trained/attention", {"layers": 2}),
     *((f"parentheses/{host}/residual-norm", {"heads": 2}) for host in HOSTS[:4]),
     *((f"4-hop/{host}/residual-norm", {"layers": 3}) for host in ("sparse", "random", "trained")),
+    *((f"4-hop/{host}/residual-norm", {"layers": 3, "norm_place": "post"}) for host in ("sparse", "trained")),
+    ("4-hop/random/residual-norm", {"layers": 3, "norm_gain": True}),
 ]
 
 

@@ -256,7 +256,7 @@ def _rows(trainer: Trainer, v: int) -> list[tuple[int, int]]:
     for layer in range(model.shape.layers + 1):
         read = v + (layer > 0 and "shift" in model)
         found.append((v, read))
-        v = v * model.residual + read * model.shape.heads
+        v = (read if model.norm_place == "post" else v) * model.residual + read * model.shape.heads
     return found
 
 

@@ -1,11 +1,13 @@
 """Training: one step of AdamW on the loss where the task looks, and evaluation on fresh sequences.
 
-The learning rate rises linearly over the warm-up steps, from 1/warmup of its height, and falls linearly to 0 at the last step.
+The learning rate rises linearly over the warm-up steps, from 1/warmup of its height, and falls to 0 at the last step, linearly
+unless said otherwise.
 The batch of a step depends on the seed and the step alone, so that nothing but parameters and moments has to be kept.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,10 +42,12 @@ class Scores(NamedTuple):
 
 
 def learning_rate(preset: Preset, step: int) -> float:
-    """Of step 0 ... steps - 1: linear warm-up, then linear decay."""
+    """Of step 0 ... steps - 1: linear warm-up, then linear decay, none (constant), or half a cosine."""
     if step < preset.warmup:
         return preset.learning_rate * (step + 1) / preset.warmup
-    return preset.learning_rate * max(0, preset.steps - step) / max(1, preset.steps - preset.warmup)
+    left = max(0, preset.steps - step) / max(1, preset.steps - preset.warmup)
+    share = {"linear": left, "constant": 1.0, "cosine": (1 - math.cos(math.pi * left)) / 2}[preset.decay]
+    return preset.learning_rate * share
 
 
 def engine_name(preset: Preset, engine: str) -> str:

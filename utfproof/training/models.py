@@ -9,9 +9,9 @@
 
 A residual stream may run around any of them: `sparse` is then the plain prefix tree with a stream beside it, as in the paper,
 `residual-tree` the tree over one more letter, made for it. With LN a layer reads LN(x) and adds to x, and one more LN stands
-before U; with an MLP each layer is followed by x + MLP(x), GELU (without a residual stream nothing is added). LN has gains
-where the host is trained. MLPs are drawn as torch's Linear, and frozen in frozen hosts. Attention is causal softmax with
-scale 1/sqrt(d).
+before U (or, post, LN is applied to the stream after each layer); with an MLP each layer is followed by x + MLP(x), GELU
+(without a residual stream nothing is added). LN has gains and shifts where the host is trained, or where that is asked for.
+MLPs are drawn as torch's Linear, and frozen in frozen hosts. Attention is causal softmax with scale 1/sqrt(d).
 
 Every parameter has a leading axis of seeds S: models of several seeds side by side, independent of each other.
 """
@@ -59,6 +59,7 @@ class Model:
     residual: bool = False
     norm: bool = False
     mlp: bool = False
+    norm_place: str = "pre"
     hosts: tuple[Universal, ...] | None = None
     trained: dict[str, Tensor] = field(default_factory=dict)
     frozen: dict[str, Tensor] = field(default_factory=dict)
@@ -156,7 +157,7 @@ def build_model(
     if preset.host in ("random", "random-tied", TRAINED):
         tied = preset.host == "random-tied"
         require_memory(2 * len(seeds) * dense_bytes(shape, m, tied=tied), f"{len(seeds)} hosts at {shape}", max_memory)
-    model = Model(shape, m, tuple(seeds), context, preset.residual, preset.norm, preset.mlp)
+    model = Model(shape, m, tuple(seeds), context, preset.residual, preset.norm, preset.mlp, preset.norm_place)
     parts = [_draw(preset, seed, context) for seed in seeds]
     hosts: list[Universal] = []
     if preset.host != OWN_WIDTH:
@@ -200,8 +201,8 @@ def _draw(preset: Preset, seed: int, context: int) -> tuple[dict[str, Any], dict
     if preset.host == OWN_WIDTH:
         target = random_target(shape, seed, width=m)
         trained.update({name: getattr(target, name) for name in ("W_Q", "W_K", "W_V", "W_O")})
-    if preset.norm and whole:
-        norms = L * (1 + preset.mlp) + 1
+    if preset.norm and (whole or preset.norm_gain):
+        norms = L * (1 + preset.mlp) + (preset.norm_place == "pre")
         trained |= {"gain": torch.ones(norms, m, dtype=torch.float64), "shift": torch.zeros(norms, m).double()}
     if preset.mlp:
         width = preset.mlp_width

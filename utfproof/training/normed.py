@@ -5,7 +5,8 @@ means (C = I - 11^T/m) and s(p) = (p G p^T + eps)^{-1/2} for the Gram matrix G =
 coefficients s(p) p over rows Z, and what it moves are rows Z R_V: the next rows are Y (with a residual stream) and Z R_V for
 each head. A gain multiplies the columns of Z; a shift is one row more, whose coefficient is 1 everywhere.
 
-Before the first layer, without learned positions, x is a row of E: LN is applied to the rows themselves.
+Before the first layer, without learned positions, x is a row of E: LN is applied to the rows themselves. Post-LN, which stands
+after each layer, replaces the stream: its coefficients become s(p) p and its rows Z.
 
 Axis letters: S seeds, c rows, H heads, m embedding dimension.
 """
@@ -30,7 +31,7 @@ class NormedProgram:
 
     def __init__(self, model: Model, max_memory: int | None = None) -> None:
         self.model = model
-        self.shifted = "shift" in model
+        self.shifted, self.post = "shift" in model, model.norm_place == "post"
         layers = range(model.shape.layers)
         if model.hosts is None:
             self._maps: list[Any] = [_TrainedMaps(model, layer) for layer in layers]
@@ -52,6 +53,7 @@ class NormedProgram:
         grams: list[Tensor | None] = []
         for layer, maps in enumerate(self._maps):
             read, gram = self._read(layer, rows)
+            rows = read if self.post else rows
             grams.append(gram)
             S, c, _ = read.shape
             both = maps.readers(read).view(S, c, 2, H, -1).permute(2, 0, 3, 1, 4)
@@ -60,13 +62,15 @@ class NormedProgram:
             moved = [maps.move(head, read) for head in range(H)]
             rows = torch.cat([rows, *moved] if model.residual else moved, 1)
         read, gram = self._read(model.shape.layers, rows)
-        return Tables(queries, keys, times(read, unembedding), [*grams, gram], self.shifted)
+        return Tables(queries, keys, times(read, unembedding), [*grams, gram], self.shifted, self.post)
 
     def _read(self, place: int, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The rows that are read at LN number `place`, [S, c, m], or one more with a shift; and their Gram matrix."""
+        """The rows that are read by layer `place` (or by U), [S, c, m], or one more with a shift; and their Gram matrix."""
         import torch
 
         model = self.model
+        if self.post and place == 0:
+            return rows, None
         centred = rows - rows.mean(-1, keepdim=True)
         gram = None
         if place == 0 and not model.learned_positions:
@@ -76,7 +80,8 @@ class NormedProgram:
             gram = times(centred, centred.transpose(1, 2)) / model.m
         if not self.shifted:
             return centred, gram
-        centred, shift = centred * model["gain"][:, place, None], model["shift"][:, place, None]
+        which = place - self.post
+        centred, shift = centred * model["gain"][:, which, None], model["shift"][:, which, None]
         return (centred + shift, None) if gram is None else (torch.cat([centred, shift], 1), gram)
 
 

@@ -67,6 +67,7 @@ class PathEngine:
             queries, keys = tables.queries[layer] * model.scale, tables.keys[layer]
             gram = None if tables.grams is None else tables.grams[layer]
             read = stream if gram is None else normalised(stream, gram, tables.ones)
+            stream = read if tables.kept else stream
             here, asked = (x if seen is None else _pick(x, seen) for x in (stream, read))
             if layer == 0 and self.counting:
                 counts = stream.cumsum(2)

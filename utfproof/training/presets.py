@@ -48,7 +48,8 @@ PAPER_VARIANTS = dict(zip(VARIANTS, paper.VARIANTS, strict=True))
 
 PAPER_TASKS = tuple(paper.TABLE_ROWS)
 POSITIONS = ("none", "learned")
-DECAYS = ("linear",)
+DECAYS = ("linear", "constant", "cosine")
+NORM_PLACES = ("pre", "post")
 MLP_FACTOR = 4
 """Width of an MLP over m."""
 
@@ -81,6 +82,10 @@ class Preset:
     seed: int = 0
     length: int = 0
     """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
+    norm_place: str = "pre"
+    """With LN. pre: what a layer reads, and once before U. post: the stream after each layer."""
+    norm_gain: bool = False
+    """With LN: whether frozen hosts train its gains and shifts too. Trained transformers always do."""
 
     @property
     def variant(self) -> str:
@@ -113,11 +118,16 @@ class Preset:
             "positions": POSITIONS,
             "decay": DECAYS,
             "loss": LOSSES,
+            "norm_place": NORM_PLACES,
         }
         for name, choices in known.items():
             if getattr(self, name) not in choices:
                 near = ", ".join(difflib.get_close_matches(str(getattr(self, name)), choices, 3, 0.5) or choices[:7])
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is unknown; choose {near}")
+        if not isinstance(self.norm_gain, bool):
+            raise MalformedInput(f"norm_gain is true or false, got {self.norm_gain!r}")
+        if not self.norm and (self.norm_gain or self.norm_place != "pre"):
+            raise MalformedInput("norm_place and norm_gain belong to layer normalisation, which this preset has not")
         least = dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1)
         for name, bound in {**least, "length": 0, "warmup": 0, "mlp_width": 1 if self.mlp else 0, "seed": 0}.items():
             value = getattr(self, name)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Tables(NamedTuple):
     """queries[l], keys[l]: [S, H, W v, d] with W words of length l; outputs [S, W v, d_out] with words of length L.
 
-    grams: where LN stands, see `normed`; ones: whether what is read has one more coefficient, always 1.
+    grams: where LN stands, see `normed`; ones: whether LN adds one more coefficient, always 1; kept: whether the stream itself
+    is what LN gives (post), not only what is read (pre).
     """
 
     queries: list[Tensor]
@@ -33,6 +34,7 @@ class Tables(NamedTuple):
     outputs: Tensor
     grams: list[Tensor | None] | None = None
     ones: bool = False
+    kept: bool = False
 
 
 class Program(Protocol):

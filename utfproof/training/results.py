@@ -55,13 +55,17 @@ class RunResult:
         return run_key(self.preset, self.seed, self.steps)
 
 
-_UNLESS_ZERO = ("length",)
-"""Fields that are left out where they are 0: files and keys from before they existed stay what they are."""
+_UNLESS_CHANGED = {"length": 0, "norm_place": "pre", "norm_gain": False}
+"""Fields that are left out where they have this value: files and keys from before they existed stay what they are."""
 
 
 def preset_fields(preset: Preset) -> dict[str, Any]:
     """A preset's fields as plain JSON values."""
-    document = {name: value for name, value in asdict(preset).items() if value or name not in _UNLESS_ZERO}
+    document = {
+        name: value
+        for name, value in asdict(preset).items()
+        if name not in _UNLESS_CHANGED or value != _UNLESS_CHANGED[name]
+    }
     document["betas"] = list(document["betas"])
     return document
 
@@ -199,7 +203,7 @@ def _curve(points: list[Any], source: str) -> list[tuple[int, float, float]]:
 
 
 def _check_preset(values: dict[str, Any], source: str) -> None:
-    expected = field_names() - {name for name in _UNLESS_ZERO if not values.get(name)}
+    expected = field_names() - {name for name, usual in _UNLESS_CHANGED.items() if values.get(name, usual) == usual}
     if wrong := sorted(expected ^ set(values)):
         state = "missing" if wrong[0] in expected else "unknown"
         raise MalformedInput(f"{source}: field {wrong[0]} of the preset is {state}")

@@ -70,7 +70,7 @@ class WideEngine:
             x = self._stream(number, inputs[number])
             if look is not None:
                 x = x.gather(1, look[number][..., None].expand(-1, -1, x.shape[-1]))
-            if self.model.norm:
+            if self.model.norm and self.model.norm_place == "pre":
                 x = self._norm(number, x, -1)
             found.append(x @ self.model["U"][number])
         return torch.stack(found)
@@ -81,14 +81,13 @@ class WideEngine:
         x = model["E"][number][ids]
         if model.learned_positions:
             x = x + model["P"][number][: ids.shape[1]]
+        pre, post = (model.norm and model.norm_place == place for place in ("pre", "post"))
         for layer in range(model.shape.layers):
-            y = self._norm(number, x, layer * (1 + model.mlp)) if model.norm else x
-            moved = self._attend(number, layer, y)
-            x = x + moved if model.residual else moved
-            if model.mlp:
-                y = self._norm(number, x, 2 * layer + 1) if model.norm else x
-                moved = self._mlp(number, layer, y)
+            for part in (self._attend, self._mlp) if model.mlp else (self._attend,):
+                place = layer * (1 + model.mlp) + (part == self._mlp)
+                moved = part(number, layer, self._norm(number, x, place) if pre else x)
                 x = x + moved if model.residual else moved
+                x = self._norm(number, x, place) if post else x
         return x
 
     def _attend(self, number: int, layer: int, x: Tensor) -> Tensor:
