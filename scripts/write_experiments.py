@@ -174,6 +174,7 @@ CHOICES = {
     ),
 }
 """Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
+WORDS = {False: "none", True: "trained"}
 TITLES = {
     "positions": "Positions",
     "norm_place": "Where normalisation stands",
@@ -206,7 +207,8 @@ def choices_part(runs: list[RunResult]) -> str:
                 ]
             )
         usual = getattr(preset_of(pairs[0][0].runs[0]), name)
-        head = ["run", "m", "changed in both", "steps", "paper, %", f"{usual}, %", f"{value}, %", "seeds"]
+        columns = [f"{WORDS.get(choice, choice)}, %" for choice in (usual, value)]
+        head = ["run", "m", "changed in both", "steps", "paper, %", *columns, "seeds"]
         text += [f"### {TITLES[name]}", said, table(head, rows)]
         for one, other in pairs:
             if one.printed is None:
