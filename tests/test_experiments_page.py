@@ -98,7 +98,7 @@ def test_runs_that_differ_in_positions_stand_side_by_side(script, copy):
     runs = read_results(copy / "training")
     said = script.choices_part(runs)
     assert "| 1-hop/sparse/residual-norm | 456 | batch 32" in said
-    usual = [run for run in runs if not {"positions", "loss"} & set(differences(run))]
+    usual = [run for run in runs if not set(script.CHOICES) & set(differences(run))]
     assert script.choices_part(usual) == ""
     alone = [run for run in runs if run.preset["positions"] == "learned"]
     assert script.choices_part(alone) == ""

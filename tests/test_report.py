@@ -244,7 +244,7 @@ def test_single_emulations_and_residual_streams(folder, capsys):
     command_line.run(["frontier", "--heads", "2", "--layers", "1..2", "-d", "2", "--d-in", "2", "--residual", "--json"])
     (folder / "streams.json").write_text(capsys.readouterr().out)
     said = words(page_of(folder))
-    assert "tight at (2, 2, 2, 3) (tight.json): outputs differ in 6 of 6 runs" in said
+    assert "sparse at (2, 2, 2, 3) (tight.json): outputs differ in 6 of 6 runs" in said
     assert "1 host could not carry a target" in said
     assert re.search(r"bound 1 or more in \d runs: says nothing there", said)
     assert "d = 2, d in = 2, with a residual stream" in said
