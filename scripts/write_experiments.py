@@ -174,7 +174,7 @@ CHOICES = {
     ),
 }
 """Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
-WORDS = {False: "none", True: "trained"}
+WORDS: dict[object, str] = {False: "none", True: "trained"}
 TITLES = {
     "positions": "Positions",
     "norm_place": "Where normalisation stands",
@@ -193,7 +193,7 @@ def choices_part(runs: list[RunResult]) -> str:
             continue
         rows = []
         for one, other in pairs:
-            point, first = one.measured, other.measured
+            point = one.measured
             rows.append(
                 [
                     preset_of(one.runs[0]).name,
@@ -202,12 +202,12 @@ def choices_part(runs: list[RunResult]) -> str:
                     str(point.steps),
                     "" if one.printed is None else f"{one.printed:.1f}",
                     point.accuracy.rstrip(" *"),
-                    first.accuracy.rstrip(" *"),
+                    other.measured.accuracy.rstrip(" *"),
                     str(len(one.runs)),
                 ]
             )
         usual = getattr(preset_of(pairs[0][0].runs[0]), name)
-        columns = [f"{WORDS.get(choice, choice)}, %" for choice in (usual, value)]
+        columns = [f"{WORDS.get(choice, str(choice))}, %" for choice in (usual, value)]
         head = ["run", "m", "changed in both", "steps", "paper, %", *columns, "seeds"]
         text += [f"### {TITLES[name]}", said, table(head, rows)]
         for one, other in pairs:
@@ -252,7 +252,8 @@ def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, S
         if point.host in PAPER_HOSTS and point.m == PRESETS[point.name].m:
             said = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
         changed = ", ".join(said_field(n, v) for n, v in sorted(other.items()))
-        found.append(tuple(Side(side, measured(side), said, changed) for side in sides))
+        one, other_side = (Side(side, measured(side), said, changed) for side in sides)
+        found.append((one, other_side))
     return sorted(found, key=lambda pair: (preset_of(pair[0].runs[0]).name, preset_of(pair[0].runs[0]).m))
 
 
@@ -273,9 +274,9 @@ def ablation_part(runs: list[RunResult]) -> str:
         for variant, printed_name in PAPER_VARIANTS.items():
             row = [printed_name]
             for number, host in enumerate(PAPER_HOSTS):
-                run = cells_run.get((variant, host))
+                held = cells_run.get((variant, host))
                 row.append(f"{paper.ABLATIONS[task][printed_name][number]:.1f}")
-                row.append("" if run is None else percent(run.accuracy))
+                row.append("" if held is None else percent(held.accuracy))
             rows.append(row)
         head = ["variant", *(f"{host}, {whose} %" for host in PAPER_HOSTS for whose in ("paper", "here"))]
         text += [f"{setting}:", table(head, rows)]
