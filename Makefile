@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel docs docs-commands clean
+.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel docs docs-commands gpu clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -33,6 +33,11 @@ lint: $(VENV)/.dev
 
 certificates: $(VENV)/.core
 	$(BIN)/utfproof check certificates/ --numpy
+
+# everything that wants a GPU, until HOURS are spent; goes on where it stopped
+HOURS ?= 1
+gpu: $(VENV)/.dev
+	$(BIN)/python scripts/gpu.py --hours $(HOURS)
 
 # the documentation site, into out/site; warnings are errors, and nothing is fetched while it is built
 docs: $(VENV)/.docs

@@ -1,0 +1,224 @@
+"""Everything that wants a GPU until the time is spent: `make gpu`, or `python scripts/gpu.py --hours H`.
+
+Tests marked gpu, rank modulo p up to 30 000, the price of emulation, 10 000 targets at context 16 384, training steps, then
+the cells of the paper's tables and the points of its scaling figure that have no full run yet, cheapest first, several side
+by side. Each part writes its data file under results/ (or --results), which the pages pick up. Parts whose file is there are
+not repeated; runs that the end interrupts leave a checkpoint, and the same command goes on from it. Nothing here uses TF32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from utfproof.training.presets import (
+    PAPER_HOSTS,
+    PAPER_TASKS,
+    PRESETS,
+    SCALING_SEEDS,
+    VARIANTS,
+    Preset,
+    scaling_presets,
+)
+from utfproof.training.results import DEFAULT_FOLDER, run_key
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = (sys.executable, "-m", "utfproof")
+CHECKPOINT_SECONDS = 20
+"""Time that is left to running cells for their checkpoints."""
+SEEDS = {"random": 5}
+"""As in the paper; 1 for the others."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command that writes `output`, which shows that it has been run."""
+
+    name: str
+    arguments: tuple[str, ...]
+    output: Path
+
+
+def benches(results: Path, device: str, tiny: bool) -> Iterator[Part]:
+    """The measurements, in order."""
+    mark = "cuda" if device.startswith("cuda") else device
+
+    def bench(name: str, file: str, *arguments: str) -> Part:
+        path = results / f"{file}-{mark}.json"
+        return Part(name, (*COMMAND, "bench", *arguments, "--device", device, "-o", str(path)), path)
+
+    sizes, skipped = (
+        ("64", "sympy,fflas-ffpack") if tiny else ("512,1024,2280,4560,9120,18240,30000", "sympy,flint,fflas-ffpack")
+    )
+    yield bench(
+        "rank modulo p",
+        "bench-exact",
+        "exact",
+        "--sizes",
+        sizes,
+        "--skip",
+        skipped,
+        "--repetitions",
+        "1" if tiny else "3",
+    )
+    few = ("--repetitions", "1") if tiny else ("--repetitions", "5")
+    yield bench(
+        "emulation", "bench-emulate", "emulate", "--shapes", "1-hop" if tiny else "parentheses,1-hop,2-hop,4-hop", *few
+    )
+    for variant in ("attention",) if tiny else ("attention", "residual-norm"):
+        tasks = ("--tasks", "1-hop", "--batch", "2") if tiny else ()
+        file = "bench-train" if variant == "attention" else f"bench-train-{variant}"
+        yield bench(f"training steps, {variant}", file, "train", "--variant", variant, *tasks, *few)
+
+
+def many_targets(results: Path, device: str, tiny: bool) -> Part:
+    """10 000 targets at context 16 384, in one fixed host."""
+    path = results / f"emulate-many-targets-{'cuda' if device.startswith('cuda') else device}.json"
+    amount = (
+        ("--trials", "2", "--context", "16") if tiny else ("--trials", "10000", "--batch", "100", "--context", "16384")
+    )
+    return Part(
+        "many targets at a long context",
+        (*COMMAND, "emulate", "shared-key", "--shapes", "parentheses", "--attention", "causal", *amount,
+         "--device", device, "--json"),
+        path,
+    )  # fmt: skip
+
+
+def cells(tiny: bool) -> list[tuple[Preset, int]]:
+    """(preset, seeds) of every cell and point of the scaling figure, by value for time: what costs least comes first, cells
+    with an MLP last."""
+    found = [
+        (PRESETS[f"{task}/{host}/{variant}"], SEEDS.get(host, 1))
+        for task in PAPER_TASKS
+        for variant in VARIANTS
+        for host in PAPER_HOSTS
+    ]
+    home = {pair[0] for pair in found}
+    found += [(point, SCALING_SEEDS) for point in scaling_presets("all") if point not in home]
+    if tiny:
+        found = [pair for pair in found if pair[0].name == "1-hop/sparse/attention"]
+    return sorted(found, key=lambda pair: (pair[0].mlp, cost(*pair)))
+
+
+def cost(point: Preset, seeds: int) -> float:
+    """Steps times what a step multiplies, roughly: rows of the last layer's stream, or m-wide tokens with an MLP; whole
+    transformers update H L m^2 numbers besides."""
+    letters = point.heads + point.residual
+    width = point.m if point.mlp else point.vocabulary * letters ** (point.layers - 1)
+    updates = point.heads * point.layers * point.m**2 / 1e4 if point.host == "trained" else 0
+    return point.steps * seeds * (point.batch * (width * (1 + point.norm) + 100 * point.mlp * width) + updates)
+
+
+def missing(point: Preset, seeds: int, folder: Path) -> bool:
+    """Whether a run of the preset has no result file."""
+    return any(not (folder / f"{run_key(point, seed, point.steps)}.json").exists() for seed in range(seeds))
+
+
+def train_command(point: Preset, seeds: int, folder: Path, device: str, tiny: bool) -> tuple[str, ...]:
+    """The command that trains one cell."""
+    home = PRESETS[point.name]
+    changed = [
+        f"{name}={getattr(point, name)}" for name in ("head_dim", "m") if getattr(point, name) != getattr(home, name)
+    ]
+    brief = ("--steps", "2", "--batch", "2", "--eval-sequences", "20") if tiny else ()
+    sets = [word for change in changed for word in ("--set", change)]
+    return (*COMMAND, "train", point.name, *sets, "--seeds", str(seeds), "--device", device, "--results", str(folder),
+            "--checkpoint-every", "2000", *brief)  # fmt: skip
+
+
+def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only: Sequence[str]) -> int:
+    """Train what is missing, `jobs` at once, until `end`; the number that failed."""
+    waiting = [
+        pair for pair in cells(tiny) if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
+    ]
+    running: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
+    failed = 0
+    print(f"cells: {len(waiting)} without a full run", flush=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    while (waiting or running) and time.monotonic() < end:
+        while waiting and len(running) < jobs:
+            point, seeds = waiting.pop(0)
+            child = subprocess.Popen(
+                train_command(point, seeds, folder, device, tiny), env=environment, stdout=subprocess.DEVNULL
+            )
+            running[child] = (f"{point.name}, d = {point.head_dim}, m = {point.m}", time.monotonic())
+        failed += _collect(running)
+        time.sleep(0.2)
+    for child in running:
+        child.send_signal(signal.SIGINT)
+    limit = time.monotonic() + CHECKPOINT_SECONDS
+    while running and time.monotonic() < limit:
+        _collect(running)
+        time.sleep(0.2)
+    for child in running:
+        child.kill()
+    return failed
+
+
+def _collect(running: dict[subprocess.Popen[bytes], tuple[str, float]]) -> int:
+    failed = 0
+    for child in [child for child in running if child.poll() is not None]:
+        name, began = running.pop(child)
+        how = {0: "done", 130: "stopped, with a checkpoint"}.get(child.returncode, f"failed, exit {child.returncode}")
+        print(f"{name}: {how} after {time.monotonic() - began:.0f} s", flush=True)
+        failed += child.returncode not in (0, 130)
+    return failed
+
+
+def run_part(part: Part, end: float) -> bool:
+    """Run a measurement unless its file is there, until `end`. Whether it went well."""
+    if part.output.exists():
+        print(f"{part.name}: {part.output} is there", flush=True)
+        return True
+    began = time.monotonic()
+    own_output = "-o" not in part.arguments
+    try:
+        limit = max(1.0, end - began)
+        done = subprocess.run(part.arguments, cwd=ROOT, stdout=subprocess.PIPE, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        print(f"{part.name}: not done after {limit:.0f} s", flush=True)
+        return True
+    if own_output and done.returncode == 0:
+        part.output.write_bytes(done.stdout)
+    print(f"{part.name}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+    return done.returncode == 0
+
+
+def main() -> int:
+    """The parts that --only names, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=1.0, help="stop after so many hours (default 1)")
+    parser.add_argument("--device", default="cuda", help="cuda, or cpu for a dry run with --tiny")
+    parser.add_argument("--tiny", action="store_true", help="the smallest size of everything: a dry run")
+    parser.add_argument("--jobs", type=int, default=4, help="cells trained side by side (default 4)")
+    parser.add_argument("--only", default="tests,bench,targets,cells", help="of these parts, comma-separated")
+    parser.add_argument("--cells", default="", help="only cells whose name holds one of these, comma-separated")
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of data files")
+    given = parser.parse_args()
+    end = time.monotonic() + 3600 * given.hours - CHECKPOINT_SECONDS
+    only, well = given.only.split(","), True
+    given.results.mkdir(parents=True, exist_ok=True)
+    if "tests" in only and given.device != "cpu":
+        well &= subprocess.run((sys.executable, "-m", "pytest", "-m", "gpu"), cwd=ROOT, check=False).returncode == 0
+    if "bench" in only:
+        for part in benches(given.results, given.device, given.tiny):
+            well &= run_part(part, end)
+    if "targets" in only:
+        well &= run_part(many_targets(given.results, given.device, given.tiny), end)
+    if "cells" in only:
+        names = [name for name in given.cells.split(",") if name]
+        folder = given.results / DEFAULT_FOLDER.name
+        well &= run_cells(given.jobs, end, folder, given.device, given.tiny, names) == 0
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
