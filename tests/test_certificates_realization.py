@@ -21,11 +21,11 @@ from test_realization import drawn, real, slow_least
 from utfproof.certificates import checker
 from utfproof.cli import main
 from utfproof.errors import ResourceLimit
-from utfproof.realization import certificate as prover
-from utfproof.realization.certificate import certificate, require_valid, target_digest, target_document
-from utfproof.realization.hankel import forms
-from utfproof.realization.host import least_host
-from utfproof.realization.report import minimize
+from utfproof.models.realization import certificate as prover
+from utfproof.models.realization.certificate import certificate, require_valid, target_digest, target_document
+from utfproof.models.realization.hankel import forms
+from utfproof.models.realization.host import least_host
+from utfproof.models.realization.report import minimize
 from utfproof.shapes import Shape
 from utfproof.weights import write_target
 

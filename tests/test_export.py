@@ -14,9 +14,9 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.cli.app import run
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
-from utfproof.exporting import transformer_lens_tensors, write_arrays, write_module
-from utfproof.importing import import_model
 from utfproof.matching import embed
+from utfproof.models import import_model
+from utfproof.models.exporting import transformer_lens_tensors, write_arrays, write_module
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 from utfproof.weights import read_tensors

@@ -17,8 +17,8 @@ from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.exact import rational
-from utfproof.exporting import write_arrays
-from utfproof.importing import (
+from utfproof.matching import embed, isolating_target, r_all, w_all
+from utfproof.models import (
     attention_kernel,
     compare,
     embed_grouped,
@@ -27,8 +27,8 @@ from utfproof.importing import (
     import_model,
     random_sequences,
 )
-from utfproof.importing.multihead import parse_names
-from utfproof.matching import embed, isolating_target, r_all, w_all
+from utfproof.models.exporting import write_arrays
+from utfproof.models.multihead import parse_names
 from utfproof.shapes import Shape, column_at, matching_dimension
 from utfproof.systems import Target
 from utfproof.weights import read_embedding, read_tensors

@@ -17,15 +17,15 @@ from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttenti
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.exact import rational
 from utfproof.matching import r_all, w_all
-from utfproof.realization import certificate as certificates
-from utfproof.realization import linear
-from utfproof.realization.besteffort import best_effort, observed_error, output_bound
-from utfproof.realization.hankel import forms, least_dimension
-from utfproof.realization.host import least_host, matches
-from utfproof.realization.numerical import numerical_host, truncated_host
-from utfproof.realization.report import minimize, minimize_report
-from utfproof.realization.simplify import same_logits, with_short_logits, without_dead_heads
-from utfproof.realization.tied import tied_host
+from utfproof.models.realization import certificate as certificates
+from utfproof.models.realization import linear
+from utfproof.models.realization.besteffort import best_effort, observed_error, output_bound
+from utfproof.models.realization.hankel import forms, least_dimension
+from utfproof.models.realization.host import least_host, matches
+from utfproof.models.realization.numerical import numerical_host, truncated_host
+from utfproof.models.realization.report import minimize, minimize_report
+from utfproof.models.realization.simplify import same_logits, with_short_logits, without_dead_heads
+from utfproof.models.realization.tied import tied_host
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, LoopedTarget, Target
 from utfproof.weights import read_target

@@ -84,7 +84,7 @@ def _kept(shape: Shape, G: int) -> list[int]:
 )
 def shared_keys(run: Run) -> Iterator[Instance | Figure]:
     """Equations and outputs of grouped integer targets; m is the number of different columns of R_all."""
-    from utfproof.importing.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
+    from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
 
     for entry, G in GROUPED:
         for shape in _both(entry):
@@ -116,7 +116,7 @@ def shared_keys(run: Run) -> Iterator[Instance | Figure]:
 )
 def shared_keys_least(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the rows W_all over grouped 0/1 targets, by FLINT and plain integers, and in a certificate."""
-    from utfproof.importing.grouped import grouped_matching_dimension
+    from utfproof.models.grouped import grouped_matching_dimension
 
     ranks = {}
     for entry, G in GROUPED:
@@ -200,9 +200,9 @@ def _thinned(target: Target) -> Target:
 def _least(target: Target) -> tuple[Agreed, bool, Certificate]:
     """(The least m by a staircase of bases, by the full Hankel matrices, and as a certificate says it; whether a host of that
     size matches, by the package and by the definitions; the certificate)."""
-    from utfproof.realization.certificate import certificate
-    from utfproof.realization.hankel import least_dimension
-    from utfproof.realization.host import least_host
+    from utfproof.models.realization.certificate import certificate
+    from utfproof.models.realization.hankel import least_dimension
+    from utfproof.models.realization.host import least_host
 
     host, E, least = least_host(target)
     proof = certificate(least, host, E)
@@ -319,7 +319,7 @@ PLANTED = [(2, 1, 1), (2, 1, 2), (1, 2, 1)]
 
 def _sizes(target: Target) -> Agreed:
     """The least m by bases and by the full Hankel matrices."""
-    from utfproof.realization.hankel import least_dimension
+    from utfproof.models.realization.hankel import least_dimension
 
     return agree({"ranks of bases": least_dimension(target).m, "full Hankel matrices": least_by_ranks(target)})
 
@@ -405,9 +405,9 @@ def _rank_one(target: Target, layer: int, head: int) -> Target:
 )
 def dead_head(run: Run) -> Iterator[Instance | Figure]:
     """Least m of both targets, the package's own pruning, and the outputs of the smaller host."""
-    from utfproof.realization.hankel import forms, least_dimension
-    from utfproof.realization.host import least_host
-    from utfproof.realization.simplify import without_dead_heads
+    from utfproof.models.realization.hankel import forms, least_dimension
+    from utfproof.models.realization.host import least_host
+    from utfproof.models.realization.simplify import without_dead_heads
 
     for entry in ((2, 1, 1), (2, 1, 2)):
         for residual in (False, True):

@@ -15,8 +15,8 @@ from utfproof.files import require_writable
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
-    from utfproof.importing import Agreement, ImportedModel
     from utfproof.matching import Embedding
+    from utfproof.models import Agreement, ImportedModel
 
 EPILOG = (
     "Examples: utfproof embed sparse target.safetensors -o E.safetensors; "
@@ -140,7 +140,7 @@ def command(
         model = read_target(target, layers=layers, residual=residual, max_memory=limit)
         options.agree_with(model.shape, **sizes)
     else:
-        from utfproof.importing import import_model
+        from utfproof.models import import_model
 
         model = import_model(
             target,
@@ -194,7 +194,7 @@ class ComparisonOptions:
 
     def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
         """Tokens to compare on."""
-        from utfproof.importing import random_sequences, read_sequences
+        from utfproof.models import random_sequences, read_sequences
         from utfproof.shapes import positive_integer
 
         if self.inputs is None:
@@ -206,7 +206,7 @@ class ComparisonOptions:
 
     def run(self, model: ImportedModel, machine: Universal, E: Any, sequences: list[Any]) -> Agreement:
         """The model in its original form and the host with E."""
-        from utfproof.importing import attention_kernel, compare
+        from utfproof.models import attention_kernel, compare
 
         return compare(model, machine, E, attention_kernel(self.kernel), sequences)
 
@@ -300,8 +300,8 @@ def model_facts(model: ImportedModel, test: ComparisonOptions) -> dict[str, str]
 
 def _embedding(host: str, model: ImportedModel, recipe: dict[str, Any]) -> tuple[Universal, Embedding]:
     """The host that HOST means for this model, and E."""
-    from utfproof.importing import embed_grouped, grouped_tree_host
     from utfproof.matching import Embedding, embed
+    from utfproof.models import embed_grouped, grouped_tree_host
     from utfproof.notions import Notion
     from utfproof.resources import require_memory
 
@@ -318,7 +318,7 @@ def _embedding(host: str, model: ImportedModel, recipe: dict[str, Any]) -> tuple
 
 def _grouped(model: ImportedModel) -> int | None:
     """Columns of R_all that differ, where heads share keys."""
-    from utfproof.importing import grouped_matching_dimension
+    from utfproof.models import grouped_matching_dimension
 
     if model.kv_heads == model.target.shape.heads:
         return None

@@ -19,7 +19,7 @@ from utfproof.files import require_writable, together
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
-    from utfproof.importing import ImportedModel
+    from utfproof.models import ImportedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +45,9 @@ def smallest(
     """The least m for this target by matching, a host of that size and E. With an m below it, the closest host found of that
     size, its E of least squares and a bound of the output error. Writes the certificate where a path is given and there is one.
     """
-    from utfproof.realization.besteffort import best_effort
-    from utfproof.realization.numerical import truncated_host
-    from utfproof.realization.report import minimize
+    from utfproof.models.realization.besteffort import best_effort
+    from utfproof.models.realization.numerical import truncated_host
+    from utfproof.models.realization.report import minimize
 
     found = minimize(target, max_memory=limit)
     document = dict(found.document)
@@ -113,7 +113,7 @@ def run(
 ) -> None:
     """The command: writes the host and E, compares a model in its original form with them, and exits (1: m is too small, or
     outputs differ by more than the tolerance)."""
-    from utfproof.importing import attention_kernel
+    from utfproof.models import attention_kernel
     from utfproof.notions import Notion
     from utfproof.weights import write_embedding, write_host
 

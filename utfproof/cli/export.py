@@ -62,7 +62,7 @@ def command(
     is used where options are not given, and contradictions are refused.
     """
     from utfproof.attention import SoftmaxAttention, parse_kernel
-    from utfproof.exporting import transformer_lens_tensors, write_arrays, write_module
+    from utfproof.models.exporting import transformer_lens_tensors, write_arrays, write_module
     from utfproof.weights import read_embedding, read_tensors
 
     if layout not in LAYOUTS:
@@ -140,7 +140,7 @@ def _host(
 ) -> Universal:
     """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
     from utfproof.constructions import CONSTRUCTIONS, build_host
-    from utfproof.importing import grouped_tree_host
+    from utfproof.models import grouped_tree_host
     from utfproof.weights import read_host
 
     stored = {"true": True, "false": False}.get(facts.get("residual", ""))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from utfproof.realization import linear
-from utfproof.realization.hankel import Forms, least_dimension, replaced, zero_like
+from utfproof.models.realization import linear
+from utfproof.models.realization.hankel import Forms, least_dimension, replaced, zero_like
 
 
 def without_dead_heads(target: Forms) -> tuple[Forms, list[tuple[int, int]]]:

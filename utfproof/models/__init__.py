@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from utfproof.errors import MalformedInput
-from utfproof.importing.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
-from utfproof.importing.model import (
+from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
+from utfproof.models.model import (
     Agreement,
     ImportedModel,
     attention_kernel,
@@ -20,8 +20,8 @@ from utfproof.importing.model import (
     random_sequences,
     read_sequences,
 )
-from utfproof.importing.multihead import parse_names, read_multihead
-from utfproof.importing.transformer_lens import read_transformer_lens
+from utfproof.models.multihead import parse_names, read_multihead
+from utfproof.models.transformer_lens import read_transformer_lens
 
 __all__ = [
     "LAYOUTS",

@@ -18,7 +18,7 @@ from typing import Any
 from utfproof.arrays import exact
 from utfproof.errors import ResourceLimit
 from utfproof.matching import exact_target
-from utfproof.realization import linear
+from utfproof.models.realization import linear
 from utfproof.shapes import Shape, Word, matching_dimension
 from utfproof.systems import AugmentedTarget, LoopedTarget, Target
 

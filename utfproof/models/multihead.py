@@ -15,7 +15,7 @@ import numpy as np
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput
-from utfproof.importing.model import (
+from utfproof.models.model import (
     Claims,
     ImportedModel,
     attention_matrix,

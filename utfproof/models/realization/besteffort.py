@@ -19,7 +19,7 @@ from utfproof.arrays import exact, to_numpy
 from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
 from utfproof.errors import MalformedInput
 from utfproof.matching import r_all, w_all
-from utfproof.realization.hankel import Forms, forms
+from utfproof.models.realization.hankel import Forms, forms
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, Word, matching_dimension

@@ -13,8 +13,8 @@ import numpy as np
 
 from utfproof.arrays import exact
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.realization import linear
-from utfproof.realization.hankel import Boundary, Columns, Forms, LeastHost, forms, least_dimension
+from utfproof.models.realization import linear
+from utfproof.models.realization.hankel import Boundary, Columns, Forms, LeastHost, forms, least_dimension
 from utfproof.selection import SelectionMatrix
 from utfproof.systems import Target, Universal
 

@@ -13,7 +13,7 @@ import re
 import numpy as np
 
 from utfproof.attention import SoftmaxAttention
-from utfproof.importing.model import (
+from utfproof.models.model import (
     Claims,
     ImportedModel,
     attention_matrix,

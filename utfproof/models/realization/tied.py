@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.realization import linear
-from utfproof.realization.hankel import Forms, forms, least_dimension
-from utfproof.realization.host import matches
+from utfproof.models.realization import linear
+from utfproof.models.realization.hankel import Forms, forms, least_dimension
+from utfproof.models.realization.host import matches
 from utfproof.systems import LoopedTarget, LoopedUniversal
 
 

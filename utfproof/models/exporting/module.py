@@ -14,8 +14,8 @@ import numpy as np
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.exporting.tensors import require_embedding, write_arrays
 from utfproof.files import write_bytes
+from utfproof.models.exporting.tensors import require_embedding, write_arrays
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.systems import Universal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from utfproof.exporting.module import write_module
-from utfproof.exporting.tensors import transformer_lens_tensors, write_arrays
+from utfproof.models.exporting.module import write_module
+from utfproof.models.exporting.tensors import transformer_lens_tensors, write_arrays
 
 __all__ = ["transformer_lens_tensors", "write_arrays", "write_module"]

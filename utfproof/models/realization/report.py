@@ -11,13 +11,13 @@ import numpy as np
 from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.certificates.format import Certificate
 from utfproof.errors import ResourceLimit
-from utfproof.realization.besteffort import best_effort
-from utfproof.realization.certificate import certificate, require_valid
-from utfproof.realization.hankel import forms, least_dimension
-from utfproof.realization.host import least_host
-from utfproof.realization.numerical import TOLERANCE, numerical_host, truncated_host
-from utfproof.realization.simplify import with_short_logits, without_dead_heads
-from utfproof.realization.tied import tied_host
+from utfproof.models.realization.besteffort import best_effort
+from utfproof.models.realization.certificate import certificate, require_valid
+from utfproof.models.realization.hankel import forms, least_dimension
+from utfproof.models.realization.host import least_host
+from utfproof.models.realization.numerical import TOLERANCE, numerical_host, truncated_host
+from utfproof.models.realization.simplify import with_short_logits, without_dead_heads
+from utfproof.models.realization.tied import tied_host
 from utfproof.systems import LoopedTarget, Target, Universal
 
 
