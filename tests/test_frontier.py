@@ -313,8 +313,10 @@ def test_a_certificate_of_another_claim_is_refused():
     tied = next(b for b in BOUNDS if b.name == "register")
     with pytest.raises(Undecided):
         require_claim(identity_certificate("two-sided", shape, 4), tied, shape, 4)
-    with pytest.raises(Undecided):
-        require_claim(linear_test_certificate("random-tied", Shape(1, 1, 2, 1), 5), tied, Shape(1, 1, 2, 1), 5)
+    with pytest.raises(Undecided, match="shared attention"):  # attention from outside is less than logits that agree
+        require_claim(identity_certificate("register", shape, 13), everyone, shape, 13)
+    stronger = linear_test_certificate("random-tied", Shape(1, 1, 2, 1), 5)
+    require_claim(stronger, tied, Shape(1, 1, 2, 1), 5)  # logits that agree are more
 
 
 def test_bounds_for_all_targets_are_not_taken_for_almost_all():

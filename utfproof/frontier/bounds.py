@@ -16,6 +16,7 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
 )
 from utfproof.certificates.prover import certify
+from utfproof.certificates.scope import scope_of
 from utfproof.errors import NotDefined, Undecided
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.notions import Notion
@@ -230,35 +231,12 @@ def require_claim(found: Certificate, bound: Bound, shape: Shape, value: int) ->
     streaming = bool(document["shape"].get("residual", False))
     if fields != {name: getattr(shape, name) for name in fields} or streaming != shape.residual:
         faults.append("another shape")
-    if (claim["notion"], claim.get("free")) != (asked.notion.value, asked.free):
-        faults.append(f"the notion {claim['notion']!r}, free {claim.get('free')!r}")
     if claim["verdict"] != ("universal" if bound.side == UPPER else "not universal"):
         faults.append(f"the verdict {claim['verdict']!r}")
     if m != (value - 1 if bound.side == LOWER else value):
         faults.append(f"m = {m}")
-    side = UPPER if bound.side == UPPER else LOWER
-    if claim["targets"] not in SAYS[side, asked.targets, asked.extent]:
-        faults.append(f"targets {claim['targets']!r}")
-    if side == LOWER and claim["host"] != {"every": "host" if asked.host == ANY else "tied host"}:
-        faults.append(f"the hosts {claim['host']}")
-    if bound.side == UPPER and asked.host == TIED and claim["host"].get("construction") not in TIED_HOSTS:
-        faults.append(f"the untied host {claim['host']}")
+    found_scope = scope_of(document)
+    if not found_scope.supports(asked.scope, universal=bound.side == UPPER, layers=shape.layers):
+        faults.append(str(found_scope))
     if faults:
         raise Undecided(f"{bound.name} at {shape}: the certificate is about {', '.join(faults)}, not {asked}")
-
-
-_GENERIC_CONDITIONS = ("untied with invertible M^(l,0)", "untied with invertible M^(k+1,h)")
-SAYS: dict[tuple[str, str, str], tuple[str, ...]] = {
-    (LOWER, UNTIED, ALL): ("all untied", "generic untied"),
-    (LOWER, UNTIED, ALMOST_ALL): ("generic untied",),
-    (LOWER, TIED, ALL): ("all tied", "generic tied"),
-    (LOWER, TIED, ALMOST_ALL): ("generic tied",),
-    (UPPER, UNTIED, ALL): ("all untied",),
-    (UPPER, UNTIED, ALMOST_ALL): ("all untied", *_GENERIC_CONDITIONS),
-    (UPPER, TIED, ALL): ("all untied", "all tied"),
-    (UPPER, TIED, ALMOST_ALL): ("all untied", "all tied", *_GENERIC_CONDITIONS),
-}
-"""The `targets` of a certificate that speak of a question's. The conditions hold almost everywhere (d >= d_in), for tied
-targets too."""
-TIED_HOSTS = ("tied", "commuting-trie", "shared-key", "shared-query", "random-tied", "register", "counting")
-"""Constructions that use the same matrices in every layer."""

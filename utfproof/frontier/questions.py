@@ -7,14 +7,15 @@ one, so a dimension that is reached is reached for the weaker question, and a bo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
-from utfproof.notions import Notion
+from utfproof.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.shapes import Shape
 
-ALL, ALMOST_ALL = "all", "almost all"
-UNTIED, TIED, ANY = "untied", "tied", "any"
-E, BOTH = "E", "E and U"
+ALL, ALMOST_ALL = Extent.ALL.value, Extent.ALMOST_ALL.value
+UNTIED, TIED, ANY = Tying.UNTIED.value, Tying.TIED.value, "any"
+E, BOTH = E_FREE, BOTH_FREE
 
 
 @dataclass(frozen=True)
@@ -31,50 +32,25 @@ class Question:
     extent: str = ALL
     host: str = ANY
 
+    @cached_property
+    def scope(self) -> Scope:
+        """The same for `utfproof.notions`, whose lattice decides what implies what."""
+        targets = Targets(Extent(self.extent), Tying(self.targets))
+        return Scope(self.notion, targets, Hosts(tied=self.host == TIED), self.free)
+
     def __str__(self) -> str:
         free = f", {self.free} free" if self.free else ""
         host = ", tied host" if self.host == TIED else ""
         return f"{self.notion.value}{free}: {self.extent} {self.targets} targets{host}"
 
 
-_Model = tuple[Notion, str | None]
-_MODELS: tuple[_Model, ...] = (
-    (Notion.MATCHING, None),
-    (Notion.ATTENTION_MATCHING, None),
-    (Notion.FUNCTIONAL, None),
-    (Notion.SHARED_ATTENTION, E),
-    (Notion.SHARED_ATTENTION, BOTH),
-)
-_WEAKER: dict[_Model, set[_Model]] = {
-    _MODELS[0]: set(_MODELS),
-    _MODELS[1]: {_MODELS[1], _MODELS[2], _MODELS[3], _MODELS[4]},  # outputs agree word by word: E R_w U = M_w
-    _MODELS[2]: {_MODELS[2]},
-    _MODELS[3]: {_MODELS[3], _MODELS[4]},
-    _MODELS[4]: {_MODELS[4]},
-}
-"""What a model implies, itself included. Functional agreement with softmax says nothing of attention from outside."""
-
 QUESTIONS: tuple[Question, ...] = tuple(
     Question(notion, free, targets, extent, host)
-    for (notion, free), targets, extent, host in product(_MODELS, (UNTIED, TIED), (ALL, ALMOST_ALL), (ANY, TIED))
+    for (notion, free), targets, extent, host in product(MODELS, (UNTIED, TIED), (ALL, ALMOST_ALL), (ANY, TIED))
 )
 """All of them, by model, targets, extent and host."""
 
 
 def implies(strong: Question, weak: Question, shape: Shape) -> bool:
-    """Whether every host that answers `strong` at this shape answers `weak`.
-
-    At L = 1 there is nothing to tie. Above, tied targets are a set of measure zero among the untied ones: a host of all
-    untied targets serves them, one of almost all need not.
-    """
-    if (weak.notion, weak.free) not in _WEAKER[strong.notion, strong.free]:
-        return False
-    if strong.extent == ALMOST_ALL and weak.extent == ALL:
-        return False
-    if shape.layers == 1:
-        return True
-    if strong.host == ANY and weak.host == TIED:
-        return False
-    if strong.targets == weak.targets:
-        return True
-    return strong.targets == UNTIED and strong.extent == ALL
+    """Whether every host that answers `strong` at this shape answers `weak` (`utfproof.notions.Scope.implies`)."""
+    return strong.scope.implies(weak.scope, shape.layers)
