@@ -1,10 +1,11 @@
-"""Compile the Coq library and list what every headline theorem rests on.
+"""Compile the Coq library and list what every headline theorem rests on, and the definitions that it speaks by.
 
     python proofs/check.py [--jobs N] [--coqchk] [--write] [FOLDER]
 
 The library is compiled anew into FOLDER/build; the answer is FOLDER/build/assumptions.json (FOLDER: the one of this file unless
-said otherwise). Exit 1 when a source uses what could hide a gap, a file does not compile, a headline theorem does not
-exist, rests on an axiom or says something else than statements.txt. --write renews statements.txt and the table of
+said otherwise), which is deleted first and written last, where everything is in order. Exit 1 when a source uses what could
+hide a gap, a file does not compile, a headline theorem does not exist, rests on an axiom or says something else than
+statements.txt, or a definition that it needs is no longer the one of definitions.txt. --write renews both and the tables of
 README.md; --coqchk has Coq's separate checker read every compiled file, those of mathcomp too. Where Coq is
 missing it is installed with apt-get, for root; else exit 3. Standard library only.
 """
@@ -19,26 +20,31 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from utfproof.claims.theorems import CLOSED, HEADLINES, RESULTS, Headline, digest, headlines
+from utfproof.claims.links import LINKS
+from utfproof.claims.theorems import CLOSED, DEFINITIONS, HEADLINES, RESULTS, STATEMENTS, Headline, digest, headlines
 
 LIBRARY = "Utfproof"
 PACKAGES = ("coq", "libcoq-mathcomp", "libcoq-mathcomp-multinomials")
 """Debian's names."""
 OPTIONS = {"-w"}
 """What _CoqProject may pass to Coq: warnings, nothing that weakens the logic."""
-STATEMENTS = "statements.txt"
 MARK = "@@"
 
 FORBIDDEN = (
     r"Axioms?|Parameters?|Conjectures?|Admitted|admit|Admit\s+Obligations|give_up|bypass_check|Primitive|Declare|Module|Load|"
+    r"Defined|"
     r"Unset\s+(?:Guard|Positivity|Universe)\s+Checking|Set\s+Type\s+In\s+Type|Rewrite\s+Rules?|native_compute|Redirect"
 )
-"""Words that could leave something unproved; none is needed here."""
+"""Words that could leave something unproved, or a definition where a lemma stands; none is needed here."""
+TYPES = r"Record|Structure|Inductive|CoInductive|Variant|Class"
+DEFINED = rf"Definition|Fixpoint|CoFixpoint|Function|Instance|Canonical|{TYPES}"
+PROVED = r"Theorem|Corollary|Proposition|Lemma|Fact|Remark|Example"
 OUTSIDE = r"Hypothes[ie]s|Variables?|Context"
 """Assumptions that are fine in a section, which discharges them, and axioms outside."""
 
@@ -99,6 +105,29 @@ def stands_in(name: str, folder: Path) -> bool:
     return path.is_file() and bool(
         re.search(rf"^{words}\s+{re.escape(theorem)}(?![\w'])", without_comments(path.read_text()), re.MULTILINE)
     )
+
+
+def declared(folder: Path, words: str) -> list[str]:
+    """File.name of everything that the sources introduce by one of these words, in the order of files and lines."""
+    found = []
+    for path in sorted((folder / "theories").glob("*.v")):
+        pattern = rf"^\s*(?:#\[[^]]*\]\s*)?(?:(?:Local|Global|Program)\s+)*(?:{words})\s+([\w']+)"
+        names = re.findall(pattern, without_comments(path.read_text()), re.MULTILINE)
+        found += [f"{path.stem}.{name}" for name in names]
+    return found
+
+
+def parts(folder: Path) -> dict[str, str]:
+    """File.name of constructors and fields -> File.name of their type."""
+    found = {}
+    for path in sorted((folder / "theories").glob("*.v")):
+        code = without_comments(path.read_text())
+        for name, body in re.findall(rf"^\s*(?:{TYPES})\s+([\w']+)(.*?)\.\s", code, re.MULTILINE | re.DOTALL):
+            inside = body[body.index(":=") :]
+            made = r"\{\s*([\w']+)\s*:|;\s*([\w']+)\s*:|:=\s*([\w']+)\s*(?=[{:|])|\|\s*([\w']+)"
+            names = ["".join(match) for match in re.findall(made, inside)]
+            found |= {f"{path.stem}.{part}": f"{path.stem}.{name}" for part in (*names, f"Build_{name}")}
+    return found
 
 
 def options(folder: Path) -> list[str]:
@@ -175,21 +204,58 @@ def compile_all(folder: Path, flags: list[str], jobs: int) -> None:
                 order.done(name)
 
 
-def question(wanted: list[str], files: list[str], imports: str) -> str:
-    """The Coq file that prints each theorem's statement and what it rests on, each behind a mark. All files are imported, so
-    that names are printed without them where only one file has them."""
+def question(wanted: list[str], defined: list[str], files: list[str], imports: str) -> str:
+    """The Coq file that prints each theorem's statement and what it rests on, and each definition, each behind a mark. All
+    files are imported, so that names are printed without them where only one file has them."""
     stated = dict.fromkeys(name.partition(".")[0] for name in wanted)
     files = [file for file in files if file not in stated] + list(stated)
     lines = [
         imports.strip(),
         *(f"From {LIBRARY} Require Import {file}." for file in files),
-        "Unset Printing Implicit Defensive. Set Printing Width 110.",
+        "Unset Printing Implicit Defensive. Set Printing Width 110. Set Printing Depth 1000000.",
     ]
     for name in wanted:
         full = f"{LIBRARY}.{name}"
         for kind, command in (("statement", f"Check @{full}."), ("assumptions", f"Print Assumptions {full}.")):
             lines += [f'Goal True. idtac "{MARK} {kind} {name}". Abort.', command]
+    for name in defined:
+        lines += [f'Goal True. idtac "{MARK} definition {name}". Abort.', f"Print {LIBRARY}.{name}."]
     return "\n".join(lines) + "\n"
+
+
+def walk(wanted: list[str], defined: list[str]) -> str:
+    """The Coq file that prints statements and definitions with every name that they use, implicit ones and notations' too."""
+    files = dict.fromkeys(name.partition(".")[0] for name in [*wanted, *defined])
+    lines = [f"From {LIBRARY} Require {file}." for file in files]
+    lines.append("Set Printing All. Set Printing Depth 1000000. Set Printing Width 100000.")
+    for names, kind, command in ((wanted, "statement", "Check @"), (defined, "definition", "Print ")):
+        for name in names:
+            lines += [f'Goal True. idtac "{MARK} {kind} {name}". Abort.', f"{command}{LIBRARY}.{name}."]
+    return "\n".join(lines) + "\n"
+
+
+def definitions(found: dict[str, dict[str, str]], proved: list[str], homes: dict[str, str]) -> dict[str, list[str]]:
+    """Headline -> the definitions that its statement needs, directly or through other definitions, sorted. Proofs are not
+    followed. Failed for a name of the library that is neither a definition, a part of one, nor a theorem."""
+    homes = homes | {name: name for name, entry in found.items() if "definition" in entry}
+    files = "|".join(sorted({name.partition(".")[0] for name in [*found, *proved]}))
+    needs: dict[str, set[str]] = {}
+    for name, entry in found.items():
+        text = "\n".join(entry.values()).replace(f"{LIBRARY}.", "")
+        names = set(re.findall(rf"(?<![\w'.])((?:{files})\.[\w']+)", text)) - set(proved)
+        unknown = names - set(homes)
+        if unknown:
+            raise Failed([f"{name} needs {', '.join(sorted(unknown))}, which no source defines"])
+        needs[name] = {homes[other] for other in names} - {name}
+    answer = {}
+    for name, entry in found.items():
+        if "statement" in entry:
+            reached, new = set(needs[name]), set(needs[name])
+            while new:
+                new = set().union(*(needs[other] for other in new)) - reached
+                reached |= new
+            answer[name] = sorted(reached)
+    return answer
 
 
 def answers(output: str) -> dict[str, dict[str, str]]:
@@ -237,19 +303,45 @@ def imports_of(folder: Path) -> str:
 
 
 def statements_page(theorems: dict[str, dict[str, object]]) -> str:
-    """The statements as Coq prints them."""
-    head = "(* The headline theorems as Coq prints them; written by python proofs/check.py --write. *)\n"
-    return head + "".join(f"\n{name} :\n{entry['statement']}\n" for name, entry in theorems.items())
+    """The statements as Coq prints them, each with the definitions that it needs."""
+    head = "(* The headline theorems as Coq prints them, and the definitions that each needs; written by check.py --write. *)\n"
+    entries = []
+    for name, entry in theorems.items():
+        needs = entry["definitions"]
+        listed = ", ".join(needs) if isinstance(needs, list) and needs else "mathcomp's definitions alone"
+        by = textwrap.fill(f"(* by {listed} *)", 110, subsequent_indent="   ", break_long_words=False)
+        entries.append(f"\n{name} :\n{entry['statement']}\n{by}\n")
+    return head + "".join(entries)
+
+
+def definitions_page(
+    theorems: dict[str, dict[str, object]], printed: dict[str, dict[str, str]], order: list[str]
+) -> str:
+    """The definitions that some headline needs, as Coq prints them, in the order of files and lines, with their number of
+    headlines."""
+    counts: dict[str, int] = {}
+    for entry in theorems.values():
+        needs = entry["definitions"]
+        for name in needs if isinstance(needs, list) else ():
+            counts[name] = counts.get(name, 0) + 1
+    head = f"(* The {len(counts)} definitions that the headline theorems speak by; written by check.py --write. *)\n"
+    texts = [
+        f"\n(* {name}: {counts[name]} theorems *)\n{printed[name]['definition'].partition(chr(10) * 2)[0]}\n"
+        for name in order
+        if name in counts
+    ]
+    return head + "".join(texts)
 
 
 def check(folder: Path, jobs: int = 2, *, coqchk: bool = False, write: bool = False) -> dict[str, dict[str, object]]:
-    """Compile and ask; the theorems with file, statement and assumptions, which are left in build/assumptions.json.
-    Failed where something is not in order; then no answer is left that would say otherwise."""
+    """Compile and ask; the theorems with file, statement, definitions and assumptions, which are left in
+    build/assumptions.json. Failed where something is not in order; then there is no such file."""
     start = time.perf_counter()
     build = folder / "build"
+    (folder / RESULTS).unlink(missing_ok=True)
     shutil.rmtree(build, ignore_errors=True)
     wanted = headlines(folder)
-    made_from = digest(folder)
+    made_from = digest(folder, pages=False)
     lines = [line for path in sorted((folder / "theories").glob("*.v")) for line in gaps(path.name, path.read_text())]
     absent = [name for name in wanted if not stands_in(name, folder)]
     lines += [f"headlines.toml: {name} is no theorem of {wanted[name].file}" for name in absent]
@@ -259,41 +351,64 @@ def check(folder: Path, jobs: int = 2, *, coqchk: bool = False, write: bool = Fa
     (build / LIBRARY).mkdir(parents=True)
     print(f"Coq {version}", flush=True)
     compile_all(folder, flags, jobs)
+    theorems, pages = _asked(folder, wanted, flags)
+    if made_from != digest(folder, pages=False):
+        raise Failed(["the sources changed while they were compiled; once more, please"])
+    if write:
+        for page, text in pages.items():
+            (folder / page).write_text(text)
+    _report(folder, theorems, pages)
+    if coqchk:
+        _second_reading(folder)
+    _record(folder, version, theorems)
+    files, seconds = len(list((folder / "theories").glob("*.v"))), time.perf_counter() - start
+    print(f"{len(theorems)} theorems, all {CLOSED}; {files} files, {seconds:.0f} s")
+    return theorems
+
+
+def _asked(
+    folder: Path, wanted: dict[str, Headline], flags: list[str]
+) -> tuple[dict[str, dict[str, object]], dict[str, str]]:
+    """What Coq says of each headline, and the pages that show it."""
     files = sorted(path.stem for path in (folder / "theories").glob("*.v"))
-    (build / "Question.v").write_text(question(list(wanted), files, imports_of(folder)))
-    output = coq("coqc", "-noglob", "-Q", f"build/{LIBRARY}", LIBRARY, *flags, "build/Question.v", cwd=folder)
-    found = answers(output)
+    defined = list(dict.fromkeys(declared(folder, DEFINED)))
+    walked = answers(_ask(folder, "Walk", walk(list(wanted), defined), flags))
+    needs = definitions(walked, declared(folder, PROVED), parts(folder))
+    used = [name for name in defined if any(name in names for names in needs.values())]
+    found = answers(_ask(folder, "Question", question(list(wanted), used, files, imports_of(folder)), flags))
     theorems: dict[str, dict[str, object]] = {
         name: {
             "file": entry.file,
             "statement": statement(found[name]["statement"]),
+            "definitions": needs[name],
             "assumptions": assumptions(found[name]["assumptions"]),
         }
         for name, entry in wanted.items()
     }
-    if made_from != digest(folder):
-        raise Failed(["the sources changed while they were compiled; once more, please"])
+    return theorems, {STATEMENTS: statements_page(theorems), DEFINITIONS: definitions_page(theorems, found, used)}
+
+
+def _ask(folder: Path, name: str, text: str, flags: list[str]) -> str:
+    """What Coq prints for these commands."""
+    (folder / "build" / f"{name}.v").write_text(text)
+    return coq("coqc", "-noglob", "-Q", f"build/{LIBRARY}", LIBRARY, *flags, f"build/{name}.v", cwd=folder)
+
+
+def _record(folder: Path, version: str, theorems: dict[str, dict[str, object]]) -> None:
+    """Leave the answer, bound to sources, statements and definitions by their digest."""
     document = {
         "format": "utfproof-assumptions",
-        "version": 1,
+        "version": 2,
         "coq": version,
-        "sources": made_from,
+        "sources": digest(folder),
         "theorems": theorems,
     }
     partial = folder / (RESULTS + ".new")
     partial.write_text(json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
     partial.replace(folder / RESULTS)
-    if write:
-        (folder / STATEMENTS).write_text(statements_page(theorems))
-    _report(folder, theorems)
-    if coqchk:
-        _second_reading(folder)
-    seconds = time.perf_counter() - start
-    print(f"{len(theorems)} theorems, all {CLOSED}; {len(files)} files, {seconds:.0f} s")
-    return theorems
 
 
-def _report(folder: Path, theorems: dict[str, dict[str, object]]) -> None:
+def _report(folder: Path, theorems: dict[str, dict[str, object]], pages: dict[str, str]) -> None:
     """Print what each theorem rests on. Failed where one rests on something, or says something new."""
     lines = []
     for name, entry in theorems.items():
@@ -301,11 +416,12 @@ def _report(folder: Path, theorems: dict[str, dict[str, object]]) -> None:
         print(f"{name}: {'; '.join(rests) if isinstance(rests, list) and rests else CLOSED}")
         if rests:
             lines.append(f"{name} rests on {rests}")
-    known = folder / STATEMENTS
-    if (known.read_text() if known.is_file() else "") != statements_page(theorems):
-        lines.append(
-            f"{STATEMENTS} is not what the theorems say; python proofs/check.py --write, and read the difference"
-        )
+    for page, text in pages.items():
+        known = folder / page
+        if (known.read_text() if known.is_file() else "") != text:
+            lines.append(
+                f"{page} is not what the theorems say; python proofs/check.py --write, and read the difference"
+            )
     if lines:
         raise Failed(lines)
 
@@ -334,9 +450,10 @@ CLEAN = (
 """coqchk's summary where nothing is assumed."""
 
 
-# --- the table of README.md ---------------------------------------------------------------------------------
+# --- the tables of README.md --------------------------------------------------------------------------------
 
 BEGIN, END = "<!-- theorems: written by check.py --write -->", "<!-- end of theorems -->"
+LACK, LACKED = "<!-- in part: written by check.py --write -->", "<!-- end of in part -->"
 
 
 def table(wanted: dict[str, Headline]) -> str:
@@ -346,16 +463,27 @@ def table(wanted: dict[str, Headline]) -> str:
         file, _, theorem = entry.name.partition(".")
         labels = ", ".join(f"`{label}`" for label in entry.labels) or "new"
         about = "; ".join(filter(None, (", ".join(entry.notions), ", ".join(entry.targets)))) or "–"
-        rows.append(
-            f"| {labels} | [{file}]({entry.file}).`{theorem}` | {about} | {entry.says.replace('|', chr(92) + '|')} |"
-        )
+        rows.append(f"| {labels} | [{file}]({entry.file}).`{theorem}` | {about} | {cell(entry.says)} |")
     return "\n".join(rows)
 
 
+def lacking() -> str:
+    """The claims that theorems prove in part, and what is missing of each."""
+    rows = [f"| `{name}` | {cell(link.missing)} |" for name, link in LINKS.items() if link.missing]
+    return "\n".join(["| claim | not in the theorems |", "|---|---|", *rows])
+
+
+def cell(text: str) -> str:
+    """Text for a cell."""
+    return text.replace("|", "\\|")
+
+
 def with_table(page: str, wanted: dict[str, Headline]) -> str:
-    """README.md with its table renewed."""
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    return f"{before}{BEGIN}\n{table(wanted)}\n{END}{after}"
+    """README.md with its tables renewed."""
+    for begin, end, rows in ((BEGIN, END, table(wanted)), (LACK, LACKED, lacking())):
+        if begin in page:
+            page = f"{page.split(begin)[0]}{begin}\n{rows}\n{end}{page.split(end)[1]}"
+    return page
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -364,9 +492,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent, metavar="FOLDER")
     parser.add_argument("--jobs", type=int, default=2, help="files compiled at a time")
     parser.add_argument("--coqchk", action="store_true", help="have coqchk read everything as well (minutes)")
-    parser.add_argument("--write", action="store_true", help="renew statements.txt and README.md's table")
+    parser.add_argument(
+        "--write", action="store_true", help="renew statements.txt, definitions.txt and README.md's tables"
+    )
     given = parser.parse_args(arguments)
     folder = given.folder.resolve()
+    (folder / RESULTS).unlink(missing_ok=True)
     try:
         if given.write:
             page = folder / "README.md"

@@ -41,7 +41,7 @@ of the claim it is. `make proofs` compiles the theorems, and `utfproof verify` s
 
 **The document** of `utfproof verify --json`: `grid`, `holds`, `seconds`, `certificates` (by the first 16 digits of the SHA-256 of their
 canonical bytes) and `claims`, each with `id`, `section`, `place`, `statement`, `category`, `notion`, `targets`, `scope`, `recorded` and `verdict`,
-`agrees` and `problems`, `evidence`, `proof`, `theorems` (each with `name`, `status`, `detail`), `theorem_part`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, and `instances`: where (`at`), `outcome` (holds, fails,
+`agrees` and `problems`, `evidence`, `proof`, `theorems` (each with `name`, `status`, `detail`), `theorems_lack`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, and `instances`: where (`at`), `outcome` (holds, fails,
 open), `detail`, `part` ("repair" for the mended statement), `certificate`, `routes`.
 
 """
@@ -55,7 +55,7 @@ def cell(text: str) -> str:
 def theorems(entry: Claim) -> str:
     """The theorems behind a claim, each with a link to its file."""
     links = ", ".join(f"[{name}](../proofs/theories/{name.partition('.')[0]}.v)" for name in entry.theorem)
-    return f"{Evidence.MACHINE.value}: {f'in part ({entry.theorem_part}), ' if entry.theorem_part else ''}{links}"
+    return f"{Evidence.MACHINE.value}: {f'in part (missing: {entry.theorems_lack}), ' if entry.theorems_lack else ''}{links}"
 
 
 def row(entry: Claim) -> str:
@@ -86,7 +86,7 @@ def page() -> str:
     counts = Counter(entry.verdict.value for entry in claims)
     written = sum(1 for entry in claims if UNCERTIFIED.intersection(entry.evidence))
     checked = [entry for entry in claims if entry.theorem]
-    in_part = sum(1 for entry in checked if entry.theorem_part)
+    in_part = sum(1 for entry in checked if entry.theorems_lack)
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     parts = [
         HEAD,

@@ -52,15 +52,16 @@ def test_a_headline_is_a_theorem_of_its_file(name):
     assert HEADLINES[name].says.endswith(".")
 
 
-def test_claims_and_headlines_name_each_other():
-    by_theorem = {(name, about) for name, entry in HEADLINES.items() for about in entry.claims}
-    by_claim = {(name, about) for about, link in LINKS.items() for name in link.names}
-    assert by_theorem == by_claim
-    assert {about for _, about in by_claim} <= set(CLAIMS)
-    assert all(entry.claims for entry in HEADLINES.values())
+def test_links_name_headlines_and_claims_and_what_is_missing():
+    assert {name for link in LINKS.values() for name in link.names} == set(HEADLINES)
+    assert set(LINKS) <= set(CLAIMS)
+    page = (PROOFS / "README.md").read_text()
+    for name, link in LINKS.items():
+        assert link.names
+        assert not link.missing or f"| `{name}` | {link.missing} |" in page
     for entry in CLAIMS.values():
         assert (
-            (entry.theorem, entry.theorem_part) == (LINKS[entry.id].names, LINKS[entry.id].part)
+            (entry.theorem, entry.theorems_lack) == (LINKS[entry.id].names, LINKS[entry.id].missing)
             if entry.theorem
             else True
         )
@@ -106,8 +107,15 @@ def test_evidence_comes_with_its_theorem():
 def test_the_readme_and_the_statements_list_them_all():
     page = (PROOFS / "README.md").read_text()
     assert check.with_table(page, HEADLINES) == page
-    printed = re.findall(r"^(\w+\.\w+) :$", (PROOFS / "statements.txt").read_text(), re.MULTILINE)
+    statements = (PROOFS / "statements.txt").read_text()
+    printed = re.findall(r"^(\w+\.\w+) :$", statements, re.MULTILINE)
     assert printed == list(HEADLINES)
+    named = set(re.findall(r"[A-Z]\w+\.\w+'*", " ".join(re.findall(r"\(\* by (.*?) \*\)", statements, re.DOTALL))))
+    shown = re.findall(
+        r"^\(\* (\w+\.[\w']+): \d+ theorems \*\)$", (PROOFS / "definitions.txt").read_text(), re.MULTILINE
+    )
+    assert named == set(shown)
+    assert "Transformer.matches" in named
     for file in re.findall(r"\]\((theories/\w+\.v)\)", page):
         assert (PROOFS / file).is_file()
 
@@ -245,7 +253,9 @@ def stands(folder, *names):
 
 def test_a_library_in_order(coq, tmp_path, capsys):
     found = check.check(library(tmp_path), write=True, coqchk=True)
-    assert found["B.zero"] == {"file": "theories/B.v", "statement": "twice 0 = 0", "assumptions": []}
+    expected = {"file": "theories/B.v", "statement": "twice 0 = 0", "definitions": ["A.twice"], "assumptions": []}
+    assert found["B.zero"] == expected
+    assert "(* by A.twice *)" in (tmp_path / "statements.txt").read_text()
     assert stands(tmp_path, "B.zero", "B.one") == [(theorems.CLOSED, "")] * 2
     assert (tmp_path / "statements.txt").read_text().count(" :\n") == 2
     printed = capsys.readouterr().out
@@ -302,22 +312,69 @@ def test_a_planted_fault_is_caught(coq, tmp_path, fault, capsys):
     assert theorems.CLOSED not in {status for status, _ in stands(tmp_path, *names)}
 
 
-def test_an_axiom_that_only_coq_sees_breaks_its_claims(coq, tmp_path):
+def test_an_axiom_that_only_coq_sees_leaves_no_result(coq, tmp_path):
     library(tmp_path, CLASSICAL, ("B.zero",))
     with pytest.raises(check.Failed):
         check.check(tmp_path)
     with pytest.raises(check.Failed, match=r"(?s)coqchk reports:.*Classical_Prop\.classic"):
         check._second_reading(tmp_path)
-    [(status, detail)] = stands(tmp_path, "B.zero")
-    assert status == theorems.OPEN
-    assert "classic" in detail
+    assert stands(tmp_path, "B.zero")[0][0] == theorems.ABSENT
 
 
-def test_a_statement_that_changes_is_caught(coq, tmp_path):
+WEAKENED = {
+    "a statement": ("B", "twice 0 = 0", "twice 0 = twice 0", "statements.txt"),
+    "a hypothesis more": ("B", "n = 1 ->", "n = 1 -> n = 2 ->", "statements.txt"),
+    "a definition": ("A", "n + n", "n * 0 + (n + n)", "definitions.txt"),
+    "a definition in the way": (
+        "A",
+        "Definition twice := n + n.",
+        "Definition m := n.\nDefinition twice := m + m.",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WEAKENED)
+def test_a_weakened_headline_leaves_no_result(coq, tmp_path, fault, capsys):
+    file, old, new, page = WEAKENED[fault]
     check.check(library(tmp_path), write=True)
-    weaker = GOOD["B"].replace("twice 0 = 0", "twice 0 = twice 0")
-    with pytest.raises(check.Failed, match=r"statements\.txt is not what the theorems say"):
-        check.check(library(tmp_path, GOOD | {"B": weaker}))
+    assert stands(tmp_path, "B.zero") == [(theorems.CLOSED, "")]
+    text = GOOD[file].replace(old, new).replace("intros e; rewrite e", "intros; subst")
+    assert text != GOOD[file]
+    library(tmp_path, GOOD | {file: text})
+    assert stands(tmp_path, "B.zero")[0][0] == theorems.ABSENT
+    assert check.main([str(tmp_path)]) == 1
+    assert f"{page} is not what the theorems say" in capsys.readouterr().err
+    assert not (tmp_path / "build" / "assumptions.json").exists()
+    assert stands(tmp_path, "B.zero")[0][0] == theorems.ABSENT
+
+
+@pytest.mark.parametrize("broken", ["theories/B.v", "headlines.toml", "_CoqProject", "statements.txt"])
+def test_a_build_that_fails_leaves_no_result(coq, tmp_path, broken):
+    """Not even the one of before, and --write does not come first."""
+    check.check(library(tmp_path), write=True)
+    before = (tmp_path / "build" / "assumptions.json").read_bytes()
+    (tmp_path / broken).write_text("nonsense")
+    assert stands(tmp_path, "B.zero")[0][0] == theorems.ABSENT
+    for arguments in [[]] if broken == "statements.txt" else [[], ["--write"]]:
+        (tmp_path / "build").mkdir(exist_ok=True)
+        (tmp_path / "build" / "assumptions.json").write_bytes(before)
+        assert check.main([str(tmp_path), *arguments]) == 1
+        assert not (tmp_path / "build" / "assumptions.json").exists()
+
+
+def test_definitions_are_followed_through_notations_records_and_definitions(coq, tmp_path):
+    files = {
+        "A": "Record pair := Pair { left : nat; right : nat }.\nDefinition other := 1.\n"
+        "Inductive colour := Red | Green : colour.\nDefinition f (c : colour) := if c then 0 else 1.\n"
+        "Definition sum (p : pair) := left p + right p.\nNotation total := (sum (Pair 0 0)).\n",
+        "B": "From Utfproof Require Import A.\nDefinition g := f Red.\nLemma used : g = 0.\nProof. reflexivity. Qed.\n"
+        "Theorem zero : total = 0.\nProof. exact used. Qed.\nTheorem one : g = 0.\nProof. exact used. Qed.\n",
+    }
+    found = check.check(library(tmp_path, files), write=True)
+    assert found["B.zero"]["definitions"] == ["A.pair", "A.sum"]
+    assert found["B.one"]["definitions"] == ["A.colour", "A.f", "B.g"]
+    assert "A.other" not in (tmp_path / "definitions.txt").read_text()
 
 
 def test_without_coq_it_says_what_to_install(tmp_path, monkeypatch, capsys):
@@ -420,8 +477,8 @@ def test_a_document_whose_theorem_is_not_closed_is_broken(results):
 
 def test_part_of_a_claim_is_said_so(results):
     results()
-    found = decided() | {"theorem_part": "the inequality"}
-    assert theorem_lines(found)[0].startswith("machine-checked: in part (the inequality): ")
+    found = decided() | {"theorems_lack": "the inequality"}
+    assert theorem_lines(found)[0].startswith("machine-checked: in part (missing: the inequality): ")
     page = html_page({"grid": "", "holds": True, "claims": [found]})
     assert '<a href="proofs/theories/MatchingSystem.v"><code>MatchingSystem.matchesP</code></a>' in page
     assert "closed under the global context" in page

@@ -55,7 +55,7 @@ def claim(id, verdict="holds", notion="matching", **fields):
         "evidence": ["exact certificate"],
         "proof": None,
         "theorems": [],
-        "theorem_part": None,
+        "theorems_lack": None,
         "sentence": "R_all is a permutation matrix, so every right-hand side is reached.",
         "figures": {"rank of R_all at (2,2,1,2)": 20, "M at (2,2,1,2)": 20},
         "smallest": "(2,1,1,2), m = 8",
@@ -145,7 +145,7 @@ def hostile():
         entry["evidence"], entry["problems"], entry["agrees"] = [HOSTILE], [HOSTILE], False
         entry["figures"] = {HOSTILE: HOSTILE}
         entry["theorems"] = [{"name": HOSTILE, "status": HOSTILE, "detail": HOSTILE}]
-        entry["theorem_part"] = HOSTILE
+        entry["theorems_lack"] = HOSTILE
         entry["smallest"] = entry["counterexample"] = HOSTILE
         entry["instances"] = [
             instance(HOSTILE, HOSTILE, HOSTILE * 20, certificate=HOSTILE, part=HOSTILE, routes=[HOSTILE]),

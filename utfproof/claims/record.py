@@ -144,8 +144,8 @@ class Claim:
     """One entry of the registry. id: the paper's label, with "/part" where a statement splits; "new:..." for results
     that the paper does not have. smallest, counterexample: recorded labels of the smallest instance that holds or fails.
     proof: a page of docs/proofs where evidence includes a written proof. theorem: theorems of proofs/ where it includes a
-    machine-checked one, beside the instances and never in place of them; theorem_part: what of the claim they prove, where
-    not all of it (`utfproof.claims.links`)."""
+    machine-checked one, beside the instances and never in place of them; theorems_lack: what of the claim they do not
+    prove (`utfproof.claims.links`)."""
 
     id: str
     section: str
@@ -164,7 +164,7 @@ class Claim:
     counterexample: str | None = None
     proof: str | None = None
     theorem: tuple[str, ...] = ()
-    theorem_part: str | None = None
+    theorems_lack: str | None = None
 
     @property
     def label(self) -> str:

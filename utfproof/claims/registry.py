@@ -96,7 +96,7 @@ def claim(
             counterexample,
             proof,
             link.names,
-            link.part,
+            link.missing,
         )
         return check
 

@@ -149,7 +149,7 @@ def _description(claim: Claim) -> dict[str, Any]:
         "recorded": claim.verdict.value,
         "evidence": [kind.value for kind in claim.evidence],
         "proof": claim.proof,
-        "theorem_part": claim.theorem_part,
+        "theorems_lack": claim.theorems_lack,
         "sentence": claim.sentence,
     }
 

@@ -1,7 +1,7 @@
 """What this checkout knows of the theorems in proofs/: which of them are compiled, and what each rests on.
 
 `make proofs` compiles the Coq library, asks Coq what every headline theorem rests on, and leaves the answer in
-proofs/build/assumptions.json with a digest of the sources. A theorem counts as machine-checked only by that answer: a name in
+proofs/build/assumptions.json with a digest of the sources and of the statements and definitions that it was compared with. A theorem counts as machine-checked only by that answer: a name in
 the registry proves nothing. Where there is no answer for these sources, the theorem is "not built here". Standard
 library only, because proofs/check.py uses this file too.
 """
@@ -21,6 +21,8 @@ PROOFS = Path(__file__).parents[2] / "proofs"
 """The Coq library of a checkout; an installed package has none."""
 HEADLINES = "headlines.toml"
 RESULTS = "build/assumptions.json"
+STATEMENTS, DEFINITIONS = "statements.txt", "definitions.txt"
+"""The headline theorems, and the definitions that they speak by, as Coq prints them."""
 
 MACHINE = "machine-checked proof"
 """The name of this evidence."""
@@ -35,13 +37,12 @@ MISSING = "not in the build"
 @dataclass(frozen=True)
 class Headline:
     """One theorem of headlines.toml. name: File.theorem. labels: the paper's. notions, targets: what it is about, in the
-    registry's words. claims: the claims it supports. says: the theorem in a sentence."""
+    registry's words. says: the theorem in a sentence. (Claims: `utfproof.claims.links`.)"""
 
     name: str
     labels: tuple[str, ...]
     notions: tuple[str, ...]
     targets: tuple[str, ...]
-    claims: tuple[str, ...]
     says: str
 
     @property
@@ -55,7 +56,7 @@ def headlines(folder: Path = PROOFS) -> dict[str, Headline]:
     found: dict[str, Headline] = {}
     for entry in tomllib.loads((folder / HEADLINES).read_text(encoding="utf-8"))["theorem"]:
         texts = {key: entry.pop(key, None) for key in ("name", "says")}
-        lists = {key: tuple(entry.pop(key, ())) for key in ("labels", "notions", "targets", "claims")}
+        lists = {key: tuple(entry.pop(key, ())) for key in ("labels", "notions", "targets")}
         if entry or None in texts.values() or texts["name"].count(".") != 1:
             raise ValueError(f"headlines.toml: {texts['name']} has {', '.join(entry) or 'a field too few'}")
         if texts["name"] in found:
@@ -64,14 +65,16 @@ def headlines(folder: Path = PROOFS) -> dict[str, Headline]:
     return found
 
 
-def sources(folder: Path = PROOFS) -> list[Path]:
-    """What a build depends on: the theories, the list of theorems and Coq's options."""
-    return [*sorted((folder / "theories").glob("*.v")), folder / HEADLINES, folder / "_CoqProject"]
+def sources(folder: Path = PROOFS, *, pages: bool = True) -> list[Path]:
+    """What a build depends on: the theories, the list of theorems and Coq's options; with pages, what it was compared with."""
+    compared = [folder / STATEMENTS, folder / DEFINITIONS] if pages else []
+    return [*sorted((folder / "theories").glob("*.v")), folder / HEADLINES, folder / "_CoqProject", *compared]
 
 
-def digest(folder: Path = PROOFS) -> str:
-    """SHA-256 over names and contents of the sources."""
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sources(folder)]
+def digest(folder: Path = PROOFS, *, pages: bool = True) -> str:
+    """SHA-256 over names and contents of the sources; a page that is missing counts as empty."""
+    contents = ((path, path.read_bytes() if path.is_file() else b"") for path in sources(folder, pages=pages))
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {path.name}\n" for path, content in contents]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

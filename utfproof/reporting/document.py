@@ -46,7 +46,7 @@ FIELDS = (
     "evidence",
     "proof",
     "theorems",
-    "theorem_part",
+    "theorems_lack",
     "sentence",
     "figures",
     "smallest",
@@ -82,11 +82,11 @@ def claims_of(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def theorem_lines(claim: dict[str, Any]) -> list[str]:
-    """The theorems behind a claim, a line for each way in which they stand here, and what of the claim they prove."""
+    """The theorems behind a claim, a line for each way in which they stand here, and what of the claim they do not prove."""
     names: dict[str, list[str]] = {}
     for theorem in claim["theorems"]:
         names.setdefault(str(theorem["status"]), []).append(str(theorem["name"]))
-    part = f"in part ({claim['theorem_part']}): " if claim["theorem_part"] else ""
+    part = f"in part (missing: {claim['theorems_lack']}): " if claim["theorems_lack"] else ""
     lines = []
     for status, members in names.items():
         listed = ", ".join(members)

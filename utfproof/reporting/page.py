@@ -297,7 +297,7 @@ def _evidence(claim: dict[str, Any], certificates: Certificates, proofs: str) ->
         ("Recorded", _mark(claim["recorded"]) if problems else ""),
         ("Proof", _proof(claim["proof"], proofs)),
         ("Theorems", _theorems(claim, proofs)),
-        ("Theorems prove", prose(claim["theorem_part"] or "")),
+        ("Not in the theorems", prose(claim["theorems_lack"] or "")),
         ("Time", _seconds(claim["seconds"])),
     ]
     rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts if value)

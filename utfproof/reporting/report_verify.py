@@ -30,7 +30,7 @@ from utfproof.reporting.svg import svg
 _CLAIM = {
     "id": str, "section": str, "place": str, "statement": str, "category": str, "notion": Maybe(str), "scope": str,
     "recorded": VERDICTS, "verdict": VERDICTS, "agrees": bool, "problems": [str], "evidence": [str], "sentence": str,
-    "theorems": [{"name": str, "status": str}], "theorem_part": Maybe(str), "seconds": NUMBER,
+    "theorems": [{"name": str, "status": str}], "theorems_lack": Maybe(str), "seconds": NUMBER,
     "instances": [{"at": str, "outcome": str}], "smallest": Maybe(str), "counterexample": Maybe(str),
 }  # fmt: skip
 _SCHEMA = {"grid": str, "holds": bool, "seconds": NUMBER, "claims": [_CLAIM], "certificates?": Each({})}
