@@ -30,7 +30,7 @@ from pathlib import Path
 
 import typer
 
-from utfproof.cli.app import app, run
+from utfproof.cli.app import application, run
 
 ROOT = Path(__file__).parents[1]
 COPIED, LINKED = ("docs", "results", "scripts"), ("certificates", "proofs", "utfproof")
@@ -180,7 +180,7 @@ def make_targets(block: Block) -> list[str]:
 @functools.cache
 def command_line() -> object:
     """The command line as its parser sees it."""
-    return typer.main.get_command(app)
+    return typer.main.get_command(application())
 
 
 def subcommand(words: list[str]) -> tuple[object, int]:

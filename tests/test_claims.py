@@ -126,7 +126,7 @@ def test_faults_change_results_rather_than_crash(planted):
 def verified(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verified")
     (folder / "certificates").mkdir()
-    command = [sys.executable, "-m", "utfproof", "verify", "--workers", "2", "--json", str(folder / "all.json")]
+    command = [sys.executable, "-m", "utfproof", "verify", "--workers", "2", "-o", str(folder / "all.json")]
     command += ["--junit", str(folder / "all.xml"), "--html", str(folder / "all.html")]
     command += ["--certificates", str(folder / "certificates")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

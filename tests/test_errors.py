@@ -229,7 +229,7 @@ WRITES = {
     "bench emulate": ["bench", "emulate", "-o", "OUT"],
     "verify --html": ["verify", "--html", "OUT"],
     "verify --junit": ["verify", "--junit", "OUT"],
-    "verify --json": ["verify", "--json", "OUT"],
+    "verify -o": ["verify", "-o", "OUT"],
 }
 NO_PLACE = {
     "no such folder": ("no/c.json", "folder no does not exist"),
@@ -506,7 +506,7 @@ OPTIONS = {
     "two outputs of one name": (
         ["decide", "host.safetensors", "-o", "c.json", "--target", "c.json"],
         2,
-        "different names",
+        "name one file",
     ),
     "an input as output": (["embed", "sparse", "target.safetensors", "-o", "target.safetensors"], 2, "would overwrite"),
     "an E of another host": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from utfproof.claims import runner, theorems
 from utfproof.claims.grid import Grid
@@ -21,6 +23,7 @@ from utfproof.claims.record import Evidence
 from utfproof.claims.registry import all_claims, claim
 from utfproof.reporting.document import machine_checked, problems_of, summary, theorem_lines
 from utfproof.reporting.page import html_page
+from utfproof.reporting.table import print_claims
 
 ROOT = Path(__file__).parents[1]
 PROOFS = ROOT / "proofs"
@@ -485,13 +488,18 @@ def test_part_of_a_claim_is_said_so(results):
     assert "the inequality" in page
 
 
-def test_the_summary_counts_them(results):
-    results()
-    document = {"grid": "g", "holds": True, "claims": [decided()]}
-    assert "1 of 1 with theorems machine-checked here" in summary(document)
-    results(sources="0")
-    document = {"grid": "g", "holds": True, "claims": [decided()]}
-    assert "theorems behind 1 of them not built here (make proofs)" in summary(document)
+def test_what_is_printed_does_not_depend_on_what_was_compiled(results):
+    """Counted in the summary, named in the table: by themselves, not by what stands on this machine."""
+    printed = []
+    for sources in (None, "0"):
+        results() if sources is None else results(sources=sources)
+        document = {"grid": "g", "holds": True, "claims": [decided()]}
+        assert "1 with theorems for all sizes (make proofs compiles them)" in "\n".join(summary(document))
+        console = Console(record=True, width=100, file=io.StringIO())
+        print_claims(document, console)
+        printed.append(console.export_text())
+    assert printed[0] == printed[1]
+    assert THEOREM in printed[0].replace("\n", "")
 
 
 def test_an_axiom_makes_verify_exit_1_and_is_in_every_report(results, tmp_path):
@@ -501,7 +509,7 @@ def test_an_axiom_makes_verify_exit_1_and_is_in_every_report(results, tmp_path):
         "import sys; from pathlib import Path\nfrom utfproof.claims import theorems\nfrom utfproof.cli.app import run\n"
         f"theorems.PROOFS = Path({str(folder)!r})\nsys.exit(run(sys.argv[1:]))\n"
     )
-    command = [sys.executable, str(script), "verify", NAME, "--workers", "1", "--json", str(tmp_path / "r.json")]
+    command = [sys.executable, str(script), "verify", NAME, "--workers", "1", "-o", str(tmp_path / "r.json")]
     command += ["--junit", str(tmp_path / "r.xml"), "--html", str(tmp_path / "p.html")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

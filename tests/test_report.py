@@ -584,7 +584,7 @@ def test_without_a_folder_it_says_what_to_run(capsys):
 
     assert run() == 0
     said = capsys.readouterr().out
-    group = typer.main.get_command(command_line.app)
+    group = typer.main.get_command(command_line.application())
     commands = [line.strip() for line in said.splitlines() if line.strip().startswith("utfproof ")]
     assert len(commands) == len(report.COMMANDS)
     for line in commands:

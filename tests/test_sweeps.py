@@ -542,28 +542,6 @@ def test_failures_set_the_exit_code_and_are_named(cli, tmp_path):
     assert (tmp_path / "s" / "results.jsonl").read_bytes() == b""
 
 
-def test_a_terminal_gets_a_bar_with_rate_and_remaining_time():
-    pty = pytest.importorskip("pty")
-    code = (
-        "import sys\nfrom utfproof.cli.sweep import _progress\nimport time\n"
-        "with _progress('sweep s', 9, enabled=True) as (started, advance):\n"
-        "    started(4)\n    for _ in range(4):\n        time.sleep(0.06); advance()\n    time.sleep(0.3)\n"
-    )
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    done = subprocess.run([sys.executable, "-c", code], stderr=follower, env=environment, check=False)
-    os.close(follower)
-    shown = b""
-    with contextlib.suppress(OSError):
-        while data := os.read(leader, 65536):
-            shown += data
-    os.close(leader)
-    assert done.returncode == 0
-    assert b"8/9" in shown
-    assert b"jobs/s" in shown
-    assert b"0:00:0" in shown
-
-
 # --- kills, as a user and a cluster deal them -----------------------------------------------------------------------
 
 CAPPED = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), "PYTHONWARNINGS": "default"}

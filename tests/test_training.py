@@ -18,7 +18,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from utfproof.cli import app as cli  # noqa: E402
-from utfproof.cli import train as cli_train  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
 from utfproof.training import checkpoint, jobs  # noqa: E402
 from utfproof.training import run as runs  # noqa: E402
@@ -31,9 +30,7 @@ SMALL = {"batch": 4, "steps": 40, "warmup": 5, "learning_rate": 0.01, "init_std"
 NAME = "parentheses/random/attention"
 RUN_CLI = """
 import sys
-from utfproof.cli import app, train
-if "train" not in [entry.name for entry in app.app.registered_commands]:
-    train.register(app.app)
+from utfproof.cli import app
 sys.exit(app.run(sys.argv[1:]))
 """
 
@@ -56,8 +53,6 @@ def setting(folder: Path, **changes) -> runs.Setting:
 
 
 def command_line(*arguments: str) -> int:
-    if "train" not in [entry.name for entry in cli.app.registered_commands]:
-        cli_train.register(cli.app)
     return cli.run(["train", *arguments])
 
 

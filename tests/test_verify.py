@@ -1,5 +1,6 @@
 """`utfproof verify` as a user meets it: selection, outputs, exit codes, bad input, Ctrl-C."""
 
+import io
 import json
 import os
 import signal
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import planting
 import pytest
+from rich.console import Console
 
 from utfproof.claims.registry import all_claims
 from utfproof.cli.app import run
+from utfproof.reporting.document import FIELDS
+from utfproof.reporting.table import print_summary
 
 FEW = ["intro:sparse", "tab:hyperparameters"]
 
@@ -31,6 +35,43 @@ def test_a_selection_prints_a_table(capsys):
     assert printed.err == ""
 
 
+def test_many_claims_are_a_screenful_whatever_the_width(capsys, monkeypatch):
+    """Verdicts by section, and by name what fails or is open; up to five claims and --full show statements as well."""
+    printed = {}
+    for width in ("80", "140"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert run(["verify", "thm:designed-R*", "--workers", "2"]) == 0
+        printed[width] = capsys.readouterr().out
+    assert printed["80"] == printed["140"]
+    lines = printed["80"].splitlines()
+    assert len(lines) < 20
+    assert max(map(len, lines)) < 80
+    fails = [entry.id for entry in all_claims().values() if entry.id.startswith("thm:designed-R")
+             and entry.verdict.value == "fails as printed"]  # fmt: skip
+    assert len(fails) > 2
+    assert all(any(name in line for line in lines) for name in fails)
+    assert "For H ≥ 2" not in printed["80"]
+    assert run(["verify", "thm:designed-R*", "--workers", "2", "--full"]) == 0
+    assert "For H ≥ 2" in capsys.readouterr().out
+
+
+def test_a_summary_names_what_is_broken_and_how_to_see_the_rest():
+    def entry(name, verdict, **more):
+        blank = {key: [] for key in ("theorems", "problems", "evidence")} | {"section": "S", "counterexample": None}
+        return (
+            dict.fromkeys(FIELDS) | blank | {"id": name, "verdict": verdict, "recorded": verdict, "agrees": True} | more
+        )
+
+    claims = [entry("a", "holds"), entry("b", "fails as printed", counterexample="(1,1,1,1)"), entry("c", "open")]
+    claims.append(entry("d", "holds", recorded="open", agrees=False))
+    console = Console(record=True, width=80, file=io.StringIO())
+    print_summary({"grid": "g", "holds": False, "claims": claims}, console)
+    printed = console.export_text()
+    for words in ("b  at (1,1,1,1)", "d: not as recorded", "4 claims: 2 holds, 1 fails as printed, 1 open", "--full"):
+        assert words in printed
+    assert "1 NOT as recorded" in printed
+
+
 def test_list_names_every_claim(capsys):
     assert run(["verify", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -40,8 +81,8 @@ def test_list_names_every_claim(capsys):
 def test_json_on_standard_output_and_in_a_file(tmp_path, capsys):
     assert run(["verify", *FEW, "--json", "--workers", "1"]) == 0
     first = json.loads(capsys.readouterr().out)
-    assert run(["verify", *FEW, "--json", str(tmp_path / "out.json"), "--workers", "1"]) == 0
-    assert capsys.readouterr().out == ""
+    assert run(["verify", *FEW, "-o", str(tmp_path / "out.json"), "--json", "--workers", "1"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "out.json").read_text()
     second = json.loads((tmp_path / "out.json").read_text())
 
     def timeless(document):
@@ -104,7 +145,10 @@ def test_larger_grids(capsys):
         (["--grid", "H=1..999999,L=1,d=1,d_in=1"], 3, "more than"),
         (["--workers", "0"], 2, "--workers must be a positive integer"),
         (["--html", "/nonexistent/folder/p.html"], 2, "folder /nonexistent/folder does not exist"),
-        (["--json", "a.json", "b.json"], 2, "--json takes one file"),
+        (["--json", "a.json"], 2, "a.json is no claim; --json prints on standard output, -o a.json writes a file"),
+        (["--html", "x", "--junit", "x"], 2, "name one file"),
+        (["--html", "x", "-o", "./x"], 2, "--output and --html name one file, x; give each output a file of its own"),
+        (["--progress", "loud"], 2, "choose auto, plain, none"),
         (["--certificates", "/nonexistent/folder"], 2, "is not a folder"),
         (["-H", "2"], 2, "the shape options choose the pictures"),
         (["--html", "p.html", "-H", "2"], 2, "the shape is incomplete"),

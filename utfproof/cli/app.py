@@ -7,32 +7,15 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from utfproof import __version__
-from utfproof.cli import (
-    bench,
-    build,
-    certify,
-    check,
-    decide,
-    embed,
-    emulate,
-    export,
-    figure,
-    frontier,
-    optimum,
-    refute_lower,
-    report,
-    search,
-    signals,
-    sweep,
-    tables,
-    train,
-    verify,
-)
+from utfproof.cli import signals
+from utfproof.cli.declare import Group
 from utfproof.errors import UtfproofError
 
 INTERRUPTED = 130
@@ -51,16 +34,28 @@ EXTRAS = {
 }
 """Packages that are installed on request, and the extra that has each."""
 
-app = typer.Typer(
-    name="utfproof",
-    help="Can a fixed transformer act as every transformer of a class when only its embedding changes? "
-    "Certificates, an independent checker, embeddings and exact emulation. "
-    "Exit codes: 0 holds or valid, 1 refuted or invalid, 2 malformed input, 3 resource limit, 4 undecided.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+MODULES = {
+    "verify": "verify",
+    "certify": "certify",
+    "decide": "decide",
+    "refute-lower": "refute_lower",
+    "check": "check",
+    "build": "build",
+    "embed": "embed",
+    "export": "export",
+    "emulate": "emulate",
+    "frontier": "frontier",
+    "search": "search",
+    "train": "train",
+    "optimum": "optimum",
+    "tables": "tables",
+    "figure": "figure",
+    "report": "report",
+    "sweep": "sweep",
+    "collect": "sweep",
+    "bench": "bench",
+}
+"""Commands in the order of --help, and the module that has each: it is imported when it is asked for."""
 
 
 def _version(value: bool) -> None:
@@ -69,34 +64,35 @@ def _version(value: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Options before the command."""
 
 
-for module in (
-    verify,
-    certify,
-    decide,
-    refute_lower,
-    check,
-    build,
-    embed,
-    export,
-    emulate,
-    frontier,
-    search,
-    train,
-    optimum,
-    tables,
-    figure,
-    report,
-    sweep,
-    bench,
-):
-    module.register(app)
+def application(commands: Iterable[str] = MODULES) -> typer.Typer:
+    """The command line with these commands, all of them unless said otherwise."""
+    app = typer.Typer(
+        name="utfproof",
+        cls=Group,
+        help="Can a fixed transformer act as every transformer of a class when only its input embedding changes? "
+        "Certificates, an independent checker, embeddings and exact emulation. "
+        "Exit codes: 0 holds or valid, 1 refuted or invalid, 2 malformed input, 3 resource limit, 4 undecided.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(root)
+    for module in dict.fromkeys(MODULES[name] for name in commands):
+        import_module(f"utfproof.cli.{module}").register(app)
+    return app
+
+
+def _asked_for(arguments: list[str]) -> Iterable[str]:
+    """The commands that these arguments need: one, none for the version, all for help and for a name that is none."""
+    first = arguments[0] if arguments else "--help"
+    return (first,) if first in MODULES else () if first == "--version" else MODULES
 
 
 def _one_line(text: str) -> str:
@@ -136,7 +132,7 @@ def run(arguments: list[str]) -> int:
         try:
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="backslashreplace")  # file names need not fit the terminal's encoding
-            result = app(arguments, standalone_mode=False)
+            result = application(_asked_for(arguments))(arguments, standalone_mode=False)
             _flush()
             if result == INTERRUPTED:  # how the argument parser hands on Ctrl-C
                 raise KeyboardInterrupt

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
-from utfproof.cli.output import emit, progress
+from utfproof.cli import declare, options
+from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.files import require_writable, write_bytes
 from utfproof.plots import picture_format
+from utfproof.progress import stage
 
 EPILOG = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json"
 
@@ -28,12 +29,11 @@ TRAIN_EPILOG = "Example: utfproof bench train --tasks parentheses,4-hop --repeti
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="Measurements side by side with what a user would otherwise use.", no_args_is_help=True)
-    group.command("exact", epilog=EPILOG)(exact)
-    group.command("certify", epilog=CERTIFY_EPILOG)(certify)
-    group.command("emulate", epilog=EMULATE_EPILOG)(emulate)
-    group.command("train", epilog=TRAIN_EPILOG)(train)
-    app.add_typer(group, name="bench")
+    group = declare.group(app, "bench", "Measurements side by side with what a user would otherwise use.")
+    declare.add(group, "exact", exact, epilog=EPILOG)
+    declare.add(group, "certify", certify, epilog=CERTIFY_EPILOG)
+    declare.add(group, "emulate", emulate, epilog=EMULATE_EPILOG)
+    declare.add(group, "train", train, epilog=TRAIN_EPILOG)
 
 
 def exact(
@@ -50,8 +50,12 @@ def exact(
         str, typer.Option("--skip", help="Contestants left out: product, fflas-ffpack, flint, sympy.")
     ] = "",
     seed: options.Seed = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Speed against size, as .png, .pdf or .svg.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Also write the JSON document here.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", writable=True, help="Speed against size, as .png, .pdf or .svg.")
+    ] = None,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -91,7 +95,9 @@ def certify(
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Also check the certificate without a witness (minutes at 4-hop).")
     ] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Also write the JSON document here.")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Dense rank certificates end to end: certify and check as whole processes, with and without a witness."""
@@ -128,8 +134,12 @@ def emulate(
     threads: Annotated[int, typer.Option("--threads", help="BLAS threads of every contestant.")] = 2,
     repetitions: Annotated[int, typer.Option("--repetitions", help="Interleaved repetitions.")] = 5,
     seed: options.Seed = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Tokens per second, as .png, .pdf or .svg.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Also write the JSON document here.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", writable=True, help="Tokens per second, as .png, .pdf or .svg.")
+    ] = None,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -182,7 +192,9 @@ def train(
     repetitions: Annotated[int, typer.Option("--repetitions", help="Interleaved repetitions.")] = 3,
     batch: Annotated[int | None, typer.Option("--batch", help="Sequences a step; the preset's by default.")] = None,
     seed: options.Seed = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Also write the JSON document here.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Also write the JSON document here.")
+    ] = None,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -204,8 +216,8 @@ def train(
         seed=seed,
         max_memory=options.memory_limit(max_memory),
     )
-    with progress("bench train", len(setting.tasks) * repetitions, enabled=not as_json) as advance:
-        document = benchmark.run(setting, advance)
+    with stage("bench train", len(setting.tasks) * repetitions, unit="measurements") as doing:
+        document = benchmark.run(setting, doing.advance)
     _write(output, document)
     rows = {
         f"{result['task']}: {entry['name']}, m = {entry['m']}": f"{entry['steps_per_second']:.3g} steps/s, "

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable
@@ -22,13 +22,13 @@ EPILOG = (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("build", epilog=EPILOG)(command)
+    declare.add(app, "build", command, epilog=EPILOG)
 
 
 def command(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="Construction, or 'target' for a random target.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write (.safetensors).")],
+    output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="File to write (.safetensors).")],
     heads: options.Heads = None,
     layers: options.Layers = None,
     head_dim: options.HeadDim = None,

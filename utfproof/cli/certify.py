@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable, together
@@ -38,13 +38,13 @@ MEANINGS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("certify", epilog=EPILOG)(command)
+    declare.add(app, "certify", command, epilog=EPILOG)
 
 
 def command(
     context: typer.Context,
     construction: Annotated[str, typer.Argument(help="Name of the construction, for example sparse, tied, random.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
+    output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="Certificate to write (.json).")],
     heads: options.Heads = None,
     layers: options.Layers = None,
     head_dim: options.HeadDim = None,

@@ -8,15 +8,19 @@ import typer
 
 from utfproof.certificates import checker
 from utfproof.cli import signals
+from utfproof.cli.declare import Command
+from utfproof.cli.display import require_mode, shown
+from utfproof.errors import MalformedInput
+from utfproof.progress import stage
 
 INTERRUPTED = 130
 EPILOG = "Example: utfproof check certificates/"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command; its options are the checker's own."""
+    """Add the command; its options are the checker's own, and --progress."""
     settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command("check", epilog=EPILOG, context_settings=settings)(command)
+    app.command("check", epilog=EPILOG, context_settings=settings, cls=Command)(command)
 
 
 def command(context: typer.Context) -> None:
@@ -24,7 +28,25 @@ def command(context: typer.Context) -> None:
 
     Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
     """
-    code = checker.main(context.args, program="utfproof check")
+    words, mode = _progress(context.args)
+    with shown(mode), stage("check"):
+        code = checker.main(words, program="utfproof check")
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
     raise typer.Exit(code)
+
+
+def _progress(words: list[str]) -> tuple[list[str], str]:
+    """The checker's own words, and the mode of --progress among them: the checker draws nothing."""
+    mode, own = "auto", list(words)
+    ends = own.index("--") if "--" in own else len(own)
+    for place in range(ends):
+        name, equals, value = own[place].partition("=")
+        if name == "--progress":
+            if not equals and place + 1 == len(own):
+                raise MalformedInput("--progress needs a value: auto, plain or none")
+            mode = value if equals else own[place + 1]
+            del own[place : place + (1 if equals else 2)]
+            break
+    require_mode(mode)
+    return own, mode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
@@ -31,12 +31,12 @@ MISS_ENTRIES = 2_000_000
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("decide", epilog=EPILOG)(command)
+    declare.add(app, "decide", command, epilog=EPILOG)
 
 
 def command(
     host: Annotated[Path, typer.Argument(help="HOST.safetensors with R_Q, R_K, R_V (or R_Vv, R_Vo) and U.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
+    output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="Certificate to write (.json).")],
     layers: options.Layers = None,
     d_in: options.DIn = None,
     residual: options.ResidualFile = None,
@@ -50,6 +50,7 @@ def command(
         Path | None,
         typer.Option(
             "--target",
+            writable=True,
             help="Where to write a target that is missed (.safetensors); beside the certificate unless said otherwise.",
         ),
     ] = None,
@@ -57,6 +58,7 @@ def command(
         Path | None,
         typer.Option(
             "--visible",
+            writable=True,
             help="Also write a version of it with generic queries and keys, whose miss shows through softmax.",
         ),
     ] = None,

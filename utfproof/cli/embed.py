@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable
@@ -31,7 +31,7 @@ GROUPED = "grouped"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("embed", epilog=EPILOG)(command)
+    declare.add(app, "embed", command, epilog=EPILOG)
 
 
 def load_host(
@@ -68,7 +68,7 @@ def command(
         ),
     ],
     target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Embedding to write (.safetensors).")],
+    output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="Embedding to write (.safetensors).")],
     layout: Annotated[
         str, typer.Option("--layout", help="Names in the target's file: utfproof, transformer-lens, pytorch.")
     ] = OWN_LAYOUT,
@@ -106,7 +106,8 @@ def command(
         typer.Option("--minimize", help="Find the least m for this target and write a host of that size (or of --m)."),
     ] = False,
     certificate: Annotated[
-        Path | None, typer.Option("--certificate", help="--minimize: write the evidence that m is least (.json).")
+        Path | None,
+        typer.Option("--certificate", writable=True, help="--minimize: write the evidence that m is least (.json)."),
     ] = None,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.embed import load_host
-from utfproof.cli.output import emit, emit_table, progress
+from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.files import require_writable
+from utfproof.progress import stage
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, positive_integer
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ EPILOG = (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("emulate", epilog=EPILOG)(command)
+    declare.add(app, "emulate", command, epilog=EPILOG)
 
 
 def command(
@@ -106,11 +107,13 @@ def command(
         typer.Option("--digits", help="Enclose one emulation rigorously to so many decimal places (small shapes)."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Certificate of --digits to write (.json).")
+        Path | None, typer.Option("-o", "--output", writable=True, help="Certificate of --digits to write (.json).")
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", help="random, random-tied: plot the error against m/M and L (.png, .pdf, .svg)."),
+        typer.Option(
+            "--plot", writable=True, help="random, random-tied: plot the error against m/M and L (.png, .pdf, .svg)."
+        ),
     ] = None,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",
@@ -239,7 +242,7 @@ def _single(
         return draw_target(shape, plan.seed + trial, target_law, width=plan.width, tied=tied, max_memory=limit)
 
     total = trials * len(kernels) * len(plan.contexts)
-    with progress(f"emulate {host}", total, enabled=not as_json) as advance:
+    with stage(f"emulate {host}", total, unit="runs") as doing:
         report = compare(
             machine,
             nth,
@@ -251,7 +254,7 @@ def _single(
             tolerance=plan.tolerance,
             embedding=given,
             max_memory=limit,
-            progress=advance,
+            progress=doing.advance,
         )
     rows = {
         "result": _verdict(report),
@@ -343,7 +346,7 @@ def _slack(
     heads, layers, head_dim, d_in, d_out = dimensions
     shape = options.required_shape(heads, layers, head_dim, d_in, d_out, residual)
     steps = slack.slack_steps(shape, slack.RATIOS, plan.trials)
-    with progress("m / M and depth", steps, enabled=not as_json) as advance:
+    with stage("m / M and depth", steps, unit="runs") as doing:
         found = slack.run_slack(
             shape,
             hosts[0],
@@ -352,7 +355,7 @@ def _slack(
             plot_path=path,
             law=plan.law,
             max_memory=plan.max_memory,
-            progress=advance,
+            progress=doing.advance,
         )
     full = [row for row in found if row.layers == shape.layers]
     errors = slack.medians(full, lambda row: row.ratio, lambda row: row.error)
@@ -379,10 +382,10 @@ def _sweep(where: list[Shape], hosts: list[str], laws: list[str], plan: Plan, as
         construction(name)
     cases = [Case(shape, name, law) for shape in where for name in hosts for law in laws]
     outcomes: list[Outcome] = []
-    with progress("emulate", len(cases), enabled=not as_json) as advance:
+    with stage("emulate", len(cases), unit="cases") as doing:
         for case in cases:
             outcomes.append(run_case(case, plan))
-            advance()
+            doing.advance()
     summary = totals(outcomes)
     header = ["shape", "host", "targets", "m", "error", "bound/error", "result"]
     emit_table(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable, together
@@ -23,13 +23,15 @@ GROUPED = "grouped"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("export", epilog=EPILOG)(command)
+    declare.add(app, "export", command, epilog=EPILOG)
 
 
 def command(
     host: Annotated[str, typer.Argument(help="HOST.safetensors, or the construction that E was found for.")],
     embedding: Annotated[Path, typer.Argument(help="E.safetensors, as written by `utfproof embed`.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="File to write: .py (module) or .safetensors.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", writable=True, help="File to write: .py (module) or .safetensors.")
+    ],
     layout: Annotated[str, typer.Option("--layout", help=f"What to write: {', '.join(LAYOUTS)}.")] = "module",
     heads: options.Heads = None,
     layers: options.Layers = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.cli.tables import results_folder
 from utfproof.cli.train import name_values
@@ -19,12 +19,12 @@ EPILOG = "Example: utfproof figure scaling --results results/training -o scaling
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("figure", epilog=EPILOG)(command)
+    declare.add(app, "figure", command, epilog=EPILOG)
 
 
 def command(
     name: Annotated[str, typer.Argument(help=f"Which figure: {', '.join(FIGURES)}.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Picture to write (.png, .svg, .pdf).")],
+    output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="Picture to write (.png, .svg, .pdf).")],
     results: Annotated[
         Path | None, typer.Option("--results", help="Folder of finished runs; results/training by default.")
     ] = None,

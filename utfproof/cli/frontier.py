@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
-from utfproof.cli.output import emit, progress
+from utfproof.cli import declare, options
+from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.notions import Notion
+from utfproof.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.frontier.table import Entry, Frontier, Group, Side
@@ -21,7 +22,7 @@ MOST_SHAPES = 400
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("frontier", epilog=EPILOG)(command)
+    declare.add(app, "frontier", command, epilog=EPILOG)
 
 
 def command(
@@ -36,7 +37,7 @@ def command(
     ] = None,
     as_json: options.AsJson = False,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Picture to write: m against L, reached and proved.")
+        Path | None, typer.Option("--plot", writable=True, help="Picture to write: m against L, reached and proved.")
     ] = None,
     certificates: Annotated[
         Path | None, typer.Option("--certificates", help="Existing folder in which to leave every certificate.")
@@ -74,8 +75,8 @@ def command(
         from utfproof.plots import picture_format
 
         picture_format(plot)
-    with progress("shapes", len(grid), enabled=not as_json) as advance:
-        found = frontier(grid, notions=notions, largest=LARGEST if largest is None else largest, advance=advance)
+    with stage("frontier", len(grid), unit="shapes") as doing:
+        found = frontier(grid, notions=notions, largest=LARGEST if largest is None else largest, advance=doing.advance)
     files = [str(path) for path in found.write(certificates)] if certificates is not None else []
     if plot is not None:
         from utfproof.frontier.plotting import plot as draw

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
-from utfproof.cli.output import emit, progress
+from utfproof.cli import declare, options
+from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, Refuted
+from utfproof.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = (
@@ -20,7 +21,7 @@ EPILOG = (
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("optimum", epilog=EPILOG)(command)
+    declare.add(app, "optimum", command, epilog=EPILOG)
 
 
 def command(
@@ -78,8 +79,8 @@ def command(
     setting.check()
     source = read_source(folder)
     parts = 1 + len(setting.hosts_of(source)) * (1 + len(setting.perturbations))
-    with progress("optimum", parts, enabled=not as_json) as advance:
-        document = run(source, setting, lambda _: advance())
+    with stage("optimum", parts, unit="parts") as doing:
+        document = run(source, setting, lambda _: doing.advance())
     emit(document, f"optimum {document['key']}", _rows(document), as_json=as_json)
     wrong = [name for name, host in document["hosts"].items() if not Agreement(**host["agreement"]).holds]
     if wrong:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
@@ -18,12 +18,12 @@ EPILOG = "Example: utfproof refute-lower values.safetensors -o values.json"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("refute-lower", epilog=EPILOG)(command)
+    declare.add(app, "refute-lower", command, epilog=EPILOG)
 
 
 def command(
     host: Annotated[Path, typer.Argument(help="HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Certificate to write (.json).")],
+    output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="Certificate to write (.json).")],
     layers: options.Layers = None,
     head_dim: Annotated[
         int | None, typer.Option("--head-dim", "-d", help="Head dimension of the targets; the file's, else 1.")
@@ -33,6 +33,7 @@ def command(
         Path | None,
         typer.Option(
             "--target",
+            writable=True,
             help="Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise.",
         ),
     ] = None,

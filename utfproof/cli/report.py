@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import write_bytes
@@ -22,7 +22,7 @@ EPILOG = "Example: utfproof report results -o report.html; without a folder it s
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("report", epilog=EPILOG)(command)
+    declare.add(app, "report", command, epilog=EPILOG)
 
 
 def command(
@@ -31,7 +31,7 @@ def command(
         typer.Argument(metavar="DIR", help="Folder of results, with its subfolders; without one: how to fill one."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Page to write; report.html by default.")
+        Path | None, typer.Option("-o", "--output", writable=True, help="Page to write; report.html by default.")
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:

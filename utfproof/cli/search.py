@@ -7,17 +7,19 @@ import importlib.util
 
 import typer
 
+from utfproof.cli import declare
+
 COMMANDS = ("search_numerical", "search_monomial", "search_exhaustive", "search_impossible")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(
-        help="Search the shared-attention model for smaller hosts. A find counts only with an exact verification.",
-        no_args_is_help=True,
+    group = declare.group(
+        app,
+        "search",
+        "Search the shared-attention model for smaller hosts. A find counts only with an exact verification.",
     )
     for name in COMMANDS:
         module = f"utfproof.cli.{name}"
         if importlib.util.find_spec(module) is not None:
             importlib.import_module(module).register(group)
-    app.add_typer(group, name="search")

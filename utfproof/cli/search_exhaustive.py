@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable
@@ -18,7 +18,7 @@ FREE = {"E": "E", "both": "E and U"}
 
 def register(group: typer.Typer) -> None:
     """Add the command to `utfproof search`."""
-    group.command("exhaustive", epilog=EPILOG)(exhaustive)
+    declare.add(group, "exhaustive", exhaustive, epilog=EPILOG)
 
 
 def exhaustive(
@@ -32,7 +32,9 @@ def exhaustive(
     ] = "all",
     first: Annotated[bool, typer.Option("--first", help="Stop at the first host that serves.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", help="Time limit.")] = 600.0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Document to write (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Document to write (.json).")
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Decide every {0,1} host of m dimensions in the shared-attention model, d_in = 1, for almost all targets.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import read_bytes, require_writable, write_bytes
@@ -19,7 +19,7 @@ EPILOG = "Example: utfproof search impossible looped-three-layers -o looped-thre
 
 def register(group: typer.Typer) -> None:
     """Add the command to `utfproof search`."""
-    group.command("impossible", epilog=EPILOG)(impossible)
+    declare.add(group, "impossible", impossible, epilog=EPILOG)
 
 
 def impossible(
@@ -33,7 +33,9 @@ def impossible(
         ),
     ] = None,
     seconds: Annotated[float, typer.Option("--seconds", help="No further degree after this time.")] = 600.0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Certificate to write (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Certificate to write (.json).")
+    ] = None,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:

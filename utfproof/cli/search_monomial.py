@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import require_writable
@@ -19,7 +19,7 @@ EPILOG = "Example: utfproof search monomial -H 2 -L 3 --json"
 
 def register(group: typer.Typer) -> None:
     """Add the command to `utfproof search`."""
-    group.command("monomial", epilog=EPILOG)(monomial)
+    declare.add(group, "monomial", monomial, epilog=EPILOG)
 
 
 def monomial(
@@ -34,7 +34,9 @@ def monomial(
     host_seconds: Annotated[float, typer.Option("--host-seconds", help="Budget for finding a host.")] = 60.0,
     restarts: Annotated[int, typer.Option("--restarts", help="Local search where the budget ran out: starts.")] = 20,
     steps: Annotated[int, typer.Option("--steps", help="Steps of each start.")] = 50_000,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Document to write (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Document to write (.json).")
+    ] = None,
     seed: options.Seed = 0,
     as_json: options.AsJson = False,
 ) -> None:

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from utfproof.cli import options
-from utfproof.cli.output import emit, emit_table, progress
+from utfproof.cli import declare, options
+from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable
 from utfproof.notions import Notion
+from utfproof.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search numerical -H 2 -L 2 --m 2 --free both --restarts 20 --seed 0 -o run.json"
@@ -33,9 +34,9 @@ Torch = Annotated[bool, typer.Option("--torch", help="Compute with torch on the 
 
 def register(group: typer.Typer) -> None:
     """Add the commands to `utfproof search`."""
-    group.command("numerical", epilog=EPILOG)(numerical)
-    group.command("calibrate", epilog=CALIBRATE_EPILOG)(calibrate)
-    group.command("open", epilog=OPEN_EPILOG)(open_problems)
+    declare.add(group, "numerical", numerical, epilog=EPILOG)
+    declare.add(group, "calibrate", calibrate, epilog=CALIBRATE_EPILOG)
+    declare.add(group, "open", open_problems, epilog=OPEN_EPILOG)
 
 
 def _engine(device: str, torch: bool) -> Any:
@@ -69,7 +70,9 @@ def numerical(
     device: Device = "cpu",
     torch: Torch = False,
     repeat: Annotated[Path | None, typer.Option("--repeat", help="Repeat the run logged in RUN.json.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Log of the run to write (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Log of the run to write (.json).")
+    ] = None,
     seed: options.Seed = 0,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
@@ -107,10 +110,9 @@ def numerical(
         setting = Setting(restarts, iterations, seed, targets, fresh, positive=positive)
     limit, engine = options.memory_limit(max_memory), _engine(device, torch)
     workers = _workers(workers) if device == "cpu" else 0
-    with progress(
-        "restarts", -(-setting.restarts // batches(setting.restarts, engine)), enabled=not as_json
-    ) as advance:
-        run = search(problem, setting, workers=workers, engine=engine, max_memory=limit, progress=advance)
+    groups = -(-setting.restarts // batches(setting.restarts, engine))
+    with stage("search", groups, unit="groups of restarts") as doing:
+        run = search(problem, setting, workers=workers, engine=engine, max_memory=limit, progress=doing.advance)
     verification, notes = verify_run(run, workers=workers) if rounding else (None, [])
     document = log.run_document(run, verification, notes)
     if output is not None:
@@ -147,7 +149,9 @@ def _rows(document: dict[str, Any]) -> dict[str, str]:
 def calibrate(
     quick: Annotated[bool, typer.Option("--quick", help="Small problems and few restarts.")] = False,
     workers: Workers = 1,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Document to write (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Document to write (.json).")
+    ] = None,
     seed: options.Seed = 0,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
@@ -160,13 +164,13 @@ def calibrate(
 
     require_writable(output)
     count = sum(bool(case.quick if quick else case.restarts) for case in calibration.CASES)
-    with progress("cases", count, enabled=not as_json) as advance:
+    with stage("calibrate", count, unit="cases") as doing:
         found = calibration.calibrate(
             quick=quick,
             seed=seed,
             workers=_workers(workers),
             max_memory=options.memory_limit(max_memory),
-            progress=advance,
+            progress=doing.advance,
         )
     document = calibration.calibration_document(found)
     if output is not None:
@@ -191,7 +195,9 @@ def calibrate(
 
 def open_problems(
     workers: Workers = 1,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Document to write (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Document to write (.json).")
+    ] = None,
     max_memory: options.MaxMemory = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -203,9 +209,9 @@ def open_problems(
 
     require_writable(output)
     count, limit = len(calibration.CASES) + len(calibration.OPEN), options.memory_limit(max_memory)
-    with progress("problems", count, enabled=not as_json) as advance:
-        cases = calibration.calibrate(workers=_workers(workers), max_memory=limit, progress=advance)
-        runs = calibration.survey(workers=_workers(workers), max_memory=limit, progress=advance)
+    with stage("search", count, unit="problems") as doing:
+        cases = calibration.calibrate(workers=_workers(workers), max_memory=limit, progress=doing.advance)
+        runs = calibration.survey(workers=_workers(workers), max_memory=limit, progress=doing.advance)
     document: dict[str, Any] = {
         "search": "open problems",
         "command": "utfproof search open",

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput
+from utfproof.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.sweeps.executor import Workers
@@ -29,8 +28,8 @@ _NAMED = 3
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("sweep", epilog=SWEEP_EPILOG)(sweep)
-    app.command("collect", epilog=COLLECT_EPILOG)(collect)
+    declare.add(app, "sweep", sweep, epilog=SWEEP_EPILOG)
+    declare.add(app, "collect", collect, epilog=COLLECT_EPILOG)
 
 
 def sweep(
@@ -85,8 +84,10 @@ def sweep(
     else:
         place = LocalWorkers(workers, 1 if threads is None else threads)
         limit = limit or default_limit() // min(place.workers, len(asked.jobs))
-    with _progress(f"sweep {asked.name}", len(asked.jobs), enabled=not as_json) as (started, advance):
-        summary = run_sweep(asked, folder, place, reuse=reuse, max_memory=limit, started=started, progress=advance)
+    with stage(f"sweep {asked.name}", len(asked.jobs), unit="jobs") as doing:
+        summary = run_sweep(
+            asked, folder, place, reuse=reuse, max_memory=limit, started=doing.resume, progress=doing.advance
+        )
     rows = {**_asked(asked), **_ran(summary), "results": str(folder / "results.jsonl")}
     emit({**document, **summary.document()}, f"sweep {asked.name}", rows, as_json=as_json)
     _name_failures(summary, folder)
@@ -120,53 +121,11 @@ def _name_failures(summary: Summary, folder: Path) -> None:
     )
 
 
-@contextmanager
-def _progress(
-    description: str, total: int, *, enabled: bool
-) -> Iterator[tuple[Callable[[int], None], Callable[[], None]]]:
-    """A bar with rate and remaining time on standard error, silent when that is no terminal: what to call with the number
-    that is done at the start, and what to call for each job."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        """Jobs a second, or a minute where they are slow."""
-
-        def render(self, task: Any) -> Text:
-            if not task.speed:
-                return Text("")
-            return Text(f"{task.speed:.1f} jobs/s" if task.speed >= 1 else f"{60 * task.speed:.1f} jobs/min")
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-        TimeRemainingColumn(),
-    )
-    # a wide window: the remaining time should not jump with every job
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not (enabled and console.is_terminal),
-        speed_estimate_period=300,
-    ) as bar:
-        task = bar.add_task(description, total=total, start=False)
-
-        def started(done: int) -> None:
-            bar.update(task, completed=done)
-            bar.start_task(task)
-
-        yield started, lambda: bar.advance(task)
-
-
 def collect(
     folder: Annotated[Path, typer.Argument(help="Folder of a sweep, finished or not.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Table to write: .parquet (with pyarrow) or .csv.")
+        Path | None,
+        typer.Option("-o", "--output", writable=True, help="Table to write: .parquet (with pyarrow) or .csv."),
     ] = None,
     timings: Annotated[bool, typer.Option("--timings", help="Add seconds and worker of each job.")] = False,
     as_json: options.AsJson = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.errors import MalformedInput
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ EPILOG = "Examples: utfproof tables; utfproof tables --results results/training 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("tables", epilog=EPILOG)(command)
+    declare.add(app, "tables", command, epilog=EPILOG)
 
 
 def results_folder(given: Path | None) -> Path:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from utfproof.cli import options
+from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.generator import check_seed
+from utfproof.progress import Stage, stage
 from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ INTERRUPTED = 130
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("train", epilog=EPILOG)(command)
+    declare.add(app, "train", command, epilog=EPILOG)
 
 
 def command(
@@ -123,7 +124,7 @@ def command(
         max_memory=options.memory_limit(max_memory),
     )
     try:
-        found = [_run(point, list(range(seed, seed + seeds)), setting, quiet=as_json) for point in points]
+        found = [_run(point, list(range(seed, seed + seeds)), setting) for point in points]
     except Interrupted as stop:
         typer.echo(f"utfproof: {stop}", err=True)
         raise SystemExit(INTERRUPTED) from None
@@ -135,10 +136,10 @@ def command(
     emit(document, f"train {preset}, {scaling}", _point_rows(points, found), as_json=as_json)
 
 
-def _run(point: Preset, seeds: list[int], setting: Setting, *, quiet: bool) -> list[RunResult]:
+def _run(point: Preset, seeds: list[int], setting: Setting) -> list[RunResult]:
     from utfproof.training.run import run
 
-    with _live(f"{point.name}, m = {point.m}", enabled=not quiet) as advance:
+    with _live(f"{point.name}, m = {point.m}") as advance:
         return run(point, seeds, setting, advance)
 
 
@@ -200,27 +201,17 @@ def _point_rows(points: list[Preset], found: list[list[RunResult]]) -> dict[str,
 
 
 @contextmanager
-def _live(name: str, *, enabled: bool) -> Iterator[Callable[[Tick], None]]:
-    """A line on standard error with loss, accuracy, rate and remaining time; silent when that is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:.4f} accuracy {task.fields[accuracy]:.1%} {task.fields[rate]:.1f} steps/s"),
-        TimeRemainingColumn(),
-    )
-    tasks: dict[tuple[int, ...], Any] = {}
-    with Progress(*columns, console=console, transient=True, disable=not (enabled and console.is_terminal)) as bar:
+def _live(name: str) -> Iterator[Callable[[Tick], None]]:
+    """A stage for each group of seeds: steps, loss, accuracy and rate of the last logged batch."""
+    with ExitStack() as opened:
+        stages: dict[tuple[int, ...], Stage] = {}
 
         def advance(tick: Tick) -> None:
-            fields: dict[str, Any] = {"loss": tick.loss, "accuracy": tick.accuracy, "rate": tick.rate}
-            if tick.seeds not in tasks:
-                label = f"{name}, seed{'s' * (len(tick.seeds) > 1)} {', '.join(map(str, tick.seeds))}"
-                tasks[tick.seeds] = bar.add_task(label, total=tick.steps, **fields)
-            bar.update(tasks[tick.seeds], completed=tick.done, **fields)
+            if tick.seeds not in stages:
+                label = f"train {name}, seed{'s' * (len(tick.seeds) > 1)} {', '.join(map(str, tick.seeds))}"
+                stages[tick.seeds] = opened.enter_context(stage(label, tick.steps, unit="steps"))
+                stages[tick.seeds].resume(tick.done)
+            note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
+            stages[tick.seeds].reach(tick.done, note)
 
         yield advance

@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.cli import options
-from utfproof.cli.output import progress
+from utfproof.cli import declare, options
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable, write_bytes
+from utfproof.files import require_writable, together, write_bytes
 from utfproof.processes import worker_pool
+from utfproof.progress import stage
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 EPILOG = 'Example: utfproof verify "thm:designed-R*" --grid "H=1..2,L=1..3,d=1..2,d_in=1..3" --html claims.html'
+SHOWN_IN_FULL = 5
+"""So many claims are shown with statement and evidence, more of them as a summary."""
 PICTURE_SHAPE = (2, 2, 1, 2)
 """(H, L, d, d_in) drawn in the page unless the shape options say otherwise."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("verify", epilog=EPILOG)(command)
+    declare.add(app, "verify", command, epilog=EPILOG)
 
 
 def command(
@@ -36,16 +38,21 @@ def command(
         list[str] | None, typer.Argument(help="Claims by id, by the paper's label, or by a prefix ending in *; all.")
     ] = None,
     grid: Annotated[str, typer.Option("--grid", help="Shapes on which claims are decided.")] = DEFAULT_GRID,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on standard output, or in the FILE.json named after it.")
-    ] = False,
-    junit: Annotated[Path | None, typer.Option("--junit", help="JUnit XML, a test case for each claim.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", writable=True, help="Also write the JSON document here.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", writable=True, help="JUnit XML, a test case for each claim.")
+    ] = None,
     html: Annotated[
-        Path | None, typer.Option("--html", help="One self-contained page: claims, evidence, pictures.")
+        Path | None, typer.Option("--html", writable=True, help="One self-contained page: claims, evidence, pictures.")
     ] = None,
     certificates: Annotated[
         Path | None, typer.Option("--certificates", help="Existing folder in which to leave every certificate.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every claim with its statement, verdict, instances and evidence.")
+    ] = False,
     workers: Annotated[
         int | None, typer.Option("--workers", help="Worker processes; as many as cores unless said otherwise.")
     ] = None,
@@ -56,52 +63,53 @@ def command(
     layers: options.Layers = None,
     head_dim: options.HeadDim = None,
     d_in: options.DIn = None,
+    as_json: options.AsJson = False,
 ) -> None:
-    """Decide the claims and compare each verdict with the recorded one; the shape options choose the page's pictures.
+    """Decide the claims and compare each verdict with the recorded one.
 
-    Exit 0: every claim is as recorded. 1: some are not; they are named.
+    Prints the verdicts by section and what fails or is open; up to five claims, or with --full all of them, with statement and
+    evidence. The shape options choose the pictures of --html. Exit 0: every claim is as recorded. 1: some are not; they are
+    named.
     """
     from utfproof.claims.registry import select
     from utfproof.claims.runner import verify
 
-    names, json_file = _split_json_file(claims or [], as_json)
-    chosen = select(names)
+    chosen = select(_no_files(claims or []))
     if listing:
-        if any(output is not None for output in (junit, html, json_file, certificates)):
-            raise MalformedInput("--list decides nothing: leave out --junit, --html, --json FILE and --certificates")
+        if any(given is not None for given in (junit, html, output, certificates)):
+            raise MalformedInput("--list decides nothing: leave out --junit, --html, --output and --certificates")
         for entry in chosen:
             print(f"{entry.verdict.value:18} {entry.id}")
         return
     shapes = Grid.parse(grid)
-    require_writable(junit, html, json_file)
+    require_writable(junit, html, output)
     pictures = _pictures(html, (heads, layers, head_dim, d_in))
     count = _worker_count(workers, len(chosen))
     with (
-        progress("claims", len(chosen), enabled=True) as advance,
+        stage("verify", len(chosen), unit="claims") as doing,
         _executor(count) as executor,
     ):
-        document, outcomes = verify(chosen, shapes, executor=executor, keep=certificates, progress=advance)
+        document, outcomes = verify(chosen, shapes, executor=executor, keep=certificates, progress=doing.advance)
     found = {digest: data for outcome in outcomes for digest, data in outcome.certificates.items()}
     document["certificates"] = {digest: json.loads(data) for digest, data in sorted(found.items())}
-    _write_reports(document, junit, html, json_file, pictures)
-    if as_json and json_file is None:
+    with together():
+        _write_reports(document, junit, html, output, pictures)
+    if as_json:
         print(_dumps(document))
-    elif not as_json:
-        _print_table(document)
+    else:
+        _print_claims(document, full=full or len(chosen) <= SHOWN_IN_FULL)
     broken = [entry["id"] for entry in document["claims"] if not entry["agrees"]]
     if broken:
         print(f"utfproof: not as recorded: {', '.join(broken)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def _split_json_file(names: list[str], as_json: bool) -> tuple[list[str], Path | None]:
-    """`--json FILE.json` puts FILE among the arguments: no claim's id ends so."""
-    files = [name for name in names if name.endswith(".json")]
-    if not as_json or not files:
-        return names, None
-    if len(files) > 1:
-        raise MalformedInput(f"--json takes one file, got {', '.join(files)}")
-    return [name for name in names if not name.endswith(".json")], Path(files[0])
+def _no_files(names: list[str]) -> list[str]:
+    """The names of claims; MalformedInput for a file among them, as after `--json`, which takes none."""
+    for name in names:
+        if name.endswith(".json"):
+            raise MalformedInput(f"{name} is no claim; --json prints on standard output, -o {name} writes a file")
+    return names
 
 
 def _worker_count(workers: int | None, jobs: int) -> int:
@@ -152,9 +160,13 @@ def _write_reports(
         write_bytes(html, html_page(document, pictures).encode())
 
 
-def _print_table(document: dict[str, Any]) -> None:
+def _print_claims(document: dict[str, Any], *, full: bool) -> None:
     from rich.console import Console
 
-    from utfproof.reporting.table import print_claims
+    from utfproof.reporting.table import print_claims, print_summary
 
-    print_claims(document, Console(highlight=False))
+    console = Console(highlight=False)
+    if full:
+        print_claims(document, console)
+    else:
+        print_summary(document, console)

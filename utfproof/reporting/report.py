@@ -18,7 +18,7 @@ from utfproof.reporting.report_training import Training, training_section
 from utfproof.reporting.report_verify import verify_section
 
 COMMANDS = (
-    ("utfproof verify --json {folder}/verify.json", "every claim decided anew"),
+    ("utfproof verify -o {folder}/verify.json", "every claim decided anew"),
     ("utfproof frontier --heads 1..4 --layers 1..6 --json > {folder}/frontier.json", "how small hosts can be"),
     (
         "utfproof emulate sparse,tied,shared-key,random --shapes all --attention all --json > {folder}/emulate.json",

@@ -81,7 +81,7 @@ def verify_section(sources: Sequence[Source]) -> Section | None:
     lines, body = [], [_notions()]
     for source in sources:
         document = source.document
-        lines.append((bool(document["holds"]), summary(document)))
+        lines.append((bool(document["holds"]), "; ".join(summary(document))))
         body.append(_one(source))
     return Section("claims", "What holds", "".join(body), tuple(lines))
 

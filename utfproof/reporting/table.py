@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.theorems import MACHINE
-from utfproof.reporting.document import as_recorded, claims_of, plain, problems_of, summary, theorem_lines
+from utfproof.reporting.document import (
+    VERDICTS,
+    as_recorded,
+    claims_of,
+    plain,
+    problems_of,
+    sections_of,
+    summary,
+    theorem_names,
+    verdict_counts,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +28,11 @@ NARROW = 130
 
 STYLES = {"holds": "green", "holds after repair": "cyan", "fails as printed": "yellow", "open": "magenta"}
 BROKEN = "bold red"
+SCREEN = 79
+"""Columns of a line of the summary, whatever the terminal has."""
+REST = "all with statements and evidence: --full, or --html FILE.html; one: verify NAME"
+SHORT = {"holds after repair": "after repair", "fails as printed": "fails"}
+"""Verdicts as heads of columns."""
 
 
 def claims_table(document: dict[str, Any], *, narrow: bool = False) -> Table:
@@ -53,9 +69,10 @@ def claims_table(document: dict[str, Any], *, narrow: bool = False) -> Table:
     return table
 
 
-def summary_line(document: dict[str, Any]) -> Text:
+def summary_lines(document: dict[str, Any]) -> list[Text]:
     """How many claims, their verdicts and whether all are as recorded; red where they are not."""
-    return _text(summary(document), "bold" if as_recorded(document) else BROKEN)
+    style = "bold" if as_recorded(document) else BROKEN
+    return [_text(line, style) for line in summary(document)]
 
 
 def problem_lines(document: dict[str, Any]) -> list[Text]:
@@ -69,6 +86,50 @@ def problem_lines(document: dict[str, Any]) -> list[Text]:
     return lines
 
 
+def summary_table(document: dict[str, Any]) -> list[str]:
+    """Verdicts by section, a line each, and their sums; the same at every width of a terminal."""
+    sections = sections_of(document)
+    width = max((len(name) for name in sections), default=0)
+    others = [name for name in verdict_counts(document) if name not in VERDICTS]
+    names = [*VERDICTS, *others]
+
+    def line(name: str, counts: dict[str, int]) -> str:
+        cells = [str(counts.get(verdict) or "·").rjust(len(SHORT.get(verdict, verdict))) for verdict in names]
+        return f"{plain(name):{width}}  {'  '.join(cells)}"
+
+    lines = [f"{'':{width}}  {'  '.join(SHORT.get(verdict, verdict) for verdict in names)}"]
+    lines += [line(name, dict(Counter(str(claim["verdict"]) for claim in claims))) for name, claims in sections.items()]
+    return [*lines, line("all", verdict_counts(document))]
+
+
+def exception_lines(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """What fails as printed and what is open, a heading and a line each with the smallest counterexample: text and style."""
+    lines: list[tuple[str, str]] = []
+    for verdict in VERDICTS[2:]:
+        claims = [claim for claim in claims_of(document) if claim["verdict"] == verdict]
+        if claims:
+            lines += [("", ""), (f"{verdict} ({len(claims)})", STYLES[verdict])]
+        for claim in claims:
+            name, place = plain(claim["id"]), claim["counterexample"] if verdict == VERDICTS[2] else None
+            told = f"  {name}" if place is None else f"  {name}  at {plain(place)}"
+            lines.append((told if len(told) <= SCREEN else f"  {name}", ""))
+    return lines
+
+
+def print_summary(document: dict[str, Any], console: Console) -> None:
+    """Verdicts by section, what fails or is open, what is not as recorded, the summary line, and where the rest is."""
+    for line in summary_table(document):
+        console.print(_text(line), soft_wrap=True)
+    for text, style in exception_lines(document):
+        console.print(_text(text, style), soft_wrap=True)
+    for problem in problem_lines(document):
+        console.print(problem, soft_wrap=True)
+    console.print()
+    for found in summary_lines(document):
+        console.print(found, soft_wrap=True)
+    console.print(_text(REST, "dim"), soft_wrap=True)
+
+
 def print_claims(document: dict[str, Any], console: Console) -> None:
     """The table in the console's width, the problems of broken claims below it, then the summary line."""
     console.print(claims_table(document, narrow=console.width < NARROW))
@@ -77,7 +138,8 @@ def print_claims(document: dict[str, Any], console: Console) -> None:
         console.print(line, overflow="fold")
     if lines:
         console.print()
-    console.print(summary_line(document), overflow="fold")
+    for line in summary_lines(document):
+        console.print(line, overflow="fold")
 
 
 def _text(value: object, style: str = "") -> Text:
@@ -115,6 +177,6 @@ def _instances(claim: dict[str, Any]) -> Text:
 
 
 def _evidence(claim: dict[str, Any]) -> Text:
-    lines = theorem_lines(claim)  # they say more than the name of the evidence does
+    lines = theorem_names(claim)  # they say more than the name of the evidence does
     kinds = [str(kind) for kind in claim["evidence"] if not lines or kind != MACHINE]
     return _stack(_text(", ".join(kinds), "dim"), *(_text(line, "dim") for line in lines))

@@ -1,0 +1,224 @@
+"""What every command has: outputs that never share a file, --json as one flag, whole sentences, --progress; tried on each."""
+
+import itertools
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from utfproof.cli import display
+from utfproof.cli.app import MODULES, application, run
+from utfproof.progress import Stage, listening, stage, staged
+
+
+def leaves(command, words=()):
+    """Every command with the words that name it."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, (*words, name))
+    if not hasattr(command, "commands"):
+        yield words, command
+
+
+COMMANDS = dict(leaves(typer.main.get_command(application())))
+OWN_PARSER = ("check",)
+"""The checker's options are its own file's."""
+
+
+def output_options(command):
+    return list(getattr(command.callback, "outputs", {}).values())
+
+
+def required(command):
+    """Arguments and options that the command cannot be parsed without."""
+    words = []
+    for parameter in command.params:
+        if parameter.required and parameter.param_type_name == "argument":
+            words.append("given")
+        elif parameter.required and parameter.opts[-1] not in output_options(command):
+            words += [parameter.opts[-1], "given"]
+    return words
+
+
+PAIRS = [
+    (words, *pair) for words, command in COMMANDS.items() for pair in itertools.combinations(output_options(command), 2)
+]
+
+
+def test_there_are_commands_with_two_outputs():
+    assert {" ".join(words) for words, *_ in PAIRS} >= {"verify", "decide", "emulate", "refute-lower", "bench exact"}
+
+
+@pytest.mark.parametrize(("words", "one", "other"), PAIRS)
+@pytest.mark.parametrize("spelling", ["out.file", "./out.file", "link.file", "here/../out.file"])
+def test_two_outputs_never_share_a_file(words, one, other, spelling, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "out.file").write_text("old")
+    (tmp_path / "link.file").symlink_to("out.file")
+    command = COMMANDS[words]
+    assert run([*words, *required(command), *_others(command, {one, other}), one, "out.file", other, spelling]) == 2
+    printed = capsys.readouterr()
+    assert "name one file" in printed.err, printed.err
+    assert one in printed.err
+    assert other in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert (tmp_path / "out.file").read_text() == "old"
+
+
+def _others(command, given):
+    """Required outputs other than the ones given."""
+    names = [p.opts[-1] for p in command.params if p.required and p.opts[-1] in output_options(command)]
+    return list(itertools.chain.from_iterable((name, f"other{name}") for name in names if name not in given))
+
+
+def test_an_output_never_takes_an_input_s_place(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.json").write_text("old")
+    assert run(["search", "numerical", "--repeat", "run.json", "-o", "./run.json"]) == 2
+    assert "would overwrite an input of this command, --repeat" in capsys.readouterr().err
+    assert (tmp_path / "run.json").read_text() == "old"
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_json_is_a_flag_and_progress_an_option(words):
+    if words == OWN_PARSER:
+        return
+    options = {name: p for p in COMMANDS[words].params for name in p.opts}
+    assert options["--json"].is_flag
+    assert options["--json"].help == "One JSON object on standard output, for machines."
+    assert "--progress" in options
+    assert not any(name.startswith("--json-") for name in options)
+
+
+@pytest.mark.parametrize("words", [(), ("search",), ("bench",)])
+def test_help_is_whole_sentences(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*words, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "..." not in printed.replace("[ARGS]...", "")
+    assert "…" not in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    listed = " ".join(printed[printed.index("Commands:") :].split())
+    for name, command in COMMANDS.items():
+        if len(name) == len(words) + 1 and name[:-1] == words:
+            sentence = " ".join(command.help.split("\n\n")[0].split())
+            assert f"{name[-1]} {sentence}" in listed
+            assert sentence.endswith(".")
+
+
+def test_each_command_is_imported_when_it_is_asked_for():
+    """--version imports none of them, nor NumPy; a command imports its own module."""
+    assert {words[0] for words in COMMANDS} == set(MODULES)
+    for arguments, loaded in (["--version"], set()), (["figure", "--help"], {"figure", "options", "output"}):
+        script = (
+            "import sys\nfrom utfproof.cli.app import run\n"
+            f"run({arguments})\n"
+            "print(sorted(n for n in sys.modules if n.startswith('utfproof.cli.') or n in ('numpy', 'torch', 'sympy')))"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        found = set(eval(done.stdout.splitlines()[-1])) - {
+            f"utfproof.cli.{n}" for n in ("app", "signals", "declare", "display")
+        }
+        assert {"torch", "sympy"}.isdisjoint(found)
+        if not loaded:
+            assert found == set()
+        else:
+            assert {name.rpartition(".")[2] for name in found if name.startswith("utfproof")} <= loaded | {
+                "tables",
+                "train",
+            }
+
+
+# --- progress ------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    def __init__(self):
+        self.stages = []
+
+    def begin(self, stage):
+        self.stages.append(stage)
+
+    def end(self, stage):
+        stage.note = "ended"
+
+
+def test_stages_are_silent_without_a_listener_and_end_with_an_error():
+    with stage("a", 3) as doing:
+        doing.advance()
+    assert doing.done == 1
+    recorder = Recorder()
+    with listening(recorder):
+        assert list(staged("b", "xyz", 3)) == ["x", "y", "z"]
+        with pytest.raises(KeyError), stage("c"):
+            raise KeyError
+    assert [(s.name, s.done, s.note) for s in recorder.stages] == [("b", 3, "ended"), ("c", 0, "ended")]
+
+
+def test_remaining_time(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    counted, single, unknown, resumed = Stage("a", 10), Stage("b", expected=20), Stage("c"), Stage("d", 10)
+    resumed.resume(8)
+    assert display.remaining(counted) is None
+    now[0] = 6.0
+    counted.advance(3)
+    resumed.advance(1)
+    assert display.remaining(counted) == pytest.approx(14)
+    assert display.remaining(resumed) == pytest.approx(6)
+    assert display.remaining(single) == pytest.approx(14)
+    assert display.remaining(unknown) is None
+    assert [display.clock(s) for s in (0, 7.4, 750, 11100)] == ["0:00", "0:07", "12:30", "3:05:00"]
+
+
+SLOW = (
+    "import time\nfrom utfproof.cli.display import shown\nfrom utfproof.progress import stage\n"
+    "with shown({mode!r}):\n"
+    "    with stage('first thing', 8, unit='pieces') as doing:\n"
+    "        for _ in range(8):\n            time.sleep(0.25)\n            doing.advance()\n"
+    "    with stage('second thing', expected=3):\n        time.sleep(0.1)\n"
+    "print('result')\n"
+)
+
+
+def on_a_terminal(program):
+    """What a program writes to a pseudo-terminal that is its standard error, and to its standard output, a pipe."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=follower) as process:
+        os.close(follower)
+        drawn = b""
+        while True:
+            try:
+                piece = os.read(leader, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            drawn += piece
+        output = process.stdout.read()
+    os.close(leader)
+    return drawn.decode(), output.decode()
+
+
+def test_a_terminal_sees_what_how_far_and_how_long_still():
+    drawn, output = on_a_terminal(SLOW.format(mode="auto"))
+    assert output == "result\n"
+    assert "first thing" in drawn
+    assert re.search(r"[3-7]/8 pieces", drawn)
+    assert re.search(r"0:0\d, 0:0\d left", drawn)
+    assert "second thing" not in drawn  # too short to be drawn
+
+
+def test_plain_is_a_line_for_each_stage_and_none_is_nothing():
+    done = subprocess.run([sys.executable, "-c", SLOW.format(mode="plain")], capture_output=True, text=True, check=True)
+    assert done.stdout == "result\n"
+    assert re.fullmatch(
+        r"\[ +0\.\d s\] first thing, 8 pieces\n\[ +[2-9]\.\d s\] second thing, about 3 s\n", done.stderr
+    ), done.stderr
+    for mode, stream in (("auto", subprocess.PIPE), ("none", subprocess.PIPE)):
+        done = subprocess.run([sys.executable, "-c", SLOW.format(mode=mode)], stdout=stream, stderr=stream, check=True)
+        assert done.stderr == b""

@@ -1,0 +1,100 @@
+"""What a long computation is doing: stages with a name, a size, and how much is done. Silent unless somebody listens.
+
+The code that works says `with stage("elimination", total=steps) as doing: ... doing.advance()`; the command line shows it.
+Worker processes have no listener.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Stage:
+    """One piece of work. total: how many steps it has, None where nobody knows; expected: seconds that a single step such as
+    a factorisation should take; unit: what the steps are; before: how many of them were done when it began."""
+
+    name: str
+    total: float | None = None
+    unit: str = ""
+    expected: float | None = None
+    done: float = 0
+    before: float = 0
+    note: str = ""
+    began: float = 0
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+
+    def advance(self, steps: float = 1) -> None:
+        """So much more is done."""
+        self.done += steps
+
+    def resume(self, done: float) -> None:
+        """So much was done before; the speed is that of what follows."""
+        self.done = self.before = done
+        self.began = time.monotonic()
+
+    def reach(self, done: float, note: str = "", total: float | None = None) -> None:
+        """So much is done by now; note: a few words beside the bar."""
+        self.done, self.note = done, note
+        if total is not None:
+            self.total = total
+
+
+class Listener(Protocol):
+    """Who shows stages. It may look at a stage's numbers whenever it likes."""
+
+    def begin(self, stage: Stage) -> None:
+        """A stage begins."""
+
+    def end(self, stage: Stage) -> None:
+        """It has ended, well or not."""
+
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """The stages of this block are shown by `listener`."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def stage(name: str, total: float | None = None, *, unit: str = "", expected: float | None = None) -> Iterator[Stage]:
+    """A stage of the work; `advance` or `reach` say how far it is."""
+    listener = _listener.get()
+    made = Stage(name, total, unit, expected)
+    if listener is None:
+        yield made
+        return
+    listener.begin(made)
+    try:
+        yield made
+    finally:
+        listener.end(made)
+
+
+def staged(name: str, items: Iterable[T], total: int, *, unit: str = "") -> Iterator[T]:
+    """The items, one step each."""
+    with stage(name, total, unit=unit) as doing:
+        for item in items:
+            yield item
+            doing.advance()
+
+
+def stepping(doing: Stage) -> Callable[..., None]:
+    """A callable that advances a stage by one, whatever it is called with."""
+    return lambda *_: doing.advance()
