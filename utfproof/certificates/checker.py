@@ -76,11 +76,12 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import chain, compress, pairwise
 from operator import add, itemgetter, mul
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 VALID, INVALID, MALFORMED, LIMIT = 0, 1, 2, 3
 LABELS = ("valid", "INVALID", "MALFORMED", "LIMIT")
 MAX_JSON = 64 * 2**20  # bytes of a certificate file
+MAX_HEADER = 2**24  # bytes of the header of a file of weights
 MAX_DIGITS = 100_000  # of one integer written as a string
 MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word numbers then hash to themselves
 INLINE = 4096  # longest inline array
@@ -140,6 +141,7 @@ class Limits:
     operations: int = 3600 * 10**9
     numpy: bool = False  # witnesses are checked with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
+    files: WeightFiles = field(default_factory=lambda: WeightFiles(), compare=False, repr=False)  # those of one run
 
     def require(self, memory: int, operations: int) -> None:
         if memory > self.memory_bytes:
@@ -169,20 +171,28 @@ def quote(value: object) -> str:
 # Files and the canonical JSON form (section 2)
 
 
-def read_regular(path: str, cap: int, follow: bool) -> Iterator[bytes]:
-    """The bytes of a regular file in pieces. Never blocks on a pipe; raises OverLimit above `cap` bytes."""
+def open_regular(path: str, follow: bool) -> BinaryIO:
+    """A regular file, opened; never blocks on a pipe."""
     if "\0" in path:
         raise Malformed("no such file")
     info = os.stat(path) if follow else os.lstat(path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if not stat.S_ISREG(info.st_mode):
         raise Malformed("not a regular file" + ("" if follow else f" (sidecar {os.path.basename(path)})"))
-    if info.st_size > cap:
-        raise OverLimit(f"the file has {info.st_size} bytes, allowed are {cap}")
     descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
-    with open(descriptor, "rb") as handle:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Malformed("not a regular file")
+    handle = open(descriptor, "rb")  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        handle.close()
+        raise Malformed("not a regular file")
+    return handle
+
+
+def read_regular(path: str, cap: int, follow: bool) -> Iterator[bytes]:
+    """The bytes of a regular file in pieces; raises OverLimit above `cap` bytes."""
+    with open_regular(path, follow) as handle:
+        size = os.fstat(handle.fileno()).st_size
+        if size > cap:
+            raise OverLimit(f"the file has {size} bytes, allowed are {cap}")
         total = 0
         while piece := handle.read(2**20):
             total += len(piece)
@@ -262,8 +272,9 @@ def choice(value: object, what: str, *allowed: str) -> str:
 
 def integer_array(
     value: object, what: str, length: int, folder: str, limits: Limits, dtype: str = "uint32"
-) -> array[int]:
-    """An array of `length` integers, inline or in a sidecar, as unsigned 32-bit (or 16-bit) numbers."""
+) -> array[int] | list[int]:
+    """An array of `length` integers, inline or in a sidecar, as unsigned 32-bit (or 16-bit) numbers; a list where some are
+    none, which is not malformed but can't be right."""
     code, size = {"uint32": (U32, 4), "uint16": ("H", 2)}[dtype]
     if isinstance(value, list):
         if len(value) != length or length > INLINE:
@@ -272,9 +283,7 @@ def integer_array(
                 + (" in a sidecar" if length > INLINE else "")
             )
         entries = [integer(entry, what) for entry in value]
-        if any(not 0 <= entry < 2 ** (8 * size) for entry in entries):
-            raise Stop(f"{what} has an entry outside 0..2^{8 * size}-1")
-        return array(code, entries)
+        return array(code, entries) if all(0 <= entry < 2 ** (8 * size) for entry in entries) else entries
     stated_dtype, count, digest = record(value, what, "dtype", "length", "sidecar")
     choice(stated_dtype, f"dtype of {what}", dtype)
     if integer(count, f"length of {what}") != length or length <= INLINE:
@@ -302,6 +311,12 @@ def integer_array(
     if sha.hexdigest() != digest or rest or len(numbers) != length:
         raise Malformed(f"sidecar {digest}.bin does not have the content that its name states")
     return swapped(numbers)
+
+
+def unsigned(numbers: array[int] | list[int], what: str) -> array[int]:
+    if isinstance(numbers, list):
+        raise Stop(f"{what} has an entry that is negative or too large")
+    return numbers
 
 
 def swapped(numbers: array[int]) -> array[int]:
@@ -879,19 +894,24 @@ class Tensor:
 
     @property
     def code(self) -> str:
-        return INTEGERS[self.dtype] if self.dtype in INTEGERS else FLOATS[self.dtype][0]
+        return type_code(self.dtype)
 
 
-def read_tensors(path: str, limits: Limits) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name; Malformed if it is none."""
-    size = os.stat(path).st_size
-    limits.require(2 * size, 4 * size)
-    raw = memoryview(b"".join(read_regular(path, size, follow=True)))
-    length = int.from_bytes(raw[:8], "little")
-    if len(raw) < 8 or not 2 <= length <= len(raw) - 8:
+def type_code(dtype: str) -> str:
+    return INTEGERS[dtype] if dtype in INTEGERS else FLOATS[dtype][0]
+
+
+Placed = tuple[str, tuple[int, ...], int, int]  # of a header: type, sizes, the first byte of the data and the one after
+
+
+def read_header(handle: BinaryIO) -> dict[str, Placed]:
+    """What a safetensors file of a host's tensors holds, by name; Malformed if it is another file. No data is read."""
+    size = os.fstat(handle.fileno()).st_size
+    length = int.from_bytes(handle.read(8), "little")
+    if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER):
         raise Malformed("not a safetensors file")
     try:
-        header = json.loads(bytes(raw[8 : 8 + length]).decode("utf-8"), object_pairs_hook=unique)
+        header = json.loads(handle.read(length).decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError):
         raise Malformed("not a safetensors file (its header is no JSON)") from None
     if not isinstance(header, dict):
@@ -899,7 +919,7 @@ def read_tensors(path: str, limits: Limits) -> dict[str, Tensor]:
     header.pop("__metadata__", None)
     if not header.keys() <= HOST_TENSORS:
         raise Malformed("the file holds other tensors than a host's")
-    data, found, end = raw[8 + length :], {}, 0
+    found: dict[str, Placed] = {}
     entries = {
         name: record(entry, f"tensor {quote(name)}", "dtype", "shape", "data_offsets") for name, entry in header.items()
     }
@@ -909,14 +929,14 @@ def read_tensors(path: str, limits: Limits) -> dict[str, Tensor]:
                 raise Malformed("a tensor has no proper shape or offsets")
         if len(sizes) > 8 or len(offsets) != 2:
             raise Malformed("a tensor has no proper shape or offsets")
+    end = start = 8 + length
     for name, (dtype, sizes, (begin, stop)) in sorted(entries.items(), key=lambda entry: entry[1][2]):
         choice(dtype, f"type of {quote(name)}", *FLOATS, *INTEGERS)
-        tensor = Tensor(dtype, tuple(sizes), data[begin:stop])
-        if begin != end or stop > len(data) or stop - begin != math.prod(sizes) * array(tensor.code).itemsize:
+        if start + begin != end or stop - begin != math.prod(sizes) * array(type_code(dtype)).itemsize:
             raise Malformed(f"tensor {quote(name)} does not take the place of its shape")
-        found[name], end = tensor, stop
-    if end != len(data):
-        raise Malformed("the file holds more than its tensors")
+        found[name], end = (dtype, tuple(sizes), start + begin, start + stop), start + stop
+    if end != size:
+        raise Malformed("the file does not end with its tensors")
     return found
 
 
@@ -927,50 +947,159 @@ def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def exponent_fields(tensor: Tensor) -> set[int]:
+    """The values that the exponents have in a tensor of floats, but for its zeros."""
+    code, bits, _ = FLOATS[tensor.dtype]
+    mask, step = 2 ** (8 * array(code).itemsize - 1 - bits) - 1, 2**16 * array(code).itemsize
+    found: set[int] = set()
+    for at in range(0, len(tensor.data), step):
+        numbers = swapped(array(code, tensor.data[at : at + step].tobytes()))
+        found.update({x >> bits & mask for x in numbers if x & (mask << bits | 2**bits - 1)})
+    return found
+
+
 def require_finite(tensors: dict[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype in FLOATS:
             code, bits, _ = FLOATS[tensor.dtype]
-            exponent = (2 ** (8 * array(code).itemsize - 1 - bits) - 1) << bits  # all ones: an infinity or NaN
-            step = 2**16 * array(code).itemsize
-            for at in range(0, len(tensor.data), step):
-                if any(x & exponent == exponent for x in swapped(array(code, tensor.data[at : at + step].tobytes()))):
-                    raise Stop(f"{name} has an entry that is not finite")
+            if 2 ** (8 * array(code).itemsize - 1 - bits) - 1 in exponent_fields(tensor):  # infinities and NaN
+                raise Stop(f"{name} has an entry that is not finite")
 
 
-def canonical_digest(tensors: dict[str, Tensor]) -> str:
+def canonical_digest(handle: BinaryIO, header: dict[str, Placed], keep: dict[str, bytearray] | None = None) -> str:
+    """Of the content, which is read piece by piece; with `keep` it is kept there, too."""
     sha = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        sha.update(f"{name} {tensor.dtype} {','.join(map(str, tensor.sizes))}\n".encode())
-        sha.update(tensor.data)
+    for name in sorted(header):
+        dtype, sizes, at, stop = header[name]
+        sha.update(f"{name} {dtype} {','.join(map(str, sizes))}\n".encode())
+        handle.seek(at)
+        while at < stop:
+            piece = handle.read(min(2**20, stop - at))
+            if not piece:
+                raise Malformed("a file of weights ended while it was read")
+            sha.update(piece)
+            at += len(piece)
+            if keep is not None:
+                keep.setdefault(name, bytearray()).extend(piece)
     return sha.hexdigest()
 
 
-def find_weights(digest: str, folder: str, limits: Limits) -> dict[str, Tensor]:
-    """The tensors with this digest among the certificate's neighbours and the files and folders of --weights."""
-    over: OverLimit | None = None
-    for place in (folder or ".", *limits.weights):
+Sizes = dict[str, tuple[int, ...]]
+
+
+def host_sizes(s: Shape, tied: bool, inner: int | None) -> Sizes:
+    """The sizes that a host's tensors must have at this shape; `inner`: the width of factored values, None where there are
+    no factors."""
+    lead = (s.heads,) if tied else (s.layers, s.heads)
+    expected = {"R_Q": (*lead, s.m, s.head_dim), "R_K": (*lead, s.m, s.head_dim), "U": (s.m, s.d_out)}
+    if inner is None:
+        return expected | {"R_V": (*lead, s.m, s.m)}
+    return expected | {"R_Vv": (*lead, s.m, inner), "R_Vo": (*lead, inner, s.m)}
+
+
+Look = frozenset[tuple[str, tuple[int, ...]]]
+
+
+def look(sizes: Sizes) -> Look:
+    """What the files of hosts that a certificate can be about have in common: their sizes, whatever the inner width."""
+    if len(sizes.get("R_Vv", ())) > 2 and len(sizes.get("R_Vo", ())) > 2:
+        first, second = sizes["R_Vv"], sizes["R_Vo"]
+        if first[-1] == second[-2]:
+            sizes = sizes | {"R_Vv": (*first[:-1], 0), "R_Vo": (*second[:-2], 0, second[-1])}
+    return frozenset(sizes.items())
+
+
+@dataclass
+class Folder:
+    """The files of hosts in one place: those not yet hashed by their looks, the others by digest."""
+
+    waiting: dict[Look, list[str]] = field(default_factory=dict)
+    hashed: dict[str, str] = field(default_factory=dict)
+
+
+class WeightFiles:
+    """Where weights are looked for. In one run every folder is listed, every header read and every file hashed at most
+    once; and a file is hashed anew when it is read for a certificate, so nothing rests on what is remembered here."""
+
+    def __init__(self) -> None:
+        self.folders: dict[str, Folder] = {}
+
+    def folder(self, place: str) -> Folder:
+        if (known := self.folders.get(place)) is not None:
+            return known
+        found = self.folders[place] = Folder()
         try:
             paths = [place]
             if os.path.isdir(place):
                 with os.scandir(place) as entries:
                     paths = sorted(entry.path for entry in entries if entry.name.endswith(".safetensors"))
         except OSError:
-            continue
-        for path in paths:
+            return found
+        for path in reversed(paths):
             try:
-                tensors = read_tensors(path, limits)
-            except OverLimit as limit:
-                over = limit  # the wanted file may be a smaller one
+                with open_regular(path, follow=True) as handle:
+                    header = read_header(handle)
             except (Malformed, OSError):
-                pass  # some other file
+                continue  # some other file
+            found.waiting.setdefault(look({name: held[1] for name, held in header.items()}), []).append(path)
+        return found
+
+    def find(self, digest: str, folder: str, looks: list[Look], limits: Limits) -> dict[str, Tensor]:
+        """The tensors with this digest: those of the files given come first, then the certificate's neighbours, then the
+        folders given. Files that look as the shape asks for are hashed first."""
+        files = [place for place in limits.weights if not os.path.isdir(place)]
+        folders = [self.folder(place) for place in dict.fromkeys([*files, folder or ".", *limits.weights])]
+        for known in folders:
+            if digest in known.hashed:
+                return self.load(known.hashed[digest], digest, limits)
+        self.over: OverLimit | None = None
+        for known in folders:
+            for sizes in looks:
+                if found := self.hashed_until(digest, known, sizes, limits):
+                    return self.load(found, digest, limits)
+        for known in folders:
+            for sizes in [*known.waiting]:
+                if found := self.hashed_until(digest, known, sizes, limits):
+                    return self.load(found, digest, limits)
+        if self.over is not None:
+            raise self.over
+        raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
+
+    def hashed_until(self, digest: str, known: Folder, sizes: Look, limits: Limits) -> str | None:
+        """The path of the file with this digest among those with this look."""
+        waiting, left = known.waiting.pop(sizes, []), []
+        found = None
+        while waiting and found is None:
+            path = waiting.pop()
+            try:
+                with open_regular(path, follow=True) as handle:
+                    limits.require(0, os.fstat(handle.fileno()).st_size)
+                    of_path = canonical_digest(handle, read_header(handle))
+            except OverLimit as limit:
+                self.over = limit  # the wanted file may be a smaller one
+                left.append(path)
+            except (Malformed, OSError):
+                pass
             else:
-                if canonical_digest(tensors) == digest:
-                    return tensors
-    if over is not None:
-        raise over
-    raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
+                known.hashed.setdefault(of_path, path)
+                found = path if of_path == digest else None
+        if waiting or left:
+            known.waiting[sizes] = left + waiting
+        return found
+
+    def load(self, path: str, digest: str, limits: Limits) -> dict[str, Tensor]:
+        try:
+            with open_regular(path, follow=True) as handle:
+                header, kept = read_header(handle), dict[str, bytearray]()
+                size = os.fstat(handle.fileno()).st_size
+                limits.require(2 * size, 4 * size)
+                if canonical_digest(handle, header, kept) != digest:
+                    raise Malformed("the weights changed while they were read")
+        except OSError as error:
+            raise Malformed(f"the weights cannot be read: {error.strerror}") from None
+        return {
+            name: Tensor(dtype, sizes, memoryview(kept.get(name, b""))) for name, (dtype, sizes, *_) in header.items()
+        }
 
 
 def require_host_tensors(tensors: dict[str, Tensor]) -> None:
@@ -986,16 +1115,9 @@ class WeightsHost:
     def __init__(self, claim: Claim) -> None:
         assert claim.weights is not None
         self.s, self.tensors, self.tied = claim.shape, claim.weights, claim.tied
-        s, lead = self.s, (claim.shape.heads,) if claim.tied else (claim.shape.layers, claim.shape.heads)
-        self.inner = 0
         self.factored = "R_Vv" in self.tensors
-        expected = {"R_Q": (*lead, s.m, s.head_dim), "R_K": (*lead, s.m, s.head_dim), "U": (s.m, s.d_out)}
-        if self.factored:
-            self.inner = (self.tensors["R_Vv"].sizes or (0,))[-1]
-            expected |= {"R_Vv": (*lead, s.m, self.inner), "R_Vo": (*lead, self.inner, s.m)}
-        else:
-            expected["R_V"] = (*lead, s.m, s.m)
-        for name, sizes in expected.items():
+        self.inner = (self.tensors["R_Vv"].sizes or (0,))[-1] if self.factored else 0
+        for name, sizes in host_sizes(self.s, self.tied, self.inner if self.factored else None).items():
             if self.tensors[name].sizes != sizes:
                 raise Stop(f"{name} has the shape {list(self.tensors[name].sizes)}, the certificate's is {list(sizes)}")
 
@@ -1231,6 +1353,21 @@ def drawing_work(claim: Claim) -> int:
     return s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) * (900 if rounding else 250)
 
 
+def drawn_bits(claim: Claim, *, exact: bool) -> int:
+    """About how many bits the integers of a dense host have; unless `exact` without the power of two common to a matrix."""
+    if claim.weights is None:
+        return 64
+    most = {"R_Vv": 0, "R_Vo": 0, "": 0}  # values that are factored are multiplied out
+    for name, tensor in claim.weights.items():
+        bits = 8 * array(tensor.code).itemsize
+        if tensor.dtype in FLOATS:
+            fields = exponent_fields(tensor) or {0}
+            bits = max(fields) + FLOATS[tensor.dtype][1] + 1 - (0 if exact else max(0, min(fields) - 1))
+        place = name if name in most else ""
+        most[place] = max(most[place], bits)
+    return max(most[""], most["R_Vv"] + most["R_Vo"] + claim.shape.m.bit_length())
+
+
 def check_modular(claim: Claim, p: int, limits: Limits, gauges: Grid | None = None) -> None:
     require_modular(claim, p)
     require_matrix(claim, p, limits, gauges is not None)
@@ -1313,9 +1450,12 @@ def probe_terms(s: Shape) -> int:
     return max(s.heads * (s.m + 2 * s.head_dim) + s.residual, s.d_out)
 
 
-def check_witness(claim: Claim, p: int, chosen: array[int], inverse: array[int], limits: Limits, numpy: bool) -> None:
-    s, columns = claim.shape, claim.shape.columns
+def check_witness(
+    claim: Claim, p: int, rows: array[int] | list[int], entries: array[int] | list[int], limits: Limits
+) -> None:
+    s, columns, numpy = claim.shape, claim.shape.columns, limits.numpy
     require_modular(claim, p)
+    chosen, inverse = unsigned(rows, "rows"), unsigned(entries, "inverse")
     if chosen[-1] >= s.m:
         raise Stop(f"row {chosen[-1]} is not below m = {s.m}")
     if max(inverse) >= p:
@@ -2635,6 +2775,10 @@ class Ball:
     def top(self) -> int:
         return max(abs(x) for row in self.rows for x in row)
 
+    def magnitude(self) -> int:
+        """No entry is above 2 to this power."""
+        return self.top().bit_length() + self.unit.numerator.bit_length() - self.unit.denominator.bit_length() + 1
+
     def transposed(self) -> Ball:
         return Ball([list(column) for column in zip(*self.rows, strict=True)], self.unit, self.error)
 
@@ -2931,28 +3075,53 @@ class Emulation:
         return max(Fraction(0), largest - error), largest + error
 
     def require(self, claim: Claim, bits: int, limits: Limits) -> None:
-        """What one run takes."""
-        s, n = claim.shape, len(self.X.rows)
-        balls = [self.E, self.X, *self.attention.given]
-        balls += [ball for grid in self.target.values() for layer in grid for ball in layer]
-        data = max(max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls)
-        size = bits + data  # bits of the numbers
-        if not bits:  # every layer multiplies three matrices into them
-            size = 3 * (s.layers + 2) * (data + 64 if claim.weights is None else data + 2300) + s.m.bit_length()
-        dense = claim.construction not in INDEX_HOSTS
-        pairs = s.layers * s.heads
-        products = n * s.d_in * s.m + n * n * pairs * (s.m + 2 * s.head_dim + 3 * self.width)
-        products += n * pairs * 4 * self.width * s.head_dim + n * self.width * (s.d_in + s.d_out)
-        products += n * (pairs * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out) if dense else 20 * pairs * s.m
-        functions = 0 if self.attention.given else 2 * pairs * n * (n + s.head_dim) * (4 * math.isqrt(bits) + 20)
-        numbers = 8 * n * (s.m + self.width + n) + s.d_in * s.m + (2 * s.m * (s.m + s.head_dim) if dense else 0)
-        widest = size if claim.weights is None else size + 2300
-        memory = (numbers + (0 if dense else 30 * (s.layers + 1) * s.heads * s.m)) * (60 + widest // 7)
-        work = (products + functions) * (200 + size * size // 600) + (drawing_work(claim) if dense else 0)
+        """What one run takes: numbers of `bits` after the point and what stands before it; without bits, numbers that grow by
+        what each layer multiplies into them."""
+        s, n, D, pairs = claim.shape, len(self.X.rows), self.width, claim.shape.layers * claim.shape.heads
+        dense = index_kind(claim) is None
+        host = drawn_bits(claim, exact=not bits) if dense else 0
+        parts = [ball for grid in self.target.values() for layer in grid for ball in layer]
+        given, theirs = entry_bits(self.attention.given), entry_bits(parts)
+        e, x = entry_bits([self.E]), entry_bits([self.X])
+        ours = e + x + s.d_in.bit_length()  # of X E, before it is rounded
+        rounding = n * s.m * (product_time(ours, bits) if bits else 0)
+        work = n * s.d_in * s.m * product_time(x, e) + 200 * s.d_in * s.m + rounding
+        first = 60 + ours // 7
+        if bits:
+            ours, theirs_now = (bits + 16 + max(0, b) for b in (self.E.magnitude() + self.X.magnitude(), x))
+        else:
+            theirs_now = x + theirs
+        steps = range(s.layers if not bits else 1)
+        every = s.heads if not bits else pairs
+        for _ in steps:  # one after the other, or all at once where they cost the same
+            work += (
+                every * n * n * (s.m * product_time(ours, given or bits) + D * product_time(theirs_now, given or bits))
+            )
+            if not self.attention.given:
+                work += every * n * n * s.head_dim * (product_time(ours, ours) + product_time(theirs_now, theirs_now))
+            work += every * n * 4 * D * s.head_dim * product_time(theirs_now, theirs)
+            work += every * n * (s.m + 2 * s.head_dim) * (s.m * product_time(ours, host) if dense else 300)
+            work += every * n * (s.m + D) * (product_time(ours, bits) if bits else 100)
+            if not bits:
+                ours += given + host + s.m.bit_length() + n.bit_length()
+                theirs_now += given + 2 * theirs + 2 * D.bit_length() + n.bit_length()
+        work += n * s.d_out * (s.m * product_time(ours, host) if dense else 300) + n * D * s.d_out * product_time(
+            theirs_now, theirs
+        )
+        if not self.attention.given:
+            root = math.isqrt(bits)
+            work += (
+                2 * pairs * n * (n + s.head_dim) * (3000 + (4 * root + 20) * product_time(bits + 2 * root, bits) // 2)
+            )
+        work += 1000 * pairs * s.m + (drawing_work(claim) if dense else 0)
+        if claim.weights is not None:  # entries are shifted to their places, and back
+            work += 5 * 10**6 + pairs * s.m * (s.m + 2 * s.head_dim) * 600
         for part, degree in (("alibi", s.heads), ("rope", s.head_dim)):  # so many roots of this degree
             if part in self.attention.parts:
                 work += degree * 100 * (200 + (bits * degree) ** 2 // 600)
-        limits.require(memory, work)
+        memory = 8 * n * (s.m + D + n) * (60 + max(ours, theirs_now) // 7) + n * s.m * first
+        memory += 3 * s.d_in * s.m * (60 + e // 7) + (2 * s.m * (s.m + s.head_dim) * (60 + host // 7) if dense else 0)
+        limits.require(memory + (0 if dense else 30 * (s.layers + 1) * s.heads * s.m * 60), work)
 
 
 def read_numbers(value: object, name: str, rows: int, columns: int, count: int = 1) -> list[Ball]:
@@ -3140,7 +3309,7 @@ class Realization:
 
 def entry_bits(balls: Iterable[Ball]) -> int:
     """Of the longest numerator or denominator."""
-    return max(max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls)
+    return max((max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls), default=0)
 
 
 def product_time(a: int, b: int) -> int:
@@ -3389,6 +3558,7 @@ class Claim:
     law: str = ""
     seed: int = 0
     weights: dict[str, Tensor] | None = None
+    weights_digest: str = ""
     tied: bool = False
     notion: str = "matching"
     targets: str = "all untied"
@@ -3462,9 +3632,11 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
             raise Malformed("weights is not a digest of 64 lower-case hexadecimal digits")
         if kind in ("rank-permutation", "rank-triangular"):
             raise Malformed(f"{kind} is not for weights from a file")
-        tensors = find_weights(digest, folder, limits)
+        looks = [look(host_sizes(shape, tied, inner)) for inner in (None, 0)]
+        tensors = limits.files.find(digest, folder, looks, limits)
         require_host_tensors(tensors)
-        return replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
+        claim = replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
+        return replace(claim, weights_digest=digest)
     known = (*IDENTITIES,) if kind == "identity" else (*INDEX_HOSTS, *RANDOM)
     name = choice(host.get("construction"), "construction", *known)
     if name in RANDOM:
@@ -3575,6 +3747,8 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     start = Claim(kind, shape, "", notion=notion, targets=targets, free=free)
     claim = read_claim(start, claimed["host"], folder, limits)
     facts["construction"] = claim.construction
+    if claim.weights is not None:
+        facts["weights"] = claim.weights_digest
     if kind == "rank-deficient":
         check = read_deficient(claim, evidence, limits)
     elif kind in ("rank-permutation", "rank-triangular"):
@@ -3694,7 +3868,7 @@ def read_modular(claim: Claim, evidence: object, folder: str, limits: Limits) ->
     if any(later <= earlier for earlier, later in pairwise(rows)):
         raise Malformed("rows do not increase strictly")
     inverse = integer_array(arrays[1], "inverse", columns**2, folder, limits, "uint16" if p < 2**16 else "uint32")
-    return lambda: check_witness(claim, p, rows, inverse, limits, limits.numpy)
+    return lambda: check_witness(claim, p, rows, inverse, limits)
 
 
 def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits) -> Callable[[], None]:
@@ -3705,8 +3879,8 @@ def read_permutation(claim: Claim, evidence: object, folder: str, limits: Limits
         return lambda: check_permutation(claim, kind, None, limits)
     rows = integer_array(value, "rows", claim.columns, folder, limits)
     if permuted:
-        return lambda: check_permutation(claim, kind, rows, limits)
-    return lambda: check_triangular(kind(claim.shape), rows, limits)
+        return lambda: check_permutation(claim, kind, unsigned(rows, "rows"), limits)
+    return lambda: check_triangular(kind(claim.shape), unsigned(rows, "rows"), limits)
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -3717,7 +3891,16 @@ Path = str | os.PathLike[str]
 
 def check_file(path: Path, limits: Limits | None = None) -> Verdict:
     """The verdict on one certificate file. Raises nothing but KeyboardInterrupt."""
-    limits = Limits() if limits is None else limits
+    limits = fresh(limits)
+    return judged(path, limits)
+
+
+def fresh(limits: Limits | None) -> Limits:
+    """For a new run, which knows no files of weights yet."""
+    return Limits() if limits is None else replace(limits, files=WeightFiles())
+
+
+def judged(path: Path, limits: Limits) -> Verdict:
     facts: dict[str, Any] = {}
     try:
         path = os.fsdecode(path)
@@ -3740,25 +3923,43 @@ def check_file(path: Path, limits: Limits | None = None) -> Verdict:
         root.cache_clear()
 
 
-def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]:
-    """Each certificate file with None, and each path that yields none with the reason."""
+BESIDE = (".bin", ".safetensors")  # what may lie beside certificates, which end in .json
+
+
+def find_certificates(paths: Iterable[Path], skipped: list[tuple[str, str]]) -> Iterator[tuple[str, str | None]]:
+    """Each certificate file with None, and each path that yields none with the reason. Adds to `skipped` what else is met
+    in folders and not looked at, with the reason."""
     for given in map(os.fsdecode, paths):
         if not os.path.isdir(given):
             yield given, None
             continue
         errors: list[OSError] = []
         found, waiting = [], [given]
-        while waiting:  # os.walk is recursive in some versions; links to folders are not followed
+        while waiting:  # os.walk is recursive in some versions
             folder = waiting.pop()
+            others: dict[str, int] = {}  # by ending
             try:
                 with os.scandir(folder) as entries:
                     for entry in entries:
-                        if entry.is_dir():
-                            waiting += [] if entry.is_symlink() else [entry.path]
+                        ending = os.path.splitext(entry.name)[1]
+                        if entry.is_dir() and entry.is_symlink():
+                            skipped.append(
+                                (entry.path, "a link to a folder is not followed; name it to have it checked")
+                            )
+                        elif entry.is_dir():
+                            waiting.append(entry.path)
                         elif entry.name.endswith(".json"):
                             found.append(entry.path)
+                        elif ending not in BESIDE:
+                            others[ending] = others.get(ending, 0) + 1
             except OSError as unreadable:
                 errors.append(unreadable)
+            if others:
+                kinds = ", ".join(
+                    f"{count} {ending or 'without an ending'}" for ending, count in sorted(others.items())
+                )
+                why = f"other endings than .json ({kinds}) are not looked at; name a file to have it checked"
+                skipped.append((folder, why))
         yield from ((name, None) for name in sorted(found))
         for error in errors:
             yield os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}"
@@ -3766,9 +3967,13 @@ def find_certificates(paths: Iterable[Path]) -> Iterator[tuple[str, str | None]]
             yield given, "a folder without certificates"
 
 
-def verdicts(paths: Iterable[Path], limits: Limits) -> Iterator[tuple[str, Verdict]]:
-    for path, trouble in find_certificates(paths):
-        yield path, check_file(path, limits) if trouble is None else Verdict(MALFORMED, trouble)
+def verdicts(
+    paths: Iterable[Path], limits: Limits, skipped: list[tuple[str, str]] | None = None
+) -> Iterator[tuple[str, Verdict]]:
+    """One run: weights are looked for once in each folder."""
+    limits = fresh(limits)
+    for path, trouble in find_certificates(paths, [] if skipped is None else skipped):
+        yield path, judged(path, limits) if trouble is None else Verdict(MALFORMED, trouble)
 
 
 def check_paths(paths: Iterable[Path], limits: Limits | None = None) -> list[tuple[str, Verdict]]:
@@ -3800,8 +4005,8 @@ def seconds(text: str) -> int:
 
 
 def report(args: argparse.Namespace, limits: Limits) -> int:
-    codes, results = [], []
-    for path, verdict in verdicts(args.paths, limits):
+    codes, results, skipped = [], [], list[tuple[str, str]]()
+    for path, verdict in verdicts(args.paths, limits, skipped):
         codes.append(verdict.code)
         if args.json:
             results.append(
@@ -3817,7 +4022,11 @@ def report(args: argparse.Namespace, limits: Limits) -> int:
             print(plain(f"{LABELS[verdict.code]:9} {path}: {verdict.message}"), flush=True)
     code = exit_code(codes)
     if args.json:
-        print(json.dumps({"exit_code": code, "results": results}, indent=1), flush=True)
+        passed = [{"path": plain(path), "reason": reason} for path, reason in sorted(skipped)]
+        print(json.dumps({"exit_code": code, "results": results, "skipped": passed}, indent=1), flush=True)
+        return code
+    for path, reason in sorted(skipped):
+        print(plain(f"skipped   {path}: {reason}"), flush=True)
     return code
 
 
@@ -3850,10 +4059,16 @@ def main(argv: list[str] | None = None, program: str = "checker") -> int:
         help="bound on the estimated time of one certificate (default 3600)",
     )
     parser.add_argument(
-        "--weights", action="append", default=[], metavar="FILE|FOLDER", help="where weights are looked for, too"
+        "--weights",
+        action="append",
+        default=[],
+        metavar="FILE|FOLDER",
+        help="a file of weights, tried before those beside the certificate, or a folder of them, tried after",
     )
     parser.add_argument("--numpy", action="store_true", help="check witnesses with NumPy (trusted then, too)")
     args = parser.parse_args(argv)
+    if missing := [place for place in args.weights if not os.path.exists(place)]:
+        parser.error(f"--weights {quote(missing[0])}: there is no such file or folder")
     try:
         return report(
             args, Limits(args.max_memory or default_memory(), args.max_seconds * 10**9, args.numpy, tuple(args.weights))

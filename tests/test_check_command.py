@@ -1,0 +1,248 @@
+"""How `check` finds its way among files: weights among neighbours, what is skipped, the order of verdicts, limits that are
+those of the format's page, estimates that are near what a check takes."""
+
+import dataclasses
+import json
+import re
+import time
+from pathlib import Path
+
+import make_corpus as corpus
+import numpy as np
+import pytest
+import sceptic
+
+from utfproof.attention import parse_kernel
+from utfproof.certificates import checker
+from utfproof.certificates.enclosures import certify_enclosure
+from utfproof.cli.enclose import exact_embedding
+from utfproof.constructions import build_host, random_target
+from utfproof.emulation.compare import random_input
+from utfproof.shapes import Shape
+
+TINY = (1, 1, 1, 1, 1)
+PAGE = Path(__file__).parent.parent / "docs" / "certificate-format.md"
+
+
+def stored(folder, seed, name, dims=TINY, m=4):
+    """A certificate and its weights in a folder."""
+    tensors = corpus.drawn_weights(False, dims, m, seed, "F64")
+    columns = sceptic.dimension(*dims)
+    evidence = {"method": "recompute", "prime": 2147483629}
+    document, files = corpus.of_weights("rank-modular", False, tensors, dims, m, evidence, label=name, rank=columns)
+    (folder / f"{name}.json").write_bytes(sceptic.canonical(document))
+    for content in files.values():
+        (folder / f"{name}.safetensors").write_bytes(content)
+    return folder / f"{name}.json"
+
+
+def run(capsys, *arguments):
+    code = checker.main([*map(str, arguments)])
+    return code, capsys.readouterr()
+
+
+# --- weights among other files ------------------------------------------------------------------------------------------
+
+
+def sparse_file(path, header, size=10 * 2**30):
+    """A file of 10 GiB, all holes but for its header."""
+    text = json.dumps(header).encode()
+    with path.open("wb") as out:
+        out.write(len(text).to_bytes(8, "little") + text)
+        out.truncate(size + 8 + len(text))
+
+
+def entry(kind, shape, begin, end):
+    return {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
+
+
+def large_host(size=10 * 2**30):
+    """The header of a host of another shape."""
+    held, at = {}, 0
+    for name, sizes in (("R_K", [1, 1, 1, 1]), ("R_Q", [1, 1, 1, 1]), ("R_V", [1, 1, 1, 1]), ("U", [1, (size - 3)])):
+        count = sizes[-1]
+        held[name] = entry("U8", sizes, at, at + count)
+        at += count
+    return held
+
+
+NEIGHBOURS = {
+    "zeros": None,
+    "another model": {"wte.weight": entry("F32", [2**18, 10 * 2**10], 0, 10 * 2**30)},
+    "another host": large_host(),
+}
+
+
+@pytest.mark.parametrize("neighbour", NEIGHBOURS)
+def test_a_huge_neighbour_costs_nothing(neighbour, tmp_path, monkeypatch):
+    path = stored(tmp_path, 1, "m")
+    header = NEIGHBOURS[neighbour]
+    with (tmp_path / "a.safetensors").open("wb") as out:
+        out.truncate(10 * 2**30)
+    if header is not None:
+        sparse_file(tmp_path / "a.safetensors", header)
+    read = []
+    monkeypatch.setattr(checker, "canonical_digest", counted(checker.canonical_digest, read))
+    assert checker.check_file(path).code == 0
+    assert read == ["m.safetensors"] * 2  # once to find it, once to use it
+
+
+def counted(digest, read):
+    def noted(handle, *arguments):
+        read.append(
+            Path(handle.name if isinstance(handle.name, str) else f"/proc/self/fd/{handle.name}").resolve().name
+        )
+        return digest(handle, *arguments)
+
+    return noted
+
+
+def test_many_certificates_beside_many_weights_cost_linearly(tmp_path, monkeypatch):
+    count = 30
+    for seed in range(count):
+        stored(tmp_path, seed, f"c{seed}")
+    digests, headers = [], []
+    monkeypatch.setattr(checker, "canonical_digest", counted(checker.canonical_digest, digests))
+    monkeypatch.setattr(checker, "read_header", counted(checker.read_header, headers))
+    assert {verdict.code for _, verdict in checker.check_paths([tmp_path])} == {0}
+    assert len(digests) <= 2 * count
+    assert len(headers) <= 3 * count
+
+
+def test_weights_named_on_the_command_line_come_first(tmp_path, capsys):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    path = stored(here, 1, "m")
+    given = (here / "m.safetensors").rename(there / "given.safetensors")
+    stored(here, 2, "other")
+    assert run(capsys, path)[0] == 2
+    assert run(capsys, path, "--weights", given)[0] == 0
+    assert run(capsys, path, "--weights", there)[0] == 0
+    with pytest.raises(SystemExit, match="2"):
+        run(capsys, path, "--weights", tmp_path / "nowhere")
+    assert "there is no such file or folder" in capsys.readouterr().err
+
+
+def test_what_changes_in_a_run_is_hashed_anew(tmp_path, monkeypatch):
+    """What is remembered of a file decides nothing."""
+    path = stored(tmp_path, 1, "m")
+    digest = checker.canonical_digest
+    altered = []
+
+    def then_altered(handle, *arguments):
+        found = digest(handle, *arguments)
+        if not altered:
+            raw = bytearray((tmp_path / "m.safetensors").read_bytes())
+            raw[-1] ^= 1
+            (tmp_path / "m.safetensors").write_bytes(raw)
+            altered.append(1)
+        return found
+
+    monkeypatch.setattr(checker, "canonical_digest", then_altered)
+    verdict = checker.check_file(path)
+    assert (verdict.code, verdict.message) == (2, "the weights changed while they were read")
+
+
+def test_digests_are_whole_in_the_json(tmp_path, capsys):
+    path = stored(tmp_path, 1, "m")
+    _, said = run(capsys, "--json", path)
+    digest = json.loads(path.read_bytes())["claim"]["host"]["weights"]
+    assert json.loads(said.out)["results"][0]["weights"] == digest
+
+
+# --- what is not looked at ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_skipped_is_said(tmp_path, capsys):
+    folder = tmp_path / "some"
+    folder.mkdir()
+    stored(folder, 1, "m")
+    (folder / "upper.JSON").write_bytes(b"x")
+    (folder / "notes.md").write_bytes(b"x")
+    (folder / "LICENSE").write_bytes(b"x")
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "link").symlink_to(tmp_path / "elsewhere")
+    code, said = run(capsys, folder)
+    assert (code, said.err) == (0, "")
+    valid, others, link = said.out.splitlines()
+    assert valid.startswith("valid")
+    assert others == (
+        f"skipped   {folder}: other endings than .json (1 without an ending, 1 .JSON, 1 .md) are not looked at; "
+        "name a file to have it checked"
+    )
+    assert link == f"skipped   {folder / 'link'}: a link to a folder is not followed; name it to have it checked"
+    _, said = run(capsys, "--json", "--quiet", folder)
+    assert [entry["path"] for entry in json.loads(said.out)["skipped"]] == [str(folder), str(folder / "link")]
+
+
+# --- the order of verdicts, and limits ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [[-1, 1, 2], [0, 1, 2**32], [0, 1, 2**64]])
+def test_form_is_judged_before_content(rows, tmp_path):
+    """A row that is out of range is invalid, unless something is malformed."""
+    document = corpus.document("rank-modular", "random", TINY, 4, {}, rank=3)
+    document["evidence"] = {
+        "inverse": [1, 0, 0, 0, 1, 0, 0, 0, 1],
+        "method": "witness",
+        "prime": 101,
+        "rows": [corpus.written(row) for row in rows],
+    }
+
+    def judged():
+        path = tmp_path / "case.json"
+        path.write_bytes(sceptic.canonical(document))
+        code = checker.check_file(path).code
+        assert sceptic.judge(path.read_bytes(), tmp_path) == code
+        return code
+
+    assert judged() == 1
+    document["evidence"]["inverse"][0] = -1
+    assert judged() == 1
+    document["evidence"]["inverse"].append(0)
+    assert judged() == 2
+
+
+def test_limits_are_those_of_the_page():
+    table = PAGE.read_text(encoding="utf-8").split("*Numeric limits.*")[1]
+    said = [int(number) for number in re.findall(r"\| ([0-9]+) \|", table)]
+    inline = checker.INLINE
+    assert said == [
+        *(checker.MAX_JSON, checker.MAX_DIGITS, checker.MAX_WORD_BITS, inline, inline),
+        *(checker.MAX_HEADER, checker.MERSENNE[-1]),
+    ]
+
+
+# --- estimates ----------------------------------------------------------------------------------------------------------
+
+ENCLOSED = {
+    "a float embedding": ("random", (2, 2, 2, 2, 2), "softmax", 16, False),
+    "an exact embedding": ("random", (2, 2, 2, 2, 2), "softmax", 8, True),
+    "slopes": ("sparse", (3, 2, 2, 2, 2), "causal+alibi", 16, False),
+}
+
+
+@pytest.mark.parametrize("case", ENCLOSED)
+def test_estimates_are_near_what_an_enclosure_takes(case, tmp_path, monkeypatch):
+    name, dims, attention, context, solved = ENCLOSED[case]
+    shape = Shape(*dims)
+    host, target = build_host(name, shape), random_target(shape, seed=1)
+    E = exact_embedding(host, target).E
+    E = E if solved else np.asarray(E, dtype=np.float64)
+    drawn = {"dtype": "float64", "law": "uniform", "seed": 0} if name == "random" else {}
+    named = {"construction": name, **drawn}
+    kernel = parse_kernel(attention, shape.heads, shape.head_dim)
+    X = random_input(shape, context, 0)
+    path = tmp_path / "case.json"
+    certify_enclosure(named, host, target, E, X, kernel, 10).write(path)
+    asked = []
+    require = checker.Limits.require
+    monkeypatch.setattr(checker.Limits, "require", lambda self, m, o: asked.append(o) or require(self, m, o))
+    begin = time.process_time()
+    assert checker.check_file(path).code == 0
+    took = time.process_time() - begin
+    assert max(asked) / 1e9 < 10 * took
+    assert took < 0.05 + 10 * max(asked) / 1e9
+    if (most := max(asked) // 10**9) > 1:
+        assert checker.check_file(path, dataclasses.replace(checker.Limits(), operations=10**9 * (most - 1))).code == 3
