@@ -506,7 +506,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Failed as failure:
         print("\n".join(f"proofs: {line}" for line in str(failure).splitlines()), file=sys.stderr)
         return failure.code
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"proofs: {error}", file=sys.stderr)
         return 1
     return 0
