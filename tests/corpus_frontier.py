@@ -129,6 +129,10 @@ def bound(notion, dims, m, targets, free=None, every="host"):
     return statement("lower-bound", notion, {"every": every}, (*dims, dims[3]), m, evidence, targets=targets, free=free)
 
 
+def stream(notion, dims, m, every="host"):
+    return added(bound(notion, dims, m, UNTIED, None, every), "shape", "residual", True)
+
+
 def span(notion, dims, m, given, targets, free=None, prime=2**31 - 1):
     evidence = {"method": "span", "prime": prime, "targets": given}
     return statement(
@@ -141,20 +145,25 @@ BOUNDS = {
     "matching-tied-paths": ("matching", TIED, None, (2, 2, 2, 2), 32),
     "matching-tied-monomials": ("matching", TIED, None, (2, 3, 1, 1), 28),
     "matching-tied-monomials-d3": ("matching", TIED, None, (3, 2, 3, 1), 78),
-    "attention-untied-parentheses": ("attention-matching", UNTIED, None, (4, 2, 24, 4), 96),
+    "attention-untied-parentheses": ("attention-matching", UNTIED, None, (4, 2, 24, 4), 97),
     "attention-untied-4-hop": ("attention-matching", UNTIED, None, (2, 4, 30, 30), 1380),
     "attention-untied-side-by-side": ("attention-matching", UNTIED, None, (2, 2, 1, 2), 17),
-    "attention-untied-low-rank": ("attention-matching", UNTIED, None, (2, 2, 1, 4), 21),
-    "attention-untied-H-d-below-d_in": ("attention-matching", UNTIED, None, (1, 3, 1, 2), 5),
+    "attention-untied-low-rank": ("attention-matching", UNTIED, None, (2, 2, 1, 4), 26),
+    "attention-untied-H-d-below-d_in": ("attention-matching", UNTIED, None, (1, 3, 1, 2), 6),
+    "attention-untied-H-d-not-divided": ("attention-matching", UNTIED, None, (2, 3, 2, 5), 83),
+    "attention-untied-wide": ("attention-matching", UNTIED, None, (2, 2, 5, 1), 9),
+    "attention-untied-wide-three-layers": ("attention-matching", UNTIED, None, (2, 3, 2, 1), 15),
+    "attention-untied-semistable": ("attention-matching", UNTIED, None, (2, 2, 3, 2), 20),
     "attention-tied-numbers": ("attention-matching", TIED, None, (2, 3, 1, 1), 6),
     "attention-tied-paths": ("attention-matching", TIED, None, (2, 2, 2, 2), 12),
     "functional-one-layer": ("functional", UNTIED, None, (2, 1, 1, 2), 7),
     "functional-one-layer-d-above-d_in": ("functional", UNTIED, None, (2, 1, 5, 2), 8),
     "functional-one-layer-tied": ("functional", TIED, None, (2, 1, 1, 2), 7),
-    "functional-untied": ("functional", UNTIED, None, (3, 4, 2, 2), 12),
-    "functional-untied-low-rank": ("functional", UNTIED, None, (3, 4, 1, 2), 3),
-    "functional-tied": ("functional", TIED, None, (3, 4, 2, 2), 3),
-    "functional-one-head": ("functional", UNTIED, None, (1, 3, 1, 3), 3),
+    "functional-untied": ("functional", UNTIED, None, (3, 4, 2, 2), 402),
+    "functional-untied-low-rank": ("functional", UNTIED, None, (3, 4, 1, 2), 342),
+    "functional-tied": ("functional", TIED, None, (3, 4, 2, 2), 15),
+    "functional-tied-paths": ("functional", TIED, None, (2, 2, 2, 2), 12),
+    "functional-one-head": ("functional", UNTIED, None, (1, 3, 1, 3), 7),
     "shared-E-untied": (SHARED, UNTIED, "E", (2, 3, 1, 2), 16),
     "shared-E-tied-counts": (SHARED, TIED, "E", (3, 4, 2, 2), 15),
     "shared-E-tied-paths": (SHARED, TIED, "E", (2, 2, 2, 2), 8),
@@ -168,9 +177,21 @@ BOUNDS = {
     "shared-both-tied": (SHARED, TIED, "E and U", (3, 4, 1, 1), 4),
     "shared-both-tied-paths": (SHARED, TIED, "E and U", (3, 3, 3, 3), 6),
     "attention-all-one-by-one": ("attention-matching", "all untied", None, (1, 1, 2, 1), 3),
+    "functional-all-two-heads": ("functional", "all untied", None, (2, 1, 1, 2), 8),
+    "functional-all-no-room": ("functional", "all untied", None, (2, 1, 2, 6), 20),
+    "functional-all-some-room": ("functional", "all untied", None, (3, 1, 1, 3), 14),
     "shared-all-three-heads": (SHARED, "all untied", "E and U", (3, 1, 1, 1), 3),
 }
 """{name: (notion, targets, free, dims, the least m that is not refuted)}."""
+STREAMS = {
+    "attention": ("attention-matching", (2, 2, 1, 1), 17),
+    "attention-divided": ("attention-matching", (1, 2, 1, 2), 13),
+    "attention-low-rank": ("attention-matching", (1, 2, 1, 4), 20),
+    "attention-wide": ("attention-matching", (1, 2, 3, 1), 6),
+    "functional": ("functional", (2, 3, 1, 1), 53),
+    "functional-one-layer": ("functional", (3, 1, 1, 2), 13),
+}
+"""{name: (notion, dims, the least m that is not refuted)} with a residual stream, almost all untied targets."""
 LOOPED = {L: (SHARED, TIED, "E and U", (2, L, 1, 1), 3) for L in (2, 3)}
 """Refuted for tied hosts only."""
 
@@ -211,6 +232,9 @@ def valid():
                 f"bound-least-{name}-every-{every.replace(' ', '-')}",
                 bound(notion, dims, least - 1, targets, free, every),
             )
+    for name, (notion, dims, least) in STREAMS.items():
+        add(f"bound-least-stream-{name}", stream(notion, dims, least - 1))
+        add(f"bound-least-stream-{name}-every-tied-host", stream(notion, dims, 1, "tied host"))
     for L, (notion, targets, free, dims, least) in LOOPED.items():
         add(f"bound-least-looped-l{L}", bound(notion, dims, least - 1, targets, free, "tied host"))
     add("bound-least-attention-many-layers", bound("attention-matching", (2, 50, 3, 2), 2**51, UNTIED))
@@ -311,11 +335,18 @@ def invalid():
             add(f"bound-least-{name}-{attack}", bound(notion, dims, m, targets, free))
         found = bound(notion, dims, least - 1, targets, free)
         add(f"bound-least-{name}-verdict-flipped", changed(found, "claim", "verdict", "universal"))
+    for name, (notion, dims, least) in STREAMS.items():
+        add(f"bound-least-stream-{name}-m-at-the-bound", stream(notion, dims, least))
+    add("bound-least-stream-without-the-stream", bound("attention-matching", (2, 2, 1, 1), 16, UNTIED))
+    add("bound-least-wide-for-one-head", bound("attention-matching", (1, 2, 3, 2), 6, UNTIED))
+    add("bound-least-semistable-of-too-many-heads", bound("attention-matching", (5, 2, 3, 2), 100, UNTIED))
+    add("bound-least-semistable-of-three-layers", bound("attention-matching", (2, 3, 3, 2), 43, UNTIED))
+    add("bound-least-semistable-too-wide", bound("attention-matching", (2, 2, 4, 2), 19, UNTIED))
     for L, (notion, targets, free, dims, least) in LOOPED.items():
         add(f"bound-least-looped-l{L}-of-any-host", bound(notion, dims, least - 1, targets, free))
         add(f"bound-least-looped-l{L}-m-at-the-bound", bound(notion, dims, least, targets, free, "tied host"))
     add("bound-least-attention-with-M", bound("attention-matching", (2, 2, 2, 2), 31, UNTIED))
-    add("bound-least-functional-with-the-attention-bound", bound("functional", (2, 2, 2, 2), 15, UNTIED))
+    add("bound-least-functional-with-the-attention-bound", bound("functional", (2, 2, 2, 2), 15, TIED))
     given = drawn_targets(24, True, 2, 4, 1, 2, 1)
     add("span-least-E-m-at-the-rank", span(SHARED, (2, 4, 1, 2), 28, drawn_targets(40, True, 2, 4, 1, 2, 1), TIED, "E"))
     add("span-least-E-too-few-targets", span(SHARED, (2, 4, 1, 2), 27, given[:13], TIED, "E"))
@@ -419,6 +450,12 @@ def malformed():
     add("bound-least-null-vector", changed(base, "evidence", {"method": "null-vector", "word": 0, "y": [[0, 1]]}))
     add("bound-least-attention-all-untied", bound("attention-matching", (2, 2, 2, 2), 1, "all untied"))
     add("bound-least-attention-all-tied", bound("attention-matching", (1, 1, 1, 1), 1, "all tied"))
+    add(
+        "bound-least-stream-all-untied",
+        changed(stream("functional", (1, 2, 1, 1), 6), "claim", "targets", "all untied"),
+    )
+    add("bound-least-stream-tied", changed(stream("functional", (1, 2, 1, 1), 1), "claim", "targets", TIED))
+    add("bound-least-stream-d_out-is-not-d_in", changed(stream("functional", (1, 2, 1, 1), 1), "shape", "d_out", 2))
     add("bound-least-matching-tied-without-a-bound", bound("matching", (2, 3, 2, 2), 1, TIED))
     add("bound-least-attention-tied-without-a-bound", bound("attention-matching", (2, 3, 2, 2), 1, TIED))
     add("identity-generic-targets", changed(identity("shared-query", (2, 2, 2, 2)), "claim", "targets", UNTIED))

@@ -1197,7 +1197,7 @@ def table_of_bounds():
         "shared-tied-E": ("shared attention", "all tied", "E", (2, 6, 1, 1, 1), 7),
         "shared-tied-E-three-heads": ("shared attention", "all tied", "E", (3, 4, 2, 2, 2), 15),
         "shared-tied-E-and-U": ("shared attention", "all tied", "E and U", (2, 6, 1, 1, 1), 3),
-        "functional-low-rank": ("functional", "all untied", None, (2, 1, 1, 2, 2), 7),
+        "functional-low-rank": ("functional", "all untied", None, (2, 1, 2, 3, 3), 12),
         "functional-full-rank": ("functional", "all untied", None, (3, 1, 3, 3, 3), 18),
         "functional-one-head": ("functional", "all untied", None, (1, 1, 1, 1, 1), 2),
     }
@@ -1479,7 +1479,7 @@ def more_invalid():
         bound("shared attention", dims, 6, targets="all tied", free="E and U"),
     )
     add("bound-E-and-U-with-the-bound-of-E", bound("shared attention", dims, 63, free="E and U"))
-    add("bound-functional-M-for-the-fibre-bound", bound("functional", (2, 1, 1, 2, 2), 7))
+    add("bound-functional-M-for-the-fibre-bound", bound("functional", (2, 1, 2, 3, 3), 13))
 
     given = isolating(2, 2, 2, 2, True)
     base = span((2, 2, 2, 2), 31, given)

@@ -1392,6 +1392,14 @@ def _lower_bound(shape, claim, evidence):
     if notion == "matching":
         demand(untied or (d_in >= L and d >= L))
         return lambda: m < M
+    if (
+        notion == "functional"
+        and L == 1
+        and d_in == d_out
+        and untied
+        and (d + d * H <= d_in or (H, d, d_in) == (2, 1, 2))
+    ):
+        return lambda: m < H * d_in + 2 * H * d
     if notion == "functional":
         demand(untied and L == 1 and d <= d_in == d_out)
         return lambda: Fraction(m) < H * (d_in + 2 * d - Fraction(d * d, d_in))
@@ -1409,24 +1417,24 @@ def generic_bounds(notion, untied, free, H, L, d, b, tied_host):
             yield lambda m: m < dimension(H, L, d, b, b)
         elif b == 1:
             yield lambda m: m < 2 * d * H * multisets(L - 1, H + 1) + multisets(L, H)
-    if notion == "attention-matching":
+    if notion in ("attention-matching", "functional"):
         form = Fraction(2 * e * b - e * e, b)
         if untied:
             r = min(H * e, b)
             later = Fraction(2 * e * r - e * e, b)
             yield lambda m: m < b * H**L + H * form + H * (L - 1) * later
-            if d <= b and (L == 1 or H * d >= b):
-                yield lambda m: m < b * H**L + sum(H**t for t in range(1, L + 1)) * (2 * d - Fraction(d * d, b))
+            if d <= b:
+                S = sum(H**t for t in range(1, L + 1))
+                yield lambda m: m < b * H**L + 2 * d * S - d * d * (Fraction(H, b) + Fraction(S - H, r))
+            elif H >= 2 and L >= 2:
+                yield lambda m: m <= b * (H**L + L * H)
+                if L == 2 and d == 1 + b and H <= b * b:
+                    yield lambda m: m < b * (H + 2 * H * H)
         elif walks or b == 1:
             yield lambda m: m < (b * H**L if walks else multisets(L, H)) + H * form
-    if notion == "functional":
-        yield lambda m: m < b
-        if L == 1:
-            yield lambda m: m < H * (b + 2 * e - Fraction(e * e, b))
-        elif untied:
-            # last layer, first layer, layers between; then head 0
-            yield lambda m: b * m < (H - 1) * (e * b + b * (e - 1) + (L - 2) * e * (e - 1)) + e * b + (b - e) * (e - 1)
-        else:
+    if notion == "functional" and not untied:
+        yield lambda m: m < max(b, multisets(L, H))
+        if L > 1:
             yield lambda m: b * m < (H - 1) * (b - 1) * e + b * e + e * b - e * e - b
     if notion == "shared attention" and free == "E":
         yield lambda m: m < (b * H**L if untied or walks else multisets(L, H))
@@ -2114,7 +2122,8 @@ def _streaming(kind, shape, claim, evidence, folder):
         :-1
     ]
     rank = [number(r) for r in rank]
-    demand(notion == ("attention-matching" if kind == "linear-test" else "matching"))
+    logits = bound and notion in ("attention-matching", "functional")
+    demand(logits or notion == ("attention-matching" if kind == "linear-test" else "matching"))
     known = {
         "rank-deficient": ("all untied", "all tied"),
         "tied-kernel": ("all tied",),
@@ -2123,7 +2132,7 @@ def _streaming(kind, shape, claim, evidence, folder):
     }
     demand(targets in known.get(kind, ("all untied",)))
     if bound:
-        holds = stream_bound(host, targets, dims, m, evidence)
+        holds = (stream_logits if logits else stream_bound)(host, targets, dims, m, evidence)
         return not universal and holds()
     demand(kind != "linear-test" or d_in == d_out <= d)
     demand(targets == "all untied" or d_in == d_out or kind == "rank-permutation")
@@ -2138,6 +2147,16 @@ def _streaming(kind, shape, claim, evidence, folder):
     if type(drawn) is Stored and not drawn.sound():
         return False
     return holds()
+
+
+def stream_logits(host, targets, dims, m, evidence):
+    H, L, d, b, d_out = dims
+    demand(fields(host, "every")[0] in ("host", "tied host") and fields(evidence, "method") == ["dimension"])
+    demand(targets == "generic untied" and b == d_out)
+    e, words = min(d, b), (H + 1) ** L
+    form = 2 * e - Fraction(e * e, b)
+    sharper = d <= b and (L == 1 or d * (H + 1) >= b)
+    return lambda: m < b * words + (max(L * H, words - 1) if sharper else L * H) * form
 
 
 def stream_bound(host, targets, dims, m, evidence):

@@ -64,9 +64,11 @@ FIGURES = [
     ((2, 2, 2, 2), Question(M, **TIED_ALL), (38, 38)),
     ((2, 2, 1, 1), Question(M, **TIED_ALL), (18, 18)),  # not 2dS + b(1 + S) = 19: numbers commute
     ((1, 3, 1, 2), Question(M, **TIED_ALL), (14, 14)),
-    ((2, 2, 2, 2), Question(A), (26, 34)),
+    ((2, 2, 2, 2), Question(A), (34, 34)),
     ((4, 2, 24, 4), Question(A), (132, 196)),
-    ((2, 2, 28, 30), Question(A), (390, 614)),
+    ((2, 2, 28, 30), Question(A), (509, 614)),
+    ((2, 3, 1, 1), Question(F, None, UNTIED, ALMOST_ALL), (53, 53)),
+    ((1, 2, 1, 1), Question(F), (7, 7)),
     ((2, 1, 3, 2), Question(A), (10, 10)),
     ((2, 1, 2, 2), Question(F), (10, 10)),
     ((1, 1, 1, 1), Question(F), (3, 3)),
@@ -80,7 +82,7 @@ FIGURES = [
     ((3, 3, 1, 1), Question(S, BOTH), (8, 64)),
     ((2, 3, 1, 1), Question(S, BOTH, TIED), (4, 10)),
     ((2, 2, 1, 1), Question(M, host=TIED), (25, None)),
-    ((2, 2, 1, 1), Question(F, host=TIED), (1, None)),
+    ((2, 2, 1, 1), Question(F, host=TIED), (17, None)),
 ]
 
 
@@ -89,7 +91,7 @@ FIGURES = [
 def test_figures(dims, question, expected):
     if question == Question(A) and dims == (2, 2, 28, 30):
         # d < d_in: keys need blocks of their own
-        expected = (390, matching_dimension(streaming(*dims)))
+        expected = (509, matching_dimension(streaming(*dims)))
     if question == Question(F) and dims == (3, 1, 1, 2):
         expected = (13, matching_dimension(streaming(*dims)))
     assert sides(dims, question) == expected
@@ -113,14 +115,13 @@ def test_values_are_the_page():
         o = [
             b * H**t if t <= e else comb(t + H - 1, H - 1) + (b - 1) * H * comb(t + H - 2, H - 1) for t in range(L + 1)
         ]
-        plus = b > 1
+        plus, close = b > 1, d <= b and (L == 1 or (H + 1) * d >= b)
         wanted = {
             (M, None, UNTIED): 2 * d * H * sum((H + 1) ** t for t in range(L)) + b * words,
             (M, None, TIED): 2 * d * H * sum(s[:L]) + sum(o),
-            (A, None, UNTIED): up(b * b * words + L * H * form, b),
+            (A, None, UNTIED): up(b * b * words + (words - 1 if close else L * H) * form, b),
             (A, None, TIED): up(b * sum(o) + H * form, b),
-            (F, None, UNTIED): up(b * b * (H + 1) + H * form, b) if L == 1 else b,
-            (F, None, TIED): b,
+            (F, None, UNTIED): up(b * b * words + (words - 1 if close else L * H) * form, b),
             (S, E, UNTIED): b * words,
             (S, E, TIED): sum(o),
             (S, BOTH, UNTIED): max(b, root(words + plus), up(b * b + 1 + L * H * form, 2 * b)),
@@ -399,8 +400,8 @@ def test_a_value_off_by_one_is_refused(side):
     step = 1 if side == LOWER else -1
     shape, refused = streaming(2, 2, 2, 2), 0
     for bound in RESIDUAL_BOUNDS:
-        if bound.side != side or bound.certificate is None or not bound.applies(shape):
-            continue
+        if bound.side != side or bound.certificate is None or not bound.applies(shape) or bound.name == "logit forms":
+            continue  # the logit forms' bound is below another one of the same claim here
         value = bound.value(shape)
         require_claim(bound.certificate(shape, value), bound, shape, value)
         with pytest.raises((Undecided, NotDefined, MalformedInput)):

@@ -2473,6 +2473,8 @@ def dimension_bound(claim: Claim) -> tuple[int, int, str]:
             return s.m, s.counts, "m and C(L+H-1, H-1)"
         case "shared attention", "all tied", "E and U":
             return s.m**2, s.counts, "m^2 and C(L+H-1, H-1)"
+        case "functional", "all untied", _ if s.layers == 1 and s.d_in == s.d_out and no_room(s):
+            return s.m, s.columns, "m and M"
         case "functional", "all untied", _ if s.layers == 1 and s.head_dim <= s.d_in == s.d_out:
             bound = s.heads * (s.d_in**2 + 2 * s.head_dim * s.d_in - s.head_dim**2)
             return s.d_in * s.m, bound, "d_in m and H (d_in^2 + 2 d d_in - d^2)"
@@ -2485,6 +2487,11 @@ def dimension_bound(claim: Claim) -> tuple[int, int, str]:
     raise Malformed(f"the format has no bound {claim.how} at {s}")
 
 
+def no_room(s: Shape) -> bool:
+    """One layer: queries and keys of all heads can be independent, or two heads of dimension one at d_in = 2."""
+    return s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)
+
+
 def residual_bound(claim: Claim) -> tuple[int, int, str]:
     """The third table of section 10.1."""
     s = claim.shape
@@ -2495,6 +2502,16 @@ def residual_bound(claim: Claim) -> tuple[int, int, str]:
         return s.m, s.columns, "m and M"
     if claim.notion == "matching" and claim.targets in TIED and square and min(s.d_in, s.head_dim) >= s.layers:
         return s.m, s.reduced_columns, "m and 2dS + d_out (1 + S)"
+    if claim.notion in ("attention-matching", "functional") and claim.targets == GENERIC[0] and square:
+        b, narrow, words = s.d_in, min(s.head_dim, s.d_in), s.leaves
+        forms = 2 * narrow * b - narrow**2
+        rows = [
+            (b * (s.m - b * words), s.layers * s.heads * forms, "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)")
+        ]
+        if s.head_dim <= b and (s.layers == 1 or (s.heads + 1) * s.head_dim >= b):
+            linear = b**2 * words + forms * (words - 1)
+            rows.append((b * s.m, linear, "d_in m and d_in^2 (H+1)^L + (2 d d_in - d^2) ((H+1)^L - 1)"))
+        return next((row for row in rows if row[0] < row[1]), rows[0])
     raise Malformed(f"the format has no bound {claim.how} at {s}")
 
 
@@ -2511,26 +2528,28 @@ def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
             elif b == 1:
                 spanned = 2 * s.head_dim * H * math.comb(L - 1 + H, H) + s.counts
                 yield m, spanned, "m and 2dH C(L-1+H, H) + C(L+H-1, H-1)"
-        case "attention-matching", _ if untied:
+        case "attention-matching" | "functional", _ if untied:
             later = min(H * narrow, b)
             forms = 2 * narrow * b - narrow**2 + (L - 1) * (2 * narrow * later - narrow**2)
             yield b * (m - b * words), H * forms, "d_in (m - d_in H^L) and the dimension of the logit forms"
-            if s.head_dim <= b and (L == 1 or H * s.head_dim >= b):
-                linear = b**2 * words + s.words(L) * (2 * narrow * b - narrow**2)
-                yield b * m, linear, "d_in m and d_in^2 H^L + S (2 d d_in - d^2)"
-        case "attention-matching", _ if paths or b == 1:
-            outputs = b * words if paths else s.counts
-            yield b * (m - outputs), H * (2 * narrow * b - narrow**2), "d_in (m - outputs) and H (2 d' d_in - d'^2)"
-        case "functional", _:
-            yield m, b, "m and d_in"
-            if L == 1:
-                yield b * m, H * (b**2 + 2 * narrow * b - narrow**2), "d_in m and H (d_in^2 + 2 d' d_in - d'^2)"
-            else:
-                count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
-                if untied:
-                    other = b * narrow + (narrow - 1) * (b + (L - 2) * narrow)
-                    count = (H - 1) * other + b * narrow + (b - narrow) * (narrow - 1)
-                yield b * m, count, "d_in m and the dimension of the outputs along separate paths"
+            if s.head_dim <= b:
+                S = s.words(L)
+                linear = b**2 * words + 2 * narrow * b * S - narrow**2 * H - narrow**2 * b * (S - H) // later
+                yield b * m, linear, "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
+            elif H > 1 and L > 1:
+                yield m, b * (words + L * H) + 1, "m and d_in (H^L + L H) + 1"
+                if L == 2 and s.head_dim == b + 1 and H <= b**2:
+                    yield m, b * (s.words(L) + words), "m and d_in (S + H^2)"
+        case "attention-matching" | "functional", _:
+            if paths or b == 1:
+                outputs = b * words if paths else s.counts
+                yield b * (m - outputs), H * (2 * narrow * b - narrow**2), "d_in (m - outputs) and H (2 d' d_in - d'^2)"
+            if claim.notion == "functional":
+                yield m, b, "m and d_in"
+                yield m, s.counts, "m and C(L+H-1, H-1)"
+                if L > 1:
+                    count = (H - 1) * narrow * (b - 1) + 2 * b * narrow - narrow**2 - b
+                    yield b * m, count, "d_in m and the dimension of the outputs along separate paths"
         case "shared attention", "E":
             if untied or paths:
                 yield m, b * words, "m and d_in H^L"

@@ -11,7 +11,14 @@ from math import comb, isqrt
 
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.notions import Notion
-from utfproof.shapes import Shape, matching_dimension, require_words, tied_targets_dimension
+from utfproof.shapes import (
+    Shape,
+    geometric,
+    matching_dimension,
+    require_words,
+    shared_query_dimension,
+    tied_targets_dimension,
+)
 
 ALL_UNTIED = "all untied"
 ALL_TIED = "all tied"
@@ -20,13 +27,17 @@ GENERIC_TIED = "generic tied"
 """All but a set of measure zero: what is refuted for these serves almost none of the class."""
 THREE_PAGE = "three-dimensions-do-not-suffice.md"
 RESIDUAL_PAGE = "residual.md"
+SHARPER_PAGE = "sharper-frontier.md"
+WIDE_PAGE = "wide-heads.md"
+FUNCTIONAL_PAGE = "functional-is-attention-matching.md"
 
 
 @dataclass(frozen=True)
 class DimensionRow:
     """A row of the tables of section 10.1: no host of dimension m serves these targets if a < b for (a, b) = sides(shape, m).
 
-    every: "tied host" where the bound is proved for tied hosts only. page: its proof in docs/proofs.
+    every: "tied host" where the bound is proved for tied hosts only. page: its proof in docs/proofs. residual: speaks of
+    shapes with a residual stream, and of no others.
     """
 
     name: str
@@ -38,6 +49,7 @@ class DimensionRow:
     applies: Callable[[Shape], bool] = lambda shape: True
     every: str = "host"
     page: str = "decision-theorem.md"
+    residual: bool = False
 
     def least(self, shape: Shape) -> int:
         """The least m that the row allows at a shape to which it applies."""
@@ -86,17 +98,28 @@ def logit_form_dimension(shape: Shape) -> int:
     return shape.heads * (2 * d * b - d * d + (shape.layers - 1) * (2 * d * later - d * d))
 
 
+def side_by_side_dimension(shape: Shape) -> int:
+    """d_in times the bound for d <= d_in and almost all untied targets: d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r),
+    r = min(H d, d_in). With a residual stream, where (H+1) d >= d_in or L = 1, words have one letter more:
+    d_in^2 (H+1)^L + (2 d d_in - d^2) ((H+1)^L - 1)."""
+    b, d, H = shape.d_in, shape.head_dim, shape.heads
+    words = shape.words_at(shape.layers)
+    if shape.residual:
+        return b * b * words + (2 * d * b - d * d) * (words - 1)
+    shorter = geometric(H, 1, shape.layers - 1)
+    # of the readers behind each word in front: forms of rank d, of size min(H d, d_in)
+    later = b * d * (2 * H - 1) if H * d < b else H * (2 * d * b - d * d)
+    return b * b * words + H * (2 * d * b - d * d) + shorter * later
+
+
 def _family(shape: Shape) -> int:
     return int(shape.d_in**2 * (shape.layers * (shape.heads - 1) + 1))
 
 
-def _separate_paths(shape: Shape, tied: bool) -> int:
-    """L >= 2: dimension of the outputs near a target whose stream is carried by head 0 (docs/proofs/frontier.md)."""
+def _separate_paths(shape: Shape) -> int:
+    """L >= 2: dimension of the outputs near a tied target whose stream is carried by head 0 (docs/proofs/frontier.md)."""
     d, b = min(shape.head_dim, shape.d_in), shape.d_in
-    if tied:
-        return (shape.heads - 1) * d * (b - 1) + 2 * b * d - d * d - b
-    other = d * b + (d - 1) * (b + (shape.layers - 2) * d)
-    return (shape.heads - 1) * other + d * b + (b - d) * (d - 1)
+    return (shape.heads - 1) * d * (b - 1) + 2 * b * d - d * d - b
 
 
 MATCHED, SHARED = Notion.MATCHING, Notion.SHARED_ATTENTION
@@ -137,6 +160,11 @@ def _rows() -> Iterator[DimensionRow]:
         page=FIBRE_PAGE,
     )  # fmt: skip
     yield row(
+        "no room to share", Notion.FUNCTIONAL, ALL_UNTIED, None, lambda s, m: (m, matching_dimension(s)), "m and M",
+        lambda s: _square(s) and s.layers == 1
+        and (s.head_dim * (s.heads + 1) <= s.d_in or (s.heads, s.head_dim, s.d_in) == (2, 1, 2)), page=SHARPER_PAGE,
+    )  # fmt: skip
+    yield row(
         "one by one", Notion.ATTENTION_MATCHING, ALL_UNTIED, None, lambda s, m: (m, 3), "m and 3",
         lambda s: (s.heads, s.layers, s.d_in, s.d_out) == (1, 1, 1, 1), page=FIBRE_PAGE,
     )  # fmt: skip
@@ -152,30 +180,29 @@ def _rows() -> Iterator[DimensionRow]:
               "d_in (m - d_in H^L) and the dimension of the logit forms", _square,
               page="attention-matching-bound.md")  # fmt: skip
     yield row("side by side", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (s.d_in * m, s.d_in**2 * s.leaves + s.word_count * (2 * s.head_dim * s.d_in - s.head_dim**2)),
-              "d_in m and d_in^2 H^L + S (2 d d_in - d^2)",
-              lambda s: _square(s) and s.head_dim <= s.d_in and (s.layers == 1 or s.heads * s.head_dim >= s.d_in),
-              page="attention-matching-optimum.md")  # fmt: skip
+              lambda s, m: (s.d_in * m, side_by_side_dimension(s)),
+              "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)",
+              lambda s: _square(s) and s.head_dim <= s.d_in, page=SHARPER_PAGE)  # fmt: skip
+    yield row("one more", Notion.ATTENTION_MATCHING, u, None,
+              lambda s, m: (m, s.d_in * (s.leaves + s.layers * s.heads) + 1), "m and d_in (H^L + L H) + 1",
+              lambda s: _square(s) and s.head_dim > s.d_in and min(s.heads, s.layers) > 1, page=WIDE_PAGE)  # fmt: skip
+    yield row("semistable", Notion.ATTENTION_MATCHING, u, None,
+              lambda s, m: (m, shared_query_dimension(s)), "m and d_in (S + H^2)",
+              lambda s: _square(s) and s.layers == 2 and s.head_dim == s.d_in + 1 and s.heads <= s.d_in**2,
+              page=WIDE_PAGE)  # fmt: skip
     yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
               lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),
                             _fibre(s) - s.heads * s.d_in**2),
               "d_in (m - outputs) and H (2 d' d_in - d'^2)",
               lambda s: _square(s) and (_paths(s) or s.d_in == 1), page=FRONTIER_PAGE)  # fmt: skip
-    yield row("separate paths", Notion.FUNCTIONAL, u, None, lambda s, m: (s.d_in * m, _separate_paths(s, False)),
-              "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
-              page=FRONTIER_PAGE)  # fmt: skip
-    yield row("separate paths", Notion.FUNCTIONAL, t, None, lambda s, m: (s.d_in * m, _separate_paths(s, True)),
+    yield row("separate paths", Notion.FUNCTIONAL, t, None, lambda s, m: (s.d_in * m, _separate_paths(s)),
               "d_in m and the dimension of the outputs along separate paths", lambda s: _square(s) and s.layers > 1,
               page=FRONTIER_PAGE)  # fmt: skip
     for targets in (u, t):
         yield row("one word", SHARED, targets, BOTH, lambda s, m: (m, min(s.head_dim, s.d_in)),
                   "m and the rank of one product", _square, page=FRONTIER_PAGE)  # fmt: skip
-    for targets in (u, t):
-        yield row("one token", Notion.FUNCTIONAL, targets, None, lambda s, m: (m, s.d_in), "m and d_in", _square,
-                  page=FRONTIER_PAGE)  # fmt: skip
-        yield row("fibre dimension", Notion.FUNCTIONAL, targets, None, lambda s, m: (s.d_in * m, _fibre(s)),
-                  "d_in m and H (d_in^2 + 2 d' d_in - d'^2)", lambda s: _square(s) and s.layers == 1,
-                  page=FIBRE_PAGE)  # fmt: skip
+    yield row("one token", Notion.FUNCTIONAL, t, None, lambda s, m: (m, s.d_in), "m and d_in", _square,
+              page=FRONTIER_PAGE)  # fmt: skip
     yield row("paths", SHARED, t, "E", lambda s, m: (m, s.d_in * s.leaves), "m and d_in H^L",
               lambda s: _square(s) and _paths(s))  # fmt: skip
     yield row("paths", SHARED, t, BOTH, lambda s, m: (m * m, s.leaves), "m^2 and H^L",
@@ -206,6 +233,20 @@ def _residual_rows() -> Iterator[DimensionRow]:
     def paths(s: Shape) -> bool:
         return square(s) and _paths(s)
 
+    def sharper(s: Shape) -> bool:
+        return square(s) and s.head_dim <= s.d_in and (s.layers == 1 or s.letters * s.head_dim >= s.d_in)
+
+    def forms(s: Shape, m: int) -> tuple[int, int]:
+        b, d = s.d_in, min(s.head_dim, s.d_in)
+        return b * (m - b * s.words_at(s.layers)), s.layers * s.heads * (2 * d * b - d * d)
+
+    yield DimensionRow("side by side", Notion.ATTENTION_MATCHING, GENERIC_UNTIED, None,
+                       lambda s, m: (s.d_in * m, side_by_side_dimension(s)),
+                       "d_in m and d_in^2 (H+1)^L + (2 d d_in - d^2) ((H+1)^L - 1)", sharper,
+                       page=SHARPER_PAGE)  # fmt: skip
+    yield DimensionRow("logit forms", Notion.ATTENTION_MATCHING, GENERIC_UNTIED, None, forms,
+                       "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)", square,
+                       page="residual-frontier.md")  # fmt: skip
     for targets, applies in ((ALL_UNTIED, every), (GENERIC_UNTIED, square)):
         yield DimensionRow("M", MATCHED, targets, None, lambda s, m: (m, matching_dimension(s)), "m and M", applies,
                            page=RESIDUAL_PAGE)  # fmt: skip
@@ -219,7 +260,17 @@ def _plain(row: DimensionRow) -> DimensionRow:
     return replace(row, applies=lambda shape: not shape.residual and row.applies(shape))
 
 
-DIMENSION_ROWS: tuple[DimensionRow, ...] = (*map(_plain, _rows()), *_residual_rows())
+def _functional(rows: tuple[DimensionRow, ...]) -> Iterator[DimensionRow]:
+    """What holds by attention-matching for almost all targets holds functionally (functional-is-attention-matching.md), and
+    so do the bounds that ask for the outputs E R_w U = M_w alone."""
+    for row in rows:
+        outputs = (row.notion, row.free) == (SHARED, "E")
+        if row.targets in (GENERIC_UNTIED, GENERIC_TIED) and (outputs or row.notion is Notion.ATTENTION_MATCHING):
+            yield replace(row, notion=Notion.FUNCTIONAL, free=None, page=FUNCTIONAL_PAGE)
+
+
+_PROVED = (*map(_plain, _rows()), *(replace(row, residual=True) for row in _residual_rows()))
+DIMENSION_ROWS: tuple[DimensionRow, ...] = (*_PROVED, *_functional(_PROVED))
 """Every bound by the arithmetic of section 10.1."""
 
 

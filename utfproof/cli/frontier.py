@@ -167,7 +167,7 @@ def _document(found: Frontier, files: list[str], picture: str | None) -> dict[st
     return {
         "entries": entries,
         "bounds": bounds,
-        "certificates": len(found.certificates),
+        "certificates": len(found.certified),
         "sides": {status: found.count(status) for status in _statuses(found)},
         "written_proof_only": sum(entry.written is not None for entry in found.entries),
         "files": files,

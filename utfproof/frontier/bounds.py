@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from utfproof.certificates.dimensions import DIMENSION_ROWS, RESIDUAL_PAGE, DimensionRow, least_square_root
+from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least_square_root
 from utfproof.certificates.format import ROWS_WRITTEN_OUT, WRITTEN_OUT, Certificate
 from utfproof.certificates.identities import IDENTITIES, MOST_MOVES, identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
@@ -88,7 +88,7 @@ def from_row(row: DimensionRow) -> Bound:
         f"docs/proofs/{row.page}",
         make,
         lambda shape: 1,
-        residual=row.page == RESIDUAL_PAGE,
+        residual=row.residual,
     )
 
 

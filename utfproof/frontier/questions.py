@@ -2,11 +2,12 @@
 
 The frontier is propagated along these implications and nowhere by hand: a host that answers a question answers every weaker
 one, so a dimension that is reached is reached for the weaker question, and a bound that is proved holds for the stronger one.
+Bounds go one arrow further (`bounded_by`): for almost all targets a functional host matches attention.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
@@ -54,3 +55,23 @@ QUESTIONS: tuple[Question, ...] = tuple(
 def implies(strong: Question, weak: Question, shape: Shape) -> bool:
     """Whether every host that answers `strong` at this shape answers `weak` (`utfproof.notions.Scope.implies`)."""
     return strong.scope.implies(weak.scope, shape.layers)
+
+
+def bounded_by(question: Question, proved: Question, shape: Shape) -> bool:
+    """Whether a lower bound for `proved` is one for `question`.
+
+    Where `question` implies it; and, for almost all targets, where attention-matching would: a functional host serves almost
+    each of its targets by attention-matching, with its heads renamed (docs/proofs/functional-is-attention-matching.md),
+    which may leave a tied host untied. The bounds for almost all targets hold for hosts that serve more than a null set.
+    """
+    if implies(question, proved, shape):
+        return True
+    if question.notion is not Notion.FUNCTIONAL or proved.extent == ALL:
+        return False
+    for targets in (UNTIED, TIED):
+        served = Question(Notion.FUNCTIONAL, None, targets, ALMOST_ALL)
+        if implies(question, served, shape) and implies(
+            replace(served, notion=Notion.ATTENTION_MATCHING), proved, shape
+        ):
+            return True
+    return False

@@ -21,6 +21,7 @@ from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_d
 
 PAGE = "docs/proofs/residual.md"
 HERE = "docs/proofs/residual-frontier.md"
+TURNED = "docs/proofs/functional-is-attention-matching.md"
 Count = Callable[[Shape], int]
 
 
@@ -92,19 +93,9 @@ def _forms(shape: Shape) -> int:
     return 2 * d * b - d * d
 
 
-def output_forms(shape: Shape) -> int:
-    """b (H+1)^L + L H (2d' - d'^2/b) for b = d_in, rounded up: attention-matching of untied targets."""
-    return shape.d_in * word_count(shape) - -shape.layers * shape.heads * _forms(shape) // shape.d_in
-
-
 def tied_output_forms(shape: Shape) -> int:
-    """The same for tied targets, whose forms are those of one layer."""
+    """outputs + H (2d' - d'^2/b), rounded up: attention-matching of tied targets, whose forms are those of one layer."""
     return spanned_outputs(shape) - -shape.heads * _forms(shape) // shape.d_in
-
-
-def one_layer(shape: Shape) -> int:
-    """b (H+1) + H (2d' - d'^2/b), rounded up: one layer, functionally."""
-    return shape.d_in * (shape.heads + 1) - -shape.heads * _forms(shape) // shape.d_in
 
 
 def _squared(count: Count) -> Count:
@@ -166,11 +157,12 @@ def _constructed(name: str, question: Question, value: Count) -> Bound:
 
 
 def _from_rows() -> Iterator[Bound]:
-    """Lower bounds by matching, with certificates. The one that holds for every m is written for m = M_res."""
+    """Lower bounds with certificates. The one that holds for every m is written for m = M_res."""
+    claims = {UNTIED: "new:residual/decision", TIED: "new:residual/tied-targets"}
     for bound in map(from_row, DIMENSION_ROWS):
         if bound.residual:
-            claim = "new:residual/decision" if bound.question.targets == UNTIED else "new:residual/tied-targets"
-            yield replace(bound, claim=claim)
+            matched = bound.question.notion is Notion.MATCHING
+            yield replace(bound, claim=claims[bound.question.targets]) if matched else bound
     yield Bound(
         "equal columns", IMPOSSIBLE, Question(Notion.MATCHING, None, UNTIED, ALMOST_ALL, TIED), matching_dimension,
         lambda shape: no_tied_host(shape, GENERIC_UNTIED), PAGE, _never, lambda shape: 1, CERTIFIED,
@@ -200,15 +192,16 @@ def _lowers() -> Iterator[Bound]:
     yield row("parameter count", shared, BOTH, TIED, tied_parameter_count)
     for targets in (UNTIED, TIED):
         yield row("the word 0...0", shared, BOTH, targets, lambda s: s.d_in)
-        yield row("one token", functional, None, targets, lambda s: s.d_in)
-    yield row("logit forms", logits, None, UNTIED, output_forms)
     yield row("logit forms", logits, None, TIED, tied_output_forms)
-    yield row("fibre dimension", functional, None, UNTIED, one_layer, lambda s: s.layers == 1)
-    # all models but the functional one ask for E R_w U = M_w
-    yield _bound(
-        "equal columns", IMPOSSIBLE, Question(shared, BOTH, UNTIED, ALMOST_ALL, TIED), matching_dimension,
-        lambda s: s.layers > 1, HERE, "new:residual/tied-host",
-    )  # fmt: skip
+    # all models ask for E R_w U = M_w, the functional one of almost all targets
+    for question in (
+        Question(shared, BOTH, UNTIED, ALMOST_ALL, TIED),
+        Question(functional, None, UNTIED, ALMOST_ALL, TIED),
+    ):
+        yield _bound(
+            "equal columns", IMPOSSIBLE, question, matching_dimension, lambda s: s.layers > 1,
+            HERE if question.free else TURNED, "new:residual/tied-host",
+        )  # fmt: skip
 
 
 def _uppers() -> Iterator[Bound]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from utfproof.certificates.format import Certificate
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.frontier.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, WRITTEN, Bound, require_claim
 from utfproof.frontier.paper import Paper, paper_bound
-from utfproof.frontier.questions import ALL, QUESTIONS, Question, implies
+from utfproof.frontier.questions import ALL, QUESTIONS, Question, bounded_by, implies
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
@@ -73,11 +74,26 @@ class Entry:
 
 @dataclass
 class Frontier:
-    """Entries, and the certificate of every side that has one, by file name."""
+    """Entries; the certificate of every side that has one is made on request."""
 
     entries: list[Entry]
-    certificates: dict[str, Certificate] = field(default_factory=dict)
     bounds: list[tuple[Shape, Bound, int]] = field(default_factory=list)
+
+    @cached_property
+    def certified(self) -> dict[str, tuple[Bound, Shape, int]]:
+        """What each certificate is for, by file name: the sides whose status is "certificate"."""
+        found: dict[str, tuple[Bound, Shape, int]] = {}
+        for entry in self.entries:
+            for side in (entry.proved, entry.reached, entry.impossible):
+                if side is not None and side.bound is not None and side.status == CERTIFIED:
+                    found.setdefault(file_name(side.bound, entry.shape), (side.bound, entry.shape, side.value))
+        return found
+
+    @cached_property
+    def certificates(self) -> dict[str, Certificate]:
+        """All of them, made when first asked for. Raises Undecided, NotDefined or MalformedInput where a bound's value is not
+        what its certificate gives: that is a fault of the registry."""
+        return {name: _made(*what) for name, what in self.certified.items()}
 
     def at(self, shape: Shape, question: Question) -> Entry:
         """The entry of that shape and question; MalformedInput where there is none."""
@@ -121,13 +137,11 @@ def frontier(
     bounds: Sequence[Bound] = (*BOUNDS, *RESIDUAL_BOUNDS),
     advance: Callable[[], None] = lambda: None,
 ) -> Frontier:
-    """Entries for every shape and every question of these notions, with the certificates of what they say.
+    """Entries for every shape and every question of these notions: numbers first, their certificates when they are asked for.
 
-    Every number printed as proved or reached comes from a bound whose certificate was made here and says just that (or has a
-    written proof alone, marked so; or, when its size exceeds `largest`, would be made on demand, or, beyond what the checker
-    allows, stands for the formula alone).
-    Raises Undecided, NotDefined or MalformedInput where a bound's value is not what its certificate gives: that is a fault of
-    the registry. MalformedInput unless d_in = d_out.
+    Every number printed as proved or reached comes from a bound that has a certificate (or a written proof alone, marked so;
+    or, when its size exceeds `largest`, one that is made on demand, or, beyond what the checker allows, stands for the
+    formula alone). MalformedInput unless d_in = d_out.
     """
     found = Frontier([])
     for shape in grid:
@@ -150,42 +164,44 @@ def _at_shape(found: Frontier, shape: Shape, asked: Sequence[Question], largest:
         known.append((bound, bound.value(shape), status if bound.evidence == CERTIFIED else bound.evidence))
     found.bounds += [(shape, bound, value) for bound, value, _ in known]
     for question in asked:
-        proved = Side(1, None, TRIVIAL)
-        reached: Side | None = None
-        written: Side | None = None
-        impossible: Side | None = None
-        for bound, value, status in known:
-            if bound.side == IMPOSSIBLE and implies(question, bound.question, shape):
-                known_already = impossible is not None and impossible.status == CERTIFIED
-                impossible = impossible if known_already else Side(value, bound, status)
-            if bound.side == LOWER and implies(question, bound.question, shape) and value > proved.value:
-                proved = Side(value, bound, status)
-            if bound.side == UPPER and implies(bound.question, question, shape):
-                side = Side(value, bound, status)
-                if status == WRITTEN:
-                    written = side if written is None or value < written.value else written
-                elif reached is None or (value, status != CERTIFIED) < (reached.value, reached.status != CERTIFIED):
-                    reached = side
-        if written is not None and reached is not None and written.value >= reached.value:
-            written = None
-        if impossible is not None and reached is not None:
-            raise Undecided(f"no m is enough, and {reached.value} is, for {question}: one of the two is wrong")
-        for given in (proved, reached, impossible):
-            if given is not None and given.bound is not None and given.status == CERTIFIED:
-                _certify(found, shape, given.bound, given.value)
-        paper = paper_bound(question, shape)
-        found.entries.append(Entry(shape, question, proved, reached, written, paper, impossible))
+        found.entries.append(_entry(shape, question, known))
 
 
-def _certify(found: Frontier, shape: Shape, bound: Bound, value: int) -> None:
-    name = file_name(bound, shape)
-    if name in found.certificates:
-        return
+Known = Sequence[tuple[Bound, int, str]]
+"""Bounds at a shape: each with its value and how it is established."""
+
+
+def _entry(shape: Shape, question: Question, known: Known) -> Entry:
+    below = [item for item in known if item[0].side == LOWER and bounded_by(question, item[0].question, shape)]
+    above = [item for item in known if item[0].side == UPPER and implies(item[0].question, question, shape)]
+    never = [item for item in known if item[0].side == IMPOSSIBLE and implies(question, item[0].question, shape)]
+
+    def best(items: Known, sign: int) -> Side | None:
+        """The strongest; of equals one with a certificate, then one about this very notion."""
+        if not items:
+            return None
+        bound, value, status = min(
+            items, key=lambda i: (sign * i[1], i[2] != CERTIFIED, i[0].question.notion is not question.notion)
+        )
+        return Side(value, bound, status)
+
+    proved = best([item for item in below if item[1] > 1], -1) or Side(1, None, TRIVIAL)
+    reached = best([item for item in above if item[2] != WRITTEN], 1)
+    written = best([item for item in above if item[2] == WRITTEN], 1)
+    impossible = best(never, 0)
+    if written is not None and reached is not None and written.value >= reached.value:
+        written = None
+    if impossible is not None and reached is not None:
+        raise Undecided(f"no m is enough, and {reached.value} is, for {question}: one of the two is wrong")
+    return Entry(shape, question, proved, reached, written, paper_bound(question, shape), impossible)
+
+
+def _made(bound: Bound, shape: Shape, value: int) -> Certificate:
     if bound.certificate is None:
         raise ResourceLimit(f"{bound.name} at {shape} has no certificate")
     made = bound.certificate(shape, value)
     require_claim(made, bound, shape, value)
-    found.certificates[name] = made
+    return made
 
 
 # --- reading -------------------------------------------------------------------------------------------------
