@@ -384,3 +384,20 @@ def test_a_host_from_a_file(tmp_path):
     pytest.importorskip("torch")
     expected = host.forward(x, E, SoftmaxAttention(scale="1/sqrt(d)"))
     assert np.abs(outputs(load(tmp_path), x) - expected).max() < 1e-12
+
+
+@pytest.mark.parametrize("name", ["mine.py", "mine.safetensors"])
+def test_an_export_never_overwrites_what_it_did_not_write(small_embedding, tmp_path, monkeypatch, capsys, name):
+    """The tensors beside a module have a name that nobody typed: a trained model of that name stays."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(b"precious")
+    command = ["export", "random", str(small_embedding), "-o", "mine.py"]
+    assert run(command) == 2
+    assert f"{name} is there and was not written by utfproof export" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("mine*")} == {name: b"precious"}
+    (tmp_path / name).unlink()
+    assert run(command) == 0
+    assert run(command) == 0  # its own files it replaces
+    weights = (tmp_path / "mine.safetensors").read_bytes()
+    (tmp_path / "mine.safetensors").write_bytes(weights.replace(b"written_by", b"written_on"))
+    assert run(command) == 2

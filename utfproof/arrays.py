@@ -7,8 +7,9 @@ as on floats, so that every forward pass is written once.
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -123,3 +124,35 @@ def require_device(device: str) -> Any:
         reason = str(error).splitlines()[0]
         raise MalformedInput(f"device {device!r} is not available here ({reason}); use --device cpu") from error
     return torch
+
+
+T = TypeVar("T", bound=type)
+LINE = 120
+"""Longest repr of a public object."""
+
+
+def one_line(cls: T) -> T:
+    """Class decorator: a dataclass whose repr is one line, arrays by number type and shape, what is long by its length."""
+
+    def text(self: Any) -> str:
+        named = [f"{field.name}={brief(getattr(self, field.name))}" for field in fields(self)]
+        whole = f"{type(self).__name__}({', '.join(named)})"
+        return whole if len(whole) <= LINE else f"{whole[: LINE - 2]}…)"
+
+    cls.__repr__ = text  # type: ignore[assignment]
+    return cls
+
+
+def brief(value: Any) -> str:
+    """A value in a few characters: float64[2, 3], 12 entries, or its own repr where that is short and one line."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    if isinstance(value, dict | list | tuple | set | frozenset | bytes) and len(value) > 3:
+        return f"{len(value)} {'bytes' if isinstance(value, bytes) else 'entries'}"
+    if isinstance(value, list | tuple):
+        inside = ", ".join(map(brief, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {brief(item)}" for key, item in value.items()) + "}"
+    said = next((text for text in (repr(value), str(value)) if len(text) <= 60), repr(value))
+    return said if len(said) <= 60 and "\n" not in said else f"{type(value).__name__}(…)"

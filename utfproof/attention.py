@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from utfproof.arrays import Array, is_exact, is_torch, namespace, transpose
+from utfproof.arrays import Array, is_exact, is_torch, namespace, one_line, transpose
 from utfproof.errors import MalformedInput
 
 
@@ -166,6 +166,7 @@ KEY_BLOCK = 256
 """Keys summed at a time by ChunkedAttention."""
 
 
+@one_line
 @dataclass(frozen=True)
 class ChunkedAttention:
     """The same attention in bounded memory: `rows` queries at a time, sums over keys in blocks of KEY_BLOCK.
@@ -227,6 +228,7 @@ def blocked_product(weights: Array, x: Array, block: int = KEY_BLOCK) -> Array:
     return total
 
 
+@one_line
 @dataclass(frozen=True)
 class GivenAttention:
     """Attention matrices from outside, [L, H, n, n]: the shared-attention model of the paper's lower bound."""
@@ -244,6 +246,7 @@ class GivenAttention:
         return matrix if is_exact(matrix) or is_torch(matrix) else _like(queries, np.asarray(matrix))
 
 
+@one_line
 @dataclass(frozen=True)
 class SeededAttention(GivenAttention):
     """Matrices from outside for any context length, drawn from a seed: row i of layer l and head h holds the generator's

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, zeros
+from utfproof.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 from utfproof.attention import (
     AttentionKernel,
     ChunkedAttention,
@@ -62,6 +62,7 @@ def require_row_stochastic(kernel: AttentionKernel) -> None:
         )
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class BiasedTarget:
     """A target with biases: W_Q, W_K, W_V [L, H, D, d], W_O [L, H, d, D]; b_Q, b_K, b_V [L, H, d], b_O [L, D]; W_E [d_in, D],

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, block_coordinates, is_torch, zeros
+from utfproof.arrays import Array, block_coordinates, is_torch, one_line, zeros
 from utfproof.errors import MalformedInput
 
 
+@one_line
 @dataclass(frozen=True)
 class Partition:
     """Coordinates 0 ... size-1 cut into consecutive cells; `offsets` [cells + 1] starts at 0 and ends at size."""
@@ -48,6 +49,7 @@ class Partition:
     __hash__ = None  # type: ignore[assignment]
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class SelectionMatrix:
     """Matrix [rows.size, columns.size] with an identity between row cell `row_cells[k]` and column cell

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, namespace
+from utfproof.arrays import Array, eye, namespace, one_line
 from utfproof.attention import AttentionKernel, GivenAttention, attend
 from utfproof.errors import MalformedInput
 from utfproof.shapes import Shape
@@ -70,6 +70,7 @@ def _require(name: str, array: Any, expected: tuple[int, ...]) -> None:
         raise MalformedInput(f"{name} has shape {list(found)}, expected {list(expected)}")
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Target:
     """A target transformer: W_Q, W_K, W_V [L, H, D, d], W_O [L, H, d, D].
@@ -145,6 +146,7 @@ class Target:
         return x if self.W_U is None else x @ self.W_U
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class LoopedTarget(Target):
     """A weight-tied target: W_Q, W_K, W_V [H, D, d], W_O [H, d, D], the same in each of the L layers."""
@@ -159,6 +161,7 @@ class LoopedTarget(Target):
         return self.W_Q[head], self.W_K[head], self.W_V[head], self.W_O[head]
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class AugmentedTarget(Target):
     """A target whose values have an inner width d_v of their own: W_V [L, H, D, d_v], W_O [L, H, d_v, D].
@@ -190,6 +193,7 @@ def prefix_products(target: Target, length: int, *, stream: bool | None = None) 
     return products
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Universal:
     """A host: R_Q, R_K [L, H, m, d], R_V [L, H, m, m], U [m, d_out], fixed whatever the target.
@@ -235,6 +239,7 @@ class Universal:
         return run_layers(x @ E, self.shape, self.maps, kernel, positions) @ self.U
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class LoopedUniversal(Universal):
     """A weight-tied host: R_Q, R_K [H, m, d], R_V [H, m, m], used in each of the L layers. Its targets are untied
@@ -248,6 +253,7 @@ class LoopedUniversal(Universal):
         return HeadMaps(self.R_Q[head], self.R_K[head], tuple(f[head] for f in factors))
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class SharedAttentionUniversal:
     """The stronger model of the lower bound: R_V only, [L, H, m, m] or tied [H, m, m]; E and U may both depend on the

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.errors import MalformedInput
 from utfproof.files import write_bytes
 from utfproof.notions import Notion
@@ -28,6 +29,7 @@ SAFE_INTEGER = 2**53 - 1
 """Integers beyond this (in size) are written as decimal strings."""
 
 
+@one_line
 @dataclass(frozen=True)
 class Certificate:
     """A certificate's JSON object and the sidecars it names (content by SHA-256)."""

@@ -64,7 +64,7 @@ def command(
     is used where options are not given, and contradictions are refused.
     """
     from utfproof.attention import SoftmaxAttention, parse_kernel
-    from utfproof.models.exporting import transformer_lens_tensors, write_arrays, write_module
+    from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
     from utfproof.weights import read_embedding, read_tensors
 
     if layout not in LAYOUTS:
@@ -74,6 +74,7 @@ def command(
     written = [output, output.with_suffix(".safetensors")]
     for path in written:
         options.require_distinct(path, embedding, Path(host))
+    require_own(output, *([written[1]] if layout == "module" else []))
     E = read_embedding(embedding, max_memory=limit)
     facts = read_tensors(embedding, max_memory=limit).metadata
     sizes = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in, "d_out": d_out, "m": m}

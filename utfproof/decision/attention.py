@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
+from utfproof.arrays import exact, one_line
 from utfproof.certificates.linear_test import linear_test_weights
 from utfproof.certificates.prover import certify
 from utfproof.certificates.sources import assemble
@@ -35,6 +35,7 @@ LOCAL_ENTRIES = 20_000
 LOCAL_SEEDS = 3
 
 
+@one_line
 @dataclass(frozen=True)
 class LocalFinding:
     """The local test at one exactly matched target: the rank of its Jacobian among its equations, and the target."""
@@ -50,6 +51,7 @@ class LocalFinding:
         return self.rank == self.equations
 
 
+@one_line
 @dataclass(frozen=True)
 class AttentionDecision:
     """The verdict (UNIVERSAL or OPEN), why; the local test's finding, or why there is none."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from utfproof.arrays import one_line
 from utfproof.certificates.format import STANDARD
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
@@ -18,6 +19,7 @@ SELF_EVIDENT = ("recompute", "witness", "dimension")
 """Methods of evidence whose line says all that the prover's reason does."""
 
 
+@one_line
 @dataclass(frozen=True)
 class Findings:
     """All that is known about one host: the decision, and what was worked out beside it."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
+from utfproof.arrays import exact, one_line
 from utfproof.certificates.sources import assemble
 from utfproof.decision.verdict import StoredHost
 from utfproof.exact import rational
@@ -73,6 +73,7 @@ class RoundedValues:
     bound: int
 
 
+@one_line
 @dataclass(frozen=True)
 class Margin:
     """Numerical rank of R_all in float64 of its M columns, sigma_max and sigma_min with columns scaled to length one.

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.certificates.residual import missed_distance, refuted_column
 from utfproof.certificates.sources import StoredWeights
@@ -37,6 +38,7 @@ CHEAP_KERNEL_ENTRIES = 12_000
 VISIBLE_SEEDS = 64
 
 
+@one_line
 @dataclass(frozen=True)
 class Missed:
     """The isolating (with a residual stream: routed) target of a column of R_all that a host cannot match.
@@ -71,6 +73,7 @@ class Missed:
         return isolating_target(self.shape, self.column)
 
 
+@one_line
 @dataclass(frozen=True)
 class MissedTied:
     """A weight-tied target that a host cannot match, with its bound |W_all z|^2 / |z|^2 for a kernel vector z of R_all; both
@@ -241,6 +244,7 @@ class _Recording:
         return self.kernel(queries, keys, positions, layer=layer, head=head)
 
 
+@one_line
 @dataclass(frozen=True)
 class MeasuredMiss:
     """Host, with the E of least squares, and target run side by side in float64: max |difference| / max |target's|, of

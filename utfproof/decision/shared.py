@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
@@ -34,6 +35,7 @@ UNUSED = ("R_Q", "R_K", "U")
 """Tensors of a whole host that the shared-attention model leaves out."""
 
 
+@one_line
 @dataclass(frozen=True)
 class SharedHost:
     """R_V [L, H, m, m] or, tied, [H, m, m], as integers: the stored numbers times 2^shift. unused: tensors left out."""
@@ -46,6 +48,7 @@ class SharedHost:
     unused: tuple[str, ...]
 
 
+@one_line
 @dataclass(frozen=True)
 class SharedRefutation:
     """certificate: method null-vector, or dimension where the null vector is too large; word and target: what no E and U

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from utfproof.arrays import one_line
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import decide_weights
 from utfproof.errors import Undecided
@@ -28,6 +29,7 @@ class Verdict(StrEnum):
         return {Verdict.UNIVERSAL: 0, Verdict.REFUTED: 1}.get(self, 4)
 
 
+@one_line
 @dataclass(frozen=True)
 class StoredHost:
     """The host that a file holds: its tensors as stored, and the dimensions that names and shapes give."""
@@ -61,6 +63,7 @@ def stored_host(
     return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in, residual=residual))
 
 
+@one_line
 @dataclass(frozen=True)
 class Decision:
     """The verdict about a host; reason: why, in one line; certificate: None unless decided."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, to_numpy
+from utfproof.arrays import Array, one_line, to_numpy
 from utfproof.attention import AttentionKernel, ChunkedAttention
 from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
 from utfproof.emulation.given import equation_gap
@@ -60,6 +60,7 @@ class Comparison:
         return self.bound is None or self.relative_error <= self.bound
 
 
+@one_line
 @dataclass(frozen=True)
 class EmulationReport:
     """All comparisons of one host, the notion its embeddings achieve, and whether every error is within its bound, and

@@ -13,6 +13,7 @@ from utfproof.arrays import (
     is_exact,
     is_torch,
     namespace,
+    one_line,
     to_numpy,
     zeros,
 )
@@ -33,6 +34,7 @@ _ATTENTION_MATCHING = {"shared-key": embed_shared_key, "shared-query": embed_sha
 _ROUNDING = float(np.finfo(np.float64).eps)
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Embedding:
     """An embedding E [d_in, m] for one target, and how good it is.

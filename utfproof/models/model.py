@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.attention import SoftmaxAttention, parse_kernel, softmax, visible
 from utfproof.biases import BiasedTarget
 from utfproof.errors import MalformedInput
@@ -203,6 +204,7 @@ def attention_matrix(logits: np.ndarray, kernel: SoftmaxAttention) -> np.ndarray
     return softmax(logits, visible(places, places, causal=kernel.causal, window=kernel.window))
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class ImportedModel:
     """A model of a file: the target that the importer made of it, and the model as the file's layout defines it.
@@ -272,6 +274,7 @@ def read_sequences(path: Path | str, model: ImportedModel, max_memory: int | Non
     return rows
 
 
+@one_line
 @dataclass(frozen=True)
 class Agreement:
     """How far the host's outputs are from the model's: the largest max |Z - Y| / max |Y| over sequences, and where it is."""

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from utfproof.models.exporting.module import write_module
-from utfproof.models.exporting.tensors import transformer_lens_tensors, write_arrays
+from utfproof.models.exporting.tensors import require_own, transformer_lens_tensors, write_arrays
 
-__all__ = ["transformer_lens_tensors", "write_arrays", "write_module"]
+__all__ = ["require_own", "transformer_lens_tensors", "write_arrays", "write_module"]

@@ -15,12 +15,12 @@ import numpy as np
 from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.files import write_bytes
-from utfproof.models.exporting.tensors import require_embedding, write_arrays
+from utfproof.models.exporting.tensors import MODULE_HEAD, require_embedding, write_arrays
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.systems import Universal
 
-TEMPLATE = '''"""A fixed transformer with one embedding, as a plain torch.nn.Module: PyTorch is all it needs.
+TEMPLATE = '''"""{head}: PyTorch is all it needs.
 
     model = Host()                  # reads {weights} beside this file
     y = model(tokens)               # integers [..., n] in 0 ... {last}{limit} -> logits [..., n, {d_out}]
@@ -169,6 +169,7 @@ def write_module(
     weights = path.with_suffix(".safetensors")
     limit = f", at most {positions} of them" if positions else ""
     text = TEMPLATE.format(
+        head=MODULE_HEAD,
         weights=weights.name,
         last=vocabulary - 1,
         limit=limit,

@@ -27,13 +27,40 @@ from utfproof.weights import dense
 _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<i4": "I32", "|i1": "I8", "|b1": "BOOL"}
 
 
+MODULE_HEAD = "A fixed transformer with one embedding, as a plain torch.nn.Module"
+"""How an exported module begins."""
+MARK = {"written_by": "utfproof export"}
+"""Metadata of every file of tensors that is exported: another run may replace such a file, and no other."""
+HEADER = 1 << 20
+"""Bytes read to look for the mark; exported headers are far shorter, and metadata comes first in them."""
+
+
+def require_own(*paths: Path) -> None:
+    """MalformedInput, before any work, where an export would take the place of a file that none has written."""
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                start = stream.read(HEADER)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise MalformedInput(f"cannot read {path}, which would be replaced: {error.strerror or error}") from error
+        if (
+            MODULE_HEAD.encode() not in start[:200]
+            and json.dumps(MARK, separators=(",", ":"))[1:-1].encode() not in start
+        ):
+            raise MalformedInput(
+                f"{path} is there and was not written by utfproof export; choose another name, or move it away"
+            )
+
+
 def write_arrays(path: Path | str, arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> None:
     """A safetensors file of arrays of float64, float32, int64, int32, int8 or bool; the same arrays give the same bytes.
     Wider types come first, so that every array is aligned."""
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     held = {name: array.reshape(arrays[name].shape) for name, array in held.items()}
     order = sorted(held, key=lambda name: (-held[name].itemsize, name))
-    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    header: dict[str, Any] = {"__metadata__": dict(sorted({**metadata, **MARK}.items()))}
     offset = 0
     for name in order:
         array = held[name]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact, to_numpy
+from utfproof.arrays import exact, one_line, to_numpy
 from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
 from utfproof.errors import MalformedInput
 from utfproof.matching import r_all, w_all
@@ -64,6 +64,7 @@ def _up(value: Fraction) -> float:
     return found if Fraction(found) >= value else float(np.nextafter(found, np.inf))
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class BestEffort:
     """E [d_in, m] of least squares in float64 (exact as the dyadic rationals that they are), ||E R_all - W_all|| / ||W_all||

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from utfproof.arrays import exact
+from utfproof.arrays import exact, one_line
 from utfproof.errors import ResourceLimit
 from utfproof.matching import exact_target
 from utfproof.models.realization import linear
@@ -238,6 +238,7 @@ class HeadReport:
     repeats: int | None = None
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class LeastHost:
     """The least m of any host (untied or tied, of the target's H, L, d) that matches this one target, E and all parameters

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy
+from utfproof.arrays import one_line, to_numpy
 from utfproof.errors import MalformedInput
 from utfproof.matching import r_all, w_all
 from utfproof.resources import require_memory
@@ -23,6 +23,7 @@ TOLERANCE = 1e-10
 """Singular values below this part of the largest are taken for zero."""
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class NumericalHost:
     """A float64 host and its embedding. ranks: singular values above the tolerance at l = 0 ... L; added: dimensions added

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.certificates.format import Certificate
 from utfproof.errors import ResourceLimit
@@ -21,6 +22,7 @@ from utfproof.models.realization.tied import tied_host
 from utfproof.systems import LoopedTarget, Target, Universal
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Minimized:
     """document: JSON-able. host and E: exact at the least m (entries ints and Fractions) unless document["host"] says float64.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.errors import MalformedInput
 from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Forms, forms, least_dimension
@@ -19,6 +20,7 @@ from utfproof.models.realization.host import matches
 from utfproof.systems import LoopedTarget, LoopedUniversal
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class TiedHost:
     """lower <= least m of a tied host that matches this tied target <= upper = m of the host given; E R_all = W_all exactly."""
