@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from short_arithmetic import expected_error
 
 from utfproof.attention import (
     ChunkedAttention,
@@ -19,9 +20,10 @@ from utfproof.attention import (
 )
 from utfproof.constructions import build_host
 from utfproof.constructions.random import random_host
+from utfproof.emulation import bound, predict
 from utfproof.emulation.bound import attention_difference, residual_sizes, settled
 from utfproof.emulation.compare import EmulationReport, Setting, compare, random_input
-from utfproof.emulation.engines import BlockedMatrix, Engine, Placement
+from utfproof.emulation.engines import PRECISIONS, BlockedMatrix, Engine, Placement
 from utfproof.emulation.gains import StreamForms, host_gains, readings, selected_sizes, spectral_norm, weighted
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.emulation.predict import Predictor
@@ -142,27 +144,53 @@ def test_no_bound_for_attention_that_is_not_softmax() -> None:
 # --- (3) useful --------------------------------------------------------------------------------------------------------
 
 
+TAME = {
+    "sparse": ("sparse", Shape(2, 2, 2, 3)),
+    "tied": ("tied", Shape(2, 3, 4, 4)),
+    "random": ("random", Shape(2, 2, 2, 3)),
+    "random-tied": ("random-tied", Shape(1, 3, 2, 2)),
+    "shared-key": ("shared-key", Shape(2, 2, 4, 4)),
+    "tied, parentheses": ("tied", PARENTHESES),
+    "sparse, parentheses": ("sparse", PARENTHESES),
+}
+
+
+def bounds_over_expected(name: str, shape: Shape, law: str, context: int) -> list[float]:
+    """Bound over the error to be expected, in float64 and float32. One run's error is no measure: at (1,3,2,2) it is 5.2e-16
+    with one OpenBLAS kernel and 2.5e-15 with another, where the bound is the same to two digits."""
+    host, target = host_of(name, shape, 1.25), draw_target(shape, 1, law)
+    size = expected_error(host, target, SCALED[0][1], random_input(shape, context, 5))
+    found = []
+    for precision, roundoff in PRECISIONS.items():
+        if precision != "bfloat16":
+            report = run(host, target, context, precision=precision)
+            assert report.holds
+            (comparison,) = report.comparisons
+            assert comparison.bound is not None
+            assert comparison.relative_error < 10 * size * roundoff  # what is expected is of the right size
+            found.append(comparison.bound / (size * roundoff))
+    return found
+
+
+@pytest.mark.parametrize("law", ["uniform", "dead-heads"])
+@pytest.mark.parametrize("case", TAME)
+def test_within_ten_thousand_of_the_expected_error_on_tame_targets(law: str, case: str) -> None:
+    assert max(bounds_over_expected(*TAME[case], law, 16)) < 1e4
+
+
 @pytest.mark.parametrize("law", ["uniform", "dead-heads"])
 @pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("sparse", Shape(2, 2, 2, 3)),
-        ("tied", Shape(2, 3, 4, 4)),
-        ("random", Shape(2, 2, 2, 3)),
-        ("random-tied", Shape(1, 3, 2, 2)),
-        ("shared-key", Shape(2, 2, 4, 4)),
-        ("tied", PARENTHESES),
-        ("sparse", PARENTHESES),
-    ],
+    "case", [case if "," not in case else pytest.param(case, marks=pytest.mark.exhaustive) for case in TAME]
 )
-def test_within_ten_thousand_on_tame_targets(law: str, name: str, shape: Shape) -> None:
-    host = host_of(name, shape, 1.25)
-    for precision in ("float64", "float32"):
-        for context in (16, 64):
-            report = run(host, draw_target(shape, 1, law), context, precision=precision)
-            assert report.holds
-            assert report.ratios is not None
-            assert report.ratios[1] < 1e4, (precision, context, report.ratios)
+def test_within_ten_thousand_in_a_longer_context(law: str, case: str) -> None:
+    assert max(bounds_over_expected(*TAME[case], law, 64)) < 1e4
+
+
+def test_a_looser_bound_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times as many deviations as there should be."""
+    for module in (bound, predict):
+        monkeypatch.setattr(module, "LAMBDA", 3 * module.LAMBDA)
+    assert max(bounds_over_expected(*TAME["random-tied"], "uniform", 16)) > 1e4
 
 
 # --- (2) broken by a wrong run -----------------------------------------------------------------------------------------

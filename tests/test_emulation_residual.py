@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from short_arithmetic import expected_error
 
 from utfproof.arrays import exact
 from utfproof.attention import ChunkedAttention, GivenAttention, RationalAttention, SeededAttention, parse_kernel
@@ -163,12 +164,15 @@ def test_never_broken(law, name, engine, precision):
 
 
 @pytest.mark.parametrize("name", ["sparse", "tied", "random"])
-def test_within_some_ten_thousand_on_tame_targets(name):
-    for law, precision in product(("uniform", "dead-heads"), ("float64", "float32")):
-        host = host_of(name, SHAPE)
-        report = run(host, draw_target(SHAPE, 1, law, tied=host.tied), 16, inputs="one-hot", precision=precision)
-        assert report.ratios is not None
-        assert 1 < report.ratios[1] < 2e4
+def test_within_a_thousand_of_the_expected_error_on_tame_targets(name):
+    host = host_of(name, SHAPE)
+    for law in ("uniform", "dead-heads"):
+        target = draw_target(SHAPE, 1, law, tied=host.tied)
+        size = expected_error(host, target, SCALED[0][1], random_input(SHAPE, 16, 5, law="one-hot"))
+        for precision in ("float64", "float32"):
+            (found,) = run(host, target, 16, inputs="one-hot", precision=precision).comparisons
+            assert found.relative_error < 10 * size * engines.PRECISIONS[precision]
+            assert found.bound < 1e3 * size * engines.PRECISIONS[precision]
 
 
 def test_unequal_widths_and_repeated_heads():

@@ -655,20 +655,66 @@ def test_links_are_written_through(tmp_path):
 # --- signals and streams, in processes of their own ---------------------------------------------------------------------
 
 
-def start(folder, arguments, **more):
-    """A command with its own temporary folder, in a session of its own."""
-    (folder / "tmp").mkdir(exist_ok=True)
-    (folder / "work").mkdir(exist_ok=True)
+STOP_AT_A_PLACE = """
+import os, sys, time
+from pathlib import Path
+
+place = os.environ.get("UTFPROOF_TEST_PLACE", "")
+
+def stop():
+    sys.setprofile(None)
+    Path(os.environ["UTFPROOF_TEST_REACHED"], str(os.getpid())).touch()
+    while True:
+        time.sleep(60)
+
+def imported(event, arguments):
+    if event == "import" and arguments[0] == place:
+        stop()
+
+def called(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code.co_name == name and code.co_filename.endswith(file):
+        stop()
+
+if ":" in place:
+    file, name = place.split(":")
+    sys.setprofile(called)
+elif place:
+    sys.addaudithook(imported)
+"""
+"""A sitecustomize module: the process says when it comes to a place, the import of a module or the call of a function, and
+waits there. A signal meets it at that place, however slow or fast the machine is."""
+
+
+def start(folder, arguments, place, reached):
+    """A command with its own temporary folder, in a session of its own; it stops at `place`; then `reached` has a file."""
+    for path in (folder / "tmp", folder / "work", reached):
+        path.mkdir()
+    (reached.parent / "sitecustomize.py").write_text(STOP_AT_A_PLACE)
     return subprocess.Popen(
         [sys.executable, "-m", "utfproof", *map(str, arguments)],
         cwd=folder / "work",
-        env={**SUBPROCESS, "TMPDIR": str(folder / "tmp"), "UTFPROOF_TEST": folder.name},
+        env={
+            **SUBPROCESS,
+            "TMPDIR": str(folder / "tmp"),
+            "PYTHONPATH": str(reached.parent),
+            "UTFPROOF_TEST": folder.name,
+            "UTFPROOF_TEST_PLACE": place,
+            "UTFPROOF_TEST_REACHED": str(reached),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        **more,
     )
+
+
+def until(condition, process):
+    """Wait for it, as long as the process lives."""
+    while not condition():
+        if process.poll() is not None:
+            pytest.fail(f"ended before it came to its place: {process.communicate()[1]}")
+        time.sleep(0.02)
 
 
 def relatives(folder):
@@ -683,36 +729,39 @@ def relatives(folder):
     return found
 
 
-DENSE = ["certify", "random", "-H", 2, "-L", 5, "-d", 16, "--d-in", 16, "-o", "c.json"]
+DENSE = ["certify", "random", *SMALL, "-o", "c.json"]
+MEASURE = ["bench", "exact", "--sizes", 64, "--skip", "fflas-ffpack"]
+VERIFY = ["verify", "--workers", 2, "--html", "v.html"]
+AT_WORK = "elimination.py:_eliminate"
 SIGNALS = {
-    "Ctrl-C while loading": (DENSE, signal.SIGINT, 0.15, 130, "interrupted"),
-    "Ctrl-C early": (DENSE, signal.SIGINT, 0.4, 130, "interrupted"),
-    "Ctrl-C at work": (DENSE, signal.SIGINT, 1.5, 130, "interrupted"),
-    "SIGTERM while loading": (DENSE, signal.SIGTERM, 0.15, 143, "terminated"),
-    "SIGTERM at work": (DENSE, signal.SIGTERM, 1.5, 143, "terminated"),
-    "the terminal goes": (DENSE, signal.SIGHUP, 1.5, 129, "the terminal was closed"),
-    "Ctrl-C with a child": (["bench", "exact", "--sizes", 1500], signal.SIGINT, 2.0, 130, "interrupted"),
-    "SIGTERM with a child": (["bench", "exact", "--sizes", 1500], signal.SIGTERM, 2.0, 143, "terminated"),
-    "Ctrl-C with workers": (["verify", "--workers", 2, "--html", "v.html"], signal.SIGINT, 3.0, 130, "interrupted"),
-    "SIGTERM with workers": (["verify", "--workers", 2, "--html", "v.html"], signal.SIGTERM, 3.0, 143, "terminated"),
+    "Ctrl-C while loading": (DENSE, "numpy", signal.SIGINT, 130, "interrupted"),
+    "Ctrl-C between the two": (DENSE, "app.py:run", signal.SIGINT, 130, "interrupted"),
+    "Ctrl-C while the command line is read": (DENSE, "typer/main.py:__call__", signal.SIGINT, 130, "interrupted"),
+    "Ctrl-C at work": (DENSE, AT_WORK, signal.SIGINT, 130, "interrupted"),
+    "SIGTERM while loading": (DENSE, "numpy", signal.SIGTERM, 143, "terminated"),
+    "SIGTERM at work": (DENSE, AT_WORK, signal.SIGTERM, 143, "terminated"),
+    "the terminal goes": (DENSE, AT_WORK, signal.SIGHUP, 129, "the terminal was closed"),
+    "Ctrl-C with a child": (MEASURE, "exact.py:measure", signal.SIGINT, 130, "interrupted"),
+    "SIGTERM with a child": (MEASURE, "exact.py:measure", signal.SIGTERM, 143, "terminated"),
+    "Ctrl-C with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGINT, 130, "interrupted"),
+    "SIGTERM with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGTERM, 143, "terminated"),
 }
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 @pytest.mark.parametrize("name", SIGNALS)
-def test_signals(tmp_path, name):
+def test_signals(tmp_path, tmp_path_factory, name):
     """One line, no traceback, no file of any kind, and no process that lives on."""
-    arguments, number, delay, code, words = SIGNALS[name]
-    process = start(tmp_path, arguments)
-    time.sleep(delay)
-    if process.poll() is not None:
-        pytest.fail("ended before the signal came")
+    arguments, place, number, code, words = SIGNALS[name]
+    reached = tmp_path_factory.mktemp("place") / "reached"
+    process = start(tmp_path, arguments, place, reached)
+    until(lambda: len(list(reached.iterdir())) == (2 if "workers" in name else 1), process)
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as a terminal does
     else:
         process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    for _ in range(30):
+    _, err = process.communicate(timeout=600)
+    for _ in range(600):
         if not relatives(tmp_path):
             break
         time.sleep(0.1)

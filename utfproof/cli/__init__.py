@@ -13,7 +13,6 @@ def main(arguments: list[str] | None = None) -> None:
     streams.open_all()
     from utfproof.cli.app import run
 
-    signals.while_running()
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    code = run(sys.argv[1:] if arguments is None else arguments, begin=signals.while_running)
     signals.when_done()
     sys.exit(code)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -116,8 +116,11 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def run(arguments: list[str]) -> int:
-    """Run the command line on these arguments and return the exit code; prints at most one line of error."""
+def run(arguments: list[str], *, begin: Callable[[], None] | None = None) -> int:
+    """Run the command line on these arguments and return the exit code; prints at most one line of error.
+
+    begin: called first, where whatever it makes happen is reported already.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", ResourceWarning)  # of interest to developers, who see them in the tests
@@ -130,6 +133,8 @@ def run(arguments: list[str]) -> int:
 
         warnings.showwarning = note_once
         try:
+            if begin is not None:
+                begin()
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="backslashreplace")  # file names need not fit the terminal's encoding
             result = application(_asked_for(arguments))(arguments, standalone_mode=False)
