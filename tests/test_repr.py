@@ -30,7 +30,7 @@ def objects():
     yield utfproof.RationalAttention()
 
 
-@pytest.mark.parametrize("thing", objects(), ids=lambda thing: type(thing).__name__)
+@pytest.mark.parametrize("thing", list(objects()), ids=lambda thing: type(thing).__name__)
 def test_a_line(thing):
     said = repr(thing)
     assert "\n" not in said
