@@ -85,9 +85,13 @@ def theorem_names(claim: dict[str, Any]) -> list[str]:
     """The theorems behind a claim in one line that does not depend on what was compiled here, and what of it they prove; those
     that do not stand as they should, as `theorem_lines` has them."""
     sound = [str(theorem["name"]) for theorem in claim["theorems"] if theorem["status"] in (CLOSED, ABSENT)]
-    part = f"in part ({claim['theorem_part']}): " if claim["theorem_part"] else ""
+    part = _part(claim)
     broken = {**claim, "theorems": [t for t in claim["theorems"] if t["status"] not in (CLOSED, ABSENT)]}
     return [*([f"for all sizes: {part}{', '.join(sound)}"] if sound else []), *theorem_lines(broken)]
+
+
+def _part(claim: dict[str, Any]) -> str:
+    return f"in part (missing: {claim['theorems_lack']}): " if claim["theorems_lack"] else ""
 
 
 def theorem_lines(claim: dict[str, Any]) -> list[str]:
@@ -95,7 +99,7 @@ def theorem_lines(claim: dict[str, Any]) -> list[str]:
     names: dict[str, list[str]] = {}
     for theorem in claim["theorems"]:
         names.setdefault(str(theorem["status"]), []).append(str(theorem["name"]))
-    part = f"in part (missing: {claim['theorems_lack']}): " if claim["theorems_lack"] else ""
+    part = _part(claim)
     lines = []
     for status, members in names.items():
         listed = ", ".join(members)
