@@ -37,7 +37,7 @@ from utfproof.constructions import CONSTRUCTIONS, build_host, construction
 from utfproof.decision.attention import decide_attention_matching
 from utfproof.decision.margin import rank_bound
 from utfproof.decision.missed import missed_target, visible_miss
-from utfproof.decision.verdict import decide_matching, decide_tied_targets, stored_host
+from utfproof.decision.verdict import decide_matching, decide_tied_targets
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.matching import isolating_target, r_all, refuting_column, w_all
 from utfproof.notions import Notion
@@ -50,7 +50,7 @@ from utfproof.shapes import (
     tied_targets_dimension,
 )
 from utfproof.systems import LoopedUniversal, Target, Universal
-from utfproof.weights import host_metadata, read_target, write_host
+from utfproof.weights import host_metadata, read_target, stored_host, write_host
 
 LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 SHAPES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1), (2, 1, 1, 2, 3)]

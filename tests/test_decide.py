@@ -1,6 +1,7 @@
 """Certificates bound to given weights: any number format, tied or not, factored or not, decided and re-checked."""
 
 import json
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -570,14 +571,14 @@ def test_tied_targets_are_asked_of_their_own_module(decide, tmp_path, monkeypatc
     given = {}
 
     def certify_tied_weights(where, *, layers=None, d_in=None, residual=None, max_memory=None):
-        given.update(where=where, layers=layers, d_in=d_in)
+        given.update(where=where.file.path, layers=layers, d_in=d_in)
         raise Undecided("planted")
 
     monkeypatch.setattr("utfproof.certificates.tied.certify_tied_weights", certify_tied_weights)
     code, document = decide(path, "--tied-targets", "--layers", "1")
     assert (code, document["verdict"], document["reason"]) == (4, "undecided by matching", "planted")
     assert document["targets"] == "all tied"
-    assert given == {"where": path, "layers": 1, "d_in": None}
+    assert given == {"where": str(path), "layers": 1, "d_in": None}
     assert not Path("c.json").exists()
 
 
@@ -685,3 +686,33 @@ def test_the_target_of_the_local_test_is_written_on_demand(decide, tmp_path):
 def test_unknown_devices_are_refused():
     with pytest.raises(MalformedInput, match="device 'nonsense' is not available here"):
         certify("random", Shape(1, 1, 1, 1), device="nonsense")
+
+
+def test_a_host_is_opened_once(decide, tmp_path, monkeypatch):
+    path = save(tmp_path / "h.safetensors", random_tensors(np.random.default_rng(1), Shape(2, 1, 1, 2), 8))
+    opened = []
+    real = weights.read_tensors
+    monkeypatch.setattr(weights, "read_tensors", lambda *a, **k: opened.append(a) or real(*a, **k))
+    for options in ((), ("--explain",), ("--tied-targets",), ("--notion", "attention-matching")):
+        opened.clear()
+        decide(path, *options)
+        assert len(opened) == 1, options
+
+
+@pytest.mark.parametrize("options", [(), ("--tied-targets",)])
+def test_a_file_that_changes_meanwhile_gives_no_verdict(decide, tmp_path, monkeypatch, options):
+    path = save(tmp_path / "h.safetensors", random_tensors(np.random.default_rng(1), Shape(2, 1, 1, 2), 8))
+    real = weights.TensorFile.digest
+
+    def digest(file):
+        found = real(file)
+        with path.open("r+b") as stream:  # one bit of the last weight, in place
+            stream.seek(-1, 2)
+            stream.write(b"\x01")
+        os.utime(path, (1, 1))
+        return found
+
+    monkeypatch.setattr(weights.TensorFile, "digest", digest)
+    code, err = decide(path, *options)
+    assert (code, "changed while it was being read" in err) == (2, True)
+    assert not Path("c.json").exists()

@@ -15,13 +15,14 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.constructions import build_host, random_target
 from utfproof.decision import explain, margin, missed
 from utfproof.decision.attention import exact_host, matched_target
-from utfproof.decision.verdict import Decision, Verdict, decide_matching, stored_host
+from utfproof.decision.verdict import Decision, Verdict, decide_matching
 from utfproof.emulation.compare import random_input
 from utfproof.exact import rational
 from utfproof.generator import round_to
 from utfproof.matching import embed, isolating_target, numerical_rank, r_all, w_all
 from utfproof.notions import Notion
 from utfproof.shapes import Column, Shape, column_index, matching_dimension
+from utfproof.weights import stored_host
 
 FORMATS = ("float32", "float16", "bfloat16")
 

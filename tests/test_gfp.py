@@ -543,3 +543,24 @@ def test_factored_values_are_multiplied_modulo_p():
     exact = sum(Fraction(x) * Fraction(y) for x, y in zip(left[0].tolist(), right[:, 0].tolist(), strict=True))
     assert int(product[0, 0]) % p == expected_residue(exact, p)
     assert int(gfp.residues(left @ right, p)[0, 0]) % p != expected_residue(exact, p)
+
+
+@pytest.mark.parametrize("p", [3, 65521, 2097143, (1 << 25) - 39, 134217689])
+@pytest.mark.parametrize("factor", [1, 12345, -7])
+def test_floats_of_every_kind_have_the_residues_of_their_fractions(p, factor):
+    """Both routes: one power of two for a whole chunk, and a table of exponents."""
+    rng = np.random.default_rng(p)
+    arrays = [
+        rng.standard_normal((20, 30)),
+        (rng.integers(-(2**31), 2**31, (20, 30)) * 2 + 1) * 2.0**-50,
+        rng.standard_normal((9, 9)).astype(np.float32),
+        np.array([[0.0, 5e-324, 1.7e308]]),
+        np.zeros((2, 2)),
+        np.array([[2.0**53 - 1, 1 - 2.0**53, 2.0**52 + 1, 1.0]]),
+        np.full((3, 3), 2.0**-1074 * 12345),
+        np.array([[2.0**53 - 1, 2.0**-20]]),
+    ]
+    for array in arrays:
+        fractions = [Fraction(float(x)) * factor for x in array.reshape(-1)]
+        wanted = [gfp.centre(f.numerator * pow(f.denominator, -1, p), p) for f in fractions]
+        assert gfp.residues(array, p, factor=factor).reshape(-1).tolist() == wanted

@@ -16,7 +16,7 @@ from utfproof.constructions import CONSTRUCTIONS, build_host, random_target
 from utfproof.emulation.compare import compare, random_input, relative_error
 from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceLimit, SingularTarget
 from utfproof.exact import rational
-from utfproof.matching import distance_bound, embed, exact_target, isolating_target, r_all, w_all
+from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, isolating_target, r_all, w_all
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Target, Universal
@@ -443,3 +443,22 @@ def _cached_embedding(name, shape):
     if key not in _HOSTS:
         _HOSTS[key] = embed(_cached_host(name, shape), random_target(shape, 4)).E
     return _HOSTS[key]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(520, 520), (560, 520)])
+@pytest.mark.parametrize("wanted", [1e1, 1e8, 1e16])
+def test_the_condition_of_a_large_matrix_is_bounded_within_a_factor_two(rows, columns, wanted):
+    """Where float64 sees it; else the singular values decide the rank."""
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.standard_normal((n, columns)))[0] for n in (rows, columns))
+    matrix = left * np.geomspace(1, 1 / wanted, columns) @ right
+    found = FloatSolver(matrix, Shape(1, 1, 1, 1))
+    if wanted > 1e15:
+        assert (found.estimated, found.rank < columns) == (False, True)
+        return
+    true = np.linalg.cond(matrix * found.scale)
+    assert found.estimated
+    assert true <= found.condition <= 2.01 * true
+    solved = found.solve(rng.standard_normal((3, columns)))
+    assert solved.condition_estimated
+    assert solved.residual < 1e-16 * true * columns

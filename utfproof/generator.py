@@ -164,14 +164,16 @@ def integer_matrix(
     dtype: str = "float64",
     layer: int = 0,
     head: int = 0,
+    part: slice = slice(None),
 ) -> np.ndarray:
-    """Integers [rows, columns], int64, that the weights are one common multiple of.
+    """Integers [rows, columns], int64, that the weights are one common multiple of. part: these rows only.
 
     float64: the numerators; the weights are these times `unit(law, rows)`. Other dtypes: the rounded weights times
     2^-unit_exponent(law, rows) (docs/certificate-format.md section 4.7).
     """
-    raw = raw_numpy(stream_key(seed, tensor, layer, head), rows * columns)
-    numerators = numerators_numpy(law, raw).reshape(rows, columns)
+    first, last, _ = part.indices(rows)
+    raw = raw_numpy(stream_key(seed, tensor, layer, head), (last - first) * columns, first * columns)
+    numerators = numerators_numpy(law, raw).reshape(-1, columns)
     if check_dtype(dtype) == "float64":
         return numerators
     rounded = round_to(numerators * float(unit(law, rows)), dtype).astype(np.float64)

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
+import os
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
-from utfproof.files import atomic_file, read_bytes
+from utfproof.files import atomic_file
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape, matching_dimension, positive_integer
 from utfproof.systems import AugmentedTarget, LoopedTarget, LoopedUniversal, Target, Universal
 
 _NUMPY_TYPES = {
@@ -40,14 +44,20 @@ _NUMPY_TYPES = {
 _SAFETENSORS_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int8": "I8"}
 
 
+_PART = 1 << 20
+"""Entries looked at together where a whole matrix is passed over: a few megabytes."""
+
+
 @dataclass(frozen=True)
 class TensorFile:
-    """Tensors by name (NumPy; bfloat16 widened to float32, which is exact) and the file's metadata."""
+    """Tensors by name (NumPy, mapped from the file and read-only; bfloat16 widened to float32, which is exact) and the
+    file's metadata. stamp: of the file when it was opened (`require_unchanged`)."""
 
     path: str
     tensors: dict[str, np.ndarray]
     metadata: dict[str, str]
     types: dict[str, str]
+    stamp: tuple[int, ...] = ()
 
     def refuse(self, problem: str) -> MalformedInput:
         """The error to raise about this file."""
@@ -55,55 +65,86 @@ class TensorFile:
 
     def digest(self) -> str:
         """SHA-256 of the canonical content: names, types, shapes and data, whatever the metadata and the layout
-        (docs/certificate-format.md section 4.8)."""
+        (docs/certificate-format.md section 4.8). Computed once."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         sha = hashlib.sha256()
         for name in sorted(self.tensors):
             array, kind = self.tensors[name], self.types[name]
             sha.update(f"{name} {kind} {','.join(map(str, array.shape))}\n".encode())
-            stored = (array.view("<u4") >> 16).astype("<u2") if kind == "BF16" else np.ascontiguousarray(array)
-            sha.update(stored.tobytes())
+            for part in _parts(array):
+                stored = (part.view("<u4") >> 16).astype("<u2") if kind == "BF16" else part
+                sha.update(stored.view(np.uint8).data)
         return sha.hexdigest()
+
+    def require_unchanged(self) -> None:
+        """MalformedInput where the file was written to since it was opened. A file that took its place does not count: what
+        was opened is still what is mapped."""
+        try:
+            now = _stamp(os.stat(self.path))
+        except OSError:
+            return
+        if self.stamp and now[0] == self.stamp[0] and now != self.stamp:
+            raise self.refuse("the file changed while it was being read; run the command again")
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _parts(array: np.ndarray) -> Iterator[np.ndarray]:
+    """All entries in order, a few at a time."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    for start in range(0, flat.size, _PART):
+        yield flat[start : start + _PART]
 
 
 def read_tensors(path: Path | str, *, max_memory: int | None = None, booleans: bool = False) -> TensorFile:
-    """All tensors of a safetensors file. MalformedInput for anything else, or for a type that is no number (booleans: masks
-    are read too)."""
-    from safetensors import SafetensorError, deserialize
+    """All tensors of a safetensors file, mapped. MalformedInput for anything else, or for a type that is no number (booleans:
+    masks are read too)."""
+    from safetensors import SafetensorError, safe_open
 
     path = Path(path)
     try:
-        size = path.stat().st_size
+        stamp = _stamp(path.stat())
         if not path.is_file():
             raise MalformedInput(f"cannot read {path}: it is no regular file")
-    except OSError as error:
-        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
-    require_memory(4 * size, f"reading {path}", max_memory)
-    data = read_bytes(path)
-    try:
-        entries = deserialize(data)
-        header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
+        with safe_open(path, framework="numpy"):  # the library's own checks of the header and the length
+            pass
+        with path.open("rb") as stream:
+            length = struct.unpack("<Q", stream.read(8))[0]
+            header = json.loads(stream.read(length))
+            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except (SafetensorError, ValueError, struct.error) as error:
         raise MalformedInput(f"{path} is not a safetensors file: {error}") from error
+    except OSError as error:
+        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+    metadata = header.pop("__metadata__", {})
+    entries = sorted(header.items(), key=lambda item: item[1]["data_offsets"])
+    widened = sum(2 * (e["data_offsets"][1] - e["data_offsets"][0]) for _, e in entries if e["dtype"] == "BF16")
+    require_memory(widened, f"reading {path}", max_memory)
     tensors, types = {}, {}
     for name, entry in entries:
-        kind, shape, raw = entry["dtype"], entry["shape"], bytes(entry["data"])
-        types[name] = kind
-        if kind == "BF16":
-            wide = np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16
-            tensors[name] = wide.view(np.float32).reshape(shape)
-        elif kind in _NUMPY_TYPES:
-            tensors[name] = np.frombuffer(raw, dtype=_NUMPY_TYPES[kind]).reshape(shape)
-        elif kind == "BOOL" and booleans:
-            tensors[name] = np.frombuffer(raw, dtype=bool).reshape(shape)
-        else:
+        types[name] = kind = entry["dtype"]
+        stored = {"BF16": "<u2", **_NUMPY_TYPES, **({"BOOL": "bool"} if booleans else {})}.get(kind)
+        if stored is None:
             raise MalformedInput(f"{path}: tensor {name} has type {kind}; floats or integers are expected")
-    return TensorFile(str(path), tensors, header.get("__metadata__", {}), types)
+        count = (entry["data_offsets"][1] - entry["data_offsets"][0]) // np.dtype(stored).itemsize
+        array = np.frombuffer(data, dtype=stored, count=count, offset=8 + length + entry["data_offsets"][0])
+        if not array.flags.aligned:
+            array = array.copy()
+        if kind == "BF16":
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        tensors[name] = array.reshape(entry["shape"])
+    return TensorFile(str(path), tensors, metadata, types, stamp)
 
 
 def require_finite(file: TensorFile, name: str) -> None:
     """MalformedInput for NaN and infinities, with the first index."""
     array = file.tensors[name]
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind == "f" and not all(np.isfinite(part).all() for part in _parts(array)):
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise file.refuse(f"{name}{list(index)} is {array[index]}; weights must be finite")
 
@@ -114,7 +155,13 @@ def as_float64(file: TensorFile, name: str) -> np.ndarray:
     require_finite(file, name)
     if array.dtype.kind != "f" and array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
         raise file.refuse(f"{name} holds integers beyond 2^53, which float64 cannot hold")
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=False)
+
+
+def _floats(file: TensorFile, max_memory: int | None) -> dict[str, np.ndarray]:
+    """All tensors as float64. Raises as `as_float64` does, and ResourceLimit before converting them."""
+    require_memory(8 * sum(array.size for array in file.tensors.values()), f"reading {file.path}", max_memory)
+    return {name: as_float64(file, name) for name in file.tensors}
 
 
 # --- what a file holds -------------------------------------------------------------------------------------
@@ -202,7 +249,7 @@ def read_target(
     system = _known_system(file, ("target", "looped-target"))
     _require_tensors(file, {"W_Q", "W_K", "W_V", "W_O"}, {"W_E", "W_U"})
     tied = _tied_by_rank(file, "W_Q", system)
-    arrays = {name: as_float64(file, name) for name in file.tensors}
+    arrays = _floats(file, max_memory)
     H, D, d = arrays["W_Q"].shape[-3:]
     for name in ("W_E", "W_U"):
         if name in arrays and arrays[name].ndim != 2:
@@ -242,6 +289,53 @@ def host_shape(
     return shape, m, tied
 
 
+@one_line
+@dataclass(frozen=True)
+class StoredHost:
+    """A host's file, opened once: its tensors as stored, and the dimensions that names and shapes give."""
+
+    file: TensorFile
+    shape: Shape
+    m: int
+    tied: bool
+
+    @property
+    def M(self) -> int:
+        """Columns of R_all."""
+        return matching_dimension(self.shape)
+
+    @property
+    def factor_width(self) -> int | None:
+        """d_v where the values are stored as the factors R_Vv, R_Vo; None otherwise."""
+        return int(self.file.tensors["R_Vv"].shape[-1]) if "R_Vv" in self.file.tensors else None
+
+    @property
+    def document(self) -> dict[str, str]:
+        """What a certificate's claim says of this host. MalformedInput where a weight is not finite."""
+        for name in self.file.tensors:
+            require_finite(self.file, name)
+        return {"system": "looped-universal" if self.tied else "universal", "weights": self.file.digest()}
+
+
+HostFile = Path | str | StoredHost
+"""A host given by the name of its file, or as a file that is open."""
+
+
+def stored_host(
+    host: HostFile,
+    *,
+    layers: int | None = None,
+    d_in: int | None = None,
+    residual: bool | None = None,
+    max_memory: int | None = None,
+) -> StoredHost:
+    """Open a host's file, or take one that is open as it is. MalformedInput for files that hold no host."""
+    if isinstance(host, StoredHost):
+        return host
+    file = read_tensors(host, max_memory=max_memory)
+    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in, residual=residual))
+
+
 def _host(tensors: dict[str, Any], shape: Shape, m: int, tied: bool, construction: str = "") -> Universal:
     """The host made of a file's tensors; MalformedInput where their shapes do not fit."""
     values = {"R_V": tensors["R_V"]} if "R_V" in tensors else {"R_V": tensors["R_Vv"], "R_Vo": tensors["R_Vo"]}
@@ -250,7 +344,7 @@ def _host(tensors: dict[str, Any], shape: Shape, m: int, tied: bool, constructio
 
 
 def read_host(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -262,19 +356,19 @@ def read_host(
     `layers` is needed for tied hosts whose metadata does not say it; d_in and residual as in `host_shape`. A file whose
     metadata names a {0,1} construction must hold exactly that construction, and comes back as index maps.
     """
-    file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
-    host = _host({name: as_float64(file, name) for name in file.tensors}, shape, m, tied)
+    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+    file, shape, m, tied = stored.file, stored.shape, stored.m, stored.tied
+    found = _host(_floats(file, max_memory), shape, m, tied)
     name = file.metadata.get("construction", "")
     entry = CONSTRUCTIONS.get(name)
     if entry is None or entry.is_random:
-        return host
+        return found
     # the layout depends on the d_in that the host was built for
     built_for = _stored_integer(file, "d_in") or shape.d_in
     if built_for != shape.d_in:
         shape = Shape(shape.heads, shape.layers, shape.head_dim, built_for, shape.d_out, residual=shape.residual)
     named = build_host(name, shape, m, max_memory=max_memory)
-    if not same_parameters(named, replace(host, shape=shape)):
+    if not same_parameters(named, replace(found, shape=shape)):
         raise file.refuse(
             f"metadata says construction {name!r} but the weights differ from it; "
             "remove that field to read them as they are"

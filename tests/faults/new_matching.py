@@ -87,7 +87,7 @@ FAULTS = [
     Fault(
         "condition numbers of unscaled columns",
         "utfproof.matching.solving",
-        "    values = np.linalg.svd(dense * _column_scale(dense), compute_uv=False)",
+        "    values = np.linalg.svd(dense * column_scale(dense), compute_uv=False)",
         "    values = np.linalg.svd(dense, compute_uv=False)",
         ("new:random-hosts/condition",),
     ),

@@ -8,7 +8,6 @@ refutation by this test; where the default gauge fails, drawn ones are tried.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from utfproof.generator import check_dtype, check_law, check_seed, integer_matri
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.shapes import Shape, column_groups, linear_test_dimension, matching_dimension, positive_integer
-from utfproof.weights import host_shape, read_tensors, require_finite
+from utfproof.weights import HostFile, stored_host
 
 GAUGES = 3
 """Seeds of drawn gauges that are tried after the default one."""
@@ -109,7 +108,7 @@ def linear_test_certificate(
 
 
 def linear_test_weights(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -120,13 +119,13 @@ def linear_test_weights(
 ) -> Certificate:
     """The same for a host given as a file; the certificate is bound to the file's content. layers, d_in and residual as for
     `certify_weights`."""
-    file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
-    for name in file.tensors:
-        require_finite(file, name)
-    require_linear_test(shape)
-    host = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
-    return _certified(StoredWeights(shape, m, file, tied, device), host, primes, max_memory)
+    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+    document = stored.document
+    require_linear_test(stored.shape)
+    source = StoredWeights(stored.shape, stored.m, stored.file, stored.tied, device)
+    found = _certified(source, document, primes, max_memory)
+    stored.file.require_unchanged()
+    return found
 
 
 def _certified(

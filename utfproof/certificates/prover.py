@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,11 +36,12 @@ from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.generator import check_dtype, check_law, check_seed
 from utfproof.matching import distance_bound, r_all
+from utfproof.matching.modular import stacked_memory
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.weights import host_shape, read_tensors, require_finite
+from utfproof.weights import HostFile, stored_host
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
@@ -142,7 +142,7 @@ def certify(
 
 
 def certify_weights(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -154,7 +154,7 @@ def certify_weights(
 ) -> Certificate:
     """The certificate of `decide_weights`."""
     return decide_weights(
-        path,
+        host,
         layers=layers,
         d_in=d_in,
         residual=residual,
@@ -166,7 +166,7 @@ def certify_weights(
 
 
 def decide_weights(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -176,24 +176,24 @@ def decide_weights(
     primes: tuple[int, ...] | None = None,
     max_memory: int | None = None,
 ) -> WeightsDecision:
-    """Decide universality by matching of a host given as a file; the certificate is bound to the file's content.
+    """Decide universality by matching of a host given as a file (its name, or open); the certificate is bound to its content.
 
     layers: for tied weights whose metadata does not say it. d_in: does not enter R_all; the metadata's or d_out unless
     given. residual: whether there is a residual stream, where the metadata does not say it. Raises as `certify` does, and
     MalformedInput for files that hold no host.
     """
-    file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
-    for name in file.tensors:
-        require_finite(file, name)
-    host = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
-    if tied and shape.residual and shape.layers > 1:
-        return _tied_stream(shape, m, host)
-    if m < (M := matching_dimension(shape)):
-        found = certificate("rank-deficient", shape, m, host, {"method": "dimension"}, rank=None)
-        return WeightsDecision(found, f"the embedding dimension m = {m} is below M = {M}")
-    source = StoredWeights(shape, m, file, tied, device)
-    return _decide_dense(source, host, primes, witness, max_memory)
+    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+    shape, m, document = stored.shape, stored.m, stored.document
+    if stored.tied and shape.residual and shape.layers > 1:
+        found = _tied_stream(shape, m, document)
+    elif m < stored.M:
+        proof = certificate("rank-deficient", shape, m, document, {"method": "dimension"}, rank=None)
+        found = WeightsDecision(proof, f"the embedding dimension m = {m} is below M = {stored.M}")
+    else:
+        source = StoredWeights(shape, m, stored.file, stored.tied, device)
+        found = _decide_dense(source, document, primes, witness, max_memory)
+    stored.file.require_unchanged()
+    return found
 
 
 def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:
@@ -311,8 +311,9 @@ def _decide_dense(
     shape, m, M = source.shape, source.m, matching_dimension(source.shape)
     if source.device != "cpu":
         require_device(source.device)
-    # R_all, its elimination copy (and inverse), one m x m matrix with its products, in float64
-    require_memory(8 * ((3 + 2 * witness) * m * M + 4 * m * m), f"rank of {source}", max_memory)
+    needed = stacked_memory(shape, m, M) if source.device == "cpu" else 8 * (3 * m * M + 4 * m * m)
+    # R_all is eliminated in place; a witness takes a copy, the inverse and its bytes
+    require_memory(max(needed, 8 * (1 + 3 * witness) * m * M), f"rank of {source}", max_memory)
     for p in _primes(asked):
         found = _modular_evidence(source.r_all(p), p, witness)
         if found is not None and primes and p not in primes:

@@ -16,6 +16,7 @@ import numpy as np
 from utfproof.exact import gfp
 from utfproof.generator import integer_matrix, integer_matrix_torch, unit, unit_exponent
 from utfproof.matching import r_all
+from utfproof.matching.modular import r_all_modulo
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import TensorFile
@@ -132,10 +133,12 @@ class RandomDraw:
         name = "random-tied" if self.tied else "random"
         return f"R_all of {name} at {self.shape}, m = {self.m}, seed {self.seed}, law {self.law},"
 
-    def integers(self, tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
-        """The integers that stand for the entries of one matrix (section 4.7 of the format)."""
+    def integers(self, tensor: str, layer: int, head: int, part: slice = slice(None)) -> np.ndarray:
+        """The integers that stand for the entries of one matrix, or of some of its rows (section 4.7 of the format)."""
+        columns = {"R_V": self.m, "U": self.shape.d_out}.get(tensor, self.shape.head_dim)
+        layer = 0 if self.tied else layer
         return integer_matrix(
-            self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=head
+            self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=head, part=part
         )
 
     def residues(self, tensor: str, columns: int, layer: int, head: int, p: int) -> Any:
@@ -145,14 +148,20 @@ class RandomDraw:
                 self.seed, tensor, self.m, columns, law=self.law, layer=layer, head=head, device=self.device
             )
             return gfp.residues_of_integers(drawn, p)
-        return gfp.residues_of_integers(self.integers(tensor, columns, layer, head), p)
+        return gfp.residues_of_integers(self.integers(tensor, layer, head), p)
 
     def r_all(self, p: int) -> Any:
-        """R_all modulo p [m, M], centred residues, one matrix of the host in memory at a time."""
+        """R_all modulo p [m, M], centred residues, a slab of one matrix of the host in memory at a time."""
+        if self.device == "cpu":
+
+            def rows(tensor: str, layer: int, head: int, part: slice) -> np.ndarray:
+                return gfp.residues_of_integers(self.integers(tensor, layer, head, part), p)
+
+            return r_all_modulo(self.shape, self.m, p, rows)
 
         def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
             drawn = gfp.ResidueMatrix((self.m, columns), p, lambda: self.residues(tensor, columns, layer, head, p))
-            return drawn if self.device == "cpu" else drawn.on(self.device)
+            return drawn.on(self.device)
 
         return r_all(assemble(self.shape, self.m, self.tied, draw)).array
 
@@ -163,11 +172,10 @@ class RandomDraw:
 
     def exact(self, tensor: str, layer: int, head: int) -> tuple[Any, Fraction]:
         """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer."""
-        columns = {"R_V": self.m, "U": self.shape.d_out}.get(tensor, self.shape.head_dim)
         u = unit(self.law, self.m)
         if self.dtype != "float64":
             u = Fraction(2) ** unit_exponent(self.law, self.m)
-        return flint_matrix(self.integers(tensor, columns, 0 if self.tied else layer, head)), u
+        return flint_matrix(self.integers(tensor, layer, head)), u
 
 
 @dataclass(frozen=True)
@@ -195,24 +203,33 @@ class StoredWeights:
 
     def r_all(self, p: int) -> Any:
         """R_all modulo p [m, M], centred residues, of the integers of section 4.8; factors are never multiplied first."""
+        if self.device == "cpu":
+
+            def rows(tensor: str, layer: int, head: int, part: slice) -> np.ndarray:
+                return self._residues(self.matrix(tensor, layer, head)[part], tensor, layer, head, part.start or 0, p)
+
+            return r_all_modulo(self.shape, self.m, p, rows, self.values)
 
         def draw(tensor: str, columns: int, layer: int, head: int) -> gfp.ResidueMatrix:
             matrix = self.matrix(tensor, layer, head)
-            # centred, so that its product with a residue stays in the exact range
-            scale = gfp.centre(pow(2, _TYPE_EXPONENTS.get(self.file.types[tensor], 0), p), p)
 
             def residues() -> Any:
-                array = matrix
-                if self.device != "cpu":
-                    import torch
+                import torch
 
-                    array = torch.from_numpy(np.array(matrix)).to(self.device)
-                where = f"{self.file.path}: {tensor} of layer {layer}, head {head},"
-                return gfp.centred(gfp.residues(array, p, name=where) * float(scale), p)
+                array = torch.from_numpy(np.array(matrix)).to(self.device)
+                return self._residues(array, tensor, layer, head, 0, p)
 
             return gfp.ResidueMatrix((int(matrix.shape[0]), int(matrix.shape[1])), p, residues)
 
         return r_all(assemble(self.shape, self.m, self.tied, draw, self.values)).array
+
+    def _residues(self, array: Any, tensor: str, layer: int, head: int, first: int, p: int) -> Any:
+        """Residues of rows of one matrix, from row `first` on, as integers of section 4.8."""
+        scale = 1 << _TYPE_EXPONENTS.get(self.file.types[tensor], 0)
+        rows = f", rows from {first} on," if first else ","
+        return gfp.residues(
+            array, p, name=f"{self.file.path}: {tensor} of layer {layer}, head {head}{rows}", factor=scale
+        )
 
     def exact(self, tensor: str, layer: int, head: int) -> tuple[Any, Fraction]:
         """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer."""

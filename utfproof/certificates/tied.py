@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import comb, gcd
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,7 @@ from utfproof.shapes import (
     tied_targets_dimension,
 )
 from utfproof.systems import LoopedUniversal, Universal
-from utfproof.weights import host_shape, read_tensors, require_finite
+from utfproof.weights import HostFile, stored_host
 
 KERNEL_ENTRIES = 40_000
 """Largest R_all (entries) whose kernel is computed over the rationals."""
@@ -114,7 +113,7 @@ def certify_tied(
 
 
 def certify_tied_weights(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -124,10 +123,8 @@ def certify_tied_weights(
 ) -> Certificate:
     """The same for a host given as a file; layers, d_in and residual as for `certify_weights`. The certificate is bound to
     the file's content, but for one that no host of this dimension matches all tied targets."""
-    file = read_tensors(path, max_memory=max_memory)
-    shape, m, tied = host_shape(file, layers=layers, d_in=d_in, residual=residual)
-    for name in file.tensors:
-        require_finite(file, name)
+    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+    file, shape, m, tied, document = stored.file, stored.shape, stored.m, stored.tied, stored.document
     _require_square(shape)
 
     def dense() -> np.ndarray:
@@ -136,9 +133,10 @@ def certify_tied_weights(
         kind = LoopedUniversal if tied else Universal
         return _dense(r_all(kind(shape, m, parts["R_Q"], parts["R_K"], first, parts["U"], R_Vo=parts.get("R_Vo"))))
 
-    document = {"system": "looped-universal" if tied else "universal", "weights": file.digest()}
     source = StoredWeights(shape, m, file, tied)
-    return _decide(_Host(str(path), shape, m, document, source.r_all, dense, tied), primes, max_memory)
+    found = _decide(_Host(file.path, shape, m, document, source.r_all, dense, tied), primes, max_memory)
+    file.require_unchanged()
+    return found
 
 
 def span_upper_bound(shape: Shape) -> int:

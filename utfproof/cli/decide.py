@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from utfproof.decision.explain import Findings
     from utfproof.decision.margin import Margin
     from utfproof.systems import Target, Universal
+    from utfproof.weights import StoredHost
 
 EPILOG = (
     "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --explain -o host.json; "
@@ -130,11 +131,11 @@ def _require_outputs(host: Path, output: Path, target: Path, visible: Path | Non
 def _by_attention(host: Path, given: dict[str, Any], witness: bool, device: str) -> tuple[Findings, Target | None]:
     from utfproof.decision.attention import decide_attention_matching
     from utfproof.decision.explain import Findings
-    from utfproof.decision.verdict import stored_host
+    from utfproof.weights import stored_host
 
     stored = stored_host(host, **given)
     require_words(stored.shape)
-    found = decide_attention_matching(host, witness=witness, device=device, **given)
+    found = decide_attention_matching(stored, witness=witness, device=device, **given)
     findings = Findings(stored, found.decision, local=found.local, local_reason=found.local_reason)
     return findings, found.local.target if found.local is not None else None
 
@@ -156,19 +157,20 @@ def _by_matching(
     from utfproof.decision.explain import Findings
     from utfproof.decision.margin import margin_of
     from utfproof.decision.missed import measure_miss, missed_target, missed_tied_target, visible_miss
-    from utfproof.decision.verdict import Verdict, decide_matching, decide_tied_targets, stored_host
+    from utfproof.decision.verdict import Verdict, decide_matching, decide_tied_targets
+    from utfproof.weights import stored_host
 
     stored = stored_host(host, **given)
     require_words(stored.shape)
     if tied_targets:
-        tied = decide_tied_targets(host, **given)
+        tied = decide_tied_targets(stored, **given)
         lost = missed_tied_target(stored, tied)
         return Findings(stored, tied, missed_tied=lost), {} if lost is None else {
             "target": (target, lost.target, "float64")
         }
     limit = given["max_memory"]
-    decision = decide_matching(host, witness=witness, device=device, **given)
-    machine = _machine(host, given)
+    decision = decide_matching(stored, witness=witness, device=device, **given)
+    machine = _machine(stored)
     margin: Margin | str | None = None
     if machine is None:
         margin = "the file holds integers beyond 2^53, which float64 cannot hold"
@@ -195,14 +197,14 @@ def _by_matching(
     return Findings(stored, decision, margin, missed, miss=miss), targets
 
 
-def _machine(host: Path, given: dict[str, Any]) -> Universal | None:
+def _machine(stored: StoredHost) -> Universal | None:
     """The host in float64; None where it holds integers that float64 cannot."""
-    from utfproof.weights import read_host, read_tensors
+    from utfproof.weights import read_host
 
-    for array in read_tensors(host, max_memory=given["max_memory"]).tensors.values():
+    for array in stored.file.tensors.values():
         if array.dtype.kind != "f" and array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
             return None
-    return read_host(host, **given)
+    return read_host(stored)
 
 
 def _write(found: Findings, output: Path, targets: dict[str, tuple[Path, Target, str]]) -> dict[str, str]:

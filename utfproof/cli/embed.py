@@ -352,15 +352,17 @@ def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
         "rank": found.rank,
         "columns": found.columns,
         "condition": found.condition,
+        "condition_estimated": found.condition_estimated,
         "residual": found.residual,
         "shape": options.shape_document(machine.shape, machine.m),
     }
 
 
 def _rows(found: Embedding) -> dict[str, Any]:
+    estimated = "estimated, within a factor 2: at most " if found.condition_estimated else ""
     return {
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
-        **({"condition": f"{found.condition:.3g}"} if found.condition is not None else {}),
+        **({"condition": f"{estimated}{found.condition:.3g}"} if found.condition is not None else {}),
         **({"residual": f"{found.residual:.3g}"} if found.residual is not None else {}),
     }

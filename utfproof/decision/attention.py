@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from utfproof.certificates.linear_test import linear_test_weights
 from utfproof.certificates.prover import certify
 from utfproof.certificates.sources import assemble
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.decision.verdict import Decision, StoredHost, Verdict, decide_matching, decision_of, stored_host
+from utfproof.decision.verdict import Decision, Verdict, decide_matching, decision_of
 from utfproof.errors import NotDefined, Refuted, Undecided
 from utfproof.exact import rational
 from utfproof.generator import integer_matrix
@@ -28,7 +27,7 @@ from utfproof.matching import r_all, w_all
 from utfproof.notions import Notion
 from utfproof.shapes import column_groups
 from utfproof.systems import Target, Universal
-from utfproof.weights import read_host
+from utfproof.weights import HostFile, StoredHost, read_host, stored_host
 
 LOCAL_ENTRIES = 20_000
 """Largest Jacobian (entries) of the local test run here."""
@@ -62,7 +61,7 @@ class AttentionDecision:
 
 
 def decide_attention_matching(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -77,18 +76,18 @@ def decide_attention_matching(
     """
     given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
     options = {**given, "device": device}
-    stored = stored_host(path, **given)
+    stored = stored_host(host, **given)
     reasons = []
     try:
-        return AttentionDecision(decision_of(linear_test_weights(path, **options)))
+        return AttentionDecision(decision_of(linear_test_weights(stored, **options)))
     except (Undecided, NotDefined) as error:
         reasons.append(str(error))
     name = stored.file.metadata.get("construction", "")
     if name in CONSTRUCTIONS and CONSTRUCTIONS[name].notion is Notion.ATTENTION_MATCHING:
-        named = _by_identity(path, name, stored, given)
+        named = _by_identity(name, stored, given)
         if named is not None:
             return AttentionDecision(named)
-    matching = decide_matching(path, witness=witness, **options)
+    matching = decide_matching(stored, witness=witness, **options)
     if matching.universal:
         reason = "universal by matching, which implies attention-matching"
         assert matching.certificate is not None
@@ -103,9 +102,9 @@ def decide_attention_matching(
     return AttentionDecision(opened, None, found) if isinstance(found, str) else AttentionDecision(opened, found)
 
 
-def _by_identity(path: Path | str, name: str, stored: StoredHost, given: dict[str, Any]) -> Decision | None:
+def _by_identity(name: str, stored: StoredHost, given: dict[str, Any]) -> Decision | None:
     """The identity certificate of the construction that these weights are, entry by entry (`read_host` compares them)."""
-    host = read_host(path, **given)
+    host = read_host(stored)
     try:
         found = certify(name, host.shape, stored.m, max_memory=given["max_memory"])
     except (Undecided, NotDefined):

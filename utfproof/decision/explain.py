@@ -11,9 +11,10 @@ from utfproof.certificates.format import STANDARD
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
-from utfproof.decision.verdict import Decision, StoredHost, Verdict
+from utfproof.decision.verdict import Decision, Verdict
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.weights import StoredHost
 
 SELF_EVIDENT = ("recompute", "witness", "dimension")
 """Methods of evidence whose line says all that the prover's reason does."""

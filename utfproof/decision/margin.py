@@ -26,13 +26,13 @@ import numpy as np
 
 from utfproof.arrays import exact, one_line
 from utfproof.certificates.sources import assemble
-from utfproof.decision.verdict import StoredHost
 from utfproof.exact import rational
 from utfproof.matching import r_all
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
+from utfproof.weights import StoredHost
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 """Half the distance from 1 to the next larger number of the format."""

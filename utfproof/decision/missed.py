@@ -21,7 +21,7 @@ from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.certificates.residual import missed_distance, refuted_column
 from utfproof.certificates.sources import StoredWeights
 from utfproof.certificates.structure import find_relation
-from utfproof.decision.verdict import Decision, StoredHost
+from utfproof.decision.verdict import Decision
 from utfproof.emulation.compare import random_input, relative_error
 from utfproof.emulation.engines import run_memory
 from utfproof.errors import ResourceLimit, Undecided
@@ -32,6 +32,7 @@ from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Column, Shape, column_at, column_groups, matching_dimension
 from utfproof.systems import LoopedTarget, Target, Universal
+from utfproof.weights import StoredHost
 
 CHEAP_KERNEL_ENTRIES = 12_000
 """Largest R_all (entries) of m < M whose kernel vector is computed exactly whatever its rank, in about a second."""

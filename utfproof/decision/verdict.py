@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from utfproof.arrays import one_line
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import decide_weights
 from utfproof.errors import Undecided
 from utfproof.notions import Notion
-from utfproof.shapes import Shape, matching_dimension
-from utfproof.weights import TensorFile, host_shape, read_tensors
+from utfproof.weights import HostFile
 
 
 class Verdict(StrEnum):
@@ -27,40 +25,6 @@ class Verdict(StrEnum):
     def exit_code(self) -> int:
         """The command line's."""
         return {Verdict.UNIVERSAL: 0, Verdict.REFUTED: 1}.get(self, 4)
-
-
-@one_line
-@dataclass(frozen=True)
-class StoredHost:
-    """The host that a file holds: its tensors as stored, and the dimensions that names and shapes give."""
-
-    file: TensorFile
-    shape: Shape
-    m: int
-    tied: bool
-
-    @property
-    def M(self) -> int:
-        """Columns of R_all."""
-        return matching_dimension(self.shape)
-
-    @property
-    def factor_width(self) -> int | None:
-        """d_v where the values are stored as the factors R_Vv, R_Vo; None otherwise."""
-        return int(self.file.tensors["R_Vv"].shape[-1]) if "R_Vv" in self.file.tensors else None
-
-
-def stored_host(
-    path: Path | str,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    max_memory: int | None = None,
-) -> StoredHost:
-    """Read a host's file. MalformedInput for files that hold no host."""
-    file = read_tensors(path, max_memory=max_memory)
-    return StoredHost(file, *host_shape(file, layers=layers, d_in=d_in, residual=residual))
 
 
 @one_line
@@ -93,7 +57,7 @@ def decision_of(certificate: Certificate, notion: Notion | None = None, reason: 
 
 
 def decide_matching(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -108,7 +72,7 @@ def decide_matching(
     """
     try:
         found = decide_weights(
-            path,
+            host,
             layers=layers,
             d_in=d_in,
             residual=residual,
@@ -122,7 +86,7 @@ def decide_matching(
 
 
 def decide_tied_targets(
-    path: Path | str,
+    host: HostFile,
     *,
     layers: int | None = None,
     d_in: int | None = None,
@@ -133,7 +97,7 @@ def decide_tied_targets(
     from utfproof.certificates.tied import certify_tied_weights
 
     try:
-        found = certify_tied_weights(path, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+        found = certify_tied_weights(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
     except Undecided as error:
         return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all tied", None, str(error))
     return decision_of(found)

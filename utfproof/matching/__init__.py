@@ -14,7 +14,8 @@ from utfproof.matching.equations import (
     suffix_stacks,
     w_all,
 )
-from utfproof.matching.solving import Embedder, Embedding, FloatSolver, embed, numerical_rank, require_same_class
+from utfproof.matching.floats import Embedding, FloatSolver
+from utfproof.matching.solving import Embedder, embed, numerical_rank, require_same_class
 
 __all__ = [
     "Embedder",

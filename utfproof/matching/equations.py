@@ -75,13 +75,20 @@ def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
                 product = _held(matrix) @ product
             parts.append(product)
         columns = hstack(parts)
-        heads, letters = np.arange(H), np.arange(shape.letters)
-        # words of a block's length: the reading letter of a query or key is a head
-        count = np.where(kind == 2, shape.letters**length, H * shape.letters ** np.maximum(length - 1, 0))
-        kind = np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, shape.letters)])
-        word = np.concatenate([heads, heads, (letters[:, None] * count + word).reshape(-1)])
-        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])
+        kind, length, word = blocks_before(shape, kind, length, word)
         yield SuffixStack(layer, columns, kind, length, word)
+
+
+def blocks_before(
+    shape: Shape, kind: np.ndarray, length: np.ndarray, word: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kind, length and word of a stack's blocks, from those of the stack one layer later (see `SuffixStack`)."""
+    heads, letters = np.arange(shape.heads), np.arange(shape.letters)
+    # words of a block's length: the reading letter of a query or key is a head
+    count = np.where(kind == 2, shape.letters**length, shape.heads * shape.letters ** np.maximum(length - 1, 0))
+    word = np.concatenate([heads, heads, (letters[:, None] * count + word).reshape(-1)])
+    length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])
+    return np.concatenate([0 * heads, 0 * heads + 1, np.tile(kind, shape.letters)]), length, word
 
 
 def r_all(host: Universal) -> Any:
@@ -90,8 +97,13 @@ def r_all(host: Universal) -> Any:
     The last of the suffix stacks, its blocks put in canonical order once, at the end.
     """
     *_, stack = suffix_stacks(host)
-    order = np.lexsort((stack.word, stack.length, stack.kind))
+    order = canonical_order(stack.kind, stack.length, stack.word)
     return take_column_blocks(stack.columns, stack.widths(host.shape), order)
+
+
+def canonical_order(kind: np.ndarray, length: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """The blocks of S_0 in the order of R_all's columns."""
+    return np.lexsort((word, length, kind))
 
 
 def w_all(target: Target) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,6 @@ from utfproof.arrays import (
     is_exact,
     is_torch,
     namespace,
-    one_line,
     to_numpy,
     zeros,
 )
@@ -21,9 +20,18 @@ from utfproof.constructions import build_host
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree
 from utfproof.constructions.shared_key import embed_shared_key
 from utfproof.constructions.shared_query import embed_shared_query
-from utfproof.errors import CannotCarry, MalformedInput
+from utfproof.errors import MalformedInput
 from utfproof.exact import rational
 from utfproof.matching.equations import r_all, w_all, widened
+from utfproof.matching.floats import (
+    Embedding,
+    FloatSolver,
+    column_scale,
+    count_significant,
+    deficient,
+    least_squares,
+    relative,
+)
 from utfproof.notions import Notion
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
@@ -31,28 +39,6 @@ from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
 
 _ATTENTION_MATCHING = {"shared-key": embed_shared_key, "shared-query": embed_shared_query}
-_ROUNDING = float(np.finfo(np.float64).eps)
-
-
-@one_line
-@dataclass(frozen=True, eq=False)
-class Embedding:
-    """An embedding E [d_in, m] for one target, and how good it is.
-
-    notion: what E achieves. method: "closed form", "inclusion and exclusion" (residual streams), "formula",
-    "least squares" or "rational solve". rank and columns:
-    of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
-    condition number of R_all with columns scaled to length one (1 for a permutation; for shared-query of the matrices
-    that it inverts; None where not computed). residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
-    """
-
-    E: Array
-    notion: Notion
-    method: str
-    rank: int | None = None
-    columns: int | None = None
-    condition: float | None = None
-    residual: float | None = None
 
 
 def require_same_class(host: Universal, target: Target) -> None:
@@ -158,8 +144,8 @@ def _relative_error(found: Array, wanted: Array) -> float:
     """||found - wanted|| / ||wanted||, 0 where they are equal."""
     difference = found - wanted
     if is_exact(difference):
-        return 0.0 if not any(difference.reshape(-1)) else _relative(_float64(difference), _float64(wanted))
-    return _relative(_float64(difference), _float64(wanted))
+        return 0.0 if not any(difference.reshape(-1)) else relative(_float64(difference), _float64(wanted))
+    return relative(_float64(difference), _float64(wanted))
 
 
 def _require_finite(name: str, array: Array) -> None:
@@ -193,18 +179,6 @@ def _require_genuine(host: Universal) -> None:
                 )
 
 
-def _column_scale(matrix: np.ndarray) -> np.ndarray:
-    """Factors that give each nonzero column length one."""
-    norms = np.linalg.norm(matrix, axis=0)
-    scale: np.ndarray = 1 / np.where(norms > 0, norms, 1)
-    return scale
-
-
-def _count_significant(values: np.ndarray, size: tuple[int, ...]) -> int:
-    """Numerical rank: singular values (descending) above rounding, for a matrix of this size."""
-    return int((values > max(size) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
-
-
 def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[int, float]:
     """(numerical rank of R_all in float64, condition number), columns scaled to length one: the margin that an exact
     rank does not show. Infinite condition where the numerical rank is below M. ResourceLimit before allocating."""
@@ -212,8 +186,8 @@ def numerical_rank(host: Universal, *, max_memory: int | None = None) -> tuple[i
     require_memory(8 * (4 * host.m * M + host.m * host.shape.heads * M), f"R_all at {host.shape}", max_memory)
     matrix = r_all(host)
     dense = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else _float64(matrix)
-    values = np.linalg.svd(dense * _column_scale(dense), compute_uv=False)
-    rank = _count_significant(values, dense.shape)
+    values = np.linalg.svd(dense * column_scale(dense), compute_uv=False)
+    rank = count_significant(values, dense.shape)
     return rank, float(values[0] / values[-1]) if rank == M else float("inf")
 
 
@@ -229,79 +203,11 @@ def _float64(array: Array) -> np.ndarray:
     return to_numpy(array).astype(np.float64)
 
 
-def _deficient(shape: Shape, rank: int, columns: int, residual: float, kind: str = "numerical rank") -> CannotCarry:
-    return CannotCarry(
-        f"this host cannot carry this target by matching: {kind} R_all = {rank} of M = {columns} at {shape}, "
-        f"relative residual of E R_all = W_all {residual:.3g} (this does not decide functional universality)",
-        rank=rank,
-        columns=columns,
-        residual=residual,
-    )
-
-
 def _solve_exact(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embedding:
     M = matrix.shape[1]
     rank = rational.rank(matrix)
     E = rational.solve_left(matrix, right)
     if E is None:
-        _, residual = _least_squares(_float64(matrix), _float64(right))
-        raise _deficient(shape, rank, M, residual, "rank")
+        _, residual = least_squares(_float64(matrix), _float64(right))
+        raise deficient(shape, rank, M, residual, "rank")
     return Embedding(E, Notion.MATCHING, "rational solve", rank, M, None, 0.0)
-
-
-def _relative(difference: np.ndarray, reference: np.ndarray) -> float:
-    scale = float(np.linalg.norm(reference))
-    return float(np.linalg.norm(difference)) / scale if scale else float(np.linalg.norm(difference))
-
-
-def _least_squares(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
-    """Minimum-norm E and the relative residual, for a matrix of any rank."""
-    solution = np.linalg.lstsq(matrix.T, right.T, rcond=max(matrix.shape) * _ROUNDING)[0].T
-    return solution, _relative(solution @ matrix - right, right)
-
-
-class FloatSolver:
-    """E R_all = W_all in float64 for one R_all [m, M] and many right-hand sides: QR with scaled columns.
-
-    rank is numerical; condition is the 2-norm condition number of R_all with columns of length one, infinite below rank M.
-    Raises MalformedInput for entries that are not finite.
-    """
-
-    def __init__(self, matrix: np.ndarray, shape: Shape) -> None:
-        import scipy.linalg
-
-        if not np.isfinite(matrix).all():
-            raise MalformedInput("R_all is not finite: weights hold NaN or infinity, or products overflow")
-        m, M = matrix.shape
-        self.shape = shape
-        self.scale = _column_scale(matrix)
-        self.scaled = matrix * self.scale
-        if m < M:
-            values = np.linalg.svd(self.scaled, compute_uv=False)
-        else:
-            self.orthogonal, self.triangle = scipy.linalg.qr(self.scaled, mode="economic")
-            values = np.linalg.svd(self.triangle, compute_uv=False)
-        self.rank = _count_significant(values, matrix.shape)
-        self.condition = float(values[0] / values[-1]) if self.rank == M else float("inf")
-
-    def _minimum_norm(self, right: np.ndarray) -> np.ndarray:
-        import scipy.linalg
-
-        solution = self.orthogonal @ scipy.linalg.solve_triangular(self.triangle, right.T, trans="T")
-        return np.ascontiguousarray(solution.T)
-
-    def solve(self, right: np.ndarray) -> Embedding:
-        """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it."""
-        m, M = self.scaled.shape
-        if not np.isfinite(right).all():
-            raise MalformedInput("W_all is not finite: weights hold NaN or infinity, or products overflow")
-        goal = right * self.scale
-        if self.rank < M:
-            E, residual = _least_squares(self.scaled, goal)
-            if residual > 8 * max(m, M) * _ROUNDING:
-                raise _deficient(self.shape, self.rank, M, residual)
-            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), residual)
-        E = self._minimum_norm(goal)
-        E = E + self._minimum_norm(goal - E @ self.scaled)  # one refinement step
-        residual = _relative(E @ self.scaled - goal, goal)
-        return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, residual)

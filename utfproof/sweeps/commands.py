@@ -145,7 +145,7 @@ def _decided(found: Any, context: Context) -> Found:
 
 
 def _prepare_decide(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-    from utfproof.decision.verdict import stored_host
+    from utfproof.weights import stored_host
 
     if given["tied_targets"] and given["notion"] != "matching":
         raise MalformedInput("tied_targets asks about matching; leave out notion")
@@ -172,22 +172,24 @@ def _weights(text: str, folder: Path) -> list[Path]:
 def _run_decide(parameters: dict[str, Any], context: Context) -> Found:
     from utfproof.arrays import require_device
     from utfproof.decision.attention import decide_attention_matching
-    from utfproof.decision.verdict import decide_matching, decide_tied_targets, stored_host
+    from utfproof.decision.verdict import decide_matching, decide_tied_targets
+    from utfproof.weights import stored_host
 
     path = context.files[parameters["weights"]]
     given: dict[str, Any] = {name: parameters[name] for name in ("layers", "d_in")}
     given["max_memory"] = context.max_memory
     if parameters["device"] != "cpu":
         require_device(parameters["device"])
-    if stored_host(path, **given).file.digest() != parameters["weights"]:
+    host = stored_host(path, **given)
+    if host.file.digest() != parameters["weights"]:
         raise MalformedInput(f"{path} has changed since the sweep began; start it again")
     if parameters["tied_targets"]:
-        decision = decide_tied_targets(path, **given)
+        decision = decide_tied_targets(host, **given)
     elif parameters["notion"] == "matching":
-        decision = decide_matching(path, **given, witness=parameters["witness"], device=parameters["device"])
+        decision = decide_matching(host, **given, witness=parameters["witness"], device=parameters["device"])
     else:
         decision = decide_attention_matching(
-            path, **given, witness=parameters["witness"], device=parameters["device"]
+            host, **given, witness=parameters["witness"], device=parameters["device"]
         ).decision
     reason = decision.reason.replace(str(path), "the weights")  # a path is no part of a result
     if decision.certificate is None:

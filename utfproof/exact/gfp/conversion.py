@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from fractions import Fraction
 from typing import Any
@@ -13,10 +14,16 @@ from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
 
 _SIGNIFICAND = 53
+_CHUNK = 1 << 15
+"""Entries converted together: a chunk and what is computed from it stay in a core's second-level cache."""
+_HALF = 27
+"""A significand is cut into parts of 26 bits, and a sign, each."""
+_SPLIT_BELOW = 1 << 25
+"""Primes below this leave room for both parts' products in one exact sum."""
 
 
-def residues(array: Any, p: int, *, name: str = "") -> Any:
-    """Centred residues (float64, same shape and device) of weights of any supported number format.
+def residues(array: Any, p: int, *, name: str = "", factor: int = 1) -> Any:
+    """Centred residues (float64, same shape and device) of weights of any supported number format, times an integer factor.
 
     NumPy float64, float32, float16, integers, object arrays of ints and Fractions; torch tensors also bfloat16. Raises
     MalformedInput for NaN and infinities, naming tensor `name` and index, for a denominator that p divides, for p = 2.
@@ -33,7 +40,10 @@ def residues(array: Any, p: int, *, name: str = "") -> Any:
                 f"{_entry(name)}s of type {array.dtype} have no residues here; give float64, float32, float16, integers, "
                 "Fractions, or a torch tensor (bfloat16)"
             )
-    return residues_of_floats(array, p, name=name) if floating else residues_of_integers(array, p, name=name)
+    if floating:
+        return residues_of_floats(array, p, name=name, factor=factor)
+    found = residues_of_integers(array, p, name=name)
+    return found if factor % p == 1 else centred(found * float(centre(factor, p)), p)
 
 
 def residues_of_integers(array: Any, p: int, *, name: str = "") -> Any:
@@ -78,8 +88,8 @@ def _of_objects(array: np.ndarray, p: int, name: str) -> np.ndarray:
     return out
 
 
-def residues_of_floats(array: Any, p: int, *, name: str = "") -> Any:
-    """Centred residues (float64) of finite floats, NumPy or torch (on its device), subnormals included.
+def residues_of_floats(array: Any, p: int, *, name: str = "", factor: int = 1) -> Any:
+    """Centred residues (float64) of finite floats times an integer factor, NumPy or torch (on its device), subnormals included.
 
     Raises MalformedInput for NaN and infinities, naming the tensor and the first index, and for p = 2.
     """
@@ -87,18 +97,58 @@ def residues_of_floats(array: Any, p: int, *, name: str = "") -> Any:
     if is_torch(array):
         xp = sys.modules["torch"]
         values = array.detach().to(xp.float64)
-    else:
-        xp = np
-        values = np.asarray(array, dtype=np.float64)
+        _require_finite(values, name)
+        return _by_exponent(values, p, factor)
+    values = np.asarray(array)
+    out = np.empty(values.shape)
+    flat, into = values.reshape(-1), out.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        part = flat[start : start + _CHUNK].astype(np.float64, copy=False)
+        largest = float(np.abs(part).max())
+        if not largest < float("inf"):
+            _require_finite(values, name)
+        found = _by_halves(part, largest, p, factor) if p < _SPLIT_BELOW else None
+        into[start : start + _CHUNK] = _by_exponent(part, p, factor) if found is None else found
+    return out
+
+
+def _require_finite(values: Any, name: str) -> None:
+    xp = sys.modules["torch"] if is_torch(values) else np
     finite = xp.isfinite(values)
     if not bool(finite.all()):
         index = tuple(int(i) for i in xp.argwhere(~finite)[0])
         raise MalformedInput(f"{_entry(name, index)} is {float(values[index])}; only finite weights have residues")
+
+
+def _by_halves(part: np.ndarray, largest: float, p: int, factor: int) -> np.ndarray | None:
+    """Residues where all entries are integers below 2^53 over one power of two; None where they are not.
+
+    y = hi 2^27 + lo with |hi| <= 2^26 and |lo| <= 2^26, both exact, so hi and lo times centred constants, added up, are at most
+    2^27 (p - 1) / 2 in size: below 2^51.
+    """
+    shift = _SIGNIFICAND - math.frexp(largest)[1]
+    if not -900 < shift < 900:  # powers of two that float64 holds, and no subnormal entry
+        return None
+    y = part * 2.0**shift
+    high = np.rint(y * 2.0**-_HALF)
+    low = y - high * 2.0**_HALF
+    if not np.array_equal(np.rint(low), low):
+        return None
+    unit = factor * pow(2, -shift, p)
+    high *= float(centre(unit << _HALF, p))
+    low *= float(centre(unit, p))
+    high += low
+    return centred(high, p)
+
+
+def _by_exponent(values: Any, p: int, factor: int) -> Any:
+    """The same for finite floats of any exponents, from a table of powers of two."""
+    xp = sys.modules["torch"] if is_torch(values) else np
     significand, exponent = xp.frexp(values)
     # the scaled significand is an integer below 2^53
     integer = _as_int64(significand * 2.0**_SIGNIFICAND) % p
     low, high = (int(exponent.min()), int(exponent.max())) if 0 not in values.shape else (0, 0)
-    table = np.array([pow(2, e - _SIGNIFICAND, p) for e in range(low, high + 1)], dtype=np.int64)
+    table = np.array([factor * pow(2, e - _SIGNIFICAND, p) % p for e in range(low, high + 1)], dtype=np.int64)
     powers = xp.from_numpy(table).to(values.device) if is_torch(values) else table
     return _centred_integers(integer * powers[_as_int64(exponent) - low] % p, p)
 

@@ -90,6 +90,17 @@ class NumpyKernels(Kernels):
         """Replace exact integers by residues."""
         self._reduce_rows(array, array)
 
+    def centre(self, array: np.ndarray) -> None:
+        """Replace exact integers [rows, columns] by centred residues."""
+        half = (self.p - 1) // 2
+        step = max(1, _CHUNK // max(1, array.shape[1]))
+        for start in range(0, array.shape[0], step):
+            part = array[start : start + step]
+            self._reduce_rows(part, part)
+            if part.size and (part.max() > half or part.min() < -half):  # near a tie the quotient may be off by one
+                part[part > half] -= self.p
+                part[part < -half] += self.p
+
     def zeros(self, rows: int, columns: int) -> np.ndarray:
         """A zero matrix."""
         return np.zeros((rows, columns))

@@ -1,0 +1,213 @@
+"""E R_all = W_all in float64: one factorisation of R_all, columns scaled to length one, and many right-hand sides.
+
+A square R_all takes an LU factorisation with one step of iterative refinement, a taller one QR (the solution of least norm).
+The condition number is computed where R_all is small. Elsewhere it is estimated by Dixon's theorem: for a symmetric positive
+definite B [n, n] and x uniform on the sphere, |B^j x|^(1/j) <= |B|, and |B| exceeds t |B^j x|^(1/j) with probability at most
+0.8 t^-j sqrt(n) (J. D. Dixon, Estimating extremal eigenvalues and condition numbers of matrices, SIAM J. Numer. Anal. 1983).
+Where the estimate is near what float64 can see, or a pivot is zero, the singular values decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from utfproof.arrays import Array, one_line
+from utfproof.errors import CannotCarry, MalformedInput
+from utfproof.notions import Notion
+from utfproof.shapes import Shape
+
+_ROUNDING = float(np.finfo(np.float64).eps)
+EXACT_COLUMNS = 512
+"""Up to so many columns all singular values are computed."""
+_STEPS, _VECTORS = 9, 8
+"""Of the estimate: |B| is at most twice what is found (t = 2), for both ends of the spectrum."""
+DOUBT = 1e-6
+"""Chance, at most, that one end of the spectrum is underestimated: (0.8 2^-9 sqrt(n))^8 up to n = 12 000."""
+
+
+@one_line
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """An embedding E [d_in, m] for one target, and how good it is.
+
+    notion: what E achieves. method: "closed form", "inclusion and exclusion" (residual streams), "formula",
+    "least squares" or "rational solve". rank and columns:
+    of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
+    condition number of R_all with columns scaled to length one (1 for a permutation; for shared-query of the matrices
+    that it inverts; None where not computed); condition_estimated: it is an upper bound that is at most twice too large, but
+    for a chance below `floats.DOUBT`. residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
+    """
+
+    E: Array
+    notion: Notion
+    method: str
+    rank: int | None = None
+    columns: int | None = None
+    condition: float | None = None
+    residual: float | None = None
+    condition_estimated: bool = False
+
+
+def deficient(shape: Shape, rank: int, columns: int, residual: float, kind: str = "numerical rank") -> CannotCarry:
+    """The error for a target that a deficient R_all does not reach."""
+    return CannotCarry(
+        f"this host cannot carry this target by matching: {kind} R_all = {rank} of M = {columns} at {shape}, "
+        f"relative residual of E R_all = W_all {residual:.3g} (this does not decide functional universality)",
+        rank=rank,
+        columns=columns,
+        residual=residual,
+    )
+
+
+def column_scale(matrix: np.ndarray) -> np.ndarray:
+    """Factors that give each nonzero column length one."""
+    norms = np.linalg.norm(matrix, axis=0)
+    scale: np.ndarray = 1 / np.where(norms > 0, norms, 1)
+    return scale
+
+
+def count_significant(values: np.ndarray, size: tuple[int, ...]) -> int:
+    """Numerical rank: singular values (descending) above rounding, for a matrix of this size."""
+    return int((values > max(size) * _ROUNDING * values[0]).sum()) if values[0] > 0 else 0
+
+
+def relative(difference: np.ndarray, reference: np.ndarray) -> float:
+    """||difference|| / ||reference||; ||difference|| where the reference is zero."""
+    scale = float(np.linalg.norm(reference))
+    return float(np.linalg.norm(difference)) / scale if scale else float(np.linalg.norm(difference))
+
+
+def least_squares(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Minimum-norm E and the relative residual, for a matrix of any rank."""
+    solution = np.linalg.lstsq(matrix.T, right.T, rcond=max(matrix.shape) * _ROUNDING)[0].T
+    return solution, relative(solution @ matrix - right, right)
+
+
+class _LU:
+    """A^T = P L U for a square A [n, n]; `regular` is False where a pivot is zero."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        from scipy.linalg import lapack
+
+        self._factors, self._pivots, info = lapack.dgetrf(matrix.T)
+        self.regular = info == 0
+
+    def _solve(self, right: np.ndarray, trans: int) -> np.ndarray:
+        from scipy.linalg import lapack
+
+        found: np.ndarray = lapack.dgetrs(self._factors, self._pivots, right, trans=trans)[0]
+        return found
+
+    def left(self, right: np.ndarray) -> np.ndarray:
+        """E with E A = right [k, n]."""
+        return np.ascontiguousarray(self._solve(right.T, 0).T)
+
+    def inverse_square(self, x: np.ndarray) -> np.ndarray:
+        """(A A^T)^-1 x: the largest eigenvalue of this matrix is sigma_min^-2."""
+        return self._solve(self._solve(x, 1), 0)
+
+
+class _QR:
+    """A = Q R for a tall A [m, n] of full column rank."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        import scipy.linalg
+
+        self._orthogonal, self.triangle = scipy.linalg.qr(matrix, mode="economic")
+        self.regular = bool((np.diagonal(self.triangle) != 0).all())
+
+    def _solve(self, right: np.ndarray, trans: str) -> np.ndarray:
+        import scipy.linalg
+
+        found: np.ndarray = scipy.linalg.solve_triangular(self.triangle, right, trans=trans)
+        return found
+
+    def left(self, right: np.ndarray) -> np.ndarray:
+        """The E of least norm with E A = right [k, n]."""
+        return np.ascontiguousarray((self._orthogonal @ self._solve(right.T, "T")).T)
+
+    def inverse_square(self, x: np.ndarray) -> np.ndarray:
+        """(R^T R)^-1 x."""
+        return self._solve(self._solve(x, "T"), "N")
+
+
+def _largest(apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    """|B|, at most twice too small but for a chance of `DOUBT`, from products with B [size, size]; inf where they overflow."""
+    x = np.random.default_rng(0).standard_normal((size, _VECTORS))
+    x /= np.linalg.norm(x, axis=0)
+    logarithms = np.zeros(_VECTORS)
+    with np.errstate(all="ignore"):
+        for _ in range(_STEPS):
+            x = apply(x)
+            norms = np.linalg.norm(x, axis=0)
+            logarithms += np.log(norms)
+            x /= norms
+        found = float(np.exp(logarithms.max() / _STEPS))
+    return found if np.isfinite(found) else float("inf")
+
+
+class FloatSolver:
+    """E R_all = W_all in float64 for one R_all [m, M] and many right-hand sides.
+
+    rank is numerical; condition is the 2-norm condition number of R_all with columns of length one, infinite below rank M;
+    estimated: it is an upper bound, see `Embedding`. Raises MalformedInput for entries that are not finite.
+    """
+
+    def __init__(self, matrix: np.ndarray, shape: Shape) -> None:
+        if not np.isfinite(matrix).all():
+            raise MalformedInput("R_all is not finite: weights hold NaN or infinity, or products overflow")
+        m, M = matrix.shape
+        self.shape = shape
+        self.scale = column_scale(matrix)
+        self.scaled = matrix * self.scale
+        self.estimated = M > EXACT_COLUMNS and m >= M
+        self._factors: _LU | _QR | None = None
+        if self.estimated:
+            self._factors = (_LU if m == M else _QR)(self.scaled)
+            self.rank, self.condition = M, self._estimate()
+            # an estimate near what float64 sees decides nothing
+            self.estimated = self.condition * max(m, M) * _ROUNDING < 0.5
+        if not self.estimated:
+            self._decompose()
+
+    def _estimate(self) -> float:
+        """An upper bound of the condition number; inf where a pivot is zero."""
+        assert self._factors is not None
+        if not self._factors.regular:
+            return float("inf")
+        size = self.scaled.shape[1]
+        least = _largest(self._factors.inverse_square, size)
+        largest = _largest(lambda x: self.scaled.T @ (self.scaled @ x), size)
+        return 2.0 * float(np.sqrt(least) * np.sqrt(largest))
+
+    def _decompose(self) -> None:
+        """Rank and condition from the singular values."""
+        m, M = self.scaled.shape
+        if m < M:
+            values = np.linalg.svd(self.scaled, compute_uv=False)
+        else:
+            factors = _QR(self.scaled)
+            values = np.linalg.svd(factors.triangle, compute_uv=False)
+            self._factors = factors
+        self.rank = count_significant(values, (m, M))
+        self.condition = float(values[0] / values[-1]) if self.rank == M else float("inf")
+
+    def solve(self, right: np.ndarray) -> Embedding:
+        """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it."""
+        m, M = self.scaled.shape
+        if not np.isfinite(right).all():
+            raise MalformedInput("W_all is not finite: weights hold NaN or infinity, or products overflow")
+        goal = right * self.scale
+        if self.rank < M:
+            E, residual = least_squares(self.scaled, goal)
+            if residual > 8 * max(m, M) * _ROUNDING:
+                raise deficient(self.shape, self.rank, M, residual)
+            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), residual)
+        assert self._factors is not None
+        E = self._factors.left(goal)
+        E += self._factors.left(goal - E @ self.scaled)  # one refinement step
+        residual = relative(E @ self.scaled - goal, goal)
+        return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, residual, self.estimated)
