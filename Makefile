@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel docs docs-commands gpu clean
+.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel docs docs-commands gpu torch clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -39,6 +39,9 @@ HOURS ?= 1
 gpu: $(VENV)/.dev
 	$(BIN)/python scripts/gpu.py --hours $(HOURS)
 
+# PyTorch, for training, for modules and for other devices; `make test` has it already
+torch: $(VENV)/.torch
+
 # the documentation site, into out/site; warnings are errors, and nothing is fetched while it is built
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
@@ -58,6 +61,10 @@ $(VENV)/.core: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) -e '.[dev,torch,plots,cluster,search]'
+	touch $@
+
+$(VENV)/.torch: $(VENV)/.core
+	$(PIP) -e '.[torch]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.core

@@ -33,7 +33,7 @@ import typer
 from utfproof.cli.app import application, run
 
 ROOT = Path(__file__).parents[1]
-COPIED, LINKED = ("docs", "results", "scripts"), ("certificates", "proofs", "utfproof")
+COPIED, LINKED = ("docs", "results", "scripts"), ("certificates", "proofs", "tests", "utfproof")
 STAND_INS = {
     "python scripts/train_parentheses.py --out target.safetensors": ("parentheses.safetensors", "target.safetensors"),
     "python scripts/train_induction.py --out induction.safetensors": ("induction.safetensors", "induction.safetensors"),

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, install
 
 Array = Any
 """A NumPy array (numeric or exact object dtype) or a torch tensor."""
@@ -116,7 +116,7 @@ def require_device(device: str) -> Any:
     except ImportError as error:
         wanted, otherwise = ("this", "") if device == "cpu" else (f"device {device!r}", ", or use --device cpu")
         raise MalformedInput(
-            f"{wanted} needs PyTorch, which is not installed: pip install 'utfproof[torch]'{otherwise}"
+            f"{wanted} needs PyTorch, which is not installed: {install('torch')}{otherwise}"
         ) from error
     try:
         torch.zeros(1, dtype=torch.float64, device=device).cpu().numpy()

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+
 
 class UtfproofError(Exception):
     """Base class. The message is one line: what was given, what was expected, what to do."""
@@ -60,3 +63,9 @@ class OutputFailed(UtfproofError):
     """A result could not be written: the disk is full, say. Outside 0 ... 4, as no verdict is left behind."""
 
     exit_code = 74
+
+
+def install(package: str) -> str:
+    """What installs a missing package for the Python that runs this, published or not."""
+    more = {"dask": "dask distributed pyarrow", "distributed": "dask distributed pyarrow"}.get(package, package)
+    return f"{shlex.quote(sys.executable)} -m pip install {more}"

@@ -6,7 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, install
 from utfproof.files import require_writable, write_bytes
 
 
@@ -16,7 +16,7 @@ def picture_format(path: Path | str) -> str:
         import matplotlib.figure  # noqa: F401
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
-        raise MalformedInput("--plot needs matplotlib: pip install 'utfproof[plots]'") from None
+        raise MalformedInput(f"--plot needs matplotlib: {install('matplotlib')}") from None
     known = FigureCanvasAgg.get_supported_filetypes()
     suffix = Path(path).suffix.lower().lstrip(".")
     if suffix not in known:

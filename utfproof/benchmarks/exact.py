@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, install
 from utfproof.plots import picture_format, write_figure
 from utfproof.processes import end_on_request, run_child
 from utfproof.resources import require_memory
@@ -81,7 +81,7 @@ def check_device(device: str) -> None:
     try:
         import torch
     except ImportError:
-        raise MalformedInput("--device cuda needs torch: pip install 'utfproof[torch]'") from None
+        raise MalformedInput(f"--device cuda needs torch: {install('torch')}") from None
     if not torch.cuda.is_available():
         raise MalformedInput("--device cuda: torch finds no CUDA device here")
 

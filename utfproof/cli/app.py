@@ -16,7 +16,7 @@ import typer
 from utfproof import __version__
 from utfproof.cli import signals
 from utfproof.cli.declare import Group
-from utfproof.errors import UtfproofError
+from utfproof.errors import UtfproofError, install
 
 INTERRUPTED = 130
 READER_LEFT = 141
@@ -24,15 +24,8 @@ OUTPUT_FAILED = 74
 INTERNAL_ERROR = 70
 """Outside 0 ... 4, so that a script never takes a failure for a verdict."""
 
-EXTRAS = {
-    "torch": "torch",
-    "matplotlib": "plots",
-    "dask": "cluster",
-    "distributed": "cluster",
-    "pyarrow": "cluster",
-    "ortools": "search",
-}
-"""Packages that are installed on request, and the extra that has each."""
+EXTRAS = ("torch", "matplotlib", "dask", "distributed", "pyarrow", "ortools")
+"""Packages that are installed on request."""
 
 MODULES = {
     "verify": "verify",
@@ -184,7 +177,7 @@ def _failure(error: BaseException) -> int:
     # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
         package = (error.name or "").partition(".")[0]
-        _say(f"utfproof: this needs {package}, which is not installed: pip install 'utfproof[{EXTRAS[package]}]'")
+        _say(f"utfproof: this needs {package}, which is not installed: {install(package)}")
         return 2
     if type(error).__name__ == "NoArgsIsHelpError":  # a group without its command: the help, as it is
         _say(str(error))

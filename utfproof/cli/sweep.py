@@ -11,7 +11,7 @@ import typer
 
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit, emit_table
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, install
 from utfproof.progress import stage
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def sweep(
             "--workers and --threads are about this machine; a cluster's workers are started with their own"
         )
     if scheduler is not None and find_spec("distributed") is None:
-        raise MalformedInput("--scheduler needs Dask: pip install 'utfproof[cluster]'")
+        raise MalformedInput(f"--scheduler needs Dask: {install('dask')}")
     limit = options.memory_limit(max_memory)
     asked = read_spec(spec)
     folder = output or Path(asked.name)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, install
 from utfproof.search.monomial import Grid, Vector, anneal, exhaust, least_sumset
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
@@ -232,7 +232,7 @@ def find_host(
     if engine not in ENGINES:
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
     if engine == "cp-sat" and not has_solver():
-        raise MalformedInput("engine cp-sat needs OR-Tools: pip install 'utfproof[search]'; local needs nothing")
+        raise MalformedInput(f"engine cp-sat needs OR-Tools: {install('ortools')}; local needs nothing")
     points = grid.points()
     paths = len(set(_differences(points))) * grid.heads**grid.layers if engine != "local" else 0
     if engine == "cp-sat" or (engine == "auto" and has_solver() and paths <= MOST_PATHS):

@@ -19,7 +19,7 @@ from contextlib import suppress
 from multiprocessing import active_children, get_context
 from typing import Any, Protocol
 
-from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.errors import MalformedInput, UtfproofError, install
 from utfproof.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
 from utfproof.sweeps.jobs import Answer, Task, one_line, run_task
 
@@ -164,7 +164,7 @@ class DaskWorkers:
         try:
             from distributed import Client, as_completed
         except ImportError as error:
-            raise MalformedInput("--scheduler needs Dask: pip install 'utfproof[cluster]'") from error
+            raise MalformedInput(f"--scheduler needs Dask: {install('dask')}") from error
         try:
             return Client(self.address, timeout=CONNECT_SECONDS, set_as_default=False), as_completed
         except (OSError, ValueError, TypeError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, install
 from utfproof.files import atomic_file, write_bytes
 from utfproof.sweeps.jobs import canonical
 from utfproof.sweeps.store import Store
@@ -92,7 +92,7 @@ def write_table(rows: Sequence[Row], path: Path) -> None:
     if path.suffix != ".parquet":
         raise MalformedInput(f"a table's file name ends in .parquet or .csv, got {path}")
     if not has_pyarrow():
-        raise MalformedInput("Parquet needs pyarrow: pip install 'utfproof[cluster]', or name a .csv file")
+        raise MalformedInput(f"Parquet needs pyarrow: {install('pyarrow')}, or name a .csv file")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
