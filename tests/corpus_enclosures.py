@@ -6,6 +6,8 @@ of a rounded one is measured by the sceptic.
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import random
 import tempfile
 from fractions import Fraction
@@ -16,7 +18,7 @@ from types import SimpleNamespace
 import naive
 import numpy as np
 from make_corpus import added, changed, drawn_weights, identity, matrix_of, safetensors, written
-from sceptic import INDEX, RANDOM, Stored, digest_of, least_m, measured
+from sceptic import INDEX, RANDOM, Stored, canonical, digest_of, least_m, measured
 
 TINY = (2, 1, 1, 1, 1)
 
@@ -180,6 +182,14 @@ def of_file(label, tied, dims, m, seed, attention, n, kinds="F32", inner=None, *
     return enclosure(None, dims, attention, n, m=m, weights=(label, tensors, tied), **options)
 
 
+def by_digests(found):
+    """The same with a claim that names the target, E and X."""
+    held = copy.deepcopy(found)
+    for name in ("E", "X", "target"):
+        held["claim"][name] = hashlib.sha256(canonical(held["evidence"][name])).hexdigest()
+    return held
+
+
 TWO, WIDE = (2, 2, 1, 2, 2), (2, 2, 2, 2, 2)
 ROUNDED = Fraction(1, 3**25)  # weights are dyadic, so that rounding to this changes them
 
@@ -252,6 +262,9 @@ def valid():
     base, _ = out["sparse-softmax"]
     out["sparse-of-another-input"] = changed(base, "evidence", "X", "numerators", 1, 5000), {}
     out["sparse-read-depth-first"] = enclosure("sparse-front", TWO, "softmax", 3)
+    for name in ("sparse-softmax", "given-apart", "equal-sparse", "weights"):
+        document, files = out[name]
+        out[f"{name}-by-digests"] = by_digests(document), files
     return {f"enclosure-{name}": found for name, found in out.items()}
 
 
@@ -337,6 +350,22 @@ def invalid():
     tensors = drawn_weights(False, TINY, 7, 56)
     document = changed(found["enclosure-weights"][0], "claim", "host", "weights", digest_of(tensors))
     out["weights-of-another-m"] = document, {"enclosure-weights-of-another-m.safetensors": safetensors(tensors)}
+    # what is written down is true, but not of what the claim names
+    equal = by_digests(found["enclosure-equal-sparse"][0])
+    for part in ("E", "X", "target"):
+        wrong = found["enclosure-equal-sparse"][0]["evidence"]["method"]
+        out[f"another-{part}-named"] = changed(equal, "claim", part, hashlib.sha256(wrong.encode()).hexdigest()), {}
+    zeroed = copy.deepcopy(equal)
+    for held in (
+        zeroed["evidence"]["E"],
+        *(zeroed["evidence"]["target"][name] for name in ("W_Q", "W_K", "W_V", "W_O")),
+    ):
+        held["numerators"] = [0] * len(held["numerators"])
+    out["zeroed-target-and-E"] = zeroed, {}
+    scaled = copy.deepcopy(equal)  # the same numbers, written otherwise
+    X = scaled["evidence"]["X"]
+    scaled["evidence"]["X"] = {"denominator": 2 * X["denominator"], "numerators": [2 * x for x in X["numerators"]]}
+    out["another-way-to-write-X"] = scaled, {}
     return {f"enclosure-{name}": content for name, content in out.items()}
 
 
@@ -440,4 +469,12 @@ def malformed():
         add(f"given-{case}", given, "evidence", "attention", "numerators", [*value, *matrices["numerators"][4:]])
     add("given-of-a-head-less", given, "evidence", "attention", "numerators", matrices["numerators"][4:])
     assert {"tied"} <= set(INDEX)
+    named = by_digests(base)
+    for part in ("E", "X", "target"):
+        digest = named["claim"][part]
+        add(f"without-a-digest-of-{part}", named, "claim", part, ...)
+        add(f"digest-of-{part}-with-63-digits", named, "claim", part, digest[:-1])
+        add(f"digest-of-{part}-with-a-capital", named, "claim", part, "A" + digest[1:])
+        add(f"digest-of-{part}-a-number", named, "claim", part, 1)
+        out[f"digest-of-{part}-alone"] = added(base, "claim", part, digest), {}
     return {f"enclosure-{name}": content for name, content in out.items()}

@@ -36,6 +36,7 @@ from sceptic import (
     RANDOM,
     Stored,
     canonical,
+    digest_of,
     measured,
     residue_rank,
     stream_columns,
@@ -372,6 +373,12 @@ def valid():
         "enclosure-equal-random": emulation("random", ONE, "given", 2, seed=6, verdict="equal", law="binomial"),
         "enclosure-given-apart": emulation("sparse", SMALL, "given", 2, 9, step=Fraction(1, 81), seed=7),
     }  # fmt: skip
+    whole = sound_weights("e", False, SMALL, M, kinds="F16")
+    for case, said, by_stream in [("digest", None, True), ("metadata", "true", False), ("both", "true", True)]:
+        held, _ = of_file("rank-modular", False, whole, SMALL, M, RECOMPUTE, case, rank=M)
+        held["claim"]["host"]["weights"] = digest_of(whole, by_stream)
+        raw = safetensors(whole, None if said is None else {"residual": said})
+        found[f"weights-stream-by-{case}"] = held, {f"residual-stream-by-{case}.safetensors": raw}
     return {f"residual-{name}": pair for name, pair in found.items()}
 
 
@@ -645,6 +652,21 @@ def malformed():
     raw = canonical(T)
     found["residual-flag-twice"] = raw.replace(b'"residual":true', b'"residual":true,"residual":true')
     found["residual-flag-with-a-space"] = raw.replace(b'"residual":true', b'"residual": true')
+    for case, said, residual, by_stream in [
+        ("a-stream-not-in-the-certificate", "true", False, False),
+        ("no-stream-in-the-file", "false", True, False),
+        ("a-stream-in-the-digest-alone", None, False, True),
+        ("no-stream-in-the-file-but-in-the-digest", "false", True, True),
+        ("a-stream-named-otherwise", "yes", True, False),
+    ]:
+        drawn = drawn_weights(False, SMALL, 10, 900 + len(case), "F16", size=3)
+        held, _ = of_weights("rank-modular", False, drawn, SMALL, 10, RECOMPUTE, label=case, rank=10 if residual else 5)
+        held["claim"]["host"]["weights"] = digest_of(drawn, by_stream)
+        file = safetensors(drawn, None if said is None else {"residual": said})
+        found[f"residual-weights-{case}"] = (
+            streaming(held) if residual else held,
+            {f"residual-{case}.safetensors": file},
+        )
     found["residual-flag-not-in-order"] = raw.replace(b'"m":10,"residual":true', b'"residual":true,"m":10')
     tensors = sound_weights("a", False, SMALL, 10)
     for kind, name in (("rank-triangular", "sparse"), ("rank-permutation", "tied")):

@@ -492,14 +492,14 @@ KINDS = (
 )  # fmt: skip
 
 
-def host_of(host, dims, m, folder):
+def host_of(host, dims, m, folder, stream=False):
     """(name of the construction, what a dense host is drawn or read from) of section 4."""
     name = host.get("construction") if type(host) is dict else None
     if type(host) is dict and "weights" in host:
         system, digest = fields(host, "system", "weights")
         demand(system in ("universal", "looped-universal"))
         demand(type(digest) is str and len(digest) == 64 and set(digest) <= set("0123456789abcdef"))
-        return None, Stored(weights_beside(folder, digest), system == "looped-universal", dims, m)
+        return None, Stored(weights_beside(folder, digest, stream), system == "looped-universal", dims, m)
     demand(name in INDEX or name in RANDOM)
     if name in RANDOM:
         _, dtype, law, seed = fields(host, "construction", "dtype", "law", "seed")
@@ -769,6 +769,12 @@ BYTES = {
 POWERS = {"F64": 1074, "F32": 149, "F16": 24, "BF16": 133}
 
 
+def said_of_a_stream(raw):
+    """What the metadata of a safetensors file say of a residual stream, None for nothing."""
+    metadata = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")]).get("__metadata__")
+    return metadata.get("residual") if type(metadata) is dict else None
+
+
 def tensors_of(raw):
     """{name: (type, shape, bytes)} of a safetensors file with known types, else None."""
 
@@ -814,23 +820,27 @@ def tensors_of(raw):
     return found if end == len(data) else None
 
 
-def digest_of(tensors):
+def digest_of(tensors, stream=False):
     content = b""
     for name in sorted(tensors):
         kind, shape, data = tensors[name]
         content += f"{name} {kind} {','.join(str(n) for n in shape)}\n".encode() + data
-    return hashlib.sha256(content).hexdigest()
+    return hashlib.sha256(content + b"residual true\n" * stream).hexdigest()
 
 
-def weights_beside(folder, digest):
+def weights_beside(folder, digest, stream):
     for path in sorted(Path(folder).glob("*.safetensors")):
         try:
-            tensors = tensors_of(path.read_bytes())
+            raw = path.read_bytes()
         except OSError:
             continue
+        tensors = tensors_of(raw)
         if tensors is None or not set(tensors) <= {"R_Q", "R_K", "R_V", "R_Vv", "R_Vo", "U"}:
             continue
-        if digest_of(tensors) == digest:
+        said = said_of_a_stream(raw)
+        if said is not None and said != ("true" if stream else "false"):
+            continue
+        if digest in [digest_of(tensors), *([digest_of(tensors, True)] if stream else [])]:
             values = {"R_V"} if "R_V" in tensors else {"R_Vv", "R_Vo"}
             demand(set(tensors) == {"R_Q", "R_K", "U"} | values)
             return tensors
@@ -1635,7 +1645,10 @@ def _enclosure(shape, claim, evidence, folder):
         "attention",
         "context",
         *([] if equal else ["digits", "difference"]),
+        *(bound := ["E", "X", "target"] if {"E", "X", "target"} & set(claim) else []),
     )
+    named = dict(zip(bound, stated[len(stated) - len(bound) :], strict=True))
+    demand(all(type(d) is str and len(d) == 64 and set(d) <= set("0123456789abcdef") for d in named.values()))
     demand(notion == "one emulation" and targets == "this one")
     dims, m = dimensions(shape)
     H, L, d, d_in, d_out = dims
@@ -1652,6 +1665,7 @@ def _enclosure(shape, claim, evidence, folder):
         demand(k >= 1 and 0 <= a < b)
     E, X, method, T, *matrices = fields(evidence, "E", "X", "method", "target", *(["attention"] if given else []))
     demand(method == ("rational" if given else "interval"))
+    parts_named = {"E": E, "X": X, "target": T}
     optional = [tensor for tensor in ("W_E", "W_U") if type(T) is dict and tensor in T]
     tensors = ["W_Q", "W_K", "W_V", "W_O", *optional]
     *values, system, D = fields(T, *tensors, "system", "width")
@@ -1673,6 +1687,8 @@ def _enclosure(shape, claim, evidence, folder):
         demand(all(min(row) >= 0 and sum(row) == 1 for matrix in A for row in matrix))
 
     def holds():
+        if any(hashlib.sha256(canonical(parts_named[part])).hexdigest() != digest for part, digest in named.items()):
+            return False
         if not equal and (verdict == "apart") != (a > 0):
             return False
         if type(drawn) is Stored and not drawn.sound():
@@ -1921,7 +1937,7 @@ def stream_host_of(host, dims, m, folder):
         fields(host, "construction")
         demand(name in ("sparse", "tied") and m >= stream_least(name, *dims))
         return name, ()
-    return host_of(host, dims, m, folder)
+    return host_of(host, dims, m, folder, stream=True)
 
 
 def stream_host_columns(name, dims, m, drawn):

@@ -2,6 +2,7 @@
 those of the format's page, estimates that are near what a check takes."""
 
 import dataclasses
+import hashlib
 import json
 import re
 import time
@@ -15,10 +16,15 @@ import sceptic
 from utfproof.attention import parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import certify_enclosure
+from utfproof.certificates.prover import certify_weights
 from utfproof.cli.enclose import exact_embedding
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
+from utfproof.models.realization.certificate import certificate as realization_certificate
+from utfproof.models.realization.host import least_host
 from utfproof.shapes import Shape
+from utfproof.systems import Target
+from utfproof.weights import write_host, write_target
 
 TINY = (1, 1, 1, 1, 1)
 PAGE = Path(__file__).parent.parent / "docs" / "certificate-format.md"
@@ -82,7 +88,7 @@ def test_a_huge_neighbour_costs_nothing(neighbour, tmp_path, monkeypatch):
     if header is not None:
         sparse_file(tmp_path / "a.safetensors", header)
     read = []
-    monkeypatch.setattr(checker, "canonical_digest", counted(checker.canonical_digest, read))
+    monkeypatch.setattr(checker, "canonical_digests", counted(checker.canonical_digests, read))
     assert checker.check_file(path).code == 0
     assert read == ["m.safetensors"] * 2  # once to find it, once to use it
 
@@ -102,7 +108,7 @@ def test_many_certificates_beside_many_weights_cost_linearly(tmp_path, monkeypat
     for seed in range(count):
         stored(tmp_path, seed, f"c{seed}")
     digests, headers = [], []
-    monkeypatch.setattr(checker, "canonical_digest", counted(checker.canonical_digest, digests))
+    monkeypatch.setattr(checker, "canonical_digests", counted(checker.canonical_digests, digests))
     monkeypatch.setattr(checker, "read_header", counted(checker.read_header, headers))
     assert {verdict.code for _, verdict in checker.check_paths([tmp_path])} == {0}
     assert len(digests) <= 2 * count
@@ -127,7 +133,7 @@ def test_weights_named_on_the_command_line_come_first(tmp_path, capsys):
 def test_what_changes_in_a_run_is_hashed_anew(tmp_path, monkeypatch):
     """What is remembered of a file decides nothing."""
     path = stored(tmp_path, 1, "m")
-    digest = checker.canonical_digest
+    digest = checker.canonical_digests
     altered = []
 
     def then_altered(handle, *arguments):
@@ -139,7 +145,7 @@ def test_what_changes_in_a_run_is_hashed_anew(tmp_path, monkeypatch):
             altered.append(1)
         return found
 
-    monkeypatch.setattr(checker, "canonical_digest", then_altered)
+    monkeypatch.setattr(checker, "canonical_digests", then_altered)
     verdict = checker.check_file(path)
     assert (verdict.code, verdict.message) == (2, "the weights changed while they were read")
 
@@ -246,3 +252,95 @@ def test_estimates_are_near_what_an_enclosure_takes(case, tmp_path, monkeypatch)
     assert took < 0.05 + 10 * max(asked) / 1e9
     if (most := max(asked) // 10**9) > 1:
         assert checker.check_file(path, dataclasses.replace(checker.Limits(), operations=10**9 * (most - 1))).code == 3
+
+
+# --- what a certificate is about ----------------------------------------------------------------------------------------
+
+
+def enclosure_of(target, host=None, E=None, X=None):
+    shape = Shape(2, 1, 2, 2, 2)
+    host = build_host("tied", shape) if host is None else host
+    E = exact_embedding(host, target).E if E is None else E
+    X = random_input(shape, 3, 0) if X is None else X
+    kernel = parse_kernel("softmax", 2, 2)
+    return certify_enclosure({"construction": "tied"}, host, target, E, X, kernel, 5)
+
+
+def test_reports_of_other_targets_differ(tmp_path):
+    """With the target and E zeroed the outputs are as near as before; the report says what was compared."""
+    shape = Shape(2, 1, 2, 2, 2)
+    target = random_target(shape, seed=1)
+    zero = Target(shape, *(np.zeros_like(getattr(target, name)) for name in ("W_Q", "W_K", "W_V", "W_O")))
+    messages, facts = set(), []
+    for name, found in {"drawn": enclosure_of(target), "zero": enclosure_of(zero)}.items():
+        found.write(tmp_path / f"{name}.json")
+        verdict = checker.check_file(tmp_path / f"{name}.json")
+        assert verdict.code == 0
+        messages.add(verdict.message)
+        facts.append(verdict.facts)
+        for part in ("target", "E", "X"):
+            digest = hashlib.sha256(sceptic.canonical(found.document["evidence"][part])).hexdigest()
+            assert verdict.facts[part] == found.document["claim"][part] == digest
+            assert f"{part} {digest[:16]}" in verdict.message
+    assert len(messages) == 2
+    assert {part for part in ("target", "E", "X") if facts[0][part] != facts[1][part]} == {"target", "E"}
+
+
+def test_the_target_of_a_file(tmp_path, capsys):
+    shape = Shape(2, 1, 2, 2, 2)
+    target, other = random_target(shape, seed=1), random_target(shape, seed=2)
+    path = tmp_path / "c.json"
+    enclosure_of(target).write(path)
+    for name, held in {"t": target, "other": other}.items():
+        write_target(tmp_path / f"{name}.safetensors", held)
+    streams = dataclasses.replace(shape, residual=True)
+    write_target(tmp_path / "stream.safetensors", random_target(streams, seed=1))
+    write_target(tmp_path / "wide.safetensors", random_target(Shape(2, 1, 3, 2, 2), seed=1))
+    write_host(tmp_path / "host.safetensors", build_host("tied", shape))
+
+    def asked(name):
+        return run(capsys, path, "--target", tmp_path / f"{name}.safetensors")
+
+    assert asked("t")[0] == 0
+    for name, said in {
+        "other": "is not the one that the certificate is about",
+        "stream": "another residual stream",
+        "wide": "other shapes",
+    }.items():
+        code, out = asked(name)
+        assert code == 1
+        assert said in out.out
+    assert asked("host")[0] == 2
+    path = stored(tmp_path, 1, "m")
+    assert asked("t")[0] == 1  # about all targets, not about one
+    with pytest.raises(SystemExit, match="2"):
+        asked("nowhere")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_target_of_a_realization(tied, tmp_path):
+    shape = Shape(1, 2, 1, 2, 2)
+    target = random_target(shape, seed=1, tied=tied)
+    host, E, least = least_host(target)
+    realization_certificate(least, host, E).write(tmp_path / "c.json")
+    write_target(tmp_path / "t.safetensors", target)
+    write_target(tmp_path / "other.safetensors", random_target(shape, seed=2, tied=tied))
+    limits = checker.Limits(target=str(tmp_path / "t.safetensors"))
+    assert checker.check_file(tmp_path / "c.json", limits).code == 0
+    limits = checker.Limits(target=str(tmp_path / "other.safetensors"))
+    assert checker.check_file(tmp_path / "c.json", limits).code == 1
+
+
+def test_the_prover_binds_the_stream(tmp_path):
+    """The digest of a host with a residual stream is not that of the same numbers without one."""
+    digests = set()
+    for residual in (False, True):
+        shape = Shape(1, 1, 1, 1, 1, residual=residual)
+        path = tmp_path / f"{residual}.safetensors"
+        host = build_host("random", Shape(1, 1, 1, 1, 1), 4)
+        write_host(path, dataclasses.replace(host, shape=shape))
+        found = certify_weights(path)
+        found.write(tmp_path / f"{residual}.json")
+        assert checker.check_file(tmp_path / f"{residual}.json").code == 0
+        digests.add(found.document["claim"]["host"]["weights"])
+    assert len(digests) == 2

@@ -63,13 +63,16 @@ class TensorFile:
         """The error to raise about this file."""
         return MalformedInput(f"{self.path}: {problem}")
 
-    def digest(self) -> str:
-        """SHA-256 of the canonical content: names, types, shapes and data, whatever the metadata and the layout
-        (docs/certificate-format.md section 4.8). Computed once."""
-        return self._digest
+    def digest(self, residual: bool = False) -> str:
+        """SHA-256 of the canonical content: names, types, shapes and data, whatever the metadata and the layout, and a last
+        line if there is a residual stream (docs/certificate-format.md section 4.8). Computed once."""
+        sha = self._digest.copy()
+        if residual:
+            sha.update(b"residual true\n")
+        return sha.hexdigest()
 
     @cached_property
-    def _digest(self) -> str:
+    def _digest(self) -> Any:
         sha = hashlib.sha256()
         for name in sorted(self.tensors):
             array, kind = self.tensors[name], self.types[name]
@@ -77,7 +80,7 @@ class TensorFile:
             for part in _parts(array):
                 stored = (part.view("<u4") >> 16).astype("<u2") if kind == "BF16" else part
                 sha.update(stored.view(np.uint8).data)
-        return sha.hexdigest()
+        return sha
 
     def require_unchanged(self) -> None:
         """MalformedInput where the file was written to since it was opened. A file that took its place does not count: what
@@ -314,7 +317,7 @@ class StoredHost:
         """What a certificate's claim says of this host. MalformedInput where a weight is not finite."""
         for name in self.file.tensors:
             require_finite(self.file, name)
-        return {"system": "looped-universal" if self.tied else "universal", "weights": self.file.digest()}
+        return {"system": "looped-universal" if self.tied else "universal", "weights": self.file.digest(self.shape.residual)}
 
 
 HostFile = Path | str | StoredHost

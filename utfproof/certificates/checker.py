@@ -141,6 +141,7 @@ class Limits:
     operations: int = 3600 * 10**9
     numpy: bool = False  # witnesses are checked with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
+    target: str = ""  # a file of the one target that certificates are to be about
     files: WeightFiles = field(default_factory=lambda: WeightFiles(), compare=False, repr=False)  # those of one run
 
     def require(self, memory: int, operations: int) -> None:
@@ -291,8 +292,7 @@ def integer_array(
             f"{what} is a sidecar of {quote(count)} entries, expected are {figure(length)}"
             + (" inline" if length <= INLINE else "")
         )
-    if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
-        raise Malformed(f"{what} names no sidecar by 64 lower-case hexadecimal digits")
+    read_digest(digest, f"the sidecar of {what}")
     path = os.path.join(folder, digest + ".bin")
     try:
         found = os.lstat(path).st_size
@@ -882,6 +882,7 @@ INTEGERS = {
     **{"I8": "b", "I16": "h", "I32": U32.lower(), "I64": "q"},
     **{"U8": "B", "U16": "H", "U32": U32, "U64": "Q"},
 }
+Sizes = dict[str, tuple[int, ...]]
 TENSORS = {R_Q: "R_Q", R_K: "R_K", R_V: "R_V", CODE_U: "U"}
 HOST_TENSORS = {*TENSORS.values(), "R_Vv", "R_Vo"}
 
@@ -901,11 +902,27 @@ def type_code(dtype: str) -> str:
     return INTEGERS[dtype] if dtype in INTEGERS else FLOATS[dtype][0]
 
 
+STREAM_LINE = b"residual true\n"  # of the canonical content of a host that has a residual stream
+TARGET_TENSORS = {"W_Q", "W_K", "W_V", "W_O", "W_E", "W_U"}
 Placed = tuple[str, tuple[int, ...], int, int]  # of a header: type, sizes, the first byte of the data and the one after
 
 
-def read_header(handle: BinaryIO) -> dict[str, Placed]:
-    """What a safetensors file of a host's tensors holds, by name; Malformed if it is another file. No data is read."""
+@dataclass(frozen=True)
+class Header:
+    placed: dict[str, Placed]
+    residual: object  # what the metadata says of a residual stream: None, "true" or "false"
+
+    @property
+    def sizes(self) -> Sizes:
+        return {name: sizes for name, (_, sizes, *_) in self.placed.items()}
+
+    def streams(self) -> tuple[bool, ...]:
+        """Of hosts without and with a residual stream, those which the file can hold."""
+        return tuple(streamed for streamed in (False, True) if self.residual in (None, "true" if streamed else "false"))
+
+
+def read_header(handle: BinaryIO, names: set[str] = HOST_TENSORS) -> Header:
+    """What a safetensors file of tensors with these names holds; Malformed if it is another file. No data is read."""
     size = os.fstat(handle.fileno()).st_size
     length = int.from_bytes(handle.read(8), "little")
     if size < 8 or not 2 <= length <= min(size - 8, MAX_HEADER):
@@ -916,9 +933,9 @@ def read_header(handle: BinaryIO) -> dict[str, Placed]:
         raise Malformed("not a safetensors file (its header is no JSON)") from None
     if not isinstance(header, dict):
         raise Malformed("not a safetensors file (its header is no object)")
-    header.pop("__metadata__", None)
-    if not header.keys() <= HOST_TENSORS:
-        raise Malformed("the file holds other tensors than a host's")
+    metadata = header.pop("__metadata__", None)
+    if not header.keys() <= names:
+        raise Malformed("the file holds other tensors")
     found: dict[str, Placed] = {}
     entries = {
         name: record(entry, f"tensor {quote(name)}", "dtype", "shape", "data_offsets") for name, entry in header.items()
@@ -937,7 +954,7 @@ def read_header(handle: BinaryIO) -> dict[str, Placed]:
         found[name], end = (dtype, tuple(sizes), start + begin, start + stop), start + stop
     if end != size:
         raise Malformed("the file does not end with its tensors")
-    return found
+    return Header(found, metadata.get("residual") if isinstance(metadata, dict) else None)
 
 
 def unique(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -966,11 +983,12 @@ def require_finite(tensors: dict[str, Tensor]) -> None:
                 raise Stop(f"{name} has an entry that is not finite")
 
 
-def canonical_digest(handle: BinaryIO, header: dict[str, Placed], keep: dict[str, bytearray] | None = None) -> str:
-    """Of the content, which is read piece by piece; with `keep` it is kept there, too."""
+def canonical_digests(handle: BinaryIO, header: Header, keep: dict[str, bytearray] | None = None) -> tuple[str, str]:
+    """Of the content without and with the line for a residual stream. It is read piece by piece; with `keep` it is kept
+    there, too."""
     sha = hashlib.sha256()
-    for name in sorted(header):
-        dtype, sizes, at, stop = header[name]
+    for name in sorted(header.placed):
+        dtype, sizes, at, stop = header.placed[name]
         sha.update(f"{name} {dtype} {','.join(map(str, sizes))}\n".encode())
         handle.seek(at)
         while at < stop:
@@ -981,10 +999,9 @@ def canonical_digest(handle: BinaryIO, header: dict[str, Placed], keep: dict[str
             at += len(piece)
             if keep is not None:
                 keep.setdefault(name, bytearray()).extend(piece)
-    return sha.hexdigest()
-
-
-Sizes = dict[str, tuple[int, ...]]
+    plain = sha.hexdigest()
+    sha.update(STREAM_LINE)
+    return plain, sha.hexdigest()
 
 
 def host_sizes(s: Shape, tied: bool, inner: int | None) -> Sizes:
@@ -1011,10 +1028,18 @@ def look(sizes: Sizes) -> Look:
 
 @dataclass
 class Folder:
-    """The files of hosts in one place: those not yet hashed by their looks, the others by digest."""
+    """The files of hosts in one place: those not yet hashed by their looks, the others by digest and by whether the host
+    is said to have a residual stream."""
 
     waiting: dict[Look, list[str]] = field(default_factory=dict)
-    hashed: dict[str, str] = field(default_factory=dict)
+    hashed: dict[tuple[str, bool], str] = field(default_factory=dict)
+
+    def enter(self, digests: tuple[str, str], header: Header, path: str) -> None:
+        """The digest without the line for the stream names hosts of both kinds: certificates for those with a stream have
+        it, too, if they were written before there was one with it."""
+        for streamed in header.streams():
+            for digest in digests[: 1 + streamed]:
+                self.hashed.setdefault((digest, streamed), path)
 
 
 class WeightFiles:
@@ -1041,32 +1066,38 @@ class WeightFiles:
                     header = read_header(handle)
             except (Malformed, OSError):
                 continue  # some other file
-            found.waiting.setdefault(look({name: held[1] for name, held in header.items()}), []).append(path)
+            found.waiting.setdefault(look(header.sizes), []).append(path)
         return found
 
-    def find(self, digest: str, folder: str, looks: list[Look], limits: Limits) -> dict[str, Tensor]:
+    def find(self, digest: str, residual: bool, folder: str, looks: list[Look], limits: Limits) -> dict[str, Tensor]:
         """The tensors with this digest: those of the files given come first, then the certificate's neighbours, then the
         folders given. Files that look as the shape asks for are hashed first."""
+        wanted = digest, residual
         files = [place for place in limits.weights if not os.path.isdir(place)]
         folders = [self.folder(place) for place in dict.fromkeys([*files, folder or ".", *limits.weights])]
         for known in folders:
-            if digest in known.hashed:
-                return self.load(known.hashed[digest], digest, limits)
+            if wanted in known.hashed:
+                return self.load(known.hashed[wanted], wanted, limits)
         self.over: OverLimit | None = None
         for known in folders:
             for sizes in looks:
-                if found := self.hashed_until(digest, known, sizes, limits):
-                    return self.load(found, digest, limits)
+                if found := self.hashed_until(wanted, known, sizes, limits):
+                    return self.load(found, wanted, limits)
         for known in folders:
             for sizes in [*known.waiting]:
-                if found := self.hashed_until(digest, known, sizes, limits):
-                    return self.load(found, digest, limits)
+                if found := self.hashed_until(wanted, known, sizes, limits):
+                    return self.load(found, wanted, limits)
         if self.over is not None:
             raise self.over
+        if any((digest, not residual) in known.hashed for known in folders):
+            raise Malformed(
+                f"the weights {digest[:16]}... are those of a host with{'out' * residual} a residual stream, and the shape "
+                f"says that there is {'one' if residual else 'none'}"
+            )
         raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
 
-    def hashed_until(self, digest: str, known: Folder, sizes: Look, limits: Limits) -> str | None:
-        """The path of the file with this digest among those with this look."""
+    def hashed_until(self, wanted: tuple[str, bool], known: Folder, sizes: Look, limits: Limits) -> str | None:
+        """The path of the file that is wanted among those with this look."""
         waiting, left = known.waiting.pop(sizes, []), []
         found = None
         while waiting and found is None:
@@ -1074,32 +1105,46 @@ class WeightFiles:
             try:
                 with open_regular(path, follow=True) as handle:
                     limits.require(0, os.fstat(handle.fileno()).st_size)
-                    of_path = canonical_digest(handle, read_header(handle))
+                    header = read_header(handle)
+                    digests = canonical_digests(handle, header)
             except OverLimit as limit:
                 self.over = limit  # the wanted file may be a smaller one
                 left.append(path)
             except (Malformed, OSError):
                 pass
             else:
-                known.hashed.setdefault(of_path, path)
-                found = path if of_path == digest else None
+                known.enter(digests, header, path)
+                found = known.hashed.get(wanted)
         if waiting or left:
             known.waiting[sizes] = left + waiting
         return found
 
-    def load(self, path: str, digest: str, limits: Limits) -> dict[str, Tensor]:
-        try:
-            with open_regular(path, follow=True) as handle:
-                header, kept = read_header(handle), dict[str, bytearray]()
-                size = os.fstat(handle.fileno()).st_size
-                limits.require(2 * size, 4 * size)
-                if canonical_digest(handle, header, kept) != digest:
-                    raise Malformed("the weights changed while they were read")
-        except OSError as error:
-            raise Malformed(f"the weights cannot be read: {error.strerror}") from None
-        return {
-            name: Tensor(dtype, sizes, memoryview(kept.get(name, b""))) for name, (dtype, sizes, *_) in header.items()
-        }
+    def load(self, path: str, wanted: tuple[str, bool], limits: Limits) -> dict[str, Tensor]:
+        header, digests, tensors = read_tensors(path, HOST_TENSORS, limits)
+        now = Folder()
+        now.enter(digests, header, path)
+        if wanted not in now.hashed:
+            raise Malformed("the weights changed while they were read")
+        return tensors
+
+
+def read_tensors(path: str, names: set[str], limits: Limits) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
+    try:
+        with open_regular(path, follow=True) as handle:
+            header, kept = read_header(handle, names), dict[str, bytearray]()
+            size = os.fstat(handle.fileno()).st_size
+            limits.require(2 * size, 4 * size)
+            digests = canonical_digests(handle, header, kept)
+    except OSError as error:
+        raise Malformed(f"the weights cannot be read: {error.strerror}") from None
+    return (
+        header,
+        digests,
+        {
+            name: Tensor(dtype, sizes, memoryview(kept.get(name, b"")))
+            for name, (dtype, sizes, *_) in header.placed.items()
+        },
+    )
 
 
 def require_host_tensors(tensors: dict[str, Tensor]) -> None:
@@ -1136,23 +1181,27 @@ class WeightsHost:
             yield [sum(map(mul, row, column)) for column in second] if second else [0] * columns
 
     def stored(self, name: str, layer: int, head: int, height: int, width: int, p: int) -> Iterator[list[int]]:
-        tensor = self.tensors[name]
         number = 0 if name == "U" else head if self.tied else (layer - 1) * self.s.heads + head
-        size = array(tensor.code).itemsize * width
-        start = number * height * size
-        if tensor.dtype not in FLOATS:
-            for at in (start + row * size for row in range(height)):
-                yield swapped(array(tensor.code, tensor.data[at : at + size].tobytes())).tolist()
-            return
-        _, bits, _ = FLOATS[tensor.dtype]
-        slope, offset = significands(tensor.dtype, p)
-        low = 2**bits - 1
+        return stored_rows(self.tensors[name], name, number, height, width, p)
+
+
+def stored_rows(tensor: Tensor, name: str, number: int, height: int, width: int, p: int = 0) -> Iterator[list[int]]:
+    """The rows of one of a tensor's matrices, in integers (modulo p, if p is given)."""
+    size = array(tensor.code).itemsize * width
+    start = number * height * size
+    if tensor.dtype not in FLOATS:
         for at in (start + row * size for row in range(height)):
-            row = swapped(array(tensor.code, tensor.data[at : at + size].tobytes()))
-            try:
-                yield [slope[x >> bits] * (x & low) + offset[x >> bits] for x in row]
-            except TypeError:  # the tables hold no number for exponents of infinities and NaN
-                raise Stop(f"{name} has an entry that is not finite") from None
+            yield swapped(array(tensor.code, tensor.data[at : at + size].tobytes())).tolist()
+        return
+    _, bits, _ = FLOATS[tensor.dtype]
+    slope, offset = significands(tensor.dtype, p)
+    low = 2**bits - 1
+    for at in (start + row * size for row in range(height)):
+        row = swapped(array(tensor.code, tensor.data[at : at + size].tobytes()))
+        try:
+            yield [slope[x >> bits] * (x & low) + offset[x >> bits] for x in row]
+        except TypeError:  # the tables hold no number for exponents of infinities and NaN
+            raise Stop(f"{name} has an entry that is not finite") from None
 
 
 @lru_cache(maxsize=8)
@@ -3192,7 +3241,23 @@ def read_attention(text: object, s: Shape) -> Attention:
     return Attention(s, str(text), frozenset(names), window)
 
 
-def read_enclosure(claim: Claim, claimed: dict[str, Any], evidence: object, limits: Limits) -> Callable[[], None]:
+BOUND = ("target", "E", "X")  # what a claim names by digests
+
+
+def read_digest(value: object, what: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value, re.ASCII):
+        raise Malformed(f"{what} is not a digest of 64 lower-case hexadecimal digits")
+    return value
+
+
+def digest_of(value: object) -> str:
+    """Of a part of a certificate, in canonical form."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def read_enclosure(
+    claim: Claim, claimed: dict[str, Any], evidence: object, limits: Limits, facts: dict[str, Any]
+) -> Callable[[], None]:
     s, verdict = claim.shape, claimed["verdict"]
     attention, n = read_attention(claimed["attention"], s), integer(claimed["context"], "context")
     given = attention.name == "given"
@@ -3222,7 +3287,18 @@ def read_enclosure(claim: Claim, claimed: dict[str, Any], evidence: object, limi
     emulation = Emulation(tensors, width, E, X, attention)
     if digits > MAX_DIGITS:
         raise OverLimit(f"digits is {figure(digits)}, allowed are {MAX_DIGITS}")
-    return lambda: check_enclosure(claim, emulation, verdict, digits, low, high, limits)
+    named = {name: read_digest(claimed[name], name) for name in BOUND if name in claimed}
+    found = {"target": digest_of(target), "E": digest_of(embedding), "X": digest_of(x)}
+    facts |= found
+    if limits.target:
+        require_target(GivenTarget.of_enclosure(s, tensors, width), limits)
+
+    def check() -> None:
+        if wrong := [name for name in named if named[name] != found[name]]:
+            raise Stop(f"the {wrong[0]} given is not the one that the claim names")
+        check_enclosure(claim, emulation, verdict, digits, low, high, limits)
+
+    return check
 
 
 def check_enclosure(
@@ -3429,9 +3505,7 @@ def read_lower(value: object, s: Shape) -> tuple[int, list[Minor]]:
 def read_realization(
     claim: Claim, claimed: dict[str, Any], evidence: object, limits: Limits, facts: dict[str, Any]
 ) -> Callable[[], None]:
-    s, digest = claim.shape, claimed["target"]
-    if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
-        raise Malformed("target is not a digest of 64 lower-case hexadecimal digits")
+    s, digest = claim.shape, read_digest(claimed["target"], "target")
     host, lower, target = record(evidence, "evidence", "host", "lower", "target")
     D = integer(target.get("width") if isinstance(target, dict) else None, "the target's width")
     if D < 1:
@@ -3440,11 +3514,12 @@ def read_realization(
     theirs = read_forms(target, "the target", s, ("W_E", "W_Q", "W_K", "M", "W_U"), D, least=True)
     p, minors = read_lower(lower, s)
     found = Realization(s, ours, theirs, D, p, minors)
-    content = json.dumps(target, sort_keys=True, separators=(",", ":")).encode("ascii")
+    if limits.target:
+        require_target(GivenTarget(s, D, theirs), limits)
     facts |= {"target": digest, "width": stated(D)}
 
     def check() -> None:
-        if hashlib.sha256(content).hexdigest() != digest:
+        if digest_of(target) != digest:
             raise Stop("the target given is not the one that the claim names")
         require_prime(p)
         count = max(1, sum(len(minor.rows) for minor in minors))
@@ -3454,6 +3529,79 @@ def read_realization(
         check_realization(found)
 
     return check
+
+
+@dataclass(frozen=True)
+class GivenTarget:
+    """The target that a certificate is about: for every layer and head what reads, and what moves by the products
+    W_V W_O."""
+
+    shape: Shape
+    width: int
+    forms: Forms
+
+    @staticmethod
+    def of_enclosure(s: Shape, tensors: dict[str, list[list[Ball]]], width: int) -> GivenTarget:
+        """Matrices by layer (one only if it is tied) and head; W_E and W_U may be missing."""
+        one = Ball([[int(i == j) for j in range(width)] for i in range(width)])
+        layers = range(s.layers)
+        grids = {
+            name: [tensors[name][0 if len(tensors[name]) == 1 else at] for at in layers] for name in ("W_Q", "W_K")
+        }
+        values = [tensors["W_V"][0 if len(tensors["W_V"]) == 1 else at] for at in layers]
+        others = [tensors["W_O"][0 if len(tensors["W_O"]) == 1 else at] for at in layers]
+        moves = [[v.times(o, 0) for v, o in zip(*heads, strict=True)] for heads in zip(values, others, strict=True)]
+        enter = tensors["W_E"][0][0] if "W_E" in tensors else one
+        leave = tensors["W_U"][0][0] if "W_U" in tensors else one
+        return GivenTarget(s, width, Forms(enter, {"Q": grids["W_Q"], "K": grids["W_K"]}, moves, leave))
+
+
+def require_target(given: GivenTarget, limits: Limits) -> None:
+    """Whether the target is that of the file given (--target): the same numbers, of the same width. A file is a safetensors
+    file with W_Q, W_K [L, H, D, d], W_V [L, H, D, r] and W_O [L, H, r, D], for tied targets without the axis L, and perhaps
+    W_E [d_in, D] and W_U [D, d_out]."""
+    header, _, tensors = read_tensors(limits.target, TARGET_TENSORS, limits)
+    s, D = given.shape, given.width
+    if not {"W_Q", "W_K", "W_V", "W_O"} <= tensors.keys():
+        raise Malformed("the file given as the target lacks W_Q, W_K, W_V or W_O")
+    sizes = header.sizes
+    lead = sizes["W_Q"][:-2]
+    rank = (sizes["W_V"] or (0,))[-1]
+    expected = {"W_Q": (D, s.head_dim), "W_K": (D, s.head_dim), "W_V": (D, rank), "W_O": (rank, D)}
+    fits = lead in ((s.heads,), (s.layers, s.heads)) and all(
+        sizes[name] == (*lead, *expected[name]) for name in expected
+    )
+    around = {"W_E": (s.d_in, D), "W_U": (D, s.d_out)}
+    fits = fits and all(sizes[name] == around[name] for name in around if name in sizes)
+    fits = fits and ("W_E" in sizes or s.d_in == D) and ("W_U" in sizes or s.d_out == D)
+    if not fits:
+        raise Stop("the target of the file given has other shapes than the one that the certificate is about")
+    if s.residual not in header.streams():
+        raise Stop("the target of the file given is said to have another residual stream")
+    count = sum(len(tensor.data) // array(tensor.code).itemsize for tensor in tensors.values())
+    limits.require(
+        600 * count + 300 * s.layers * s.heads * D * D, 2000 * count + 2000 * s.layers * s.heads * D * D * rank
+    )
+
+    def matrices(name: str) -> list[list[Ball]]:
+        """By layer and head."""
+        tensor = tensors[name]
+        height, width = (expected | around)[name]
+        unit = Fraction(2) ** FLOATS[tensor.dtype][2] if tensor.dtype in FLOATS else Fraction(1)
+        flat = [
+            Ball([*stored_rows(tensor, name, number, height, width)], unit)
+            for number in range(math.prod(sizes[name][:-2]))
+        ]
+        across = s.heads if name in expected else 1
+        return [flat[at : at + across] for at in range(0, len(flat), across)]
+
+    found = GivenTarget.of_enclosure(s, {name: matrices(name) for name in tensors}, D).forms
+    ours = given.forms
+    pairs = [(ours.enter, found.enter), (ours.leave, found.leave)]
+    for mine, theirs in ((ours.read["Q"], found.read["Q"]), (ours.read["K"], found.read["K"]), (ours.move, found.move)):
+        pairs += zip(chain.from_iterable(mine), chain.from_iterable(theirs), strict=True)
+    if not all(same(a, b) for a, b in pairs):
+        raise Stop("the target of the file given is not the one that the certificate is about")
 
 
 def onward(x: Ball, move: list[Ball], weights: list[int], stream: bool) -> Ball:
@@ -3647,12 +3795,11 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
     if "weights" in host and kind != "identity":
         system, digest = record(host, "host", "system", "weights")
         tied = choice(system, "system", "universal", "looped-universal") == "looped-universal"
-        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest, re.ASCII):
-            raise Malformed("weights is not a digest of 64 lower-case hexadecimal digits")
+        read_digest(digest, "weights")
         if kind in ("rank-permutation", "rank-triangular"):
             raise Malformed(f"{kind} is not for weights from a file")
         looks = [look(host_sizes(shape, tied, inner)) for inner in (None, 0)]
-        tensors = limits.files.find(digest, folder, looks, limits)
+        tensors = limits.files.find(digest, shape.residual, folder, looks, limits)
         require_host_tensors(tensors)
         claim = replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
         return replace(claim, weights_digest=digest)
@@ -3756,6 +3903,7 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     names += ["target"] * (kind == "realization")
     if kind == "enclosure":
         names += ["attention", "context"] + ["digits", "difference"] * (verdict != "equal")
+        names += [name for name in BOUND if any(name in statement for name in BOUND)]  # all of them, or none
     claimed = dict(zip(names, record(statement, "claim", *names), strict=True))
     targets = choice(claimed["targets"], "targets", *TARGETS_OF.get(kind, TARGETS[:1]))
     free = choice(claimed["free"], "free", "E", "E and U") if "free" in claimed else ""
@@ -3781,11 +3929,13 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         claim = narrowed = replace(claim, nullity=len(basis))
         check = lambda: check_tied_kernel(narrowed, basis, p, limits)  # noqa: E731
     elif kind == "enclosure":
-        check = read_enclosure(claim, claimed, evidence, limits)
+        check = read_enclosure(claim, claimed, evidence, limits, facts)
     elif kind == "realization":
         check = read_realization(claim, claimed, evidence, limits, facts)
     else:
         check = read_modular(claim, evidence, folder, limits)
+    if limits.target and kind not in verdicts:
+        raise Stop("the certificate is not about one target, hence not about the one given")
     if kind not in verdicts and verdict != ("not universal" if kind in REFUTATIONS else "universal"):
         raise Stop(f'{kind} does not prove "{verdict}"')
     if rank is not None:
@@ -3823,7 +3973,8 @@ def emulated(claimed: dict[str, Any], facts: dict[str, Any]) -> str:
         least = f"at least {scientific(low, digits, up=False)} and " if low else ""
         found = f"the outputs are {least}at most {scientific(high, digits, up=True)} apart"
     where = f"attention {claimed['attention']}, n = {claimed['context']}"
-    return f"{claimed['verdict']}, {found} (one target, one embedding, one input; {where})"
+    named = ", ".join(f"{name} {facts[name][:16]}" for name in BOUND)
+    return f"{claimed['verdict']}, {found} ({named}; {where})"
 
 
 def read_deficient(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
@@ -4084,14 +4235,20 @@ def main(argv: list[str] | None = None, program: str = "checker") -> int:
         metavar="FILE|FOLDER",
         help="a file of weights, tried before those beside the certificate, or a folder of them, tried after",
     )
+    parser.add_argument(
+        "--target",
+        metavar="FILE",
+        help="the target, as a safetensors file, that certificates must be about (kinds enclosure and realization)",
+    )
     parser.add_argument("--numpy", action="store_true", help="check witnesses with NumPy (trusted then, too)")
     args = parser.parse_args(argv)
     if missing := [place for place in args.weights if not os.path.exists(place)]:
         parser.error(f"--weights {quote(missing[0])}: there is no such file or folder")
+    if args.target and not os.path.isfile(args.target):
+        parser.error(f"--target {quote(args.target)}: there is no such file")
+    memory, operations = args.max_memory or default_memory(), args.max_seconds * 10**9
     try:
-        return report(
-            args, Limits(args.max_memory or default_memory(), args.max_seconds * 10**9, args.numpy, tuple(args.weights))
-        )
+        return report(args, Limits(memory, operations, args.numpy, tuple(args.weights), args.target or ""))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

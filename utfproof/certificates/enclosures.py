@@ -6,6 +6,7 @@ Nothing of it is about universality: the claim is about the target, E and X that
 
 from __future__ import annotations
 
+import hashlib
 from math import lcm
 from typing import Any
 
@@ -106,12 +107,11 @@ def enclosure_certificate(
     }
     if found.verdict != "equal":
         claim |= {"digits": found.digits, "difference": [integer(unit) for unit in found.units]}
-    evidence: dict[str, Any] = {
-        "method": "rational" if isinstance(kernel, GivenAttention) else "interval",
-        "target": target_document(target),
-        "E": numbers(E),
-        "X": numbers(X),
-    }
+    import rfc8785
+
+    objects = {"target": target_document(target), "E": numbers(E), "X": numbers(X)}
+    claim |= {name: hashlib.sha256(rfc8785.dumps(value)).hexdigest() for name, value in objects.items()}
+    evidence: dict[str, Any] = {"method": "rational" if isinstance(kernel, GivenAttention) else "interval", **objects}
     if isinstance(kernel, GivenAttention):
         evidence["attention"] = numbers(np.asarray(kernel.matrices))
     return stating("enclosure", host.shape, host.m, claim, evidence)

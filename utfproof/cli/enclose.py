@@ -27,7 +27,9 @@ class Outcome:
     exit_code: int
 
 
-def named_host(argument: str, *, tied: bool, seed: int, law: str, dtype: str, limit: int | None) -> dict[str, Any]:
+def named_host(
+    argument: str, *, tied: bool, seed: int, law: str, dtype: str, limit: int | None, residual: bool = False
+) -> dict[str, Any]:
     """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
     from utfproof.certificates.prover import host_document
     from utfproof.constructions import construction
@@ -35,7 +37,7 @@ def named_host(argument: str, *, tied: bool, seed: int, law: str, dtype: str, li
 
     if not options.is_host_file(argument):
         return host_document(construction(argument), seed=seed, law=law, dtype=dtype)
-    digest = read_tensors(argument, max_memory=limit).digest()
+    digest = read_tensors(argument, max_memory=limit).digest(residual)
     return {"system": "looped-universal" if tied else "universal", "weights": digest}
 
 
@@ -96,7 +98,15 @@ def run_enclosure(
     found = enclose(host, target, E, X, kernel, digits, max_memory=max_memory)
     files = []
     if output is not None:
-        named = named_host(argument, tied=host.tied, seed=seed, law=law, dtype=dtype, limit=max_memory)
+        named = named_host(
+            argument,
+            tied=host.tied,
+            seed=seed,
+            law=law,
+            dtype=dtype,
+            limit=max_memory,
+            residual=host.shape.residual,
+        )
         made = enclosure_certificate(named, host, target, E, X, kernel, found, name)
         if bool(made.document["shape"].get("residual")) != host.shape.residual:
             raise NotDefined(
