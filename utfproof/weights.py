@@ -317,7 +317,10 @@ class StoredHost:
         """What a certificate's claim says of this host. MalformedInput where a weight is not finite."""
         for name in self.file.tensors:
             require_finite(self.file, name)
-        return {"system": "looped-universal" if self.tied else "universal", "weights": self.file.digest(self.shape.residual)}
+        return {
+            "system": "looped-universal" if self.tied else "universal",
+            "weights": self.file.digest(self.shape.residual),
+        }
 
 
 HostFile = Path | str | StoredHost
