@@ -1,0 +1,423 @@
+"""The finite steps and the conclusion of docs/proofs/functional-is-attention-matching.md, by computation."""
+
+import functools
+import itertools
+import random
+from fractions import Fraction
+from typing import NamedTuple
+
+import flint
+import mpmath as mp
+import numpy as np
+import pytest
+import sympy
+from word_model import Model, drawn_target, fit, jacobian, left_sides, outputs, renamed
+
+# --- section 1: probes -----------------------------------------------------------------------------------
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def last_row(A, M, X, stream, causal):
+    """The network itself, row of the last token."""
+    hidden = np.triu(np.ones((len(X), len(X)), dtype=bool), 1)
+    for forms, values in zip(A, M, strict=True):
+        new = X if stream else 0
+        for form, value in zip(forms, values, strict=True):
+            logits = X @ form @ X.T
+            new = new + softmax(np.where(hidden, -np.inf, logits) if causal else logits) @ X @ value
+        X = new
+    return X[-1]
+
+
+def probe(A, M, types, weights, x, stream):
+    """X^L of the page's section 1."""
+    rows = np.array([*types, x])
+    for forms, values in zip(A, M, strict=True):
+        Y, new = rows[:-1], rows if stream else 0
+        for form, value in zip(forms, values, strict=True):
+            new = new + softmax(rows @ form @ Y.T + np.log(weights)) @ Y @ value
+        rows = new
+    return rows[-1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_long_inputs_tend_to_probes(stream, causal):
+    rng = np.random.default_rng(4)
+    A, M = drawn_target(Model(2, 2, 2), rng)
+    types, x = rng.uniform(-0.7, 0.7, size=(3, 2)), rng.uniform(-0.7, 0.7, size=2)
+    pattern = [0, 1, 0, 2, 0, 1]  # frequencies 3 : 2 : 1
+    limit = probe(A, M, types, np.array([1, 2 / 3, 1 / 3]), x, stream)
+    errors = []
+    for n in (120, 480):
+        X = np.concatenate([types[np.resize(pattern, n)], [x]])
+        errors.append(np.abs(last_row(A, M, X, stream, causal) - limit).max())
+    assert errors[1] < errors[0] / 2.5 < 0.05
+    # other weights, or the other kind of network, are not the limit
+    for wrong in (
+        probe(A, M, types, np.array([1, 2 / 3, 2 / 3]), x, stream),
+        probe(A, M, types, np.array([1, 2 / 3, 1 / 3]), x, not stream),
+    ):
+        assert np.abs(last_row(A, M, X, stream, causal) - wrong).max() > 20 * errors[1]
+
+
+# --- section 2: chain poles ------------------------------------------------------------------------------
+
+
+class Probe(NamedTuple):
+    """A tied target [H], b = 2, and a two-type context on a line, in mpmath's numbers (rows are 1 x b)."""
+
+    A: list
+    M: list
+    Y: list
+    nu: mp.mpf
+    x0: mp.matrix
+    x1: mp.matrix
+    stream: bool
+
+    def layer(self, at, x):
+        """X^(at+1) from X^at."""
+        first, second = self.Y[at]
+        new = x if self.stream else x * 0
+        for form, value in zip(self.A, self.M, strict=True):
+            g = (x * form * (first - second).T)[0]
+            new = new + (second + (first - second) / (1 + self.nu * mp.exp(-g))) * value
+        return new
+
+    def state(self, t, level):
+        x = self.x0 + t * self.x1
+        for at in range(level):
+            x = self.layer(at, x)
+        return x
+
+    def g(self, t, level, h):
+        first, second = self.Y[level - 1]
+        return (self.state(t, level - 1) * self.A[h] * (first - second).T)[0]
+
+    def delta(self, level):
+        return self.Y[level][0] - self.Y[level][1]
+
+
+def drawn_probe(stream):
+    """Entries are square roots of different primes: no relation between pivots is to be feared."""
+    primes = iter(sympy.primerange(2, 200))
+
+    def entry(scale):
+        return (-1) ** (next(primes) % 4 // 2) * mp.sqrt(next(primes)) / scale
+
+    def matrix():
+        return mp.matrix([[entry(8) for _ in range(2)] for _ in range(2)])
+
+    A, M = [matrix() for _ in range(2)], [matrix() for _ in range(2)]
+    types = [mp.matrix([[mp.mpf(3) / 4, -mp.mpf(1) / 3]]), mp.matrix([[-mp.mpf(2) / 5, mp.mpf(4) / 7]])]
+    made = Probe(
+        A,
+        M,
+        [types],
+        mp.mpf(7) / 3,
+        mp.matrix([[mp.mpf(1) / 5, mp.mpf(1) / 9]]),
+        mp.matrix([[1, mp.mpf(1) / 2]]),
+        stream,
+    )
+    for at in range(2):
+        made.Y.append([made.layer(at, y) for y in made.Y[at]])
+    return made
+
+
+def zero(f, t, around):
+    """Newton's zero of f from t, derivative by differences; stays within the disc around the start."""
+    start = t
+    for _ in range(80):
+        step = mp.mpf(10) ** -38 * abs(around)
+        move = f(t) * 2 * step / (f(t + step) - f(t - step))
+        t -= move
+        assert abs(t - start) < abs(around), "left the disc"
+        if abs(move) < mp.mpf(10) ** -60 * abs(around):
+            return t
+    raise AssertionError("no convergence")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_chain_poles_and_residues(stream):
+    """Levels 1 and 2: which denominators vanish at q_m, the residue, and z(q_m) = 1/(2 pi i m); 70 digits."""
+    with mp.workdps(70):
+        made = drawn_probe(stream)
+        log_nu = mp.log(made.nu) + mp.pi * 1j
+        small = mp.mpf(10) ** -30
+        # level 1: g^(1,h) is linear in t
+        s, m = 0, 1
+        slope = made.g(1, 1, s) - made.g(0, 1, s)
+        q = (log_nu + 2j * mp.pi * m - made.g(0, 1, s)) / slope
+        pole = made.delta(0) * made.M[s]
+        assert examined(made, q, 1, s, mp.mpf(1)) == [True, True]
+        rho = 1 / slope
+        # level 2: the q_m with z(q_m) = 1/(2 pi i m) near q
+        for h, m in itertools.product(range(2), (150, 151)):
+            pivot = (pole * made.A[h] * made.delta(1).T)[0]
+            constant = (made.g(q + small, 2, h) + made.g(q - small, 2, h)) / 2
+            away = rho * pivot / (log_nu + 2j * mp.pi * m - constant)
+            found = zero(lambda t, h=h, m=m: 1 / (made.g(t, 2, h) - log_nu) - 1 / (2j * mp.pi * m), q + away, away)
+            assert examined(made, found, 2, h, away) == [True, True]
+        # with a vector that is not the next level's, or the slope in place of its inverse, it is seen
+        assert examined(made, found, 2, 1 - h, away) == [False, False]
+
+
+def examined(made, q, level, h, scale):
+    """[the denominator of this head alone vanishes at q, the residue of X^level is Delta M / g'] at 24 digits."""
+    step = mp.mpf(10) ** -28 * abs(scale)
+    sizes = {
+        key: abs(1 + made.nu * mp.exp(-made.g(q, *key))) for key in itertools.product(range(1, level + 1), range(2))
+    }
+    alone = [key for key, size in sizes.items() if size < mp.mpf(10) ** -40] == [(level, h)]
+    assert all(size > mp.mpf(10) ** -20 or size < mp.mpf(10) ** -40 for size in sizes.values())
+    derivative = (made.g(q + step, level, h) - made.g(q - step, level, h)) / (2 * step)
+    residue = step * (made.state(q + step, level) - made.state(q - step, level)) / 2
+    expected = made.delta(level - 1) * made.M[h]
+    return [alone, mp.norm(residue * derivative - expected) < mp.mpf(10) ** -24 * mp.norm(expected)]
+
+
+# --- section 4: the moving zero --------------------------------------------------------------------------
+
+
+def moving_zero(j, seed):
+    """(terms of (1) of degree at most j+1 at q(delta), what the page says of them, with a factor), as polynomials in delta.
+
+    Coefficients are random rationals; t = 0 at q_m, e^(u_0) = -nu exp(slope t), and e^(v_k) has the constant term F_k (of the
+    host G_k, which is F_k unless j = 0).
+    """
+    rng = random.Random(seed)
+    drawn = functools.cache(lambda *_: Fraction(rng.randint(1, 60), rng.randint(1, 9)))
+    degrees = [J for J in itertools.product(range(j + 2), repeat=2) if sum(J) <= j + 1]
+    ring, t, *delta = sympy.ring(["t", "d0", "d1"], sympy.QQ)
+    nu, F = drawn("nu"), [drawn("F", k) for k in range(2)]
+    G = [drawn("G", k) for k in range(2)] if j == 0 else F
+
+    def monomial(J):
+        return delta[0] ** J[0] * delta[1] ** J[1]
+
+    def coefficient(name, J, agrees, n):
+        return drawn(name, J, n) if sum(J) < agrees else drawn("host", name, J, n)
+
+    def exponential(name, agrees):
+        """exp of the series whose coefficients, linear in t, are the target's below a degree; without its constant term."""
+        p = sum((coefficient(name, J, agrees, 0) if sum(J) else 0) * monomial(J) for J in degrees)
+        p += sum(coefficient(name, J, agrees, 1) * t * monomial(J) for J in degrees)
+        out = term = ring.one
+        for n in range(1, j + 2):
+            term = cut(term * p, j + 1) * Fraction(1, n)
+            out += term
+        return out
+
+    whole = j + 2  # the target
+    side = -nu * exponential("u", whole) + sum(delta[k] * F[k] * exponential(f"v{k}", whole) for k in range(2))
+    host = -nu * exponential("u", j + 1) + sum(delta[k] * G[k] * exponential(f"v{k}", j) for k in range(2))
+    slope = nu * coefficient("u", (0, 0), whole, 1)
+    position = ring.zero  # the zero of nu + side, order by order
+    for _ in range(j + 1):
+        position = position + cut((side + nu).compose(t, position), j + 1) * (1 / slope)
+    assert cut((side + nu).compose(t, position), j + 1) == 0
+
+    def change(name, J, agrees):
+        return coefficient(name, J, whole, 0) - coefficient(name, J, agrees, 0)
+
+    def stated(factor):
+        out = ring.zero
+        for J in degrees:
+            if sum(J) == j + 1:
+                out -= nu * change("u", J, j + 1) * monomial(J)
+                for k in range(2):
+                    if J[k]:
+                        before = (J[0] - (k == 0), J[1] - (k == 1))
+                        term = F[k] * change(f"v{k}", before, j) if j else F[k] - G[k]
+                        out += factor * term * monomial(J)
+        return out
+
+    return cut((side - host).compose(t, position), j + 1), stated
+
+
+def cut(p, degree):
+    """Terms of total degree at most degree."""
+    return p.ring.from_dict({key: c for key, c in p.items() if sum(key) <= degree})
+
+
+@pytest.mark.parametrize("j", [0, 1, 2])
+def test_expansion_of_the_moving_zero(j):
+    """The terms of degree j+1 of (1), two further types: the formulas of (c) (j = 0) and (d); lower terms vanish."""
+    found, stated = moving_zero(j, 3)
+    assert found == stated(1)
+    assert found not in (stated(2), stated(-1), 0)
+
+
+# --- section 5: separating inputs ------------------------------------------------------------------------
+
+
+def separation(H, t, b, slopes, tokens, stream):
+    """Ball around the determinant of [1 | F_{w,a}] at as many tokens as columns, for the target of section 5."""
+    n, g = len(tokens), list(tokens)
+    functions = [[value**a for value in tokens] for a in range(1, b + 1)]
+    zero_ball = flint.arb(0)
+    for _ in range(t):
+        attention = []
+        for slope in slopes:
+            weights = [[(g[i] * g[j] * slope).exp() for j in range(n)] for i in range(n)]
+            attention.append([[w / sum(row, zero_ball) for w in row] for row in weights])
+        heads = [
+            [[sum((x * y for x, y in zip(row, f, strict=True)), zero_ball) for row in head] for head in attention]
+            for f in (*functions, g)
+        ]
+        g = [new + (old if stream else 0) for new, old in zip(heads.pop()[0], g, strict=True)]
+        functions = [image for images in heads for image in images] + (functions if stream else [])
+    assert n == 1 + (H + stream) ** t * b
+    return flint.arb_mat([[1, *row] for row in zip(*functions, strict=True)]).det()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("H", "t", "b"), [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 2, 2), (2, 2, 1)])
+def test_separating_inputs(H, t, b, stream):
+    before, flint.ctx.prec = flint.ctx.prec, 700
+    try:
+        tokens = [(flint.arb(3 * i) + flint.arb(i * i % 7) / 3) / 4 - 1 for i in range(1 + (H + stream) ** t * b)]
+        slopes = [flint.arb(h + 1) / 2 for h in range(H)]
+        assert not separation(H, t, b, slopes, tokens, stream).contains(0)
+        tokens[1] = tokens[0]  # too few different tokens do not separate
+        assert separation(H, t, b, slopes, tokens, stream).contains(0)
+    finally:
+        flint.ctx.prec = before
+
+
+# --- the conclusion --------------------------------------------------------------------------------------
+
+SHAPES = [(1, 2, 1), (2, 1, 1), (2, 2, 1), (1, 3, 1), (1, 2, 2)]
+WIDER = [(2, 2, 2), (3, 2, 1), (2, 3, 1)]
+
+
+def inputs(model, rng, contexts, n):
+    return rng.normal(size=(contexts, n, model.width)) * rng.uniform(0.4, 2.4, size=(contexts, 1, 1))
+
+
+def conditioning(J):
+    """Least over largest singular value, columns normalised."""
+    size = np.linalg.svd(J / np.maximum(np.linalg.norm(J, axis=0), 1e-300), compute_uv=False)
+    return size[-1] / size[0]
+
+
+def shows(model, tied, seed):
+    rng = np.random.default_rng(seed)
+    A, M = drawn_target(model, rng, tied)
+    X = inputs(model, rng, 60, 8)
+    return conditioning(jacobian(model, left_sides(model, A, M), X))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dims", SHAPES)
+def test_outputs_show_every_left_side(dims, stream, tied):
+    for causal in (False, True):
+        assert shows(Model(*dims, stream, causal), tied, 1) > 1e-9
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("dims", WIDER)
+def test_outputs_show_every_left_side_of_wider_models(dims, tied):
+    for seed in range(4):
+        assert shows(Model(*dims), tied, seed) > 1e-9
+
+
+def test_targets_that_hide_left_sides_are_seen():
+    """Two heads of one form; one token (all attention is 1); values that vanish."""
+    model, rng = Model(2, 1, 1), np.random.default_rng(2)
+    A, M = drawn_target(model, rng)
+    X = inputs(model, rng, 60, 8)
+    assert conditioning(jacobian(model, left_sides(model, A, M), X)) > 1e-3
+    same = left_sides(model, [[A[0][0]] * 2], M)
+    assert conditioning(jacobian(model, same, X)) < 1e-13
+    assert conditioning(jacobian(model, left_sides(model, A, M), X[:, :1])) < 1e-13
+    assert conditioning(jacobian(model, left_sides(model, A, [[M[0][0] * 0, M[0][1]]]), X)) < 1e-13
+
+
+def distance(model, A, M, theta):
+    """From the nearest solution of the equations, heads renamed."""
+    return min(np.abs(theta - other).max() / np.abs(other).max() for other in renamed(model, A, M))
+
+
+def zero_loss_fits(model, tied, seeds, starts):
+    """Distances of the fits of relative loss below 1e-20, from random starts."""
+    found = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        A, M = drawn_target(model, rng, tied)
+        X = inputs(model, rng, 16, 6)
+        wanted = outputs(model, left_sides(model, A, M), X)
+        for _ in range(starts):
+            loss, theta = fit(model, wanted, X, rng.normal(size=model.unknowns), steps=120)
+            if loss < 1e-20:
+                found.append(distance(model, A, M, theta))
+    return found
+
+
+KINDS = [(False, False, False), (False, True, False), (True, False, False), (False, False, True), (True, True, True)]
+
+
+@pytest.mark.parametrize(("stream", "causal", "tied"), KINDS)
+@pytest.mark.parametrize("dims", [(1, 2, 1), (2, 1, 1)])
+def test_fits_over_all_hosts(dims, stream, causal, tied):
+    found = zero_loss_fits(Model(*dims, stream, causal), tied, 3, 4)
+    assert found
+    assert max(found) < 1e-5
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("stream", "causal", "tied"), KINDS)
+@pytest.mark.parametrize("dims", SHAPES)
+def test_fits_over_all_hosts_in_full(dims, stream, causal, tied):
+    model = Model(*dims, stream, causal)
+    found = zero_loss_fits(model, tied, 8, 12)
+    assert all(value < 1e-4 for value in found)
+    # from near a solution, so that every shape has its fits
+    for seed in range(4):
+        rng = np.random.default_rng(100 + seed)
+        A, M = drawn_target(model, rng, tied)
+        X = inputs(model, rng, 30, 8)
+        theta = left_sides(model, A, M)
+        loss, theta = fit(model, outputs(model, theta, X), X, theta + 0.05 * rng.normal(size=len(theta)))
+        found += [distance(model, A, M, theta)] if loss < 1e-20 else []
+    assert found
+    assert max(found) < 1e-4
+
+
+def test_fits_that_do_not_solve_the_equations_are_seen():
+    """M = 0: any form fits. And a solution moved, or with heads renamed in one half only, is no solution."""
+    model, rng = Model(1, 1, 1), np.random.default_rng(5)
+    A, M = drawn_target(model, rng)
+    X = inputs(model, rng, 16, 6)
+    M[0][0] = M[0][0] * 0
+    wanted = outputs(model, left_sides(model, A, M), X)
+    loss, theta = fit(model, wanted, X, rng.normal(size=model.unknowns))
+    assert loss < 1e-20
+    assert distance(model, A, M, theta) > 1e-2
+    model = Model(2, 2, 1)
+    A, M = drawn_target(model, rng)
+    theta = left_sides(model, A, M)
+    assert distance(model, A, M, theta) == 0
+    swapped = left_sides(model, [A[0], A[1][::-1]], [M[0], M[1][::-1]])
+    assert distance(model, A, M, swapped) == 0
+    mixed = left_sides(model, [A[0], A[1][::-1]], M)
+    assert distance(model, A, M, mixed) > 1e-2
+    assert distance(model, A, M, theta + 1e-3 * np.eye(len(theta))[3]) > 1e-5
+
+
+def test_word_model_is_the_network():
+    """The left sides of the equations, put into the word model, give the network's own outputs."""
+    rng = np.random.default_rng(6)
+    for stream, causal in itertools.product((False, True), repeat=2):
+        model = Model(2, 2, 2, stream, causal)
+        A, M = drawn_target(model, rng)
+        X = rng.normal(size=(5, 2))
+        ours = outputs(model, left_sides(model, A, M), X[None])[0, -1]
+        assert np.abs(ours - last_row(A, M, X, stream, causal)).max() < 1e-11
+        assert np.abs(ours - last_row(A, M, X, not stream, causal)).max() > 1e-3
