@@ -4,6 +4,7 @@ import itertools
 import random
 from fractions import Fraction
 
+import flint
 import numpy as np
 import pytest
 import sympy
@@ -384,3 +385,53 @@ def test_error_of_a_constant_grows_with_layers_and_falls_with_its_square():
     E = array([[j % 3 - 1 for j in range(host.m)]])
     errors = [constant_error(host, E, rho) for rho in (10, 100)]
     assert errors[0] == 100 * errors[1] > 0
+
+
+@pytest.mark.parametrize(("D", "d"), [(3, 1), (3, 2), (4, 1), (4, 3), (5, 2)])
+def test_stacked_operators_without_epsilon(D, d):
+    """Section 9: k = ceil(D/e) heads make F -> (P Lambda^-1 F R^h - P M^h F)_h injective; k - 1 do not at R = 0."""
+    generator, prime, m = random.Random(10 * D + d), 1_000_003, D + 2
+
+    def drawn(rows, columns):
+        return [[generator.randrange(prime) for _ in range(columns)] for _ in range(rows)]
+
+    def table(rows):
+        return flint.nmod_mat(len(rows), len(rows[0]), [v for row in rows for v in row], prime)
+
+    def annihilator(columns):
+        """Independent rows that annihilate the given columns."""
+        found, nullity = table(columns).nullspace()
+        return table([[int(found[i, j]) for i in range(D)] for j in range(nullity)])
+
+    def kernel(P, scale, values, readers):
+        """dim {F : P Lambda^-1 F R^h = P M^h F for all h}."""
+        rows = []
+        for i, j in itertools.product(range(D), range(m)):
+            F = table([[int((a, b) == (i, j)) for b in range(m)] for a in range(D)])
+            images = [p * scale * F * R - p * M * F for p, M, R in zip(P, values, readers, strict=True)]
+            rows.append([int(v) for image in images for v in image.entries()])
+        return D * m - table(rows).rank()
+
+    e = min(d, D - 2)
+    k = -(-D // e)
+    values = [table(drawn(D, d)) * table(drawn(d, D)) for _ in range(k)]
+    inverse = [generator.randrange(1, prime) for _ in range(D)]
+    scale = table([[inverse[i] * (i == j) for j in range(D)] for i in range(D)])
+    P = annihilator([[1] * D, inverse])
+    assert (P.nrows(), P.rank()) == (D - 2, D - 2)
+    stacked = table([[int(v) for v in row] for M in values for row in (P * M).tolist()])
+    assert stacked.rank() == D
+    readers = [table(drawn(m, m)) for _ in range(k)]
+    nothing = [table([[0] * m for _ in range(m)])] * k
+    assert kernel([P] * k, scale, values, readers) == kernel([P] * k, scale, values, nothing) == 0
+    assert kernel([P] * (k - 1), scale, values[1:], nothing[1:]) > 0
+    # annihilating 1 and M^h 1 instead leaves solutions for nilpotent readers, however many heads there are
+    nilpotent = [
+        table([[int(i > 0 and j == 0) * generator.randrange(prime) for j in range(m)] for i in range(m)])
+        for _ in range(4 * k)
+    ]
+    many = [table(drawn(D, d)) * table(drawn(d, D)) for _ in range(4 * k)]
+    other = [annihilator([[1] * D, [int(v) for v in (M * table([[1]] * D)).entries()]]) for M in many]
+    one = table([[int(i == j) for j in range(D)] for i in range(D)])
+    assert kernel(other, one, many, nilpotent) > 0
+    assert kernel([P] * 4 * k, scale, many, nilpotent) == 0
