@@ -12,6 +12,7 @@ from sceptic import (
     factor_degrees,
     identity_least,
     largest_part,
+    rational_least,
     rounded_up,
     tuples,
 )
@@ -118,6 +119,27 @@ def single(dims):
     found = identity("shared-query", dims)
     found["claim"] |= {"notion": "functional", "targets": "all untied"}
     return found
+
+
+RATIONALS = {
+    "shared-query-groups": (False, [(2, 1, 1, 2), (2, 2, 1, 2), (4, 2, 1, 2), (2, 2, 1, 3), (1, 3, 1, 3), (2, 2, 2, 3),
+                                    (3, 2, 2, 5), (2, 2, 2, 2)]),
+    "residual-key": (True, [(1, 2, 1, 1), (2, 2, 3, 2), (2, 3, 1, 1)]),
+    "residual-query": (True, [(1, 2, 1, 1), (3, 2, 1, 2), (2, 2, 2, 3)]),
+    "symmetric-keys": (False, [(2, 2, 2, 1), (3, 2, 2, 1), (4, 2, 5, 1)]),
+    "symmetric-keys-deep": (False, [(2, 3, 2, 1), (3, 3, 2, 1), (2, 4, 3, 1)]),
+}  # fmt: skip
+"""{name: (whether there is a residual stream, dims)}."""
+
+
+def rational(name, dims, targets=None, more=0):
+    H, L, d, b = dims
+    stream = RATIONALS[name][0]
+    targets = targets or ("all untied" if name == "residual-key" else UNTIED)
+    m = rational_least(name, stream, H, L, d, b) + more
+    host, evidence = {"construction": name}, {"E": "standard"}
+    found = statement("identity", "attention-matching", host, (*dims, b), m, evidence, targets=targets)
+    return added(found, "shape", "residual", True) if stream else found
 
 
 # --- bounds --------------------------------------------------------------------------------------------------------
@@ -232,6 +254,13 @@ def valid():
                 f"bound-least-{name}-every-{every.replace(' ', '-')}",
                 bound(notion, dims, least - 1, targets, free, every),
             )
+    for name, (_, shapes) in RATIONALS.items():
+        for dims in shapes:
+            label = "h{}-l{}-d{}-in{}".format(*dims)
+            add(f"identity-{name}-{label}", rational(name, dims))
+            add(
+                f"identity-{name}-{label}-tied", rational(name, dims, "all tied" if name == "residual-key" else TIED, 1)
+            )
     for name, (notion, dims, least) in STREAMS.items():
         add(f"bound-least-stream-{name}", stream(notion, dims, least - 1))
         add(f"bound-least-stream-{name}-every-tied-host", stream(notion, dims, 1, "tied host"))
@@ -335,6 +364,9 @@ def invalid():
             add(f"bound-least-{name}-{attack}", bound(notion, dims, m, targets, free))
         found = bound(notion, dims, least - 1, targets, free)
         add(f"bound-least-{name}-verdict-flipped", changed(found, "claim", "verdict", "universal"))
+    for name, (_, shapes) in RATIONALS.items():
+        found = rational(name, shapes[0])
+        add(f"identity-{name}-verdict-flipped", changed(found, "claim", "verdict", "not universal"))
     for name, (notion, dims, least) in STREAMS.items():
         add(f"bound-least-stream-{name}-m-at-the-bound", stream(notion, dims, least))
     add("bound-least-stream-without-the-stream", bound("attention-matching", (2, 2, 1, 1), 16, UNTIED))
@@ -439,6 +471,40 @@ def malformed():
     add("identity-shared-query-functional-wide", two)
     key = changed(identity("shared-key", (1, 1, 1, 1)), "claim", "notion", "functional")
     add("identity-shared-key-functional-one-head", key)
+
+    for name, (stream_, shapes) in RATIONALS.items():
+        found = rational(name, shapes[0])
+        for case, path_and_value in {
+            "m-below-the-least": ("shape", "m", found["shape"]["m"] - 1),
+            "E-written-out": ("evidence", "E", []),
+            "E-Standard": ("evidence", "E", "Standard"),
+            "with-U": ("evidence", {"E": "standard", "U": []}),
+            "matching": ("claim", "notion", "matching"),
+            "functional": ("claim", "notion", "functional"),
+            "other-extent": ("claim", "targets", UNTIED if name == "residual-key" else "all untied"),
+            "invertible": ("claim", "targets", "untied with invertible M^(l,0)"),
+            "d_out-is-not-d_in": ("shape", "d_out", 9),
+            "construction-a-list": ("claim", "host", {"construction": [name]}),
+            "host-with-edges": ("claim", "host", {"construction": name, "edges": path(2)}),
+            "another-width": ("shape", "head_dim", 1 if name != "shared-query-groups" and not stream_ else 2**40),
+            "kind-rank-permutation": ("kind", "rank-permutation"),
+        }.items():
+            if (name, case) != ("residual-key", "another-width"):
+                add(f"identity-{name}-{case}", changed(found, *path_and_value))
+        other = {key: value for key, value in found["shape"].items() if key != "residual"}
+        add(f"identity-{name}-of-the-other-stream",
+            changed(found, "shape", {**other, "m": 999} if stream_ else {**other, "m": 999, "residual": True}))  # fmt: skip
+    add("identity-residual-key-narrow", changed(rational("residual-key", (2, 2, 3, 2)), "shape", "head_dim", 1))
+    add(
+        "identity-symmetric-keys-three-layers",
+        changed(rational("symmetric-keys", (2, 2, 2, 1), None, 90), "shape", "layers", 3),
+    )
+    add("identity-symmetric-keys-deep-two-layers",
+        changed(rational("symmetric-keys-deep", (2, 3, 2, 1), None, 90), "shape", "layers", 2))  # fmt: skip
+    add(
+        "identity-symmetric-keys-one-head",
+        changed(rational("symmetric-keys", (2, 2, 2, 1), None, 90), "shape", "heads", 1),
+    )
 
     base = bound("attention-matching", (2, 2, 2, 2), 10, UNTIED)
     add("bound-least-d_out-is-not-d_in", changed(base, "shape", "d_out", 3))

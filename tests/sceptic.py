@@ -1228,6 +1228,8 @@ def _identity(shape, claim, evidence):
     host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
         :4
     ]
+    if type(host) is dict and host.get("construction") in RATIONAL:
+        return _rational(shape, claim, evidence)
     (H, L, d, b, d_out), m = dimensions(shape)
     edges = None
     if type(host) is dict and host.get("construction") == "middle":
@@ -1357,6 +1359,346 @@ def evaluated(name, tied, H, L, d, b, e, u, edges=None):
                     if x * y.transpose() != left * target["A", layer, h] * right.transpose():
                         return False
     return all(read(w, U, b) == product_of(w) for w in naive.words(H, L))
+
+
+# --- identities of rational embeddings, at one target modulo a large prime ------------------------------------------
+
+RATIONAL = ("shared-query-groups", "symmetric-keys", "symmetric-keys-deep", "residual-key", "residual-query")
+
+
+def rational_least(name, stream, H, L, d, b):
+    """None where the host is not defined."""
+    if name.startswith("residual") != stream:
+        return None
+    g, e = -(-b // d), min(d, H)
+    leaves, before = H**L, sum(H**t for t in range(1, L))
+    if name == "shared-query-groups":
+        return b * leaves + d * (2 * (before + leaves) - H // g - H // min(g, H) * before) if d <= b else None
+    if name == "residual-key":
+        return 2 * b * (H + 1) ** L - b if d >= b else None
+    if name == "residual-query":
+        return b * (H + 1) ** L + d * (2 * H - H // g) * sum((H + 1) ** t for t in range(L)) if d <= b else None
+    if b > 1 or e < 2 or (L != 2 if name == "symmetric-keys" else L < 3):
+        return None
+    if L == 2:
+        return 2 * H * H + H - sum(range(e))
+    table = sum(H - c for c in range(1, e))
+    return max(leaves + H + before * (H - e + 1) + H ** (L - 2) * table, before * e + H ** (L - 2) * (e + H - 1))
+
+
+def _rational(shape, claim, evidence):
+    stream = "residual" in shape
+    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict")
+    (name,) = fields(host, "construction")
+    demand(name in RATIONAL and notion == "attention-matching" and fields(evidence, "E") == ["standard"])
+    extent = "all" if name == "residual-key" else "generic"
+    demand(targets in (f"{extent} untied", f"{extent} tied"))
+    (H, L, d, b, d_out), m = dimensions(without_stream(shape) if stream else shape)
+    least = rational_least(name, stream, H, L, d, b)
+    demand(b == d_out and least is not None and m >= least)
+    tied = targets.endswith(" tied")
+
+    def holds():
+        if (H + stream) ** L > 300 or m > 400 or b > 12:
+            raise TooLarge
+        try:
+            return solves(name, tied, stream, H, L, d, b, m)
+        except ZeroDivisionError:
+            return False
+
+    return holds
+
+
+def solves(name, tied, stream, H, L, d, b, m):
+    """Whether the E of section 9.2 solves every equation at one random target modulo LARGE, by dense matrices."""
+    from flint import nmod_mat
+
+    source = random.Random(5)
+
+    def drawn(rows, columns):
+        return nmod_mat(rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE)
+
+    once = [[(drawn(b, d), drawn(b, d), drawn(b, d), drawn(d, b)) for _ in range(H)] for _ in range(1 if tied else L)]
+    W = once * L if tied else once
+    M = [[v * o for _, _, v, o in row] for row in W]
+    A = [[q * k.transpose() for q, k, _, _ in row] for row in W]
+    one = nmod_mat(b, b, [int(i == j) for i in range(b) for j in range(b)], LARGE)
+
+    def along(word, layer=0):
+        out = one
+        for t, a in enumerate(word, layer):
+            if not stream:
+                out = out * M[t][a]
+            elif a:
+                out = out * M[t][a - 1]
+        return out
+
+    make = {"shared-query-groups": sq_groups, "residual-key": r_key, "residual-query": r_query}.get(name, symmetric)
+    E, Q, K, V, U = make(H, L, d, b, W, M, A, along, one)
+
+    def full(matrix, columns):
+        out = nmod_mat(m, columns, LARGE)
+        for i, j in matrix:
+            out[i, j] = 1
+        return out
+
+    start = nmod_mat(b, m, LARGE)
+    for at, column in E.items():
+        for i in range(b):
+            start[i, at] = column[i]
+    letters = [None] * stream + list(range(H))
+    moves = [[None if h is None else full(V(t, h), m) for h in letters] for t in range(L)]
+    states = {(): start}
+    for t in range(L):
+        here = {w: x for w, x in states.items() if len(w) == t}
+        for w, x in here.items():
+            for a, move in enumerate(moves[t]):
+                states[(*w, a)] = x if move is None else x * move
+        for h in range(H):
+            query, key = full(Q(t, h), d), full(K(t, h), d)
+            for w, x in here.items():
+                for v, y in here.items():
+                    if (x * query) * (y * key).transpose() != along(w) * A[t][h] * along(v).transpose():
+                        return False
+    read = full(U, b)
+    return all(x * read == along(w) for w, x in states.items() if len(w) == L)
+
+
+class Places:
+    """Blocks as they come: first coordinates, and columns of E."""
+
+    def __init__(self):
+        self.first, self.E, self.end = {}, {}, 0
+
+    def put(self, name, matrix):
+        self.first[name] = self.end
+        for c in range(matrix.ncols()):
+            self.E[self.end + c] = [int(matrix[i, c]) for i in range(matrix.nrows())]
+        self.end += matrix.ncols()
+
+    def onto(self, names, width):
+        """Ones between these blocks and columns 0 ... width - 1."""
+        return [(self.first[name] + c, c) for name in names for c in range(width)]
+
+    def along(self, pairs, widths):
+        return [(self.first[x] + c, self.first[y] + c) for x, y in pairs for c in range(widths(y))]
+
+
+def beside(matrices):
+    from flint import nmod_mat
+
+    rows = [[int(x[i, j]) for x in matrices for j in range(x.ncols())] for i in range(matrices[0].nrows())]
+    return nmod_mat(len(rows), len(rows[0]), [v for row in rows for v in row], LARGE)
+
+
+def rows_of(matrix, begin, end):
+    from flint import nmod_mat
+
+    width = matrix.ncols()
+    return nmod_mat(end - begin, width, [int(matrix[i, j]) for i in range(begin, end) for j in range(width)], LARGE)
+
+
+def first_columns(matrix, d):
+    return rows_of(matrix.transpose(), 0, d).transpose()
+
+
+def gauge_table(W, layer, groups, u, d, front=None):
+    """{head: G} for the heads in groups."""
+    out = {}
+    for group in groups:
+        q = beside([W[layer][x][0] for x in group])
+        wanted = u
+        if front is not None:
+            q, wanted = front * q, front * u
+        stacked = q.transpose() * ((q * q.transpose()).inv() * wanted)
+        for k, x in enumerate(group):
+            part = rows_of(stacked, k * d, (k + 1) * d)
+            out[x] = part if x == group[-1] else -part
+    return out
+
+
+def grouped(H, size):
+    return [tuple(range(k * size, k * size + size)) for k in range(H // size)]
+
+
+def sq_groups(H, L, d, b, W, M, A, along, one):
+    g = -(-b // d)
+    by_layer = [grouped(H, g if t == 0 else min(g, H)) for t in range(L)]
+    last = [{x[-1] for x in groups} for groups in by_layer]
+    queries, keys, u_first = [], [], None
+    for t in range(L):
+        Y = one
+        for later in range(t, L):
+            Y = Y * M[later][0]
+        u = first_columns(Y, d)
+        u_first = u if t == 0 else u_first
+        front = None
+        if by_layer[t] and len(by_layer[t][0]) * d < b:
+            front = beside([W[t - 1][x][3].transpose() for x in range(H)]).transpose()
+        G = gauge_table(W, t, by_layer[t], u, d, front)
+        queries.append([W[t][h][0] * G[h] if h in G else W[t][h][0] for h in range(H)])
+        keys.append([W[t][h][1] * G[h].inv().transpose() if h in G else W[t][h][1] for h in range(H)])
+    at = Places()
+    for t in range(1, L + 1):
+        for w in naive.words(H, t):
+            at.put(("K", w), along(w[:-1]) * keys[t - 1][w[-1]])
+    for t in range(1, L + 1):
+        for w in naive.words(H, t):
+            if w[-1] in last[t - 1]:
+                continue
+            held = queries[t - 1][w[-1]]
+            if t == 1 and w[-1] in last[-1]:
+                held = W[0][w[-1]][0] - u_first
+                for x in range(H):
+                    held = held if x == w[-1] else held - W[0][x][0]
+            at.put(("Q", w), along(w[:-1]) * held)
+    for w in naive.words(H, L):
+        at.put(("R", w), along(w))
+    zero = ("R", (0,) * L)
+
+    def query(t, h):
+        group = next((x for x in by_layer[-1] if x[-1] == h), None)
+        if group is None:
+            return at.onto([("Q", (h,))], d)
+        return at.onto([zero, *(("Q", (x,)) for x in group if ("Q", (x,)) in at.first)], d)
+
+    def value(t, i):
+        pairs = [((k, (i, *w)), (k, w)) for k, w in at.first if k != "R" and (k, (i, *w)) in at.first]
+        pairs += [(("R", (i, *w[:-1])), ("R", w)) for k, w in at.first if k == "R"]
+        return at.along(pairs, lambda y: b if y[0] == "R" else d)
+
+    return at.E, query, lambda t, h: at.onto([("K", (h,))], d), value, at.onto([zero], b)
+
+
+def stream_tree(H, L, b, width, readers, blocks, along):
+    """Places of the blocks in front of the outputs, and R_V."""
+    at = Places()
+    for t in range(L):
+        for w in naive.words(H + 1, t):
+            for name, matrix in zip(readers, blocks(t), strict=True):
+                at.put((name, w), along(w) * matrix)
+    for w in naive.words(H + 1, L):
+        at.put(("O", w), along(w))
+
+    def value(t, i):
+        pairs = []
+        for name, w in at.first:
+            if len(w) > t and w[t] == 0:
+                moved = list(w)
+                moved[t] = i + 1
+                pairs.append(((name, tuple(moved)), (name, w)))
+        return at.along(pairs, lambda y: b if y[0] == "O" else width)
+
+    return at, value
+
+
+def r_key(H, L, d, b, W, M, A, along, one):
+    at, value = stream_tree(H, L, b, b, [("Q", h) for h in range(H)], lambda t: A[t], along)
+    zero = ("O", (0,) * L)
+    query = lambda t, h: at.onto([(("Q", h), (0,) * t)], b)  # noqa: E731
+    return at.E, query, lambda t, h: at.onto([zero], b), value, at.onto([zero], b)
+
+
+def r_query(H, L, d, b, W, M, A, along, one):
+    groups = grouped(H, -(-b // d))
+    last = {x[-1]: x for x in groups}
+    own = [h for h in range(H) if h not in last]
+    readers = [("K", h) for h in range(H)] + [("Q", h) for h in own]
+
+    def blocks(t):
+        G = gauge_table(W, t, groups, first_columns(one, d), d)
+        keys = [W[t][h][1] * G[h].inv().transpose() if h in G else W[t][h][1] for h in range(H)]
+        return keys + [W[t][h][0] * G[h] if h in G else W[t][h][0] for h in own]
+
+    at, value = stream_tree(H, L, b, d, readers, blocks, along)
+    zero = ("O", (0,) * L)
+
+    def query(t, h):
+        w = (0,) * t
+        return at.onto([zero, *((("Q", x), w) for x in last[h][:-1])] if h in last else [(("Q", h), w)], d)
+
+    return at.E, query, lambda t, h: at.onto([(("K", h), (0,) * t)], d), value, at.onto([zero], b)
+
+
+def symmetric(H, L, d, b, W, M, A, along, one):
+    e, p = min(d, H), LARGE
+    D = [int(x[0, 0]) for x in M[0]]
+    number = lambda matrix: int(matrix[0, 0])  # noqa: E731
+    over = lambda x, y: x * pow(y, -1, p) % p if y else 1 // 0  # noqa: E731
+    alpha = over(number(M[L - 1][0]), D[0])
+    states = [
+        ("Q", t, h, w, c) for t in range(2, L + 1) for h in range(H) for w in naive.words(H, t - 2) for c in range(e)
+    ]
+    states += [("K", v, c) for v in naive.words(H, L - 2) for c in range(e)]
+    states += [("O", v, k) for v in naive.words(H, L - 2) for k in range(1, H)]
+    place = {name: i for i, name in enumerate(states)}
+    for v in naive.words(H, L - 2):
+        place["O", v, 0] = place["K", v, 0]
+    held = [(("a", h), 0) for h in range(H)]
+    held += [(("u", w), number(along(w))) for w in naive.words(H, L)]
+    for t in range(2, L + 1):
+        for h in range(H):
+            for w in naive.words(H, t - 2):
+                scale = alpha * number(along((0,) * (L - t), t - 1)) % p
+                base = over(number(A[t - 1][h]) * number(along(w, 1)) % p, scale)
+                held.append((("g", t, h, w), base))
+                held += [(("g", t, h, w, i), over(base * D[i] % p, D[e - 1])) for i in range(e, H)]
+    for v in naive.words(H, L - 2):
+        for c in range(1, e):
+            held += [(("s", v, c, j), alpha * D[c] * D[j] * number(along(v, 1)) % p) for j in range(c, H)]
+    zero, out = (0,) * L, H * e + e + H - 1
+    names = [name for name, _ in held]
+    order = {name: i for i, name in enumerate(names)}
+    if L == 2:
+        fixed = {("a", h): place["Q", 2, h, (), 0] for h in range(H)}
+        fixed["u", zero] = place["K", (), 0]
+        free = [i for i in range(len(names)) if i not in fixed.values()]
+        order = {**dict(zip([x for x in names if x not in fixed], free, strict=True)), **fixed}
+    E = {order[name]: [value] for name, value in held}
+    for h in range(H):
+        rest = 0
+        if L == 2:
+            rest = sum(E[place["Q", 2, h, (), c]][0] * E[place["K", (), c]][0] for c in range(1, e))
+        E[order["a", h]] = [over((number(A[0][h]) - rest) % p, E[order["u", zero]][0])]
+
+    def unfolded(i):
+        pairs = []
+        for name, to in place.items():
+            if name[0] == "Q" and (name[4] == i or (i >= e and name[4] == e - 1)):
+                pairs.append((order[("g", *name[1:4])] if i < e else order[("g", *name[1:4], i)], to))
+            if name[0] == "K" and name[2] and i:
+                pairs.append((order["s", name[1], *sorted((name[2], i))], to))
+            elif name[0] == "K":
+                pairs.append((order["u", (name[2] + i, *name[1], 0)], to))
+            if name[0] == "O" and name[2]:
+                pairs.append((order["u", (i, *name[1], name[2])], to))
+        return pairs
+
+    def value(t, i):
+        if L == 2:
+            return [*unfolded(i), (place["O", (), i], out)]
+        if t == 0:
+            return unfolded(i)
+        if t == L - 1:
+            return [(place["O", zero[2:], i], 0)]
+        pairs = {}
+        for name, to in place.items():
+            k = 3 if name[0] == "Q" else 1
+            w = list(name[k])
+            if len(w) >= t and w[t - 1] == 0:
+                w[t - 1] = i
+                pairs[to] = place[(*name[:k], tuple(w), *name[k + 1 :])]
+        return [(x, y) for y, x in pairs.items()]
+
+    def query(t, h):
+        if t == 0 and L > 2:
+            return [(order["a", h], 0)]
+        return [(place["Q", max(t, 1) + 1, h, zero[: max(t, 1) - 1], c], c) for c in range(e)]
+
+    def key(t, h):
+        return [(order["u", zero], 0)] if t == 0 and L > 2 else [(place["K", zero[2:], c], c) for c in range(e)]
+
+    return E, query, key, value, [(out if L == 2 else 0, 0)]
 
 
 def _lower_bound(shape, claim, evidence):
@@ -2130,8 +2472,11 @@ def _streaming(kind, shape, claim, evidence, folder):
     _, L, d, d_in, d_out = dims
     if kind == "enclosure":
         return _enclosure(shape, claim, evidence, folder)[0]()
-    demand(kind != "identity" and type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
+    demand(type(claim) is dict and claim.get("verdict") in ("universal", "not universal"))
     universal = claim["verdict"] == "universal"
+    if kind == "identity":
+        holds = _rational(shape, claim, evidence)
+        return universal and holds()
     bound = kind == "lower-bound"
     ranked = universal and not bound
     host, notion, targets, *rank = fields(claim, "host", "notion", "targets", *(["rank"] if ranked else []), "verdict")[

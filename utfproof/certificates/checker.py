@@ -75,6 +75,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import chain, compress, pairwise
+from itertools import product as product_of
 from operator import add, itemgetter, mul
 from typing import Any, BinaryIO, TypeAlias
 
@@ -2489,10 +2490,540 @@ def spelled(word: tuple[int, ...]) -> str:
 
 def read_identity(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
     values = record(evidence, "evidence", "E", *(["U"] if claim.free == "E and U" else []))
+    if claim.construction in DRAWN:
+        choice(values[0], "E", STANDARD)
+        return lambda: check_drawn(claim, limits)
     if values[0] == STANDARD and claim.construction in ("register", "shared-key", "shared-query"):
         return lambda: check_standard(claim, limits)
     e, *u = (Blocks(value, name, claim) for value, name in zip(values, "EU", strict=False))
     return lambda: check_identity(claim, e, u[0] if u else None, limits)
+
+
+# ----------------------------------------------------------------------------------------------------
+# identity of a rational embedding, at a drawn point (section 9.2)
+
+Residues: TypeAlias = list[list[int]]
+Columns: TypeAlias = list[list[int]]  # of a reader: the coordinates that each of them adds up
+POINT_PRIME_BITS = 192  # of the random prime: a wrong equation passes below 2^-100 (degrees and heights: section 9.2)
+
+
+class Unlucky(Exception):
+    """A matrix is singular at the drawn point."""
+
+
+def random_prime(bits: int) -> int:
+    """Miller-Rabin with 64 random bases: composite with probability below 2^-120."""
+    while True:
+        n = secrets.randbits(bits) | 1 << (bits - 1) | 1
+        odd = (n - 1) // ((n - 1) & (1 - n))
+        twos = ((n - 1) // odd).bit_length() - 1
+        for _ in range(64):
+            x = pow(2 + secrets.randbelow(n - 3), odd, n)
+            if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+                break
+        else:
+            return n
+
+
+class Point:
+    """A target drawn modulo p, all of its entries at random; a tied one repeats its first layer."""
+
+    def __init__(self, s: Shape, tied: bool) -> None:
+        self.p, self.s = random_prime(POINT_PRIME_BITS), s
+        b, d = s.d_in, s.head_dim
+        sizes = ((b, d), (b, d), (b, d), (d, b))
+        rows = [
+            [[self.random(*size) for size in sizes] for _ in range(s.heads)] for _ in range(1 if tied else s.layers)
+        ]
+        self.heads = rows * s.layers if tied else rows
+        self.values = [[self.times(head[2], head[3]) for head in row] for row in self.heads]
+        self.prefixes = [[self.identity(b)]]  # M_w by length, in lexicographic order; letter 0 is the stream
+        for row in self.values:
+            longer = []
+            for x in self.prefixes[-1]:
+                longer += [x] * s.residual + [self.times(x, value) for value in row]
+            self.prefixes.append(longer)
+
+    def random(self, rows: int, columns: int) -> Residues:
+        return [[secrets.randbelow(self.p) for _ in range(columns)] for _ in range(rows)]
+
+    @staticmethod
+    def identity(n: int) -> Residues:
+        return [[int(i == j) for j in range(n)] for i in range(n)]
+
+    def times(self, x: Residues, y: Residues) -> Residues:
+        columns = list(zip(*y, strict=True))
+        return [[sum(map(mul, row, column)) % self.p for column in columns] for row in x]
+
+    def combine(self, x: Residues, y: Residues, sign: int) -> Residues:
+        return [[(a + sign * b) % self.p for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
+
+    def inverse(self, x: Residues) -> Residues:
+        n, p = len(x), self.p
+        rows = [[*row, *unit] for row, unit in zip(x, self.identity(n), strict=True)]
+        for i in range(n):
+            pivot = next((j for j in range(i, n) if rows[j][i]), None)
+            if pivot is None:
+                raise Unlucky
+            rows[i], rows[pivot] = rows[pivot], rows[i]
+            scale = pow(rows[i][i], -1, p)
+            rows[i] = [value * scale % p for value in rows[i]]
+            for j in range(n):
+                factor = rows[j][i]
+                if j != i and factor:
+                    rows[j] = [(value - factor * unit) % p for value, unit in zip(rows[j], rows[i], strict=True)]
+        return [row[n:] for row in rows]
+
+    def gauges(self, layer: int, group: list[int], u: Residues, front: Residues | None = None) -> list[Residues]:
+        """G of each head of a group whose last one reads u and the others' blocks: q (-G, ..., -G, G) = u, q the W_Q side by
+        side, multiplied by `front` first where there is one."""
+        q = [list(chain(*rows)) for rows in zip(*(self.heads[layer][h][0] for h in group), strict=True)]
+        if front is not None:
+            q, u = self.times(front, q), self.times(front, u)
+        turned = list(map(list, zip(*q, strict=True)))
+        stacked = self.times(turned, self.times(self.inverse(self.times(q, turned)), u))
+        d = self.s.head_dim
+        parts = [stacked[k * d : (k + 1) * d] for k in range(len(group))]
+        return [*([[-x % self.p for x in row] for row in part] for part in parts[:-1]), parts[-1]]
+
+    def readers(self, layer: int, gauges: dict[int, Residues]) -> tuple[list[Residues], list[Residues]]:
+        """W_Q G and W_K G^-T of every head."""
+        queries, keys = [], []
+        for h, (w_q, w_k, *_) in enumerate(self.heads[layer]):
+            if h in gauges:
+                inverse = self.inverse(gauges[h])
+                w_q, w_k = self.times(w_q, gauges[h]), self.times(w_k, list(map(list, zip(*inverse, strict=True))))
+            queries.append(w_q)
+            keys.append(w_k)
+        return queries, keys
+
+
+class Drawn:
+    """A host whose embedding is a rational function of the target."""
+
+    tied = False
+
+    def __init__(self, s: Shape) -> None:
+        self.s, self.end = s, 0
+        self.blocks: dict[Any, tuple[int, int]] = {}
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        """The least embedding dimension; None where the host is not defined."""
+        raise NotImplementedError
+
+    def add(self, name: Any, width: int) -> None:
+        self.blocks[name] = (self.end, width)
+        self.end += width
+
+    def columns(self, names: Iterable[Any], width: int) -> Columns:
+        """Of the sum of these blocks: column c adds up their coordinates c."""
+        found = [self.blocks[name] for name in names if name in self.blocks]
+        return [[first + c for first, wide in found if c < wide] for c in range(width)]
+
+    def reads(self, part: int, layer: int, head: int) -> Columns:
+        raise NotImplementedError
+
+    def outputs(self) -> Columns:
+        raise NotImplementedError
+
+    def source(self, layer: int, head: int, name: Any) -> Any:
+        """The block that R_V sends to this one."""
+        raise NotImplementedError
+
+    def move(self, layer: int, head: int) -> dict[int, int]:
+        """R_V: which coordinate each column takes, if any."""
+        found: dict[int, int] = {}
+        for name, (first, width) in self.blocks.items():
+            source = self.blocks.get(self.source(layer, head, name))
+            if source is not None:
+                found |= {first + c: source[0] + c for c in range(width)}
+        return found
+
+    def embed(self, point: Point) -> dict[Any, Residues]:
+        """What E has in each block."""
+        raise NotImplementedError
+
+
+def full_groups(heads: int, size: int) -> list[list[int]]:
+    return [list(range(i, i + size)) for i in range(0, heads - size + 1, size)]
+
+
+class SharedQueryGroups(Drawn):
+    """Blocks ("K", w), ("Q", w), ("R", w) of the key trie, the query trie and the register; words are tuples of heads."""
+
+    tied = True
+
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s)
+        size = -(-s.d_in // s.head_dim)
+        first, later = full_groups(s.heads, size), full_groups(s.heads, min(size, s.heads))
+        self.groups = [first, *([later] * (s.layers - 1))]
+        for part in "KQ":
+            for length in range(1, s.layers + 1):
+                last = {group[-1] for group in self.groups[length - 1]} if part == "Q" else set()
+                for w in all_words(s.heads, length):
+                    if w[-1] not in last:
+                        self.add((part, w), s.head_dim)
+        for w in all_words(s.heads, s.layers):
+            self.add(("R", w), s.d_in)
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        if s.head_dim > s.d_in:
+            return None
+        size = -(-s.d_in // s.head_dim)
+        saved = s.heads // size + s.heads // min(size, s.heads) * s.words(s.layers - 1)
+        return s.d_in * s.heads**s.layers + s.head_dim * (2 * s.words(s.layers) - saved)
+
+    def reads(self, part: int, layer: int, head: int) -> Columns:
+        group = next((group for group in self.groups[-1] if group[-1] == head), None)
+        names = [("Q", (head,))] if group is None else [("R", (0,) * self.s.layers), *(("Q", (x,)) for x in group)]
+        return self.columns([("K", (head,))] if part else names, self.s.head_dim)
+
+    def outputs(self) -> Columns:
+        return self.columns([("R", (0,) * self.s.layers)], self.s.d_in)
+
+    def source(self, layer: int, head: int, name: Any) -> Any:
+        kind, w = name
+        return (kind, (head, *(w[:-1] if kind == "R" else w)))
+
+    def embed(self, point: Point) -> dict[Any, Residues]:
+        s = self.s
+        found: dict[Any, Residues] = {}
+        later = point.identity(s.d_in)
+        for layer in reversed(range(s.layers)):
+            later = point.times(point.values[layer][0], later)  # Y_l
+            u = [row[: s.head_dim] for row in later]
+            gauges: dict[int, Residues] = {}
+            for group in self.groups[layer]:
+                short = s.head_dim * len(group) < s.d_in
+                front = list(chain(*(head[3] for head in point.heads[layer - 1]))) if short else None
+                gauges |= dict(zip(group, point.gauges(layer, group, u, front), strict=True))
+            queries, keys = point.readers(layer, gauges)
+            held = list(queries)
+            for group in self.groups[-1] if layer == 0 and not self.groups[0] else []:
+                missing = point.combine(queries[group[-1]], u, -1)
+                for x in group[:-1]:
+                    missing = point.combine(missing, queries[x], -1)
+                held[group[-1]] = missing
+            for w, product in zip(all_words(s.heads, layer), point.prefixes[layer], strict=True):
+                for h in range(s.heads):
+                    found["K", (*w, h)] = point.times(product, keys[h])
+                    if ("Q", (*w, h)) in self.blocks:
+                        found["Q", (*w, h)] = point.times(product, held[h])
+        words = all_words(s.heads, s.layers)
+        return found | {("R", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
+
+
+class ResidualReaders(Drawn):
+    """Blocks (reader, l, w) for the words w of length l - 1 over 0 ... H, then the outputs ("O", L + 1, w)."""
+
+    width = 0
+    readers: list[Any]
+
+    def lay(self, readers: list[Any], width: int) -> None:
+        self.readers, s = readers, self.s
+        for length in range(s.layers):
+            for w in all_words(s.letters, length):
+                for reader in readers:
+                    self.add((reader, w), width)
+        for w in all_words(s.letters, s.layers):
+            self.add(("O", w), s.d_in)
+
+    def outputs(self) -> Columns:
+        return self.columns([("O", (0,) * self.s.layers)], self.s.d_in)
+
+    def source(self, layer: int, head: int, name: Any) -> Any:
+        kind, w = name
+        return (kind, (*w[: layer - 1], head + 1, *w[layer:])) if len(w) >= layer and w[layer - 1] == 0 else None
+
+    def filled(self, point: Point, readers: Callable[[int], list[Residues]]) -> dict[Any, Residues]:
+        s = self.s
+        found: dict[Any, Residues] = {}
+        for layer in range(s.layers):
+            held = readers(layer)
+            for w, product in zip(all_words(s.letters, layer), point.prefixes[layer], strict=True):
+                found |= {(r, w): point.times(product, x) for r, x in zip(self.readers, held, strict=True)}
+        words = all_words(s.letters, s.layers)
+        return found | {("O", w): product for w, product in zip(words, point.prefixes[-1], strict=True)}
+
+
+class ResidualKey(ResidualReaders):
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s)
+        self.lay([("Q", h) for h in range(s.heads)], s.d_in)
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        return s.d_in * (2 * s.leaves - 1) if s.head_dim >= s.d_in else None
+
+    def reads(self, part: int, layer: int, head: int) -> Columns:
+        name = ("O", (0,) * self.s.layers) if part else (("Q", head), (0,) * (layer - 1))
+        return self.columns([name], self.s.head_dim)
+
+    def embed(self, point: Point) -> dict[Any, Residues]:
+        def readers(layer: int) -> list[Residues]:
+            return [point.times(w_q, list(map(list, zip(*w_k, strict=True)))) for w_q, w_k, *_ in point.heads[layer]]
+
+        return self.filled(point, readers)
+
+
+class ResidualQuery(ResidualReaders):
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s)
+        self.groups = full_groups(s.heads, -(-s.d_in // s.head_dim))
+        self.last = {group[-1]: group for group in self.groups}
+        keys = [("K", h) for h in range(s.heads)]
+        self.lay(keys + [("Q", h) for h in range(s.heads) if h not in self.last], s.head_dim)
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        if s.head_dim > s.d_in:
+            return None
+        saved = s.heads // -(-s.d_in // s.head_dim)
+        return s.d_in * s.leaves + s.head_dim * (2 * s.heads - saved) * ((s.leaves - 1) // s.heads)
+
+    def reads(self, part: int, layer: int, head: int) -> Columns:
+        w = (0,) * (layer - 1)
+        names = [("O", (0,) * self.s.layers), *((("Q", x), w) for x in self.last.get(head, [])[:-1])]
+        own = [(("K" if part else "Q", head), w)]
+        return self.columns(names if head in self.last and not part else own, self.s.head_dim)
+
+    def embed(self, point: Point) -> dict[Any, Residues]:
+        d, unit = self.s.head_dim, point.identity(self.s.d_in)
+
+        def readers(layer: int) -> list[Residues]:
+            gauges: dict[int, Residues] = {}
+            for group in self.groups:
+                found = point.gauges(layer, group, [row[:d] for row in unit])
+                gauges |= dict(zip(group, found, strict=True))
+            queries, keys = point.readers(layer, gauges)
+            return [(keys if part == "K" else queries)[h] for part, h in self.readers]
+
+        return self.filled(point, readers)
+
+
+class SymmetricKeys(Drawn):
+    """d_in = 1. Numbers a, u, g and s of E, one by one; what stands where after the first letter is `after`."""
+
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s)
+        H, L = s.heads, s.layers
+        self.e = e = min(s.head_dim, H)
+        between = [(w, layer) for layer in range(2, L + 1) for w in all_words(H, layer - 2)]
+        states: list[Any] = [
+            ("Q", layer, h, w, c) for layer in range(2, L + 1) for h in range(H) for w in all_words(H, layer - 2)
+            for c in range(e)
+        ]  # fmt: skip
+        states += [("K", v, c) for v in all_words(H, L - 2) for c in range(e)]
+        states += [("O", v, k) for v in all_words(H, L - 2) for k in range(1, H)]
+        self.after = {name: i for i, name in enumerate(states)}
+        self.after |= {("O", v, 0): self.after["K", v, 0] for v in all_words(H, L - 2)}
+        numbers: list[Any] = [("a", h) for h in range(H)] + [("u", w) for w in all_words(H, L)]
+        for layer in range(2, L + 1):
+            for h in range(H):
+                for w, at in between:
+                    if at == layer:
+                        numbers += [("g", layer, h, w, -1), *(("g", layer, h, w, i) for i in range(e, H))]
+        numbers += [("s", v, c, j) for v in all_words(H, L - 2) for c in range(1, e) for j in range(c, H)]
+        places: dict[Any, int] = {}
+        if L == 2:
+            places = {("a", h): self.after["Q", 2, h, (), 0] for h in range(H)} | {
+                ("u", (0, 0)): self.after["K", (), 0]
+            }
+        free = iter(sorted(set(range(len(numbers))) - set(places.values())))
+        self.blocks = {name: (places[name] if name in places else next(free), 1) for name in numbers}
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        raise NotImplementedError
+
+    def at(self, *name: Any) -> int:
+        return self.blocks[name][0]
+
+    def move(self, layer: int, head: int) -> dict[int, int]:
+        H, L, e = self.s.heads, self.s.layers, self.e
+        if layer > 1:
+            return self.later(layer, head)
+        found = {}
+        for name, place in self.after.items():
+            if name[0] == "Q" and name[4] == min(head, e - 1):
+                found[place] = self.at("g", name[1], name[2], name[3], -1 if head < e else head)
+            elif name[0] == "K":
+                low, high = min(head, name[2]), max(head, name[2])
+                found[place] = self.at("s", name[1], low, high) if low else self.at("u", (high, *name[1], 0))
+            elif name[0] == "O":
+                found[place] = self.at("u", (head, *name[1], name[2]))
+        if L == 2:
+            found[e * H + e + H - 1] = self.after["O", (), head]
+        return found
+
+    def later(self, layer: int, head: int) -> dict[int, int]:
+        raise NotImplementedError
+
+    def embed(self, point: Point) -> dict[Any, Residues]:
+        s, p, e = self.s, point.p, self.e
+        M = [[value[0][0] for value in row] for row in point.values]
+        A = [[sum(map(mul, head[0][0], head[1][0])) % p for head in row] for row in point.heads]
+        if not all((*M[0][:e], *(row[0] for row in M))):
+            raise Unlucky
+
+        def along(word: tuple[int, ...], first: int) -> int:
+            value = 1
+            for layer, head in enumerate(word, first):
+                value = value * M[layer][head] % p
+            return value
+
+        alpha = M[-1][0] * pow(M[0][0], -1, p) % p
+        found: dict[Any, int] = {}
+        for name in self.blocks:
+            if name[0] == "u":
+                found[name] = along(name[1], 0)
+            elif name[0] == "s":
+                found[name] = alpha * M[0][name[2]] * M[0][name[3]] * along(name[1], 1) % p
+            elif name[0] == "g":
+                _, layer, h, w, i = name
+                scale = alpha * along((0,) * (s.layers - layer), layer - 1) % p
+                ratio = 1 if i < 0 else M[0][i] * pow(M[0][e - 1], -1, p)
+                found[name] = A[layer - 1][h] * along(w, 1) * ratio * pow(scale, -1, p) % p
+        held = {self.blocks[name][0]: value for name, value in found.items()}
+        first = pow(found["u", (0,) * s.layers], -1, p)
+        for h in range(s.heads):
+            queries, keys = self.reads(0, 1, h), self.reads(1, 1, h)
+            rest = (
+                sum(held[i] * held[j] for [i], [j] in zip(queries[1:e], keys[1:e], strict=True)) if s.layers == 2 else 0
+            )
+            found["a", h] = (A[0][h] - rest) * first % p
+        return {name: [[value]] for name, value in found.items()}
+
+
+class SymmetricKeysShallow(SymmetricKeys):
+    """L = 2, tied."""
+
+    tied = True
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        H, e = s.heads, min(s.head_dim, s.heads)
+        return 2 * H**2 + H - e * (e - 1) // 2 if s.d_in == 1 and s.layers == 2 and e > 1 else None
+
+    def later(self, layer: int, head: int) -> dict[int, int]:
+        return self.move(1, head)
+
+    def reads(self, part: int, layer: int, head: int) -> Columns:
+        names = [("K", (), c) if part else ("Q", 2, head, (), c) for c in range(self.e)]
+        return [[self.after[name]] for name in names] + [[] for _ in range(self.s.head_dim - self.e)]
+
+    def outputs(self) -> Columns:
+        return [[self.e * self.s.heads + self.e + self.s.heads - 1]]
+
+
+class SymmetricKeysDeep(SymmetricKeys):
+    """L >= 3, untied."""
+
+    @staticmethod
+    def least(s: Shape) -> int | None:
+        H, L, e = s.heads, s.layers, min(s.head_dim, s.heads)
+        if s.d_in > 1 or L < 3 or e < 2:
+            return None
+        shorter = s.words(L - 1)
+        held = H**L + H + shorter * (H - e + 1) + H ** (L - 2) * (H * (e - 1) - e * (e - 1) // 2)
+        return max(held, shorter * e + H ** (L - 2) * (e + H - 1))
+
+    def later(self, layer: int, head: int) -> dict[int, int]:
+        if layer == self.s.layers:
+            return {0: self.after["O", (0,) * (layer - 2), head]}
+        found = {}
+        for name, place in self.after.items():
+            at = 3 if name[0] == "Q" else 1
+            w = name[at]
+            if len(w) >= layer - 1 and w[layer - 2] == 0:
+                longer = (*w[: layer - 2], head, *w[layer - 1 :])
+                found[place] = self.after[(*name[:at], longer, *name[at + 1 :])]
+        return found
+
+    def reads(self, part: int, layer: int, head: int) -> Columns:
+        nothing: Columns = [[] for _ in range(self.s.head_dim)]
+        if layer == 1:
+            return [[self.at("u", (0,) * self.s.layers) if part else self.at("a", head)], *nothing[1:]]
+        w = (0,) * (self.s.layers - 2)
+        names = [("K", w, c) if part else ("Q", layer, head, w[: layer - 2], c) for c in range(self.e)]
+        return [[self.after[name]] for name in names] + nothing[self.e :]
+
+    def outputs(self) -> Columns:
+        return [[0]]
+
+
+def all_words(letters: int, length: int) -> list[tuple[int, ...]]:
+    return list(product_of(range(letters), repeat=length))
+
+
+EVERYWHERE = ("all untied", "all tied")
+DRAWN: dict[str, tuple[type[Drawn], tuple[str, ...], bool]] = {
+    "shared-query-groups": (SharedQueryGroups, GENERIC, False),
+    "residual-key": (ResidualKey, EVERYWHERE, True),
+    "residual-query": (ResidualQuery, GENERIC, True),
+    "symmetric-keys": (SymmetricKeysShallow, GENERIC, False),
+    "symmetric-keys-deep": (SymmetricKeysDeep, GENERIC, False),
+}  # host, the targets that a certificate can speak of, whether there is a residual stream
+
+
+def check_drawn(claim: Claim, limits: Limits) -> None:
+    """The equations of attention-matching, as identities of rational functions, at a random point modulo a random prime: for
+    every layer and head x^T (Q K^T - D A D^T) y = 0 for random x and y, Q, K and D the E R_w R_Q, E R_w R_K and M_w stacked."""
+    s = claim.shape
+    kind = DRAWN[claim.construction][0]
+    readers, b, d = s.readers(s.layers), s.d_in, s.head_dim
+    reads = 2 * d * readers + b * s.leaves
+    solved = s.layers * s.heads * (8 * b**3 + 8 * b * b * d)
+    limits.require(
+        200 * s.layers * s.heads * s.m + 300 * b * reads,
+        600 * (reads * (b * b + s.layers) + solved + s.nodes * b**3) + 10**9,
+    )
+    host, point = kind(s), Point(s, claim.targets in TIED)
+    p = point.p
+    try:
+        blocks = host.embed(point)
+    except Unlucky:
+        raise Stop("a matrix that E inverts is singular at a random target, so at every target") from None
+    E: dict[int, tuple[int, ...]] = {}  # by columns
+    for name, (first, width) in host.blocks.items():
+        for c, column in zip(range(width), zip(*blocks[name], strict=True), strict=True):
+            E[first + c] = column
+    if max(E, default=0) >= s.m:
+        raise Stop("E has a column beyond m")
+    maps = [[host.move(layer, h) for h in range(s.heads)] for layer in ([1] if host.tied else range(1, s.layers + 1))]
+
+    def stacked(columns: Columns, depth: int) -> Residues:
+        """E R_w of these columns, for the words w of this length, stacked."""
+        waiting = [columns]
+        for layer in reversed(range(depth)):
+            steps = maps[0] if host.tied else maps[layer]
+            longer = [
+                [[step[i] for i in column if i in step] for column in columns] for step in steps for columns in waiting
+            ]
+            waiting = (waiting if s.residual else []) + longer
+        rows = []
+        for reader in waiting:
+            sums = [
+                [sum(part) % p for part in zip(*(E[i] for i in column if i in E), strict=True)] for column in reader
+            ]
+            rows += list(zip(*(column or [0] * b for column in sums), strict=True))
+        return rows  # type: ignore[return-value]
+
+    for layer in range(1, s.layers + 1):
+        D = [row for product in point.prefixes[layer - 1] for row in product]
+        for h in range(s.heads):
+            left, right = ([[secrets.randbelow(p) for _ in D]] for _ in range(2))
+            queries, keys = (stacked(host.reads(part, layer, h), layer - 1) for part in (0, 1))
+            w_q, w_k = point.heads[layer - 1][h][:2]
+            ours = [point.times(x, table)[0] for x, table in ((left, queries), (right, keys))]
+            theirs = [point.times(point.times(x, D), w)[0] for x, w in ((left, w_q), (right, w_k))]
+            if (sum(map(mul, *ours)) - sum(map(mul, *theirs))) % p:
+                raise Stop(f"the logits at layer {layer}, head {h} are not what the target demands")
+    if [tuple(row) for row in stacked(host.outputs(), s.layers)] != [tuple(r) for x in point.prefixes[-1] for r in x]:
+        raise Stop("the outputs are not what the target demands")
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -3708,7 +4239,7 @@ REFUTATIONS = ("rank-deficient", "lower-bound")
 TARGETS_OF = {
     "enclosure": ("this one",),
     "realization": ("this one",),
-    "identity": TARGETS,
+    "identity": (*TARGETS, *GENERIC),
     "lower-bound": (*TARGETS[:2], *GENERIC),
     "rank-deficient": TARGETS[:2],
     "rank-permutation": TARGETS[:2],
@@ -3803,7 +4334,7 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
         require_host_tensors(tensors)
         claim = replace(claim, construction=f"{system} weights {digest[:16]}", weights=tensors, tied=tied)
         return replace(claim, weights_digest=digest)
-    known = (*IDENTITIES,) if kind == "identity" else (*INDEX_HOSTS, *RANDOM)
+    known = (*IDENTITIES, *DRAWN) if kind == "identity" else (*INDEX_HOSTS, *RANDOM)
     name = choice(host.get("construction"), "construction", *known)
     if name in RANDOM:
         _, dtype, law, seed = record(host, "host", "construction", "dtype", "law", "seed")
@@ -3820,6 +4351,8 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
     else:
         record(host, "host", "construction", *(["edges"] if name == "middle" else []))
         claim = replace(claim, construction=name)
+        if name in DRAWN:
+            return read_drawn(claim)
         rule = IDENTITIES[name] if kind == "identity" else None
         if name == "shared-query" and claim.notion == "functional" and shape.heads == shape.d_in == 1:
             rule = FUNCTIONAL
@@ -3847,6 +4380,20 @@ def read_claim(claim: Claim, host: object, folder: str, limits: Limits) -> Claim
     return claim
 
 
+def read_drawn(claim: Claim) -> Claim:
+    """The claim, if the format has an identity of a rational embedding that says it."""
+    shape, name = claim.shape, claim.construction
+    host, targets, stream = DRAWN[name]
+    if claim.notion != "attention-matching" or claim.targets not in targets or shape.d_in != shape.d_out:
+        raise Malformed(f"no identity says that {name} is universal {claim.how} at {shape}")
+    least = host.least(shape) if shape.residual == stream else None
+    if least is None:
+        raise Malformed(f"{name} is not defined at {shape}")
+    if shape.m < least:
+        raise Malformed(f"{name} needs m >= {figure(least)}, m is {figure(shape.m)}")
+    return claim
+
+
 def require_stream(claim: Claim, host: dict[str, Any]) -> None:
     """Malformed where a residual stream is there and the kind or the construction knows none, or the other way round."""
     kind, shape = claim.kind, claim.shape
@@ -3860,7 +4407,8 @@ def require_stream(claim: Claim, host: dict[str, Any]) -> None:
     if not shape.residual:
         return
     name = host.get("construction")
-    if kind == "identity" or (kind == "lower-bound" and "every" not in host):
+    drawn = isinstance(name, str) and name in DRAWN
+    if (kind == "identity" and not drawn) or (kind == "lower-bound" and "every" not in host):
         raise Malformed(f"{kind} of a given host is not defined with a residual stream, the shape is {shape}")
     if isinstance(name, str) and name in INDEX_HOSTS and name not in RESIDUAL_HOSTS:
         raise Malformed(f"{name} is not defined with a residual stream, the shape is {shape}")

@@ -12,7 +12,7 @@ from math import comb
 from typing import Any
 
 from utfproof.certificates.format import STANDARD, WRITTEN_OUT, Certificate, certificate, integer
-from utfproof.constructions import construction, resolve_m
+from utfproof.constructions import CONSTRUCTIONS, Construction, construction, resolve_m
 from utfproof.constructions.commuting import commuting_dimension, require_commuting
 from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
 from utfproof.constructions.shared_attention import (
@@ -247,7 +247,8 @@ class IdentityKind:
     free: str | None
     least_m: Callable[[Shape], int]
     defined: Callable[[Shape], None]
-    words: Callable[[Shape], tuple[Blocks, Blocks | None]]
+    words: Callable[[Shape], tuple[Blocks, Blocks | None]] | None
+    """None for an embedding of rational functions, which a checker computes at a drawn target (section 9.2)."""
     construction: str = ""
     """Its name in the format, where that is another one."""
     edges: Callable[[Shape], Edges] | None = None
@@ -260,7 +261,14 @@ class IdentityKind:
 
     def is_standard(self, shape: Shape) -> bool:
         """Whether the standard embedding is named, not written out."""
-        return self.moves is not None and self.numbers(shape) > WRITTEN_OUT
+        return self.words is None or (self.moves is not None and self.numbers(shape) > WRITTEN_OUT)
+
+    def work(self, shape: Shape) -> int:
+        """Nanoseconds of a check at a drawn target, roughly."""
+        b, d, H, L = shape.d_in, shape.head_dim, shape.heads, shape.layers
+        nodes = geometric(shape.letters, 0, L)
+        columns = 2 * d * H * geometric(shape.letters, 0, L - 1) + b * shape.words_at(L)
+        return 600 * (columns * (b * b + L) + L * H * 8 * b * b * (b + d) + nodes * b**3) + 10**9
 
 
 def _output_moves(shape: Shape) -> int:
@@ -374,14 +382,49 @@ IDENTITIES: dict[str, IdentityKind] = {
 """The constructions that the kind `identity` is specified for."""
 
 
+def _drawn(entry: Construction) -> IdentityKind:
+    """The identity of a construction whose E is a rational function of the target."""
+
+    def defined(shape: Shape) -> None:
+        if shape.d_in != shape.d_out:
+            raise NotDefined(f"an identity of {entry.name} is defined for d_in = d_out, got {shape}")
+        resolve_m(entry, shape, None)
+
+    assert entry.notion is not None
+    return IdentityKind(entry.notion, entry.targets, None, entry.least_m, defined, None)
+
+
+IDENTITIES |= {
+    entry.name: _drawn(entry)
+    for entry in CONSTRUCTIONS.values()
+    if entry.embed is not None and entry.name not in IDENTITIES
+}
+
+
+def identity_evidence(document: dict[str, Any]) -> str:
+    """What an identity certificate shows, in half a sentence."""
+    E, name = document["evidence"]["E"], document["claim"]["host"]["construction"]
+    if name in IDENTITIES and IDENTITIES[name].words is None:
+        return "E is a rational function of the target, and the equations hold at a target drawn modulo a random prime"
+    blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
+    return f"E is made of {blocks}, each a product of the target's own matrices"
+
+
 def identity_certificate(
-    name: str, shape: Shape, m: int | None = None, *, max_memory: int | None = None, standard: bool | None = None
+    name: str,
+    shape: Shape,
+    m: int | None = None,
+    *,
+    max_memory: int | None = None,
+    standard: bool | None = None,
+    tied_targets: bool = False,
 ) -> Certificate:
     """The identity by which this construction serves its targets at this shape; m defaults to the least one.
 
     standard: name the standard embedding of register, shared-key or shared-query in place of its blocks; by default where
     these take more than 100 000 numbers. The certificate has the same size at every shape then, and the checker follows
-    the words (ResourceLimit where they are too many for that).
+    the words (ResourceLimit where they are too many for that). Embeddings of rational functions (shared-query-groups,
+    symmetric-keys, residual-key, ...) are always named; tied_targets: such a certificate about tied targets.
 
     The claim says which targets: "all untied" (shared-key, register, two-sided, middle-stars, polynomial), "untied with
     invertible M^(l,0)" (shared-query), "untied with invertible M^(k+1,h)" (middle-path at H >= 3), "all tied" (counting,
@@ -392,13 +435,16 @@ def identity_certificate(
     if name not in IDENTITIES:
         raise MalformedInput(f"no identity certificates for {name!r}; choose {', '.join(IDENTITIES)}")
     kind = IDENTITIES[name]
-    kind.defined(require_plain(shape, f"the identity of {name}"))
+    if kind.words is not None:
+        require_plain(shape, f"the identity of {name}")
+    kind.defined(shape)
     least = kind.least_m(shape)
     m = least if m is None else positive_integer("m", m)
     if m < least:
         raise NotDefined(f"{name} at {shape} needs m >= {least}, got {m}")
     if kind.is_standard(shape) if standard is None else standard:
-        return _standard(name, kind, shape, m)
+        return _standard(name, kind, shape, m, tied_targets)
+    assert kind.words is not None
     # a block: its letters (8 bytes each, strings of some 60), the list and the pair
     require_memory(
         least * (200 + 70 * (2 * shape.layers + shape.heads)), f"an identity of {name} at {shape}", max_memory
@@ -407,10 +453,10 @@ def identity_certificate(
     return _stated(name, kind, shape, m, E, U)
 
 
-def _standard(name: str, kind: IdentityKind, shape: Shape, m: int) -> Certificate:
-    if kind.moves is None:
+def _standard(name: str, kind: IdentityKind, shape: Shape, m: int, tied_targets: bool) -> Certificate:
+    if kind.moves is None and kind.words is not None:
         raise MalformedInput(f"no standard embedding of {name} is defined in the certificate format")
-    moves = kind.moves(shape)
+    moves = 0 if kind.moves is None else kind.moves(shape)
     if moves > MOST_MOVES:
         raise ResourceLimit(
             f"checking {name} at {shape} needs {moves} moves of blocks, at most {MOST_MOVES} are followed"
@@ -422,7 +468,7 @@ def _standard(name: str, kind: IdentityKind, shape: Shape, m: int) -> Certificat
         {"construction": kind.construction or name},
         {"E": STANDARD},
         notion=kind.notion,
-        targets=kind.targets,
+        targets=kind.targets.replace("untied", "tied") if tied_targets and kind.words is None else kind.targets,
         free=kind.free,
         universal=True,
     )

@@ -23,6 +23,7 @@ from utfproof.certificates.format import (
     integer,
     integer_array,
 )
+from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.residual import (
     missed_distance,
     refuted_column,
@@ -47,6 +48,9 @@ WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
 PERMUTATIONS = ("sparse", "sparse-front", "tied")
 """Constructions that the kind rank-permutation is specified for (with a residual stream `tied` only)."""
+INDEX_MAPS = ("shared-key", "shared-query")
+"""Constructions that match attention alone and whose R_all a checker knows; of the others it is shown that no host of so few
+dimensions is universal by matching."""
 MAX_DIGITS = 100_000
 """Most decimal digits of an integer in a certificate (docs/certificate-format.md)."""
 LONG_BITS = 10_000
@@ -88,7 +92,7 @@ def certify(
 
     With a residual stream `tied` is about all tied targets (L >= 2), every other construction about all untied ones.
     notion: "matching", the default but for the constructions that serve by attention-matching; or "attention-matching", by
-    an identity of words (shared-key, shared-query) or the linear test (random hosts, d >= d_in), which can only say yes.
+    an identity (shared-key, shared-query, ...) or the linear test (random hosts, d >= d_in), which can only say yes.
     witness: give random hosts' certificates the inverse of a minor, so
     that checking costs matrix-vector products only. device: where random weights are drawn and eliminated ("cpu", or a
     torch device). primes: tried in turn; the default has short entries for witnesses.
@@ -121,6 +125,10 @@ def certify(
             )
             + ": ask with --notion matching"
         )
+    if entry.embed is not None and entry.name not in INDEX_MAPS:
+        if m >= M:
+            raise Undecided(f"no certificate kind decides {name} by matching at m = {m} >= M = {M}")
+        return dimension_certificate(shape, m)
     host = host_document(entry, seed=seed, law=law, dtype=dtype)
     if name in PERMUTATIONS and shape.residual:
         if witness:

@@ -135,11 +135,9 @@ def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> 
 def _evidence(document: dict[str, Any]) -> str:
     evidence = document["evidence"]
     if document["kind"] == "identity":
-        from utfproof.certificates.format import STANDARD
+        from utfproof.certificates.identities import identity_evidence
 
-        E = evidence["E"]
-        blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
-        return f"identity: E in {blocks}, each a product of the target's own matrices"
+        return f"identity: {identity_evidence(document)}"
     if document["kind"] == "linear-test":
         rank, prime = document["claim"]["rank"], evidence["prime"]
         return f"linear-test: the test matrix has full rank {rank} modulo the prime {prime}, to be recomputed"
@@ -156,7 +154,7 @@ def _evidence(document: dict[str, Any]) -> str:
         how = "with the inverse of a minor as witness" if evidence["method"] == "witness" else "to be recomputed"
         return f"rank-modular: rank R_all = {document['claim']['rank']} modulo the prime {evidence['prime']}, {how}"
     if evidence["method"] == "dimension":
-        return "rank-deficient: m is below M, the number of columns of R_all"
+        return f"{document['kind']}: m is below M, the number of columns of R_all"
     from utfproof.decision.missed import in_decimals, stored_integer
 
     numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])

@@ -1,37 +1,36 @@
-"""Every construction of a host by name: what it is, where it is defined, its least m, and the notion it serves.
+"""The registry: every construction of a host by name. Each one's record stands in its own file (`record.Construction`).
 
 sparse, sparse-front      prefix tree, untied           matching
 tied                      trie and shift register       matching (tied targets with a residual stream)
 shared-key, shared-query  below M, for d >= d_in        attention-matching
+shared-query-groups       the same for d <= d_in        attention-matching, almost all targets
+symmetric-keys(-deep)     d_in = 1, d >= 2              attention-matching, almost all targets
+residual-key, -query      with a residual stream only   attention-matching
 random, random-tied       seeded i.i.d. weights         matching, if the rank certificate says so
 printed-*                 the paper's, as printed       refuted by matching
 
-sparse, tied, random and random-tied exist with a residual stream too, the others without only.
+sparse, tied, random and random-tied exist with a residual stream too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from utfproof.constructions import as_printed, residual, shared_key, shared_query, sparse, tied
+from utfproof.constructions import (
+    as_printed,
+    random,
+    residual,
+    residual_outputs,
+    shared_key,
+    shared_query,
+    shared_query_groups,
+    sparse,
+    symmetric_keys,
+)
 from utfproof.constructions.random import random_host, random_target
+from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.generator import check_law
-from utfproof.notions import Notion
 from utfproof.resources import require_memory
-from utfproof.shapes import (
-    Shape,
-    geometric,
-    matching_dimension,
-    paper_looped_dimension,
-    positive_integer,
-    require_plain,
-    require_words,
-    shared_key_dimension,
-    shared_query_dimension,
-    tied_targets_dimension,
-)
+from utfproof.shapes import Shape, geometric, positive_integer, require_plain, require_words
 from utfproof.systems import Universal
 
 __all__ = [
@@ -46,149 +45,24 @@ __all__ = [
 ]
 
 
-def _everywhere(shape: Shape) -> None:
-    return None
-
-
-@dataclass(frozen=True)
-class Construction:
-    """A recipe for hosts. `notion` is the one under which it serves all untied targets ("almost all" where said);
-    None for the printed ones, which serve under none of those proved here. `streams`: also defined with a residual stream."""
-
-    name: str
-    summary: str
-    paper_label: str
-    tied: bool
-    notion: Notion | None
-    least_m: Callable[[Shape], int]
-    index_map: Callable[[Shape, int], Universal] | None = None
-    defined: Callable[[Shape], None] = _everywhere
-    default_m: Callable[[Shape], int] | None = None
-    streams: bool = False
-
-    def serves_untied(self, shape: Shape) -> bool:
-        """Whether untied targets are within reach by matching: not for tied hosts with a residual stream from L = 2 on,
-        where the words (0, h) and (h, 0) cannot be told apart."""
-        return not (self.tied and shape.residual and shape.layers > 1)
-
-    @property
-    def is_random(self) -> bool:
-        """Drawn from a seed and a law rather than {0,1} by definition."""
-        return self.index_map is None
-
-
-def _single_head_m(shape: Shape) -> int:
-    return (shape.layers + 1) * as_printed.block_width(shape)
-
-
-_ALL = [
-    Construction(
-        "sparse",
-        "prefix-tree projection (thm:sparse_universal_transformer, repaired)",
-        "thm:sparse_universal_transformer",
-        False,
-        Notion.MATCHING,
-        matching_dimension,
-        sparse.prefix_tree_host,
-        streams=True,
-    ),
-    Construction(
-        "sparse-front",
-        "prefix tree in depth-first order, chosen subtree moved to the front",
-        "thm:designed-R",
-        False,
-        Notion.MATCHING,
-        matching_dimension,
-        sparse.front_host,
-    ),
-    Construction(
-        "tied",
-        "trie and shift register, weight-tied",
-        "thm:looped_sparse_universal_transformer",
-        True,
-        Notion.MATCHING,
-        tied_targets_dimension,
-        lambda shape, m: (residual.residual_tied_host if shape.residual else tied.tied_host)(shape, m),
-        streams=True,
-    ),
-    Construction(
-        "shared-key",
-        "two tries, one key block for all heads; d >= d_in",
-        "",
-        True,
-        Notion.ATTENTION_MATCHING,
-        shared_key_dimension,
-        shared_key.shared_key_host,
-        shared_key.require_wide_heads,
-    ),
-    Construction(
-        "shared-query",
-        "key trie and shift register, queries read the output; d >= d_out, targets with invertible M^(l,0)",
-        "",
-        True,
-        Notion.ATTENTION_MATCHING,
-        shared_query_dimension,
-        shared_query.shared_query_host,
-        shared_query.require_wide_heads,
-    ),
-    Construction(
-        "random",
-        "i.i.d. weights from a seed",
-        "thm:random_universal_transformer",
-        False,
-        Notion.MATCHING,
-        lambda shape: 1,
-        default_m=matching_dimension,
-        streams=True,
-    ),
-    Construction(
-        "random-tied",
-        "i.i.d. weights from a seed, weight-tied",
-        "thm:random_looped_universal_transformer",
-        True,
-        Notion.MATCHING,
-        lambda shape: 1,
-        default_m=matching_dimension,
-        streams=True,
-    ),
-    Construction(
-        "printed-single-head",
-        "lem:single_head as printed; H = 1",
-        "lem:single_head",
-        False,
-        None,
-        _single_head_m,
-        as_printed.single_head_host,
-        as_printed.require_single_head,
-    ),
-    Construction(
-        "printed-tree-row",
-        "thm:designed-R's formal R_V as printed, acting on rows",
-        "thm:designed-R",
-        False,
-        None,
-        matching_dimension,
-        lambda shape, m: sparse.printed_tree_host(shape, m, transposed=False),
-    ),
-    Construction(
-        "printed-tree-column",
-        "thm:designed-R's formal R_V as printed, acting on columns",
-        "thm:designed-R",
-        False,
-        None,
-        matching_dimension,
-        lambda shape, m: sparse.printed_tree_host(shape, m, transposed=True),
-    ),
-    Construction(
-        "printed-looped",
-        "thm:designed-R-looped as printed, m = (1+S) max{2d, d_in}",
-        "thm:designed-R-looped",
-        True,
-        None,
-        paper_looped_dimension,
-        as_printed.looped_host,
-    ),
-]
+_ALL = (
+    sparse.SPARSE,
+    sparse.SPARSE_FRONT,
+    residual.TIED,
+    shared_key.SHARED_KEY,
+    shared_query.SHARED_QUERY,
+    shared_query_groups.SHARED_QUERY_GROUPS,
+    symmetric_keys.SYMMETRIC_KEYS,
+    symmetric_keys.SYMMETRIC_KEYS_DEEP,
+    residual_outputs.RESIDUAL_KEY,
+    residual_outputs.RESIDUAL_QUERY,
+    random.RANDOM,
+    random.RANDOM_TIED,
+    as_printed.SINGLE_HEAD,
+    sparse.TREE_ROW,
+    sparse.TREE_COLUMN,
+    as_printed.LOOPED,
+)
 
 CONSTRUCTIONS: dict[str, Construction] = {entry.name: entry for entry in _ALL}
 

@@ -10,10 +10,11 @@ from math import gcd
 
 import numpy as np
 
+from utfproof.constructions.record import Construction
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined
 from utfproof.selection import SelectionMatrix, pieces, uniform
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, paper_looped_dimension
 from utfproof.systems import LoopedUniversal, Universal
 
 
@@ -70,3 +71,30 @@ def looped_host(shape: Shape, m: int) -> LoopedUniversal:
         pieces(cells, output, np.array([0]), np.array([0]), shape.d_out, unit),
         "printed-looped",
     )
+
+
+def single_head_dimension(shape: Shape) -> int:
+    """(L+1) max{2d, d_out}: m of `printed-single-head`."""
+    return (shape.layers + 1) * block_width(shape)
+
+
+SINGLE_HEAD = Construction(
+    "printed-single-head",
+    "lem:single_head as printed; H = 1",
+    "lem:single_head",
+    False,
+    None,
+    single_head_dimension,
+    single_head_host,
+    require_single_head,
+)
+
+LOOPED = Construction(
+    "printed-looped",
+    "thm:designed-R-looped as printed, m = (1+S) max{2d, d_in}",
+    "thm:designed-R-looped",
+    True,
+    None,
+    paper_looped_dimension,
+    looped_host,
+)

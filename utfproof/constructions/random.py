@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput
 from utfproof.generator import check_dtype, check_law, check_seed, integer_matrix, weight_matrix
+from utfproof.notions import Notion
 from utfproof.resources import require_memory
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape, matching_dimension, positive_integer
 from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
 
 
@@ -111,3 +113,26 @@ def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: in
     d, D = shape.head_dim, shape.d_in
     kind = LoopedTarget if tied else Target
     return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
+
+
+RANDOM = Construction(
+    "random",
+    "i.i.d. weights from a seed",
+    "thm:random_universal_transformer",
+    False,
+    Notion.MATCHING,
+    lambda shape: 1,
+    default_m=matching_dimension,
+    streams=True,
+)
+
+RANDOM_TIED = Construction(
+    "random-tied",
+    "i.i.d. weights from a seed, weight-tied",
+    "thm:random_looped_universal_transformer",
+    True,
+    Notion.MATCHING,
+    lambda shape: 1,
+    default_m=matching_dimension,
+    streams=True,
+)

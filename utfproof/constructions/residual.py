@@ -12,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from utfproof.arrays import Array, hstack, namespace, zeros
+from utfproof.constructions.record import Construction
 from utfproof.constructions.shared_attention import padded
-from utfproof.constructions.tied import trie_pairs
+from utfproof.constructions.tied import tied_host, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
+from utfproof.notions import Notion
 from utfproof.selection import Partition, SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension, word_index
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension, word_index
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 
 # --- untied: the prefix tree -------------------------------------------------------------------------------
@@ -140,3 +142,15 @@ def tied_obstruction(target: Target) -> TiedObstruction | None:
                 left, right = (first + shape.d_out * word_index(word, shape.letters) for word in words)
                 return TiedObstruction(left, right, gap)
     return None
+
+
+TIED = Construction(
+    "tied",
+    "trie and shift register, weight-tied",
+    "thm:looped_sparse_universal_transformer",
+    True,
+    Notion.MATCHING,
+    tied_targets_dimension,
+    lambda shape, m: (residual_tied_host if shape.residual else tied_host)(shape, m),
+    streams=True,
+)

@@ -10,11 +10,13 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.arrays import Array, zeros
+from utfproof.arrays import Array, eye, zeros
+from utfproof.constructions.record import Construction, Forms
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
+from utfproof.notions import Notion
 from utfproof.selection import SelectionMatrix, pieces, uniform
-from utfproof.shapes import Shape, geometric
+from utfproof.shapes import Shape, geometric, shared_key_dimension
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 
 
@@ -112,3 +114,26 @@ def embed_shared_key(shape: Shape, m: int, target: Target) -> tuple[Array, None]
         E[:, key : key + shape.d_out] = outputs[w]
         key += shape.d_out
     return E, None
+
+
+def key_forms(shape: Shape, target: Target) -> Forms:
+    """What the host's queries and keys are of the target's stream: A and I, [D, D]."""
+    identity, heads = eye(target.width, target.W_Q), range(shape.heads)
+    return (
+        [[target.attention_form(layer, head) for head in heads] for layer in range(shape.layers)],
+        [[identity for _ in heads] for _ in range(shape.layers)],
+    )
+
+
+SHARED_KEY = Construction(
+    "shared-key",
+    "two tries, one key block for all heads; d >= d_in",
+    "",
+    True,
+    Notion.ATTENTION_MATCHING,
+    shared_key_dimension,
+    shared_key_host,
+    require_wide_heads,
+    embed=embed_shared_key,
+    forms=key_forms,
+)

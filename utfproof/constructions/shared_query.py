@@ -12,11 +12,13 @@ from math import gcd
 import numpy as np
 
 from utfproof.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
+from utfproof.constructions.record import Construction, Forms
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
+from utfproof.notions import Notion
 from utfproof.selection import SelectionMatrix, pieces, uniform
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, shared_query_dimension
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 
 
@@ -129,3 +131,30 @@ def _dual(query: Array) -> Array:
             "shared-query: M^(l,0)...M^(L,0) W_U of this target is invertible but singular to working precision; "
             "use shared-key, or exact weights"
         ) from error
+
+
+def query_forms(shape: Shape, target: Target) -> Forms:
+    """What the host's queries and keys are of the target's stream: Y_l W_U and A^T Z_l, [D, d_out]."""
+    duals, heads = query_duals(shape, target)[0], range(shape.heads)
+    queries, keys = [], []
+    query = target.unembedding()
+    for layer in reversed(range(shape.layers)):
+        query = target.value_form(layer, 0) @ query
+        queries.append([query for _ in heads])
+        keys.append([transpose(target.attention_form(layer, head)) @ duals[layer] for head in heads])
+    return queries[::-1], keys[::-1]
+
+
+SHARED_QUERY = Construction(
+    "shared-query",
+    "key trie and shift register, queries read the output; d >= d_out, targets with invertible M^(l,0)",
+    "",
+    True,
+    Notion.ATTENTION_MATCHING,
+    shared_query_dimension,
+    shared_query_host,
+    require_wide_heads,
+    targets="untied with invertible M^(l,0)",
+    embed=embed_shared_query,
+    forms=query_forms,
+)

@@ -13,6 +13,8 @@ from math import gcd
 
 import numpy as np
 
+from utfproof.constructions.record import Construction
+from utfproof.notions import Notion
 from utfproof.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
@@ -138,3 +140,45 @@ def front_host(shape: Shape, m: int) -> Universal:
     values = [tuple(to_front(depth)) for depth in range(1, shape.layers + 1)]
     unembed = pieces(cells, output, np.array([0]), np.array([0]), shape.d_out, unit)
     return Universal(shape, m, [queries] * shape.layers, [keys] * shape.layers, values, unembed, "sparse-front")
+
+
+SPARSE = Construction(
+    "sparse",
+    "prefix-tree projection (thm:sparse_universal_transformer, repaired)",
+    "thm:sparse_universal_transformer",
+    False,
+    Notion.MATCHING,
+    matching_dimension,
+    prefix_tree_host,
+    streams=True,
+)
+
+SPARSE_FRONT = Construction(
+    "sparse-front",
+    "prefix tree in depth-first order, chosen subtree moved to the front",
+    "thm:designed-R",
+    False,
+    Notion.MATCHING,
+    matching_dimension,
+    front_host,
+)
+
+TREE_ROW = Construction(
+    "printed-tree-row",
+    "thm:designed-R's formal R_V as printed, acting on rows",
+    "thm:designed-R",
+    False,
+    None,
+    matching_dimension,
+    lambda shape, m: printed_tree_host(shape, m, transposed=False),
+)
+
+TREE_COLUMN = Construction(
+    "printed-tree-column",
+    "thm:designed-R's formal R_V as printed, acting on columns",
+    "thm:designed-R",
+    False,
+    None,
+    matching_dimension,
+    lambda shape, m: printed_tree_host(shape, m, transposed=True),
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from utfproof.arrays import one_line
-from utfproof.certificates.format import STANDARD
+from utfproof.certificates.identities import identity_evidence
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
@@ -105,9 +105,7 @@ def _evidence(stored: StoredHost, decision: Decision) -> str:
             f"({kind}, to be recomputed)"
         )
     if kind == "identity":
-        E = evidence["E"]
-        blocks = "the blocks of the standard E" if E == STANDARD else f"{len(E)} blocks"
-        return f"E is made of {blocks}, each a product of the target's own matrices ({kind})"
+        return f"{identity_evidence(document)} ({kind})"
     if kind == "rank-deficient" and method == "dimension":
         return f"m = {stored.m} is below M = {stored.M}, the number of columns of R_all ({kind})"
     if kind == "tied-kernel":

@@ -17,8 +17,8 @@ from utfproof.attention import AttentionKernel, ChunkedAttention
 from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.observe import Observer, first_growth, layer_errors
-from utfproof.emulation.predict import Predictor, attention_matching
-from utfproof.errors import MalformedInput
+from utfproof.emulation.predict import Predictor, attention_matching, has_bound
+from utfproof.errors import MalformedInput, NotDefined
 from utfproof.generator import integer_matrix
 from utfproof.matching import Embedder, Embedding
 from utfproof.notions import Notion
@@ -195,6 +195,11 @@ def compare(
     """
     setting = setting or Setting()
     require_compatible(host, kernels)
+    if not has_bound(host) and (tolerance is None or embedding is not None):
+        raise NotDefined(
+            f"no a priori bound is known for {host.construction}: "
+            + ("its embedding cannot be given" if embedding is not None else "say what error is allowed (--tolerance)")
+        )
     place = Placement(setting.device, setting.precision)
     # a lower precision means another host: its weights rounded once, and E found for those
     used = host if setting.precision == "float64" else changed(host, place.rounded)
@@ -204,7 +209,7 @@ def compare(
     for context in contexts:
         needed = engine.memory(context, batch)
         require_memory(needed, f"a context of {context} at m = {host.m} ({engine.name})", max_memory)
-    predictor = Predictor(engine) if setting.bounds or embedding is not None else None
+    predictor = Predictor(engine) if (setting.bounds and has_bound(host)) or embedding is not None else None
     unsolved = None
     results: list[Comparison] = []
     found: list[Embedding] = []

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy, transpose
+from utfproof.arrays import to_numpy
 from utfproof.attention import ChunkedAttention
-from utfproof.constructions.shared_query import query_duals
+from utfproof.constructions import CONSTRUCTIONS
 from utfproof.emulation.bound import (
     LAMBDA,
     Bound,
@@ -43,10 +43,9 @@ from utfproof.emulation.gains import (
     target_gains,
 )
 from utfproof.emulation.observe import Observer
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, NotDefined
 from utfproof.matching import w_all
 from utfproof.selection import SelectionMatrix
-from utfproof.shapes import require_plain
 from utfproof.systems import Target, Universal
 
 _DOUBLE = 2.0**-53
@@ -54,28 +53,31 @@ _DOUBLE = 2.0**-53
 
 def attention_matching(host: Universal) -> bool:
     """Whether a host's embeddings make logits agree, and not queries and keys."""
-    return host.construction in ("shared-key", "shared-query")
+    entry = CONSTRUCTIONS.get(host.construction)
+    return entry is not None and entry.embed is not None
+
+
+def has_bound(host: Universal) -> bool:
+    """Whether the a priori bound is known: queries and keys are the target's, or forms of its stream."""
+    return not attention_matching(host) or CONSTRUCTIONS[host.construction].forms is not None
 
 
 def reading_target(host: Universal, target: Target) -> Target:
-    """The target with W_Q and W_K replaced by what the host's queries and keys are of the target's stream: the same for
-    matching; A and I for shared-key; Y_l W_U and A^T Z_l for shared-query (padded with zero columns)."""
+    """The target with W_Q and W_K replaced by what the host's queries and keys are of the target's stream (padded with zero
+    columns): the same for matching, else the construction's forms."""
     if not attention_matching(host):
         return target
-    shape = require_plain(target.shape, host.construction)
+    forms = CONSTRUCTIONS[host.construction].forms
+    if forms is None:
+        raise NotDefined(
+            f"no a priori bound is known for {host.construction}: its queries are no forms of the target's stream"
+        )
+    shape = target.shape
     lead, D, d = (shape.layers, shape.heads), target.width, shape.head_dim
     W_Q, W_K = np.zeros((*lead, D, d)), np.zeros((*lead, D, d))
-    duals = query_duals(shape, target)[0] if host.construction == "shared-query" else []
-    query = target.unembedding()
-    for layer in reversed(range(shape.layers)):
-        query = target.value_form(layer, 0) @ query if duals else query
-        for head in range(shape.heads):
-            form = target.attention_form(layer, head)
-            if duals:
-                W_Q[layer, head, :, : shape.d_out] = query
-                W_K[layer, head, :, : shape.d_out] = transpose(form) @ duals[layer]
-            else:
-                W_Q[layer, head, :, :D], W_K[layer, head, :, :D] = form, np.eye(D)
+    for tensor, form in zip((W_Q, W_K), forms(shape, target), strict=True):
+        for layer, head in np.ndindex(lead):
+            tensor[layer, head, :, : form[layer][head].shape[1]] = form[layer][head]
     W_V, W_O = (np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in (target.W_V, target.W_O))
     return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
 
@@ -235,4 +237,4 @@ class Prediction:
         return RunSizes(host_queries, host_keys, queries, keys, stream, radius, scale, rows)
 
 
-__all__ = ["OUTPUT", "Prediction", "Predictor", "Reading", "attention_matching", "reading_target"]
+__all__ = ["OUTPUT", "Prediction", "Predictor", "Reading", "attention_matching", "has_bound", "reading_target"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least_square_root
 from utfproof.certificates.format import ROWS_WRITTEN_OUT, WRITTEN_OUT, Certificate
@@ -27,6 +27,8 @@ MOST_LETTERS = 8_000_000
 """Letters of an identity that fit in the largest file the checker reads (64 MiB)."""
 MOVES_PER_NUMBER = 5
 """Where a standard form is named, so many moves (columns of a permutation) count as one number that is written out."""
+NANOSECONDS_PER_NUMBER = 15_000
+"""What five moves take."""
 CERTIFIED, PROVED, WRITTEN = "certificate", "proof", "written proof only"
 
 
@@ -121,7 +123,7 @@ def _spanned(notion: Notion, free: str | None) -> Bound:
 # --- upper bounds ------------------------------------------------------------------------------------------
 
 
-def _identity(name: str, question: Question, place: str, *, label: str = "") -> Bound:
+def identity_bound(name: str, question: Question, place: str, *, label: str = "", residual: bool = False) -> Bound:
     """A construction with an identity certificate."""
     kind = IDENTITIES[name]
 
@@ -133,6 +135,8 @@ def _identity(name: str, question: Question, place: str, *, label: str = "") -> 
         return True
 
     def size(shape: Shape) -> int:
+        if kind.words is None:
+            return kind.work(shape) // NANOSECONDS_PER_NUMBER
         if kind.moves is not None and kind.is_standard(shape):
             return max(WRITTEN_OUT, kind.moves(shape) // MOVES_PER_NUMBER)
         return kind.numbers(shape)
@@ -144,9 +148,10 @@ def _identity(name: str, question: Question, place: str, *, label: str = "") -> 
         kind.least_m,
         applies,
         place,
-        lambda shape, value: identity_certificate(name, shape, value),
+        lambda shape, value: identity_certificate(name, shape, value, tied_targets=question.targets == TIED),
         size,
-        most=MOST_LETTERS if kind.moves is None else MOST_MOVES // MOVES_PER_NUMBER,
+        most=MOST_LETTERS if kind.words is not None and kind.moves is None else MOST_MOVES // MOVES_PER_NUMBER,
+        residual=residual,
     )
 
 
@@ -164,12 +169,17 @@ def _uppers() -> Iterator[Bound]:
         "tied", UPPER, Question(matched, host=TIED), matching_dimension, lambda shape: True, f"{form} §4.3",
         lambda shape, value: certify("tied", shape, value), _permutation_size,
     )  # fmt: skip
-    yield _identity("commuting-trie", Question(matched, None, TIED, ALL, TIED), f"{form} §9")
-    yield _identity("shared-key", Question(logits, host=TIED), f"{form} §4.4")
+    yield identity_bound("commuting-trie", Question(matched, None, TIED, ALL, TIED), f"{form} §9")
+    yield identity_bound("shared-key", Question(logits, host=TIED), f"{form} §4.4")
     for targets in (UNTIED, TIED):
         # invertible M^{l,0}: almost all untied targets, and almost all tied ones
-        yield _identity("shared-query", Question(logits, None, targets, ALMOST_ALL, TIED), f"{form} §4.5")
-    yield _identity("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
+        yield identity_bound("shared-query", Question(logits, None, targets, ALMOST_ALL, TIED), f"{form} §4.5")
+    for targets in (UNTIED, TIED):
+        almost = Question(logits, None, targets, ALMOST_ALL)
+        yield identity_bound("shared-query-groups", replace(almost, host=TIED), "docs/proofs/sharper-frontier.md")
+        yield identity_bound("symmetric-keys", replace(almost, host=TIED), "docs/proofs/wide-heads.md")
+        yield identity_bound("symmetric-keys-deep", almost, "docs/proofs/wide-heads.md")
+    yield identity_bound("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
                     label="shared-query at H = d_in = 1")  # fmt: skip
     yield Bound(
         "linear test", UPPER, Question(logits, host=TIED), linear_test_dimension,
@@ -177,25 +187,20 @@ def _uppers() -> Iterator[Bound]:
         lambda shape, value: linear_test_certificate("random-tied", shape, value),
         lambda shape: linear_test_dimension(shape) ** 3 // 64,
     )  # fmt: skip
-    yield _identity("register", Question(shared, E, host=TIED), page)
-    yield _identity("counting", Question(shared, E, TIED, ALL, TIED), page)
-    yield _identity("two-sided", Question(shared, BOTH), page)
-    yield _identity("middle-stars", Question(shared, BOTH), page)
-    yield _identity("polynomial", Question(shared, BOTH), page)
-    yield _identity("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
+    yield identity_bound("register", Question(shared, E, host=TIED), page)
+    yield identity_bound("counting", Question(shared, E, TIED, ALL, TIED), page)
+    yield identity_bound("two-sided", Question(shared, BOTH), page)
+    yield identity_bound("middle-stars", Question(shared, BOTH), page)
+    yield identity_bound("polynomial", Question(shared, BOTH), page)
+    yield identity_bound("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
     for targets in (UNTIED, TIED):
         for extent in (ALL, ALMOST_ALL):
             yield _path(Question(shared, BOTH, targets, extent), page)
-    yield Bound(
-        "seven dimensions", UPPER, Question(Notion.FUNCTIONAL, None, UNTIED, ALMOST_ALL, TIED), lambda shape: 7,
-        lambda s: (s.heads, s.layers, s.head_dim, s.d_in, s.d_out) == (2, 1, 1, 2, 2),
-        "docs/proofs/fibre-dimension.md", None, lambda shape: 0, WRITTEN,
-    )  # fmt: skip
 
 
 def _path(question: Question, page: str) -> Bound:
     """At H <= 2 the path is a star and serves all targets; beyond, those with invertible middle weights."""
-    found = _identity("middle-path", question, page)
+    found = identity_bound("middle-path", question, page)
     inner = found.applies
 
     def applies(shape: Shape) -> bool:

@@ -14,12 +14,13 @@ from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, lea
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
-from utfproof.frontier.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row
+from utfproof.frontier.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
 
 PAGE = "docs/proofs/residual.md"
+SHARPER = "docs/proofs/sharper-frontier.md"
 HERE = "docs/proofs/residual-frontier.md"
 TURNED = "docs/proofs/functional-is-attention-matching.md"
 Count = Callable[[Shape], int]
@@ -113,11 +114,6 @@ def tied_parameter_count(shape: Shape) -> int:
     """2bm - b^2 - 1 >= H (2d'b - d'^2)."""
     b = shape.d_in
     return -(-(b * b + 1 + shape.heads * _forms(shape)) // (2 * b))
-
-
-def output_keys(shape: Shape) -> int:
-    """b (2 (H+1)^L - 1): a tree whose keys are its outputs."""
-    return shape.d_in * (2 * word_count(shape) - 1)
 
 
 def tied_output_keys(shape: Shape) -> int:
@@ -217,7 +213,9 @@ def _uppers() -> Iterator[Bound]:
     yield _constructed("sparse", Question(matched, host=ANY), matching_dimension)
     yield _constructed("tied", Question(matched, **tied), tied_targets_dimension)
     yield row("counting tries", Question(matched, **tied), counted_matching, numbers)
-    yield row("keys are outputs", Question(logits), output_keys, _wide)
+    yield identity_bound("residual-key", Question(logits), SHARPER, residual=True)
+    for targets in (UNTIED, TIED):
+        yield identity_bound("residual-query", Question(logits, None, targets, ALMOST_ALL), SHARPER, residual=True)
     yield row("keys are outputs", Question(logits, **tied), tied_output_keys, _wide)
     yield row("counting, keys are outputs", Question(logits, **tied), counted_output_keys, numbers)
     yield row("output tree", Question(shared, E), lambda s: s.d_in * word_count(s))

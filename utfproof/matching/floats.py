@@ -36,7 +36,7 @@ class Embedding:
     notion: what E achieves. method: "closed form", "inclusion and exclusion" (residual streams), "formula",
     "least squares" or "rational solve". rank and columns:
     of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
-    condition number of R_all with columns scaled to length one (1 for a permutation; for shared-query of the matrices
+    condition number of R_all with columns scaled to length one (1 for a permutation; for formulas of the matrices
     that it inverts; None where not computed); condition_estimated: it is an upper bound that is at most twice too large, but
     for a chance below `floats.DOUBT`. residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
     """

@@ -16,10 +16,8 @@ from utfproof.arrays import (
     to_numpy,
     zeros,
 )
-from utfproof.constructions import build_host
+from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree
-from utfproof.constructions.shared_key import embed_shared_key
-from utfproof.constructions.shared_query import embed_shared_query
 from utfproof.errors import MalformedInput
 from utfproof.exact import rational
 from utfproof.matching.equations import r_all, w_all, widened
@@ -37,8 +35,6 @@ from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
-
-_ATTENTION_MATCHING = {"shared-key": embed_shared_key, "shared-query": embed_shared_query}
 
 
 def require_same_class(host: Universal, target: Target) -> None:
@@ -61,14 +57,16 @@ class Embedder:
     """Embeddings of many targets into one host: R_all is assembled and factored once, when first needed.
 
     Closed form for index-map hosts with a permutation R_all, and by inclusion and exclusion with a residual stream; a
-    rational solve for exact weights; else least squares with scaled columns and one refinement step, in float64. For
-    `shared-key` and `shared-query` the formulas of attention-matching.
+    rational solve for exact weights; else least squares with scaled columns and one refinement step, in float64.
+    Constructions that match attention alone have formulas of their own.
     """
 
     def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:
         self.host = host
         self.max_memory = max_memory
-        if host.construction in _ATTENTION_MATCHING or self._stream_formula:
+        entry = CONSTRUCTIONS.get(host.construction)
+        self.formula = None if entry is None else entry.embed
+        if self.formula is not None or self._stream_formula:
             _require_genuine(host)
 
     @property
@@ -112,8 +110,8 @@ class Embedder:
         shape, m = host.shape, host.m
         M = matching_dimension(shape)
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
-        if host.construction in _ATTENTION_MATCHING:
-            E, condition = _ATTENTION_MATCHING[host.construction](shape, m, widened(target))
+        if self.formula is not None:
+            E, condition = self.formula(shape, m, widened(target))
             _require_finite("E", E)
             return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
         right = w_all(target)

@@ -1,0 +1,265 @@
+"""Hosts with a residual stream whose readers use outputs: attention-matching, d_in (2 (H+1)^L - 1) at d = d_in.
+
+The stream passes every layer by, so the output of a word that stops early is there already: E R_w U = M_w for every |w| <= L.
+`residual-key` (d >= d_in, all targets) reads it as the key of every head; `residual-query` (d <= d_out, almost all targets)
+as the query of the last head of each group (gauges.py). Theorem C of docs/proofs/sharper-frontier.md. Coordinates:
+docs/certificate-format.md section 9.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import gcd
+
+import numpy as np
+
+from utfproof.arrays import Array, eye
+from utfproof.constructions.gauges import (
+    Gauge,
+    condition_of,
+    full_groups,
+    last_heads,
+    padded_columns,
+    side_by_side,
+    solved,
+    trivial,
+)
+from utfproof.constructions.record import Construction
+from utfproof.errors import NotDefined, OutsideClass
+from utfproof.notions import Notion
+from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.shapes import Shape
+from utfproof.systems import Target, Universal, prefix_products
+
+KEY, QUERY = "residual-key", "residual-query"
+Blocks = Callable[[Shape], list[tuple[str, int]]]
+"""What stands before each word w of length l - 1: ("Q" or "K", head), in order, d or d_in wide; then the outputs."""
+
+
+def _require_stream(name: str, shape: Shape) -> None:
+    if not shape.residual:
+        raise NotDefined(f"{name} is defined with a residual stream only (--residual), got {shape}")
+
+
+def require_wide(shape: Shape) -> None:
+    """NotDefined unless there is a residual stream, d_in = d_out <= d."""
+    _require_stream(KEY, shape)
+    if not shape.d_in == shape.d_out <= shape.head_dim:
+        raise NotDefined(f"{KEY} needs d_in = d_out <= head_dim (keys are outputs), got {shape}")
+
+
+def require_narrow(shape: Shape) -> None:
+    """NotDefined unless there is a residual stream, and d <= d_out."""
+    _require_stream(QUERY, shape)
+    if shape.head_dim > shape.d_out:
+        raise NotDefined(f"{QUERY} needs head_dim <= d_out, got {shape.head_dim} > {shape.d_out}; use {KEY}")
+
+
+def groups_of(shape: Shape) -> list[range]:
+    """The full groups of g = ceil(d_out / d) heads."""
+    return full_groups(shape.heads, -(-shape.d_out // shape.head_dim))
+
+
+def _key_readers(shape: Shape) -> list[tuple[str, int]]:
+    return [("Q", head) for head in range(shape.heads)]
+
+
+def _query_readers(shape: Shape) -> list[tuple[str, int]]:
+    last = last_heads(groups_of(shape))
+    keys = [("K", head) for head in range(shape.heads)]
+    return keys + [("Q", head) for head in range(shape.heads) if head not in last]
+
+
+def _prefixes(shape: Shape) -> int:
+    """Words of length 0 ... L-1 over the letters 0 ... H."""
+    return (shape.words_at(shape.layers) - 1) // shape.heads
+
+
+def key_dimension(shape: Shape) -> int:
+    """d_in (2 (H+1)^L - 1): least m of `residual-key`."""
+    return shape.d_out * shape.words_at(shape.layers) + shape.d_in * shape.heads * _prefixes(shape)
+
+
+def query_dimension(shape: Shape) -> int:
+    """d_out (H+1)^L + d (2 - floor(H/g)/H) ((H+1)^L - 1): least m of `residual-query`."""
+    readers = 2 * shape.heads - len(groups_of(shape))
+    return shape.d_out * shape.words_at(shape.layers) + shape.head_dim * readers * _prefixes(shape)
+
+
+class _Tree:
+    """Coordinates of the blocks: by layer, word of the layers before, and reader; then the outputs."""
+
+    def __init__(self, shape: Shape, m: int, readers: list[tuple[str, int]], width: int) -> None:
+        self.shape, self.readers, self.width = shape, readers, width
+        self.starts = [0]
+        for layer in range(shape.layers):
+            self.starts.append(self.starts[-1] + shape.words_at(layer) * len(readers) * width)
+        self.unit = gcd(width, shape.d_out, shape.head_dim, m)
+        self.cells = uniform(m, self.unit)
+
+    def first(self, layer: int, part: str, head: int) -> int:
+        """The reader's block of the word 0 ... 0 of this many letters."""
+        return self.starts[layer] + self.readers.index((part, head)) * self.width
+
+    @property
+    def output(self) -> int:
+        """The output block of the word 0 ... 0."""
+        return self.starts[-1]
+
+    def read(self, begins: list[int], width: int, columns: int) -> SelectionMatrix:
+        """The first `width` columns of each of these blocks, added up."""
+        zeros = np.zeros(len(begins), dtype=np.int64)
+        return pieces(self.cells, uniform(columns, self.unit), np.array(begins), zeros, width, self.unit)
+
+    def route(self, layer: int, head: int) -> SelectionMatrix:
+        """Each block whose word has the letter head + 1 at this layer goes to the block of the word with 0 in its place."""
+        rows, columns = zip(*self._moves(layer, head + 1), strict=True)
+        return SelectionMatrix(self.cells, self.cells, np.concatenate(rows), np.concatenate(columns))
+
+    def _moves(self, layer: int, letter: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        shape = self.shape
+        for length in range(layer + 1, shape.layers + 1):
+            size = shape.d_out if length == shape.layers else len(self.readers) * self.width
+            words = np.arange(shape.words_at(length))
+            rest = shape.words_at(length - layer - 1)
+            zero = words[words // rest % shape.letters == 0]
+            columns, rows = self.starts[length] + zero * size, self.starts[length] + (zero + letter * rest) * size
+            part = pieces(self.cells, self.cells, rows, columns, size, self.unit)
+            yield part.row_cells, part.column_cells
+
+
+def _host(shape: Shape, m: int, tree: _Tree, readers: Callable[[int, int], tuple[SelectionMatrix, SelectionMatrix]],
+          name: str) -> Universal:  # fmt: skip
+    heads, layers = range(shape.heads), range(shape.layers)
+    pairs = [[readers(layer, head) for head in heads] for layer in layers]
+    return Universal(
+        shape,
+        m,
+        [tuple(query for query, _ in row) for row in pairs],
+        [tuple(key for _, key in row) for row in pairs],
+        [tuple(tree.route(layer, head) for head in heads) for layer in layers],
+        tree.read([tree.output], shape.d_out, shape.d_out),
+        name,
+    )
+
+
+def key_host(shape: Shape, m: int) -> Universal:
+    """`residual-key`: query blocks of width d_in, keys read the output block 0 ... 0."""
+    require_wide(shape)
+    b, d = shape.d_in, shape.head_dim
+    tree = _Tree(shape, m, _key_readers(shape), b)
+
+    def readers(layer: int, head: int) -> tuple[SelectionMatrix, SelectionMatrix]:
+        return tree.read([tree.first(layer, "Q", head)], b, d), tree.read([tree.output], b, d)
+
+    return _host(shape, m, tree, readers, KEY)
+
+
+def query_host(shape: Shape, m: int) -> Universal:
+    """`residual-query`: key blocks, and query blocks but for the last heads of full groups, which read the output and them."""
+    require_narrow(shape)
+    d = shape.head_dim
+    tree = _Tree(shape, m, _query_readers(shape), d)
+    groups = {group[-1]: group for group in groups_of(shape)}
+
+    def readers(layer: int, head: int) -> tuple[SelectionMatrix, SelectionMatrix]:
+        if head in groups:
+            blocks = [tree.output, *(tree.first(layer, "Q", x) for x in groups[head] if x != head)]
+        else:
+            blocks = [tree.first(layer, "Q", head)]
+        return tree.read(blocks, d, d), tree.read([tree.first(layer, "K", head)], d, d)
+
+    return _host(shape, m, tree, readers, QUERY)
+
+
+# --- embeddings ----------------------------------------------------------------------------------------------
+
+
+def key_forms(shape: Shape, target: Target) -> tuple[list[list[Array]], list[list[Array]]]:
+    """What the queries and keys of `residual-key` are of the target's stream: A and I, [L][H] of [D, D]."""
+    heads, identity = range(shape.heads), eye(target.width, target.W_Q)
+    return (
+        [[target.attention_form(layer, head) for head in heads] for layer in range(shape.layers)],
+        [[identity for _ in heads] for _ in range(shape.layers)],
+    )
+
+
+def embed_key(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
+    """E [d_in, m] of `residual-key` for any untied or tied target of width d_in: M_w A, then M_w."""
+    if target.W_E is not None or target.W_U is not None:
+        raise OutsideClass(f"{KEY} at {shape} serves targets of width d_in = d_out, this one has W_E or W_U")
+    queries, _ = key_forms(shape, target)
+    return _embedded(shape, m, target, queries), None
+
+
+def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:
+    """(G, G^-T) of every layer and head; SingularTarget where this target is one of the null set that is not served."""
+    if not shape.head_dim <= target.width <= shape.d_out:
+        raise OutsideClass(
+            f"{QUERY} at {shape} serves targets of width {shape.head_dim} to {shape.d_out} by attention-matching, this one "
+            f"has width {target.width}"
+        )
+    wanted = target.unembedding()[:, : shape.head_dim]
+    found = []
+    for layer in range(shape.layers):
+        gauges = {head: trivial(target) for head in range(shape.heads)}
+        for group in groups_of(shape):
+            gauges |= solved(target, layer, group, wanted)
+        found.append(gauges)
+    return found
+
+
+def query_forms(shape: Shape, target: Target) -> tuple[list[list[Array]], list[list[Array]]]:
+    """What the queries and keys of `residual-query` are of the target's stream: W_Q G and W_K G^-T, [L][H] of [D, d]."""
+    gauges, heads = layer_gauges(shape, target), range(shape.heads)
+    return (
+        [[target.parameters(layer, h)[0] @ gauges[layer][h][0] for h in heads] for layer in range(shape.layers)],
+        [[target.parameters(layer, h)[1] @ gauges[layer][h][1] for h in heads] for layer in range(shape.layers)],
+    )
+
+
+def embed_query(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
+    """E [d_in, m] of `residual-query`, and the largest condition number of the gauges: W_E M_w W_K G^-T and W_E M_w W_Q G, then
+    W_E M_w W_U."""
+    queries, keys = query_forms(shape, target)
+    readers = [
+        [(keys if part == "K" else queries)[layer][head] for part, head in _query_readers(shape)]
+        for layer in range(shape.layers)
+    ]
+    return _embedded(shape, m, target, readers), condition_of(layer_gauges(shape, target))
+
+
+def _embedded(shape: Shape, m: int, target: Target, readers: list[list[Array]]) -> Array:
+    parts = [side_by_side(prefix_products(target, layer), readers[layer]) for layer in range(shape.layers)]
+    parts.append(side_by_side(prefix_products(target, shape.layers), [target.unembedding()]))
+    return padded_columns(parts, m)
+
+
+RESIDUAL_KEY = Construction(
+    KEY,
+    "with a residual stream: a tree of queries and outputs, keys read the output; d >= d_in",
+    "",
+    False,
+    Notion.ATTENTION_MATCHING,
+    key_dimension,
+    key_host,
+    require_wide,
+    streams=True,
+    embed=embed_key,
+    forms=key_forms,
+)
+
+RESIDUAL_QUERY = Construction(
+    QUERY,
+    "with a residual stream: a tree of keys and outputs, one head of each group reads these; d <= d_out, almost all targets",
+    "",
+    False,
+    Notion.ATTENTION_MATCHING,
+    query_dimension,
+    query_host,
+    require_narrow,
+    streams=True,
+    targets="generic untied",
+    embed=embed_query,
+    forms=query_forms,
+)

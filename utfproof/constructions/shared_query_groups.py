@@ -1,0 +1,202 @@
+"""Shared queries for heads narrower than the output: universal by attention-matching for almost all targets at
+m = d_out H^L + 2 d S - d floor(H/g) - d floor(H/g') (S - H)/H, g = ceil(d_out / d), g' = min(g, H), tied, d <= d_out.
+
+A query of d columns holds no whole output, but the queries of g heads together do: one of them needs no block, for it reads
+the first d columns of the output and the blocks of the others (docs/proofs/sharper-frontier.md, Theorem B). At d = d_out
+this is `shared-query`. Coordinates: docs/certificate-format.md section 9.2.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import numpy as np
+
+from utfproof.arrays import Array, namespace
+from utfproof.constructions.gauges import (
+    Gauge,
+    condition_of,
+    full_groups,
+    last_heads,
+    padded_columns,
+    side_by_side,
+    solved,
+    trivial,
+)
+from utfproof.constructions.record import Construction
+from utfproof.constructions.tied import register_pairs, trie_pairs
+from utfproof.errors import NotDefined, OutsideClass
+from utfproof.notions import Notion
+from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.shapes import Shape, geometric
+from utfproof.systems import LoopedUniversal, Target, prefix_products
+
+NAME = "shared-query-groups"
+
+
+def require_narrow_heads(shape: Shape) -> None:
+    """NotDefined unless d <= d_out."""
+    if shape.head_dim > shape.d_out:
+        raise NotDefined(f"{NAME} needs head_dim <= d_out, got {shape.head_dim} > {shape.d_out}; use shared-query")
+
+
+def groups_at(shape: Shape, layer: int) -> list[range]:
+    """The full groups of heads at this layer (from 0): of g = ceil(d_out / d), behind the first layer of at most H."""
+    size = -(-shape.d_out // shape.head_dim)
+    return full_groups(shape.heads, size if layer == 0 else min(size, shape.heads))
+
+
+def kept_heads(shape: Shape, layer: int) -> list[int]:
+    """Heads with a query block of their own at this layer (from 0)."""
+    last = last_heads(groups_at(shape, layer))
+    return [head for head in range(shape.heads) if head not in last]
+
+
+def grouped_dimension(shape: Shape) -> int:
+    """d_out H^L + 2 d S less d for every head and word that reads others' blocks: least m of this host."""
+    saved = len(groups_at(shape, 0)) + len(groups_at(shape, 1)) * geometric(shape.heads, 1, shape.layers - 1)
+    return shape.d_out * shape.leaves + shape.head_dim * (2 * shape.word_count - saved)
+
+
+def _query_starts(shape: Shape) -> list[int]:
+    """First coordinate of the query blocks of words of length 1 ... L, and the end."""
+    starts = [shape.head_dim * shape.word_count]
+    for layer in range(shape.layers):
+        starts.append(starts[-1] + shape.head_dim * shape.heads**layer * len(kept_heads(shape, layer)))
+    return starts
+
+
+def _query_block(shape: Shape, layer: int, word: int, head: int) -> int:
+    """First coordinate of block (w, head), w the word-th of length `layer`."""
+    kept = kept_heads(shape, layer)
+    return _query_starts(shape)[layer] + shape.head_dim * (word * len(kept) + kept.index(head))
+
+
+def grouped_host(shape: Shape, m: int) -> LoopedUniversal:
+    """`shared-query-groups`: key trie of words 1 ... L, query trie without the last heads, shift register of width d_out."""
+    require_narrow_heads(shape)
+    b, d = shape.d_out, shape.head_dim
+    unit = gcd(b, d, m)
+    cells, reader, output = uniform(m, unit), uniform(d, unit), uniform(b, unit)
+    starts = _query_starts(shape)
+    register = starts[-1]
+
+    def queries(head: int) -> tuple[np.ndarray, np.ndarray]:
+        """(block (head, w), block w) of the query trie, as coordinates."""
+        rows, columns = [], []
+        for layer in range(1, shape.layers):
+            here, longer = kept_heads(shape, layer - 1), kept_heads(shape, layer)
+            words = np.arange(shape.heads ** (layer - 1))
+            for last in set(here) & set(longer):
+                columns.append(starts[layer - 1] + d * (words * len(here) + here.index(last)))
+                front = head * len(words) + words
+                rows.append(starts[layer] + d * (front * len(longer) + longer.index(last)))
+        empty = np.zeros(0, dtype=np.int64)
+        return np.concatenate([empty, *rows]), np.concatenate([empty, *columns])
+
+    def route(head: int) -> SelectionMatrix:
+        k_rows, k_columns = trie_pairs(shape, head, 1, shape.layers)
+        q_rows, q_columns = queries(head)
+        s_rows, s_columns = register_pairs(shape, head)
+        parts = [
+            pieces(
+                cells, cells, np.concatenate([k_rows * d, q_rows]), np.concatenate([k_columns * d, q_columns]), d, unit
+            ),
+            pieces(cells, cells, register + s_rows * b, register + s_columns * b, b, unit),
+        ]
+        rows, columns = (np.concatenate([getattr(p, side) for p in parts]) for side in ("row_cells", "column_cells"))
+        return SelectionMatrix(cells, cells, rows, columns)
+
+    def read(begins: list[int]) -> SelectionMatrix:
+        return pieces(cells, reader, np.array(begins), np.zeros(len(begins), dtype=np.int64), d, unit)
+
+    def query(head: int) -> SelectionMatrix:
+        group = next((group for group in groups_at(shape, min(1, shape.layers - 1)) if head == group[-1]), None)
+        if group is None:
+            return read([_query_block(shape, 0, 0, head)])
+        first = kept_heads(shape, 0)
+        return read([register, *(_query_block(shape, 0, 0, x) for x in group if x in first)])
+
+    heads = range(shape.heads)
+    return LoopedUniversal(
+        shape,
+        m,
+        tuple(query(h) for h in heads),
+        tuple(read([h * d]) for h in heads),
+        tuple(route(h) for h in heads),
+        pieces(cells, output, np.array([register]), np.array([0]), b, unit),
+        NAME,
+    )
+
+
+def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:
+    """(G, G^-T) of every layer and head. SingularTarget where the target is one of the null set that is not served."""
+    if not shape.head_dim <= target.width <= shape.d_out:
+        raise OutsideClass(
+            f"{NAME} at {shape} serves targets of width {shape.head_dim} to {shape.d_out} by attention-matching, this one "
+            f"has width {target.width}"
+        )
+    found: list[dict[int, Gauge]] = []
+    query = target.unembedding()
+    for layer in reversed(range(shape.layers)):
+        query = target.value_form(layer, 0) @ query  # Y_l W_U [D, d_out]
+        gauges = {head: trivial(target) for head in range(shape.heads)}
+        for group in groups_at(shape, layer):
+            before = None
+            if shape.head_dim * len(group) < target.width:  # one group of all heads: modulo what all values annihilate
+                outputs = [target.parameters(layer - 1, head)[3] for head in range(shape.heads)]  # W_O [d, D]
+                before = namespace(outputs[0]).concatenate(outputs)
+            gauges |= solved(target, layer, group, query[:, : shape.head_dim], before)
+        found.append(gauges)
+    return found[::-1]
+
+
+def read_forms(shape: Shape, target: Target) -> tuple[list[list[Array]], list[list[Array]]]:
+    """What the host's queries and keys are of the target's stream: W_Q G and W_K G^-T, [L][H] of [D, d]."""
+    gauges = layer_gauges(shape, target)
+    heads = range(shape.heads)
+    return (
+        [[target.parameters(layer, h)[0] @ gauges[layer][h][0] for h in heads] for layer in range(shape.layers)],
+        [[target.parameters(layer, h)[1] @ gauges[layer][h][1] for h in heads] for layer in range(shape.layers)],
+    )
+
+
+def embed_grouped_query(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
+    """E [d_in, m], and the largest condition number of the gauges (None for exact weights).
+
+    Register block w: W_E M_w W_U; key block (w,h): W_E M_w W_K G^-T; query block (w,h): W_E M_w W_Q G. Where a last head has a
+    block of its own at layer 1 it holds what is missing. Raises SingularTarget, OutsideClass for a width below d.
+    """
+    gauges = layer_gauges(shape, target)
+    queries, keys = read_forms(shape, target)
+    products = [prefix_products(target, length) for length in range(shape.layers + 1)]
+    parts = [side_by_side(products[layer], keys[layer]) for layer in range(shape.layers)]
+    extra = last_heads(groups_at(shape, 1)) - last_heads(groups_at(shape, 0)) if shape.layers > 1 else set()
+    for layer in range(shape.layers):
+        readers = [queries[layer][h] for h in kept_heads(shape, layer)]
+        if layer == 0:
+            query = target.unembedding()
+            for t in reversed(range(shape.layers)):
+                query = target.value_form(t, 0) @ query
+            for head in extra:  # one group of all heads behind the first layer
+                others = [queries[0][x] for x in range(shape.heads) if x != head]
+                readers[head] = queries[0][head] - query[:, : shape.head_dim] - sum(others)
+        if readers:
+            parts.append(side_by_side(products[layer], readers))
+    parts.append(side_by_side(products[shape.layers], [target.unembedding()]))
+    return padded_columns(parts, m), condition_of(gauges)
+
+
+SHARED_QUERY_GROUPS = Construction(
+    NAME,
+    "key trie and shift register, one head of each group of ceil(d_out/d) reads the output; d <= d_out, almost all targets",
+    "",
+    True,
+    Notion.ATTENTION_MATCHING,
+    grouped_dimension,
+    grouped_host,
+    require_narrow_heads,
+    targets="generic untied",
+    embed=embed_grouped_query,
+    forms=read_forms,
+)
