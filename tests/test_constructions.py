@@ -128,7 +128,15 @@ def test_printed_looped_fails_everywhere(shape):
 
 @pytest.mark.parametrize("name", [n for n in CONSTRUCTIONS if not n.startswith("random")])
 def test_padding_adds_zero_coordinates(name):
-    shape = Shape(1, 2, 3, 2) if name == "printed-single-head" else Shape(2, 2, 3, 2)
+    where = {
+        "printed-single-head": Shape(1, 2, 3, 2),
+        "shared-query-groups": Shape(2, 2, 2, 3),
+        "symmetric-keys": Shape(2, 2, 2, 1),
+        "symmetric-keys-deep": Shape(2, 3, 2, 1),
+        "residual-key": Shape(2, 2, 3, 2, residual=True),
+        "residual-query": Shape(2, 2, 2, 3, residual=True),
+    }
+    shape = where.get(name, Shape(2, 2, 3, 2))
     plain = build_host(name, shape)
     padded = build_host(name, shape, plain.m + 5)
     before, after = r_all(plain).to_dense(), r_all(padded).to_dense()
