@@ -275,6 +275,97 @@ def test_semistable_representations(b):
         assert certified(H, b, rng) == (b * b >= H)
 
 
+def spread(matrices, rng):
+    """Certificate: sum_r Delta_r (x) T_r is nonsingular, row k of Delta_r being row r of the k-th matrix."""
+    K, b = len(matrices), len(matrices[0])
+    total = np.zeros((K * b, K * b), dtype=np.int64)
+    for r in range(b):
+        total = (total + np.kron(np.stack([N[r] for N in matrices]), drawn(rng, b, K))) % PRIME
+    return rank(total) == K * b
+
+
+def admissible(H, p, b):
+    """What the page's Lemma says."""
+    return H**p <= b * b if p == 1 or p % 2 == 0 else H ** ((p + 1) // 2) <= b
+
+
+@pytest.mark.parametrize(
+    ("H", "p", "b"), [(2, 2, 2), (2, 3, 3), (2, 3, 4), (2, 4, 4), (3, 2, 3), (2, 3, 2), (3, 2, 2), (5, 1, 2)]
+)
+def test_products_are_spread(H, p, b):
+    rng = np.random.default_rng(H + p + b)
+    M = [[drawn(rng, b, b) for _ in range(H)] for _ in range(p)]
+    products = [along(M, w, b) for w in words(H, p)]
+    assert spread(products, rng) == (H**p <= b * b)
+    assert spread(products, rng) or not admissible(H, p, b)
+    if p > 1:
+        M[0][1] = M[0][0]
+        assert not spread([along(M, w, b) for w in words(H, p)], rng)
+
+
+@pytest.mark.parametrize("b", [2, 3, 4])
+def test_clock_and_shift(b):
+    """b^2 f(S) >= |S| b dim W for random W and S, and left translates have equal f; modulo a prime with b-th roots of unity."""
+    p = next(q for q in range(10_000 // b * b + 1, 40_000, b) if all(q % n for n in range(2, 200)))
+    root = next(
+        r for r in (pow(g, (p - 1) // b, p) for g in range(2, 100)) if all(pow(r, n, p) != 1 for n in range(1, b))
+    )
+    rng = np.random.default_rng(b)
+    shift = np.roll(np.eye(b, dtype=np.int64), 1, axis=0)
+    element = {
+        (a, c): np.linalg.matrix_power(shift, a) @ np.diag([pow(root, c * k, p) for k in range(b)])
+        for a in range(b)
+        for c in range(b)
+    }
+
+    def f(chosen, W):
+        rows = [[int(v) % p for v in (element[g] @ W).ravel()] for g in chosen]
+        return flint.nmod_mat(len(rows), len(rows[0]), [v for row in rows for v in row], p).rank()
+
+    for _ in range(40):
+        w, size = rng.integers(1, b + 1), rng.integers(1, b * b + 1)
+        W = np.array(rng.integers(0, 3, size=(b, w)) if rng.integers(2) else rng.integers(0, p, size=(b, w)))
+        W = W @ np.diag(rng.integers(1, 3, size=w))
+        dimension = flint.nmod_mat(b, int(w), [int(v) % p for v in W.ravel()], p).rank()
+        chosen = [tuple(divmod(int(g), b)) for g in rng.choice(b * b, size=size, replace=False)]
+        assert f(list(element), W) == b * dimension
+        assert b * f(chosen, W) >= size * dimension
+        a, c = rng.integers(0, b, size=2)
+        assert f(chosen, W) == f([((g + a) % b, (h + c) % b) for g, h in chosen], W)
+    # one matrix many times is not spread
+    assert b * f([(0, 0)] * (b + 1), np.eye(b, dtype=np.int64)) < (b + 1) * b
+
+
+def theorem_c_deep(H, L, b):
+    """(i) with the best q_l."""
+    q = [
+        max(n for n in range(layer) if n == 0 or all(admissible(H, s, b) for s in range(1, n + 1)))
+        for layer in range(1, L + 1)
+    ]
+    return b * H**L + b * H * sum(H**n for n in q)
+
+
+def test_count_of_layers():
+    for dims, m in {(2, 2, 2): 20, (2, 3, 2): 44, (2, 3, 3): 66, (3, 2, 2): 42, (2, 3, 4): 88}.items():
+        H, L, b = dims
+        assert theorem_c_deep(*dims) == b * (powers(H, 1, L) + H**L) == m
+    assert 3 * (powers(2, 1, 4) + 2**4) == 138 > theorem_c_deep(2, 4, 3)
+    for H, L, b in itertools.product(range(2, 5), range(2, 6), range(1, 6)):
+        assert theorem_c_deep(H, L, b) <= b * (powers(H, 1, L) + H**L)
+        if H <= b * b:
+            assert theorem_c_deep(H, L, b) >= theorem_a(H, L, b)
+    # summation by parts: among all omega with these tails the least sum has equal omegas
+    rng = np.random.default_rng(12)
+    for _ in range(50):
+        L = int(rng.integers(2, 6))
+        steps = np.sort(rng.integers(0, 9, size=L - 1))
+        omega = rng.integers(0, 12, size=L - 1)
+        tails = np.cumsum(omega[::-1])[::-1]
+        unit = min(tail / count for tail, count in zip(tails, range(L - 1, 0, -1), strict=True))
+        assert steps @ omega >= steps.sum() * unit - 1e-9
+    assert [1, 0] @ np.array([0, 2]) < 1  # with weights that fall it is false
+
+
 def subspaces(b, p):
     """Bases of all nonzero subspaces of F_p^b, as reduced echelon matrices."""
     for w in range(1, b + 1):
