@@ -1,19 +1,28 @@
 """Write docs/claims.md from the registry: every claim with its recorded verdict.
 
-    python scripts/write_claims.py [--check]
+    python scripts/write_claims.py [--check | --computed [CLAIM...]]
 
---check writes nothing and fails when the page is not what the registry says. Whether the verdicts are right is decided by
-`utfproof verify`, not here.
+--check writes nothing and fails when the page is not what the registry says. --computed first runs every claim (or those named) on
+the default grid and records what it computed in utfproof/claims/computed.json, naming each claim whose record changed and
+what the run has against it; whether the verdicts are right is decided by `utfproof verify`, not here.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 
+from utfproof.claims.computed import recorded, write
+from utfproof.claims.grid import DEFAULT_GRID, Grid
+from utfproof.claims.judging import computed_from, judge
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
-from utfproof.claims.registry import SECTIONS, all_claims
+from utfproof.claims.registry import SECTIONS, all_claims, select
+from utfproof.claims.runner import observe
+from utfproof.shapes import EffectiveHeadDimensionWarning
 
 PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
 
@@ -103,8 +112,27 @@ def page() -> str:
     return "".join(parts)
 
 
+def record(names: list[str]) -> None:
+    """Run claims on the default grid and record what they computed; print what changed, and what speaks against a claim."""
+    claims, parts = all_claims(), dict(recorded())
+    for entry in select(names):
+        seen = observe(entry, Grid.parse(DEFAULT_GRID))
+        part = computed_from(entry, seen)
+        if part != parts.get(entry.id):
+            print(f"{entry.id}: recorded anew")
+        parts[entry.id] = part
+        for line in judge(dataclasses.replace(entry, computed=part), seen, whole=True):
+            print(f"{entry.id}: {line}")
+    write({name: parts[name] for name in claims if name in parts})
+
+
 def main() -> None:
-    """Write or check the page."""
+    """Write or check the page, or record a run and start again with what it recorded."""
+    if "--computed" in sys.argv[1:]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
+            record([name for name in sys.argv[1:] if name != "--computed"])
+        os.execv(sys.executable, [sys.executable, __file__])
     text = page()
     if "--check" in sys.argv[1:]:
         sys.exit(0 if PAGE.exists() and PAGE.read_text() == text else "docs/claims.md is not what the registry says")

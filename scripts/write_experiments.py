@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from utfproof.claims import paper
+from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
 from utfproof.training.optimum import read_documents
 from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables

@@ -10,7 +10,6 @@ a child process of its own:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import importlib
@@ -35,7 +34,6 @@ class Fault:
     old: str
     new: str
     breaks: tuple[str, ...]
-    table: str = ""
 
 
 def tables():
@@ -46,7 +44,7 @@ def tables():
     for path in sorted(folder.glob("*.py")):
         for fault in importlib.import_module(f"faults.{path.stem}").FAULTS:
             assert fault.name not in found, f"two faults are called {fault.name}"
-            found[fault.name] = dataclasses.replace(fault, table=path.stem)
+            found[fault.name] = fault
     return found
 
 
@@ -132,8 +130,7 @@ def run(fault):
     except ValueError:
         return {"code": code, "broken": [], "error": errors.getvalue()[-500:]}
     broken = {entry["id"]: entry["problems"] for entry in document["claims"] if not entry["agrees"]}
-    decided = sorted(entry["id"] for entry in document["claims"])
-    return {"code": code, "decided": decided, "broken": sorted(broken), "problems": broken, "named": errors.getvalue()}
+    return {"code": code, "broken": sorted(broken), "problems": broken, "named": errors.getvalue()}
 
 
 def run_apart(fault):

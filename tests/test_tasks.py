@@ -11,8 +11,8 @@ from fractions import Fraction
 import pytest
 from scipy.stats import chi2
 
-from utfproof.claims import paper
 from utfproof.errors import MalformedInput
+from utfproof.paper import tables as paper
 from utfproof.shapes import paper_dimension
 
 torch = pytest.importorskip("torch")
@@ -226,7 +226,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.full
 def test_strings_follow_the_task_and_faults_are_seen():
     text, length = parentheses.strings(150_000, 2, seeded(2, "law", 0))
     counts = Counter(written(text, length))

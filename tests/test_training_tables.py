@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 import typer
 
-from utfproof.claims import paper
 from utfproof.cli import app as command_line
 from utfproof.cli import figure as figure_command
 from utfproof.cli import tables as tables_command
 from utfproof.errors import MalformedInput
+from utfproof.paper import tables as paper
 from utfproof.training import tables as training_tables
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, preset, scaling_presets
 from utfproof.training.results import (

@@ -77,7 +77,7 @@ FAULTS = [
     ),
     Fault(
         "the theorem's m without the query and key factor",
-        "utfproof.claims.printed",
+        "utfproof.paper.formulas",
         "return sum(H**t * 2 * H * shape.head_dim for t in range(L)) + H**L * shape.d_in",
         "return sum(H**t * H * shape.head_dim for t in range(L)) + H**L * shape.d_in",
         ("thm:designed-R/statement", "thm:designed-R/dimension", "thm:designed-R/blocks"),

@@ -3,11 +3,22 @@
 from planting import Fault
 
 SHAPES = "utfproof.shapes"
-PRINTED = "utfproof.claims.printed"
+PRINTED = "utfproof.paper.formulas"
 LOOPED = "thm:looped_sparse_universal_transformer"
 RANDOM_LOOPED = "thm:random_looped_universal_transformer"
 SPARSE = "thm:sparse_universal_transformer"
 FAULTS = [
+    Fault(
+        "side by side: the later layers' readers count half",
+        "utfproof.certificates.dimensions",
+        "    return b * b * words + H * (2 * d * b - d * d) + shorter * later",
+        "    return b * b * words + H * (2 * d * b - d * d) + shorter * later // 2",
+        (
+            "thm:looped_sparse_universal_transformer/more-layers",
+            "thm:random_looped_universal_transformer/more-layers",
+            "new:attention-matching/optimum",
+        ),
+    ),
     Fault(
         "m-bar of several heads loses a layer",
         SHAPES,
@@ -57,8 +68,8 @@ FAULTS = [
     Fault(
         "a fibre as large as if gauges did not count",
         "utfproof.claims.constructing_looped",
-        "return shape.heads * (d_in + 2 * d - Fraction(d * d, d_in))",
-        "return shape.heads * (d_in + 2 * d - Fraction(0, d_in))",
+        "    needed = H * (d_in * d_in - (d_in - d) * (d_in - d))",
+        "    needed = H * d_in * d_in",
         (f"{LOOPED}/one-layer", f"{RANDOM_LOOPED}/one-layer"),
     ),
     Fault(

@@ -2,7 +2,7 @@
 
 from planting import Fault
 
-PAPER = "utfproof.claims.paper"
+PAPER = "utfproof.paper.tables"
 FAULTS = [
     Fault(
         "printed m of the 1-hop task",

@@ -6,16 +6,21 @@ FAULTS = [
     Fault(
         "fibre bound: a factor 2 is missing",
         "utfproof.certificates.dimensions",
-        "return shape.heads * (b * b + 2 * d * b - d * d)",
-        "return shape.heads * (b * b + d * b - d * d)",
-        ("new:fibre/bound", "new:fibre/against-looped-bound", "new:fibre/seven-all-targets", "new:fibre/diagonal"),
+        "    return b * b * words + H * (2 * d * b - d * d) + shorter * later",
+        "    return b * b * words + H * (d * b - d * d) + shorter * later",
+        (
+            "new:fibre/bound",
+            "new:fibre/against-looped-bound",
+            "new:fibre/seven",
+            "new:one-by-one/functional",
+        ),
     ),
     Fault(
-        "fibre bound, formula: a factor 2 is missing",
-        "utfproof.claims.bounds",
-        "    return ceil(Fraction(shape.heads * (a * a + 2 * d * a - d * d), a))",
-        "    return ceil(Fraction(shape.heads * (a * a + d * a - d * d), a))",
-        ("new:fibre/bound", "new:fibre/seven", "new:fibre/seven-all-targets", "new:one-by-one/functional"),
+        "no room to share: one dimension of it",
+        "utfproof.certificates.dimensions",
+        'lambda s, m: (m, matching_dimension(s)), "m and M",\n        lambda s: _square(s) and s.layers == 1',
+        'lambda s, m: (m, matching_dimension(s) - 1), "m and M",\n        lambda s: _square(s) and s.layers == 1',
+        ("new:fibre/seven-all-targets",),
     ),
     Fault(
         "seven dimensions: both keys are divided by lambda",
@@ -40,9 +45,9 @@ FAULTS = [
     ),
     Fault(
         "attention-matching bound: later layers see one head's rows",
-        "utfproof.claims.bounds",
-        "    later = min(shape.heads * narrow, shape.d_in)",
-        "    later = narrow",
+        "utfproof.certificates.dimensions",
+        "    later = min(shape.heads * d, b)",
+        "    later = d",
         ("new:attention-matching-bound",),
     ),
     Fault(
@@ -55,8 +60,8 @@ FAULTS = [
     Fault(
         "side by side: one form for each layer only",
         "utfproof.certificates.dimensions",
-        "s.d_in**2 * s.leaves + s.word_count * (2 * s.head_dim",
-        "s.d_in**2 * s.leaves + s.layers * s.heads * (2 * s.head_dim",
+        "    shorter = geometric(H, 1, shape.layers - 1)",
+        "    shorter = shape.layers - 1",
         ("new:attention-matching/optimum",),
     ),
 ]

@@ -4,6 +4,13 @@ from planting import Fault
 
 FAULTS = [
     Fault(
+        "odd depth: the one that a square needs is lost",
+        "utfproof.certificates.dimensions",
+        's.leaves + 1), "m^2 and H^L + 1",\n              lambda s: _square(s) and s.d_in == 1',
+        's.leaves), "m^2 and H^L + 1",\n              lambda s: _square(s) and s.d_in == 1',
+        ("new:shared-attention/odd-least",),
+    ),
+    Fault(
         "register: blocks named by the reversed word",
         "utfproof.certificates.identities",
         "    return [(i * shape.d_in, _values(word)) for i, word in enumerate(words)], None",
@@ -12,8 +19,8 @@ FAULTS = [
     ),
     Fault(
         "family of the products: no gauge between layers",
-        "utfproof.claims.bounds",
-        "(shape.layers * shape.heads - shape.layers + 1)",
+        "utfproof.certificates.dimensions",
+        "(shape.layers * (shape.heads - 1) + 1)",
         "(shape.layers * shape.heads)",
         (
             "new:shared-attention/parameter-count",
@@ -22,19 +29,19 @@ FAULTS = [
     ),
     Fault(
         "parameter count: no fibre",
-        "utfproof.claims.bounds",
-        "    return ceil(Fraction(word_family_dimension(shape) + 1, 2 * shape.d_in))",
-        "    return ceil(Fraction(word_family_dimension(shape), 2 * shape.d_in))",
+        "utfproof.certificates.dimensions",
+        "lambda s, m: (2 * s.d_in * m - 1, word_family_dimension(s))",
+        "lambda s, m: (2 * s.d_in * m, word_family_dimension(s))",
         ("new:shared-attention/one-layer",),
     ),
     Fault(
         "square root rounded down",
-        "utfproof.claims.bounds",
+        "utfproof.certificates.dimensions",
         "    return isqrt(count - 1) + 1",
         "    return isqrt(count)",
         (
             "new:shared-attention/odd",
-            "new:shared-attention/odd-least",
+            "new:shared-attention/any-width",
             "new:shared-attention/three-three",
             "new:shared-attention/two-three",
             "new:shared-attention/odd-path",
@@ -90,16 +97,16 @@ FAULTS = [
     ),
     Fault(
         "the square-root bound one too small",
-        "utfproof.claims.bounds",
+        "utfproof.certificates.dimensions",
         "    return isqrt(count - 1) + 1",
         "    return isqrt(count - 1)",
         ("new:shared-attention/wide",),
     ),
     Fault(
         "parameters of E counted, those of U forgotten",
-        "utfproof.claims.bounds",
-        "    return ceil(Fraction(word_family_dimension(shape) + 1, 2 * shape.d_in))",
-        "    return ceil(Fraction(word_family_dimension(shape) + 1, shape.d_in))",
+        "utfproof.certificates.dimensions",
+        "lambda s, m: (2 * s.d_in * m - 1, word_family_dimension(s))",
+        "lambda s, m: (s.d_in * m - 1, word_family_dimension(s))",
         ("new:shared-attention/wide-all",),
     ),
 ]

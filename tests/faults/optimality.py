@@ -35,14 +35,13 @@ FAULTS = [
     ),
     Fault(
         "attention-matching bound: one output column a word",
-        "utfproof.claims.bounds",
-        "    return shape.d_in * shape.leaves + ceil(",
-        "    return shape.leaves + ceil(",
+        "utfproof.certificates.dimensions",
+        "lambda s, m: (s.d_in * (m - s.d_in * s.leaves), logit_form_dimension(s))",
+        "lambda s, m: (s.d_in * (m - s.leaves), logit_form_dimension(s))",
         (
             "sec:optimality/attention-matching",
             "new:attention-matching-bound",
             "new:attention-matching/single-head",
-            "new:frontier/attention-matching",
         ),
     ),
     Fault(
@@ -57,8 +56,6 @@ FAULTS = [
             "sec:optimality/compression",
             "thm:lower_bound_matching_attention/untied",
             "new:shared-attention/even",
-            "new:shared-attention/any-width",
-            "new:shared-attention/three-three",
         ),
     ),
     Fault(

@@ -112,7 +112,8 @@ def side_by_side_dimension(shape: Shape) -> int:
     return b * b * words + H * (2 * d * b - d * d) + shorter * later
 
 
-def _family(shape: Shape) -> int:
+def word_family_dimension(shape: Shape) -> int:
+    """Dimension of the family (M_w)_w, |w| = L, at head dimension >= d_in: d_in^2 (LH - L + 1)."""
     return int(shape.d_in**2 * (shape.layers * (shape.heads - 1) + 1))
 
 
@@ -211,7 +212,7 @@ def _rows() -> Iterator[DimensionRow]:
               lambda s: _square(s) and s.d_in == 1 and s.heads > 1 and s.layers % 2 == 1, page=THREE_PAGE)  # fmt: skip
     yield row("wide targets", SHARED, u, BOTH, lambda s, m: (m * m, s.leaves + 1), "m^2 and H^L + 1",
               lambda s: _square(s) and s.d_in > 1 and max(s.heads, s.head_dim) > 1, page=SHARED_PAGE)  # fmt: skip
-    yield row("parameter count", SHARED, u, BOTH, lambda s, m: (2 * s.d_in * m - 1, _family(s)),
+    yield row("parameter count", SHARED, u, BOTH, lambda s, m: (2 * s.d_in * m - 1, word_family_dimension(s)),
               "2 d_in m - 1 and d_in^2 (L(H-1) + 1)", lambda s: _square(s) and s.head_dim >= s.d_in,
               page=SHARED_PAGE)  # fmt: skip
     yield row("three dimensions", SHARED, u, BOTH, lambda s, m: (m, 4), "m and 4",

@@ -42,11 +42,8 @@ def several(shape: Shape) -> bool:
     targets="all untied",
     scope="H ≥ 2",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="That m is below M unless d_in ≥ 2dH or 2d ≥ H^L·d_in, and no host below M matches; at m = M the trie with a shift register does.",
-    smallest="(2,1,1,1), m = 6",
-    counterexample="(2,1,1,2), m = 6",
-    figures={"parentheses": "1008 < 1024", "1-hop": "392 < 456", "2-hop": "840 < 1024", "4-hop": "1860 < 2280"},
 )
 def looped_untied(run: Run) -> Iterator[Instance | Figure]:
     """A lower bound where the printed m is below M, a certificate of the repaired host elsewhere and at M."""
@@ -72,7 +69,6 @@ def looped_untied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The difference is S(d_in/H − 2d) in the first case and 2d − H^L·d_in in the second.",
-    figures={"shapes": 3840, "of them reaching M": 792, "smallest below": "(2,1,1,2)"},
 )
 def looped_where(run: Run) -> Iterator[Instance | Figure]:
     """Both dimensions by formula and by summing blocks, on an exhaustive grid."""
@@ -110,12 +106,9 @@ def looped_where(run: Run) -> Iterator[Instance | Figure]:
     targets="all tied",
     scope="H ≥ 2",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Tied targets span all M columns when d and d_in are at least L, so it fails at all four table shapes; it holds at some shapes with "
     "d_in = 1, for instance (2,3,1,1), and wherever m ≥ M.",
-    smallest="(2,1,1,1), m = 6",
-    counterexample="(2,1,1,2), m = 6",
-    figures={"(2,2,1,1), m = 14": "refuted by the span of tied targets"},
 )
 def looped_tied(run: Run) -> Iterator[Instance | Figure]:
     """Lower bounds from isolating targets or from the span of sample targets; the commuting trie; the repaired host."""
@@ -148,7 +141,6 @@ def looped_tied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="For d_in = 1 the values commute, so words with equal letter counts share a coordinate.",
-    figures={"commuting trie": 28, "printed": 30, "M": 36},
 )
 def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     """The identity at 28 and 30 dimensions, a span of 28 for the lower bound."""
@@ -172,11 +164,11 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="tied examined",
     scope="every H, m as printed",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="They fail at every shape: the blocks of words of length L are read both by queries and keys and by the output.",
-    counterexample="(1,1,1,1), m = 4",
 )
 def looped_construction(run: Run) -> Iterator[Instance | Figure]:
     """Refutations of the printed host, certificates of the repaired one."""
@@ -197,7 +189,6 @@ def looped_construction(run: Run) -> Iterator[Instance | Figure]:
     evidence=(Evidence.GRID,),
     sentence="E would have to hold W_Q's and M's products in the same columns; at every shape examined a tied target with small integers "
     "contradicts this.",
-    counterexample="(1,1,1,1)",
 )
 def looped_construction_tied(run: Run) -> Iterator[Instance | Figure]:
     """Two equal columns of R_all, and a tied target whose W_all differs in them."""
@@ -251,8 +242,6 @@ def _readings(shape: Shape) -> dict[int, set[str]]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
     sentence="All H^L blocks of words of length L are defined twice: as [M_p W_Q, M_p W_K] and as M_p.",
-    counterexample="(1,1,1,1)",
-    figures={"blocks defined twice at (2,4,30,30)": 16},
 )
 def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
     """Blocks that occur twice in the list, and blocks that the printed host reads in both ways."""
@@ -275,8 +264,6 @@ def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
     sentence="The sum counts 1 + S blocks (and equals (1 + S)·max{2d, d_in}, as it should); the list has 1 + S + H^L contents.",
-    counterexample="(1,1,1,1)",
-    figures={"blocks counted at (2,4,30,30)": 31, "contents at (2,4,30,30)": 47},
 )
 def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
     """The printed sum in blocks, against the list of contents and its count."""
@@ -301,7 +288,6 @@ def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID,),
     sentence="These have 2d columns: not when 2d > d_in, as at (4,2,24,4). Width max{2d, d_in}, which the proof turns to, is enough for either.",
-    counterexample="(1,1,1,1)",
 )
 def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
     """Columns of the contents of a target, against the width."""
@@ -383,7 +369,6 @@ def looped_routing(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID,),
     sentence="The letter goes in front: B_(h,p). The two differ unless p repeats h, so from H = 2, L = 2 on.",
-    counterexample="(2,2,1,1)",
 )
 def looped_last_line(run: Run) -> Iterator[Instance | Figure]:
     """Both orders of the letters."""
@@ -467,7 +452,6 @@ def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
     sentence="Its R_V does, its readers do not: R_Q^l and R_K^l stand at block l. (From L = 2 on.)",
-    counterexample="(1,2,1,1)",
 )
 def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
     """Readers of all layers side by side."""
@@ -491,7 +475,6 @@ def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Not by the printed construction, but the trie with a shift register is tied and exists from m = 2dL + d_in on.",
-    smallest="(1,1,1,1), m = 4",
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
     """The repaired tied host at the printed dimension."""

@@ -42,10 +42,8 @@ TABLES = list(PAPER_TABLE_SHAPES.values())
     targets="all untied",
     scope="every shape",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M_loop < M for every H ≥ 2, so no host of that dimension matches; at m ≥ M tied random hosts do. For H = 1 the two counts agree.",
-    smallest="(1,1,1,1), m = 3",
-    counterexample="(2,1,1,1), m = 4",
 )
 def untied(run: Run) -> Iterator[Instance | Figure]:
     """A lower bound at M_loop where it is below M; rank certificates at M."""
@@ -68,8 +66,6 @@ def untied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID,),
     sentence="Each prefix is read by H heads, so queries and keys have 2dS columns; M − M_loop = 2dS(1 − 1/H).",
-    counterexample="(2,1,1,1)",
-    figures={"parentheses": "304 < 1024", "1-hop": "288 < 456", "2-hop": "632 < 1024", "4-hop": "1380 < 2280"},
 )
 def count(run: Run) -> Iterator[Instance | Figure]:
     """Columns of a built R_all and of the list of equations."""
@@ -97,11 +93,8 @@ def count(run: Run) -> Iterator[Instance | Figure]:
     targets="all tied",
     scope="every shape",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Fails for every H ≥ 2 examined: tied targets, too, span more than M_loop columns.",
-    smallest="(1,1,1,1), m = 3",
-    counterexample="(2,1,1,1), m = 4",
-    figures={"(2,2,1,1), m = 10": "refuted by the span of tied targets"},
 )
 def tied(run: Run) -> Iterator[Instance | Figure]:
     """Lower bounds from isolating targets or spans of sample targets; rank certificates at M."""
@@ -132,8 +125,6 @@ def tied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="A designed host with 45 dimensions exists, a random one does not contain the targets' rows: its words do not commute.",
-    counterexample="(2,4,1,1), m = 46",
-    figures={"span of tied targets": 45, "M_loop": 46, "M": 76},
 )
 def tied_without_span(run: Run) -> Iterator[Instance | Figure]:
     """Rank of a random R_all with the targets' rows below it: above m, so for almost every host of that dimension."""
@@ -178,7 +169,6 @@ def looped_stacked(run: Run) -> Iterator[Instance | Figure]:
     evidence=(Evidence.GRID,),
     sentence="Existence of some U is weaker than the theorem, whose U is drawn too. The step is not needed: the joint polynomial in all parameters "
     "is nonzero, so almost every draw of parameters and U together has full rank.",
-    counterexample="(1,1,1,1), m = 3",
 )
 def fubini(run: Run) -> Iterator[Instance | Figure]:
     """The same parameters with U drawn and with a U that repeats a column or is zero."""
@@ -215,7 +205,6 @@ def _full_seed(shape: Shape) -> int:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID,),
     sentence="It is B_(h,p), as Appendix C defines it; only this order gives R_p·U = B_p.",
-    counterexample="(2,2,1,1)",
 )
 def letter_order(run: Run) -> Iterator[Instance | Figure]:
     """Both orders of the letters."""
@@ -231,7 +220,6 @@ def letter_order(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID, Evidence.CERTIFICATE),
     sentence="Queries and keys of the last layer and the outputs share the blocks of words of length L; the repaired tied host has disjoint supports.",
-    counterexample="(1,1,1,1)",
 )
 def disjoint_supports(run: Run) -> Iterator[Instance | Figure]:
     """Rows of R_all that more than one column uses."""
@@ -254,7 +242,6 @@ def disjoint_supports(run: Run) -> Iterator[Instance | Figure]:
     evidence=(Evidence.GRID,),
     sentence="They overlap when d_in < 2d (and do not exist when d_in < d); in blocks of width max{2d, d_in} they are disjoint. "
     "(R_V^h·U_Q needs the m×d selectors of Appendix C.)",
-    counterexample="(1,1,1,1)",
 )
 def selectors(run: Run) -> Iterator[Instance | Figure]:
     """Coordinates of the two selectors, and of the printed looped host's readers."""

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root
 from utfproof.claims import plain
-from utfproof.claims.bounds import count_dimension, square_root_bound
+from utfproof.claims.bounds import below
 from utfproof.claims.decisions import rank_of_matrix, small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid, values_of
 from utfproof.constructions.random import integer_target
-from utfproof.notions import Notion
+from utfproof.constructions.shared_attention import counting_dimension
+from utfproof.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import GivenAttention, SharedAttentionUniversal, prefix_products
 
@@ -46,7 +48,6 @@ def _values(shape: Shape, m: int, tied: bool) -> Iterator[np.ndarray]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The assumption asks for matrices with zero entries that softmax never gives; the span stays full for positive ones.",
-    smallest="(1,1)",
 )
 def matching_attention(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the vectors for positive matrices, by FLINT and by plain integers."""
@@ -82,28 +83,34 @@ def matching_attention(run: Run) -> Iterator[Instance | Figure]:
     statement="For d_in = 1 and values R_V with m² < H^L some untied target cannot be served by any E and U, whatever the values are.",
     category=Category.THEOREM,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="d_in = 1, H ≥ 2; certificates for three hosts at each shape and for every host by dimension",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A relation Σ y_w R_w = 0 and the 0/1 target along a word with y_w ≠ 0: the products break the relation.",
-    smallest="(2,1,1,1), m = 1",
     proof="docs/proofs/shared-attention.md",
 )
 def matching_untied(run: Run) -> Iterator[Instance | Figure]:
     """Null vectors of given hosts, and the dimension argument, at the largest m below the bound."""
-    from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
-
     for shape in run.shapes(
         lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), *WIDE, (2, 6, 1, 1)]
     ):
-        m = square_root_bound(shape.leaves) - 1
-        every = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
-        yield Instance(shape, not every.universal, f"every host, m² < {shape.leaves}", every, m=m)
+        m = least_square_root(shape.leaves) - 1
+        yield below(shape, m, Notion.SHARED_ATTENTION, free="E and U", detail=f"every host, m² < {shape.leaves}")
         if shape.leaves <= 64:
-            for R in _values(shape, m, False):
-                found = null_vector_certificate(R, shape, tied=False)
-                yield Instance(shape, not found.universal, "a relation and a target that breaks it", found, m=m)
+            yield from _broken(shape, m, tied=False)
+
+
+def _broken(shape: Shape, m: int, *, tied: bool) -> Iterator[Instance]:
+    """Null vectors of three hosts that are looked at."""
+    from utfproof.certificates.lower_bounds import null_vector_certificate
+
+    for R in _values(shape, m, tied):
+        found = null_vector_certificate(R, shape, tied=tied)
+        about = Scope(Notion.SHARED_ATTENTION, Targets.parse("all untied"), Hosts(tied=tied, examined=True), "E and U")
+        detail = "a relation and a target that breaks it"
+        yield Instance(shape, not found.universal, detail, found, m=m, about=about)
 
 
 @claim(
@@ -112,24 +119,23 @@ def matching_untied(run: Run) -> Iterator[Instance | Figure]:
     statement="For a weight-tied host with m² < H^L some untied target cannot be served: the argument does not need untied values.",
     category=Category.THEOREM,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
-    scope="d_in = 1, H ≥ 2, three tied hosts at each shape",
+    hosts="tied",
+    scope="d_in = 1, H ≥ 2; certificates for three tied hosts at each shape and for every tied host by dimension",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="The relation between the word products of tied values is broken by an untied 0/1 target.",
-    smallest="(2,1,1,1), m = 1",
 )
 def matching_looped_untied(run: Run) -> Iterator[Instance | Figure]:
-    """Null vectors of tied hosts."""
-    from utfproof.certificates.lower_bounds import null_vector_certificate
-
+    """Null vectors of tied hosts, and the dimension argument for every one."""
     for shape in run.shapes(
         lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), *WIDE], largest=60
     ):
-        m = square_root_bound(shape.leaves) - 1
-        for R in _values(shape, m, True):
-            found = null_vector_certificate(R, shape, tied=True)
-            yield Instance(shape, not found.universal, "a relation and a target that breaks it", found, m=m)
+        m = least_square_root(shape.leaves) - 1
+        detail = f"every tied host, m² < {shape.leaves}"
+        yield below(shape, m, Notion.SHARED_ATTENTION, ALL_UNTIED, free="E and U", every="tied host", detail=detail)
+        yield from _broken(shape, m, tied=True)
 
 
 @claim(
@@ -141,8 +147,6 @@ def matching_looped_untied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The printed weights depend on l; for the counting host no relation touches a constant word, so they never give a looped target, and it serves all of these.",
-    figures={"independent relations at (2,6), m = 7": 57, "words that occur in no relation": 2},
-    counterexample="(2,6), m = 7",
 )
 def looped_remark(run: Run) -> Iterator[Instance | Figure]:
     """Whether e_s lies in the column space of the word products: then no relation has s in it."""
@@ -151,7 +155,7 @@ def looped_remark(run: Run) -> Iterator[Instance | Figure]:
 
     for layers in (6, 7):
         shape = Shape(2, layers, 1, 1)
-        m = count_dimension(shape)
+        m = counting_dimension(shape)
         R = array(values_of(counting_host(shape, m))[0])
         A = word_products(R, 2, layers, tied=True)
         found = null_vector(R, 2, layers, tied=True)
@@ -189,7 +193,6 @@ def _distinct_columns(A: np.ndarray) -> np.ndarray:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Both forward passes and the sum over head words agree as rational numbers.",
-    smallest="(1,1,1,1), untied",
 )
 def matching_term(run: Run) -> Iterator[Instance | Figure]:
     """Forward passes of the package against the difference, word by word."""
@@ -224,7 +227,6 @@ def matching_term(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Two tokens are enough: the first row of the difference is v·α.",
-    smallest="(1,1,1,1)",
 )
 def two_tokens(run: Run) -> Iterator[Instance | Figure]:
     """The first row of the package's difference against v·α in plain Fractions."""
@@ -255,8 +257,6 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SYMBOLIC,),
     sentence="I B = B I = B B = B settles every H and L; all vectors are computed on a grid as well.",
-    figures={"vectors at (2,6)": 64},
-    smallest="every H, L",
 )
 def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
     """The absorbing identities, and all vectors v at small H and L."""
@@ -281,8 +281,6 @@ def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The order is reversed between the two places, and the (1,1) entries differ; harmless, for the same matrices give basis vectors in either order.",
-    smallest="(2,1)",
-    counterexample="(2,2)",
 )
 def spanning_order(run: Run) -> Iterator[Instance | Figure]:
     """Products of positive matrices in both orders; then the lemma in the unrolling's order."""
@@ -321,7 +319,6 @@ def _chain(matrices: Sequence[np.ndarray]) -> Any:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The relation is solved by FLINT and verified, with its pairing, in plain integers.",
-    smallest="(2,1,1,1), m = 1",
 )
 def null_vector_lemma(run: Run) -> Iterator[Instance | Figure]:
     """Relations and pairings; the augmented matrix [A, b] has a larger rank."""
@@ -330,7 +327,7 @@ def null_vector_lemma(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(
         lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), *WIDE], largest=60
     ):
-        m = square_root_bound(shape.leaves) - 1
+        m = least_square_root(shape.leaves) - 1
         for tied in (False, True):
             for R in _values(shape, m, tied):
                 found = null_vector(R, shape.heads, shape.layers, tied=tied)
@@ -352,7 +349,6 @@ def null_vector_lemma(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The word products of the two-sided register are the H^L matrix units.",
-    smallest="(2,2,1,1), m = 2",
 )
 def null_vector_sharp(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the word products of the two-sided register."""
@@ -360,7 +356,7 @@ def null_vector_sharp(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.exact.symbolic.lower_bound import word_products
 
     for shape in (Shape(*s) for s in [(2, 2, 1, 1), (3, 2, 1, 1), (2, 4, 1, 1)]):
-        m = square_root_bound(shape.leaves)
+        m = least_square_root(shape.leaves)
         R = array(values_of(two_sided_host(shape, m)))
         found = rank_of_matrix(word_products(R, shape.heads, shape.layers))
         yield Instance(shape, found.value == shape.leaves == m * m, f"rank {found.value}", routes=found.routes, m=m)
@@ -375,8 +371,6 @@ def null_vector_sharp(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Theorem and lemma type U differently (m×d_in and d_in×m); with the theorem's U the product has sizes that do not fit, with its transpose both products agree.",
-    smallest="m = 2, lemma's U",
-    counterexample="m = 2, theorem's U",
 )
 def u_transposed(run: Run) -> Iterator[Instance | Figure]:
     """Multiply with the theorem's U as it stands in the model, and with its transpose."""
@@ -426,7 +420,6 @@ def _plain_product(routed: plain.Rows, U: plain.Rows) -> plain.Rows | None:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SYMBOLIC,),
     sentence="An identity of polynomials in E and U, expanded by SymPy and in plain integers.",
-    smallest="(2,2,1,1), m = 1",
 )
 def trace(run: Run) -> Iterator[Instance | Figure]:
     """The padding identity at d_in = 1 is the trace identity."""
@@ -442,7 +435,6 @@ def trace(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SYMBOLIC,),
     sentence="The lemma speaks of d_in×d_in matrices while its proof writes scalars; padding closes the gap.",
-    smallest="(2,2,1,1), m = 1",
 )
 def any_width(run: Run) -> Iterator[Instance | Figure]:
     """The padding identity at d_in = 2."""
@@ -470,8 +462,6 @@ def _padded(d_in: int) -> Iterator[Instance]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="H of the H^L words are constant; all others make the weights depend on the layer.",
-    figures={"words at (2,6) whose weights are tied": 2},
-    smallest="(2,2)",
 )
 def looped_weights(run: Run) -> Iterator[Instance | Figure]:
     """The weights of every word, layer by layer, against constancy; the count is H."""

@@ -50,7 +50,6 @@ DRAWS = [(0, "uniform", "float64"), (1, "signs", "float64"), (2, "binomial", "fl
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="One full-rank instance per shape makes the determinant polynomial nonzero, and its zero set has measure zero.",
-    smallest="(1,1,1,1), m = 3",
 )
 def random_matching(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates modulo a prime for several draws."""
@@ -81,10 +80,8 @@ def _first_full(shape: Shape, m: int, seed: int, law: str, dtype: str) -> Instan
     targets="all untied",
     scope="H ≥ 2",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE,),
     sentence="S ≤ 2H^L for H ≥ 2, so M ≤ 4dH^L + d_in·H^L.",
-    smallest="(2,1,1,1), m = 10",
-    figures={"largest M / (H^L d + H^L d_in) examined": "139/40"},
 )
 def constant_heads(run: Run) -> Iterator[Instance | Figure]:
     """Certificates at 4 H^L d + H^L d_in, and the ratio M / (H^L d + H^L d_in) on fixed shapes."""
@@ -107,9 +104,8 @@ def constant_heads(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="H = 1; c = 1, 2, 3, 4",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M = 2dL + d_in grows with the depth while H^L d + H^L d_in does not; m ≥ M is what is needed.",
-    counterexample="(1,1,1,1), m = 2",
 )
 def constant_single(run: Run) -> Iterator[Instance | Figure]:
     """For each c a depth at which c (d + d_in) < M; the repair at m = M."""
@@ -130,16 +126,9 @@ def constant_single(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="all shapes",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Queries and keys both have S·d columns: M = 2dS + d_in·H^L, which is the m₀ of the same proof; "
     "below it no host matches.",
-    counterexample="(1,1,1,1), m = 2",
-    figures={
-        "printed at (2,4,30,30)": 1380,
-        "columns at (2,4,30,30)": 2280,
-        "printed M at (2,1,1,2)": 6,
-        "m_0 at (2,1,1,2)": 8,
-    },
 )
 def count(run: Run) -> Iterator[Instance | Figure]:
     """No host matches at the printed count; a random one does at m_0."""
@@ -298,7 +287,6 @@ def pseudoinverse(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
     sentence="Only solvability for every target does: some targets are matched by hosts of deficient rank, the zero target by any host.",
-    counterexample="(1,1,1,1), m = 3",
 )
 def single_target(run: Run) -> Iterator[Instance | Figure]:
     """A host with two equal columns still matches targets with W_Q = W_K in that head."""

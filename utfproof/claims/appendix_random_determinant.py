@@ -47,8 +47,6 @@ def multilinear_untied(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.SYMBOLIC,),
     sentence="True for L = 1 only: R_V^h·R_V^h·U has squares. That the entries are polynomials is all the proofs need.",
-    counterexample="(1,2,1,1)",
-    figures={"a repeated factor at (1,2,1,1)": "R_V[0][0,0]^2 U[0,0]"},
 )
 def multilinear_tied(run: Run) -> Iterator[Instance | Figure]:
     """R_all in symbols, with a monomial that has a square."""
@@ -80,7 +78,6 @@ def _multilinear(run: Run, *, tied: bool) -> Iterator[Instance]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.GRID),
     sentence="The assignment has to be the repaired construction; the printed one gives p = 0.",
-    smallest="(1,1,1,1), m = 3",
 )
 def explicit_assignment(run: Run) -> Iterator[Instance | Figure]:
     """The determinant at the repaired hosts by two routes, and a certificate."""
@@ -100,11 +97,11 @@ def explicit_assignment(run: Run) -> Iterator[Instance | Figure]:
     category=Category.LEMMA,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="examined",
     scope="H ≥ 2; both readings of the formal R_V",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.CERTIFICATE,),
     sentence="R_all is deficient there; the prefix-tree projection takes its place.",
-    counterexample="(2,1,1,1), m = 6",
 )
 def printed_assignment(run: Run) -> Iterator[Instance | Figure]:
     """Refutations of the printed assignment, certificates of the repaired one."""
@@ -165,8 +162,6 @@ def _wide_integer_host(shape: Shape, m: int) -> Universal:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID,),
     sentence="True of the repaired hosts, with the permutation at hand; false of the formal R_V as printed.",
-    counterexample="printed-tree-row at (2,1,1,1)",
-    figures={"blocks at (2,2,1,2)": "Q: 6 of width 1, K: 6 of width 1, OV: 4 of width 2"},
 )
 def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
     """The permutation itself, or what prevents it."""
@@ -200,7 +195,6 @@ def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
     evidence=(Evidence.GRID,),
     sentence="U is missing from the list: p is homogeneous of degree d_in·H^L in its entries. (The proof also calls the variables Gaussian; "
     "any absolutely continuous law will do.)",
-    counterexample="(1,1,1,1), m = 3",
 )
 def variables(run: Run) -> Iterator[Instance | Figure]:
     """p with U doubled, everything else unchanged."""
@@ -225,7 +219,6 @@ def variables(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SYMBOLIC, Evidence.GRID),
     sentence="Columns are homogeneous of degree l (queries, keys of layer l) and L + 1 (outputs); p scales with the sum.",
-    figures={"(2,4,30,30)": 8280, "(4,2,24,4)": 1920, "(1,1,1,1)": 4},
 )
 def degree(run: Run) -> Iterator[Instance | Figure]:
     """Degrees of columns in symbols, and p at twice the parameters."""
@@ -312,11 +305,6 @@ def _parameters(host: Universal, tied: bool) -> tuple[np.ndarray, ...]:
     evidence=(Evidence.ARITHMETIC,),
     sentence="The Schwartz–Zippel lemma for a polynomial with a value ±1. At (1,1,1,1) over the field of five elements all matrices were counted; for 2^32 equally likely values the bound at the largest "
     "table shape is 2e-6.",
-    figures={
-        "(1,1,1,1) over 5 elements": "477029/1953125",
-        "bound there": "4/5",
-        "(2,4,30,30), 2^32 values": 8280 / 2**32,
-    },
 )
 def finite_weights(run: Run) -> Iterator[Instance | Figure]:
     """The exact probability at the smallest shape, counted and by formula, against the bound."""
@@ -360,7 +348,6 @@ def _singular_probability(q: int) -> Any:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The bound is the degree times the largest probability of a single float: at most 4e-4 in float32.",
-    figures={"float64 at (2,4,30,30)": 6.858e-13, "float32 at (2,4,30,30)": 3.682e-4},
 )
 def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
     """Degree times largest atom, the atom found in two ways."""
@@ -379,12 +366,6 @@ def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="It says nothing in bfloat16 at any of the four shapes and in float16 at the largest; there a rank certificate decides each host.",
-    counterexample="bfloat16 at (2,2,28,30)",
-    figures={
-        "vacuous": "bfloat16 at (2,2,28,30); bfloat16 at (4,2,24,4); bfloat16 at (2,3,28,30); bfloat16 at (2,4,30,30); "
-        "float16 at (2,4,30,30)",
-        "float16 at (2,2,28,30)": 0.2998,
-    },
 )
 def float_weights_short(run: Run) -> Iterator[Instance | Figure]:
     """Degree times largest atom, the atom found in two ways."""

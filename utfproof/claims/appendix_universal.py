@@ -128,7 +128,6 @@ def _outputs(sizes: list[tuple[int, int]]) -> Iterator[Instance]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="The prefix tree serves, already at m = 2dL + d_in.",
-    smallest="(1,1,1,1), m = 4",
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of the prefix tree at the lemma's m, and padded."""
@@ -163,13 +162,11 @@ def _blocks(shape: Shape, *, shifted: bool) -> Universal:
     category=Category.LEMMA,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="examined",
     scope="H = 1, every L, d, d_in, m = (L+1) max{2d, d_in}",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
     sentence="Layer l reads block B_l after l−1 shifts, which is B_{2l−1}; after L shifts B_{L+1} is zero, so U reads nothing, already at L = 1.",
-    counterexample="(1,1,1,1), m = 4",
-    smallest="(1,1,1,1), m = 4",
-    figures={"rank of R_all at (1,3,1,1)": "4 of 7"},
 )
 def single_head_construction(run: Run) -> Iterator[Instance | Figure]:
     """The refutation of the printed construction, and the rank of R_all of both repairs."""
@@ -195,8 +192,6 @@ def single_head_construction(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The first describes a shift to the right; a shift to the left brings B_l to B_1.",
-    counterexample="(1,2,1,1)",
-    smallest="(1,2,1,1)",
 )
 def equivalently(run: Run) -> Iterator[Instance | Figure]:
     """Block numbers pushed through the printed R_V, by the package and in plain integers."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from utfproof.claims import plain, printed
+from utfproof.claims import plain
 from utfproof.claims.decisions import decided, matched, rank_of
 from utfproof.claims.hosts import counted, heads
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
@@ -19,6 +19,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.sparse import prefix_tree
 from utfproof.matching import embed, r_all
 from utfproof.notions import Notion
+from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 from utfproof.systems import Target, Universal
 
@@ -98,7 +99,6 @@ def _reading(run: Run, kinds: tuple[str, ...], deep: bool) -> Iterator[Instance]
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="The prefix tree with projections has rank R_all = M = m.",
-    smallest="(2,1,1,1), m = 6",
 )
 def statement(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates of the prefix tree at the theorem's m."""
@@ -115,8 +115,6 @@ def statement(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="H·Σ_{t<L} H^t = S ≤ 2H^L.",
-    smallest="(2,1,1,1)",
-    figures={"m / (H^L d + H^L d_in) at (2,3,1,1)": "9/4"},
 )
 def dimension(run: Run) -> Iterator[Instance | Figure]:
     """The printed sum, m-bar, and words counted one at a time."""
@@ -138,7 +136,6 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The cells of the package's prefix tree start where blocks counted one by one do, and end at m.",
-    smallest="(2,1,1,1)",
 )
 def blocks(run: Run) -> Iterator[Instance | Figure]:
     """Starts of all blocks: the package's tree against widths added up."""
@@ -202,13 +199,11 @@ RECORDED_RANKS: dict[str, str | bool] = {
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="examined",
     scope="H ≥ 2, every L, d, d_in",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.CERTIFICATE,),
     sentence=f"What a child block holds is overwritten by its parent's content, and the leaves never reach U. {PROJECTIONS}",
-    counterexample="(2,1,1,1), m = 6",
-    smallest="(2,1,1,1), m = 6",
-    figures=RECORDED_RANKS,
 )
 def formal_row(run: Run) -> Iterator[Instance | Figure]:
     """Integer kernel vectors of R_all; the rank at four shapes by FLINT and plain integers."""
@@ -222,13 +217,11 @@ def formal_row(run: Run) -> Iterator[Instance | Figure]:
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="examined",
     scope="H ≥ 2, every L, d, d_in",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.CERTIFICATE,),
     sentence=f"The child's content lands in the parent's block, where the next reader, who looks at the child's depth, finds nothing. {PROJECTIONS}",
-    counterexample="(2,1,1,1), m = 6",
-    smallest="(2,1,1,1), m = 6",
-    figures=RECORDED_RANKS,
 )
 def formal_column(run: Run) -> Iterator[Instance | Figure]:
     """Integer kernel vectors of R_all; the rank at four shapes by FLINT and plain integers."""
@@ -244,9 +237,6 @@ def formal_column(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="It is possible only where 2Hd ≤ d_in; elsewhere 2Hd − d_in columns of each block are lost.",
-    counterexample="(2,1,1,1)",
-    smallest="(2,1,1,4)",
-    figures={"columns lost of each block at (2,2,28,30)": 82},
 )
 def width_map(run: Run) -> Iterator[Instance | Figure]:
     """How many columns the last R_V of the printed tree moves, against the width of the blocks."""
@@ -274,8 +264,6 @@ def width_map(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.ARITHMETIC,),
     sentence=f"The formal routing maps erase E's leaves before U reads them. {PROJECTIONS}",
-    counterexample="(2,1,1,1), m = 6",
-    smallest="(2,1,1,1), m = 6",
 )
 def unembedding(run: Run) -> Iterator[Instance | Figure]:
     """R_w U against the selector of the leaf block."""
@@ -291,8 +279,6 @@ def unembedding(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.ARITHMETIC,),
     sentence=f"At l ≥ 2 the formal routing maps have replaced the block's content. {PROJECTIONS} At l = 1 there is no routing and it holds.",
-    counterexample="(2,2,1,1), m = 16",
-    smallest="(2,2,1,1), m = 16",
 )
 def selectors(run: Run) -> Iterator[Instance | Figure]:
     """R_w R_Q and R_w R_K against the selectors of the sub-blocks."""
@@ -308,7 +294,6 @@ def selectors(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The package's readers are exactly these matrices, with d·H^{l−1} ones each.",
-    smallest="(2,1,1,1)",
 )
 def sum_across(run: Run) -> Iterator[Instance | Figure]:
     """Every reader of the prefix tree against selectors added up in plain integers."""
@@ -336,8 +321,6 @@ def sum_across(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.GRID,),
     sentence="The blocks below must survive: later layers read them. Sending them to zero is what breaks the formal R_V.",
-    counterexample="(2,2,1,1)",
-    smallest="(2,2,1,1)",
 )
 def annihilates(run: Run) -> Iterator[Instance | Figure]:
     """The blocks that survive R_w, by the package's index maps and by plain integers."""
@@ -396,7 +379,6 @@ def _surviving(shape: Shape, product: plain.Rows) -> list[tuple[int, ...]]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Both ways of selecting give a permutation matrix R_all; only the formal definition after it is wrong.",
-    smallest="(1,1,1,1), m = 3",
 )
 def recursive(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of the prefix trees in depth-first and in breadth-first order."""
@@ -435,7 +417,6 @@ def _chunk(target: Target, prefix: tuple[int, ...], product: plain.Rows) -> plai
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The figure's E is the one that solves the equations of the depth-first prefix tree, and E R_V^{1,h} begins with E_{1,h}.",
-    smallest="(1,1,1,1)",
 )
 def figure(run: Run) -> Iterator[Instance | Figure]:
     """The figure's E assembled in plain Fractions, against the package's; and the chunk that R_V^{1,h} selects."""

@@ -1,63 +1,84 @@
-"""Lower-bound formulas as the proofs in docs/proofs state them, and exact dimensions of target families to hold them against."""
+"""The proved lower bounds that claims speak about, asked for by name, and exact dimensions of target families to hold them
+against. The formulas themselves stand in `utfproof.certificates.dimensions`, once, for claims, frontier and prover."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil, comb, isqrt
-
 import numpy as np
 
+from utfproof.certificates.dimensions import (
+    DIMENSION_ROWS,
+    GENERIC_UNTIED,
+)
+from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims.decisions import dense, rank_of_matrix
-from utfproof.claims.record import Agreed, agree
+from utfproof.claims.record import KNOWN, Agreed, Instance, agree
 from utfproof.constructions.random import integer_target
+from utfproof.frontier.interval import interval
+from utfproof.frontier.questions import ALL, UNTIED, Question
+from utfproof.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
 
 
-def square_root_bound(count: int) -> int:
-    """The least m with m^2 >= count."""
-    return isqrt(count - 1) + 1
+def proved(name: str, shape: Shape, notion: Notion, targets: str = GENERIC_UNTIED, free: str | None = None) -> int:
+    """The least m that the named bound allows at this shape, to which it applies."""
+    (row,) = (
+        row
+        for row in DIMENSION_ROWS
+        if (row.name, row.notion, row.targets, row.free) == (name, notion, targets, free) and row.applies(shape)
+    )
+    return row.least(shape)
 
 
 def fibre_bound(shape: Shape) -> int:
     """L = 1, d <= d_in, functional: the least m with d_in m >= H (d_in^2 + 2 d d_in - d^2)."""
-    d, a = shape.head_dim, shape.d_in
-    return ceil(Fraction(shape.heads * (a * a + 2 * d * a - d * d), a))
-
-
-def form_dimensions(shape: Shape) -> int:
-    """Dimension of the logit forms of all layers and heads over fixed generic values: with d' = min(d, d_in) and
-    r = min(H d', d_in), H (2 d' d_in - d'^2) + (L-1) H (2 d' r - d'^2)."""
-    narrow = min(shape.head_dim, shape.d_in)
-    later = min(shape.heads * narrow, shape.d_in)
-    first = 2 * narrow * shape.d_in - narrow**2
-    return shape.heads * (first + (shape.layers - 1) * (2 * narrow * later - narrow**2))
+    return proved("side by side", shape, Notion.FUNCTIONAL)
 
 
 def side_by_side_bound(shape: Shape) -> int:
-    """The least m with d_in m >= d_in^2 H^L + S (2 d d_in - d^2): d <= d_in, and H d >= d_in unless L = 1."""
-    d, b = shape.head_dim, shape.d_in
-    return -(-(b * b * shape.leaves + shape.word_count * (2 * d * b - d * d)) // b)
+    """The least m with d_in m >= d_in^2 H^L + S (2d d_in - d^2): d <= d_in, and H d >= d_in unless L = 1."""
+    return proved("side by side", shape, Notion.ATTENTION_MATCHING)
 
 
 def attention_matching_bound(shape: Shape) -> int:
     """The least m with d_in (m - d_in H^L) >= the dimension of the logit forms: a bound by attention-matching, every L."""
-    return shape.d_in * shape.leaves + ceil(Fraction(form_dimensions(shape), shape.d_in))
-
-
-def word_family_dimension(shape: Shape) -> int:
-    """Dimension of the family (M_w)_w, |w| = L, at head dimension >= d_in: d_in^2 (LH - L + 1)."""
-    return shape.d_in**2 * (shape.layers * shape.heads - shape.layers + 1)
+    return proved("logit forms", shape, Notion.ATTENTION_MATCHING)
 
 
 def parameter_bound(shape: Shape) -> int:
     """E and U free, d >= d_in: the least m with 2 d_in m - 1 >= the dimension of the family of the M_w."""
-    return ceil(Fraction(word_family_dimension(shape) + 1, 2 * shape.d_in))
+    return proved("parameter count", shape, Notion.SHARED_ATTENTION, free=BOTH_FREE)
 
 
-def count_dimension(shape: Shape) -> int:
-    """C(L+H-1, H-1): ways to distribute L letters over H heads."""
-    return comb(shape.layers + shape.heads - 1, shape.heads - 1)
+def below(
+    shape: Shape,
+    m: int,
+    notion: Notion,
+    targets: str = GENERIC_UNTIED,
+    *,
+    free: str | None = None,
+    every: str = "host",
+    detail: str = "",
+    holds: bool = True,
+    routes: tuple[str, ...] = (),
+) -> Instance:
+    """No host (or tied host) of m dimensions serves these targets: the certificate of the best bound that says so."""
+    found = dimension_certificate(shape, m, notion=notion, targets=targets, free=free, every=every)
+    return Instance(shape, holds and not found.universal, detail or f"m ≥ {m + 1}", found, routes, m=m)
+
+
+def open_question(
+    shape: Shape, notion: Notion, extent: str = ALL, targets: str = UNTIED, *, free: str | None = None
+) -> Instance:
+    """What the frontier knows of the least m: open as long as its interval is, and held to be known where it has closed."""
+    known = interval(shape, Question(notion, free, targets, extent))
+    return Instance(shape, True if known.closed else None, str(known), routes=(KNOWN,), m=known.lower)
+
+
+def gap(shape: Shape, notion: Notion, extent: str = ALL, targets: str = UNTIED, *, free: str | None = None) -> str:
+    """The frontier's interval in a few words."""
+    known = interval(shape, Question(notion, free, targets, extent))
+    return f"{known.lower} to {known.upper}"
 
 
 # --- exact dimensions at one integer target --------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.arrays import Array, transpose
 from utfproof.attention import RationalAttention, visible
 from utfproof.certificates.format import Certificate
-from utfproof.claims import plain, printed
+from utfproof.claims import plain
 from utfproof.claims.decisions import decided, small_input
 from utfproof.claims.hosts import (
     TABLES,
@@ -30,6 +30,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.matching import embed
 from utfproof.notions import Notion
+from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension, paper_dimension, shared_key_dimension
 
 
@@ -42,7 +43,6 @@ from utfproof.shapes import Shape, matching_dimension, paper_dimension, shared_k
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="2S = 2H(H^L − 1)/(H − 1): one d-wide query and key block for each head word, one d_in-wide block for each leaf.",
-    smallest="(2,1,1,1)",
 )
 def m_bar_heads(run: Run) -> Iterator[Instance | Figure]:
     """The printed formula, the package's, and words counted one at a time."""
@@ -62,7 +62,6 @@ def m_bar_heads(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="L+1 blocks of one width hold L blocks of width 2d and one of width d_in; no room is wasted only at d_in = 2d.",
-    smallest="(1,1,1,1)",
 )
 def m_bar_single(run: Run) -> Iterator[Instance | Figure]:
     """The printed formula against words counted one at a time."""
@@ -84,7 +83,6 @@ def m_bar_single(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="For d ≥ d_in the shared-key tries need d_in(1 + 2S) < m̄ dimensions; what the least m is for L ≥ 2 is open.",
-    counterexample="(2,1,1,1), m = 5",
 )
 def minimal_dimension(run: Run) -> Iterator[Instance | Figure]:
     """Hosts below m-bar that are universal by attention-matching, hence as defined."""
@@ -114,7 +112,6 @@ def _shared_key(run: Run) -> Iterator[tuple[Shape, int, Certificate]]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="The prefix tree with projections for R_V has rank R_all = M = m̄: universal by matching, which is more.",
-    smallest="(2,1,1,1), m = 6",
 )
 def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates for the prefix tree at m-bar, and padded."""
@@ -135,7 +132,6 @@ def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="m̄ ≥ M = 2dL + d_in, and the prefix tree serves every m ≥ M by matching.",
-    smallest="(1,1,1,1), m = 4",
 )
 def sparse_single(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates for the prefix tree at m-bar, and padded."""
@@ -153,10 +149,9 @@ def sparse_single(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="H ≥ 2",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="Isolating targets force rank R_all = M, and M = m̄. It says nothing about universality as defined.",
-    smallest="(2,1,1,1), m = 5",
 )
 def least_heads(run: Run) -> Iterator[Instance | Figure]:
     """Lower-bound certificates one below m-bar."""
@@ -174,11 +169,9 @@ def least_heads(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="H = 1",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="m̄ = (L+1) max{2d, d_in} is not tight unless d_in = 2d.",
-    counterexample="(1,1,1,1), m = 3",
-    figures={"(1,3,2,2): m-bar": 16, "(1,3,2,2): least m by matching": 14},
 )
 def least_single(run: Run) -> Iterator[Instance | Figure]:
     """The prefix tree at m = M < m-bar; nothing at M - 1."""
@@ -206,7 +199,6 @@ def least_single(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="Each parameter is a selection matrix without repeated cells.",
-    smallest="(1,1,1,1), m = 3",
 )
 def binary(run: Run) -> Iterator[Instance | Figure]:
     """Every entry looked at, and the index maps without repetition."""
@@ -226,12 +218,6 @@ def binary(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="R_V^{1,h} has (M − 2dH)/H ones, R_Q^{l,h} and R_K^{l,h} have d·H^{l−1}, U has d_in·H^L in the prefix tree of projections.",
-    smallest="(1,1,1,1), m = 3",
-    figures={
-        "ones of R_V^{1,1} at (2,2,28,30)": 172,
-        "ones of R_Q^{2,1} at (2,2,28,30)": 56,
-        "ones of U at (2,2,28,30)": 120,
-    },
 )
 def nonzeros(run: Run) -> Iterator[Instance | Figure]:
     """The fullest matrix of each host against m."""
@@ -254,13 +240,12 @@ def nonzeros(run: Run) -> Iterator[Instance | Figure]:
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="examined",
     scope="every shape, rows or columns",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.CERTIFICATE,),
     sentence="As printed, R_V moves blocks that later readers look for elsewhere, or erases them; with projections, or with readers at "
     "the front, the proof goes through.",
-    counterexample="(1,1,1,1), m = 4",
-    smallest="(1,1,1,1), m = 3",
 )
 def proof(run: Run) -> Iterator[Instance | Figure]:
     """Refutations of the printed constructions, certificates of the repaired ones."""
@@ -283,8 +268,6 @@ def proof(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Queries hold X A and keys X, so all heads share one key block; not by matching, and not with rotary positions.",
-    smallest="(2,1,1,1), m = 5",
-    figures={"(4,2,24,4)": "164 against 1024", "(2,4,30,30)": "1830 against 2280"},
 )
 def far_fewer(run: Run) -> Iterator[Instance | Figure]:
     """Identity certificates of the shared-key tries."""
@@ -356,7 +339,6 @@ def two_conditions(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Both ways make R_all a permutation matrix; the formal definition in the appendix is another matter.",
-    smallest="(1,1,1,1), m = 3",
 )
 def construction(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of both prefix trees."""

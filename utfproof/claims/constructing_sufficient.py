@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from utfproof.claims import printed
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import counted, heads, no_matching, one_head
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.notions import Notion
+from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension
 
 
@@ -31,10 +31,8 @@ def _served(name: str, shape: Shape, m: int, part: str = "") -> Instance:
     targets="all untied",
     scope="H ≥ 2, every L, d, d_in",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE,),
     sentence="M ≤ 5 H^L max{d, d_in}, and both hosts serve every m ≥ M by matching.",
-    smallest="(2,1,1,1), m = 10",
-    figures={"M / (H^L max{d, d_in}) at (2,1,1,1)": "3", "the same at (2,8,1,1)": "319/64"},
 )
 def theta_heads(run: Run) -> Iterator[Instance | Figure]:
     """Certificates at five times H^L max{d, d_in}."""
@@ -57,11 +55,9 @@ def theta_heads(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="H = 1; c = 1 … 8",
     verdict=Verdict.REPAIRED,
-    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="By matching m ≥ 2dL + d_in, and this grows with the depth: at d = d_in it exceeds c·d from L = c/2 on.",
-    counterexample="(1,1,1,1), m = 1",
-    smallest="(1,1,1,1), m = 3",
 )
 def theta_single(run: Run) -> Iterator[Instance | Figure]:
     """For each constant the least depth at which it is too small; the prefix tree at 3 L max{d, d_in}."""
@@ -86,7 +82,6 @@ def theta_single(run: Run) -> Iterator[Instance | Figure]:
     evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
     proof="docs/proofs/decision-theorem.md",
     sentence="One host of full rank, tied or not, makes the hosts that are not universal by matching a null set.",
-    smallest="(1,1,1,1), m = 3",
 )
 def almost_all(run: Run) -> Iterator[Instance | Figure]:
     """Rank certificates of one seed, untied and tied, at m = M."""

@@ -34,8 +34,6 @@ def _diagonal(shape: Shape) -> bool:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="M = 2dS + d H^L is below 5 d H^L, and the repaired prefix tree serves every target there.",
-    smallest="(2,1,1,1), m = 6",
-    figures={"largest m / (H^L d) examined": "9/2"},
 )
 def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     """m-bar against 5 H^L d, and a certificate at that m."""
@@ -60,7 +58,6 @@ def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="M = (2L + 1) d is at most 3 L d, and the repaired construction serves every target there.",
-    smallest="(1,1,1,1), m = 3",
 )
 def sparse_single_head(run: Run) -> Iterator[Instance | Figure]:
     """M against 3 L d, and a certificate at that m."""
@@ -85,7 +82,6 @@ def sparse_single_head(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="At each shape one draw has rank M modulo a prime, so almost every draw has rank M over the reals.",
-    smallest="(2,1,1,1), m = 6",
     proof="docs/proofs/decision-theorem.md",
 )
 def random_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -104,10 +100,8 @@ def random_heads(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="H = 1, d_in = d: constants c = 1 … 8",
     verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.INEQUALITY,),
     sentence="Matching needs m ≥ M = (2L + 1) d, which outgrows c d for every constant c (refuted here at L = c); the bound must carry L.",
-    counterexample="(1,1,1,1), m = 1",
-    figures={"M / d at L = 8": 17},
 )
 def random_single_head(run: Run) -> Iterator[Instance | Figure]:
     """For each constant c, no host with m = c d at L = c."""
@@ -130,7 +124,6 @@ def random_single_head(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="E multiplies inputs with d_in columns, so it is d_in×m, as the definition says later; d×m is right only where d = d_in.",
-    counterexample="(1,1,1,2)",
 )
 def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
     """The number of rows of the E that embed finds, and of W_all word by word."""
@@ -146,13 +139,13 @@ def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
     statement="With attention matrices supplied and H ≥ 2, every host that serves all untied targets of width 1 has m ≥ H^{L/2}: the depth enters exponentially.",
     category=Category.THEOREM,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="H ≥ 2, d_in = 1, E and U both free",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At the largest m with m² < H^L no host serves all targets (untied ones; for looped targets the claim fails, see thm:lower_bound_utf).",
     proof="docs/proofs/shared-attention.md",
-    figures={"largest m refuted at (H, L) = (2, 6)": 7},
 )
 def lower_bound(run: Run) -> Iterator[Instance | Figure]:
     """The largest m below the bound, at every (H, L)."""
@@ -174,12 +167,11 @@ def lower_bound(run: Run) -> Iterator[Instance | Figure]:
     statement="One fixed host, with an embedding computed from the target, gives the target's outputs on every input: a sparse host and a random one.",
     category=Category.FIGURE,
     notion=Notion.FUNCTIONAL,
-    targets="sampled integer targets",
+    targets="some untied, if integer",
     scope="sparse, tied and random hosts at m = M, exact rational arithmetic, n = 1, 2, 3",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Outputs agree as rational numbers, for a rational attention that depends on the logits; two forward passes agree on it.",
-    smallest="(1,1,1,1), sparse",
 )
 def overview(run: Run) -> Iterator[Instance | Figure]:
     """Exact emulation of small integer targets."""

@@ -33,8 +33,6 @@ def _differential(bilinear: Bilinear, p: Sequence[Any], u: Sequence[Any]) -> lis
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The differential has rank at most 2q − 1, as (p, −u) is in its kernel, and H for the path.",
-    figures={"q at H = 3": 2, "q at H = 12": 7},
-    smallest="H = 1",
 )
 def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the differential for the path, and the vector in its kernel."""
@@ -61,8 +59,6 @@ def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.SAMPLED),
     sentence="Real forms factor into linear and quadratic ones; factors found in float64 multiply back to random integer weights.",
-    figures={"q at H = 4": 3, "q at H = 5": 3, "q at H = 9": 5},
-    smallest="H = 2",
     proof=PAGE,
 )
 def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
@@ -90,10 +86,8 @@ def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     scope="kernels Z with integer entries −2 … 2; all Z by the proof",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.SINGLE, Evidence.WRITTEN),
     sentence="For each kernel Z there is a Y with det(Y + tZ) ≠ 0 for every real t: negative or positive discriminants by the signature (2,2) of det.",
-    figures={"kernels examined": 624, "size of two stars at H = 3": 3},
-    smallest="kernels",
     proof=PAGE,
 )
 def bilinear_three(run: Run) -> Iterator[Instance | Figure]:
@@ -124,9 +118,8 @@ def _no_real_zero(y: tuple[int, ...], z: tuple[int, ...]) -> bool:
     category=Category.NEW,
     scope="H = 7, 11, 15: (H+1)/2 ≤ μ(H) ≤ (H+3)/2",
     verdict=Verdict.OPEN,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.OPEN, Evidence.WRITTEN),
     sentence="Dimension allows it and two stars need one more; multiplication of polynomials is not onto, as both degrees are odd.",
-    figures={"interval at H = 7": "4 to 5"},
     proof=PAGE,
 )
 def bilinear_three_mod_four(run: Run) -> Iterator[Instance | Figure]:

@@ -6,19 +6,20 @@ import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 
-from utfproof.claims import plain
+from utfproof.certificates.dimensions import ALL_UNTIED, logit_form_dimension
 from utfproof.claims.bounds import (
     attention_matching_bound,
+    below,
     fibre_bound,
-    form_dimensions,
+    gap,
     generic_form_rank,
+    open_question,
     side_by_side_bound,
 )
-from utfproof.claims.decisions import decided, rank_of_matrix, small_input
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.decisions import decided
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import (
-    ExactKernel,
     array,
     same_outputs,
     seven_dimension_embedding,
@@ -27,18 +28,19 @@ from utfproof.claims.small_models import (
     two_dimension_host,
 )
 from utfproof.constructions.random import integer_target
+from utfproof.frontier.interval import interval
+from utfproof.frontier.questions import ALMOST_ALL, Question
 from utfproof.notions import Notion
 from utfproof.shapes import (
     Shape,
-    linear_test_dimension,
     matching_dimension,
     paper_looped_dimension,
-    shared_key_dimension,
 )
 from utfproof.systems import Target
 
 FIBRE = "docs/proofs/fibre-dimension.md"
 MATCHED = "docs/proofs/attention-matching-bound.md"
+SHARPER = "docs/proofs/sharper-frontier.md"
 OPTIMUM = "docs/proofs/attention-matching-optimum.md"
 
 
@@ -51,27 +53,20 @@ OPTIMUM = "docs/proofs/attention-matching-optimum.md"
     targets="almost all untied",
     scope="L = 1, d ≤ d_in = d_out, softmax",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Softmax heads with different forms are independent, so the embedding's fibre over the values must reach all logit forms.",
-    figures={"bound at (2,1,1,2)": 7, "bound at (1,1,1,1)": 2, "bound at (4,1,3,6)": 42},
-    smallest="(1,1,1,1), m = 1",
     proof=FIBRE,
 )
 def fibre(run: Run) -> Iterator[Instance | Figure]:
-    """The dimension certificate just below the bound; the dimension of the logit forms as an exact Jacobian rank."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
+    """The inequality just below the bound; the dimension of the logit forms as an exact Jacobian rank."""
     for shape in run.shapes(
         lambda s: s.layers == 1 and s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (3, 1, 2, 3)]
     ):
-        bound, rank = fibre_bound(shape), generic_form_rank(shape).value
-        found = dimension_certificate(shape, bound - 1, notion=Notion.FUNCTIONAL)
-        fits = (
-            shape.d_in * (bound - shape.heads * shape.d_in)
-            >= rank
-            > shape.d_in * (bound - 1 - shape.heads * shape.d_in)
-        )
-        yield Instance(shape, not found.universal and fits, f"m ≥ {bound}; forms: {rank}", found, m=bound - 1)
+        bound, forms = fibre_bound(shape), generic_form_rank(shape)
+        free = shape.d_in * (bound - shape.heads * shape.d_in)
+        fits = free >= forms.value > free - shape.d_in
+        detail = f"m ≥ {bound}; forms: {forms.value}"
+        yield below(shape, bound - 1, Notion.FUNCTIONAL, detail=detail, holds=fits, routes=forms.routes)
     for entry in ((2, 1, 1, 2), (1, 1, 1, 1), (4, 1, 3, 6)):
         yield Figure("bound at ({},{},{},{})".format(*entry), fibre_bound(Shape(*entry)))
 
@@ -85,26 +80,20 @@ def fibre(run: Run) -> Iterator[Instance | Figure]:
     targets="almost all untied",
     scope="L = 1, H = 2 … 5, 1 ≤ d ≤ d_in ≤ 8",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A dimension certificate at m = m-bar for each of the 78.",
-    figures={"shapes": 78},
-    smallest="(2,1,1,2), m = 6",
     proof=FIBRE,
 )
 def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
-    """Certificates at m-bar, wherever it is below the bound."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
+    """The inequality at m-bar, wherever it is below the bound."""
     count = 0
     for H, a in itertools.product(range(2, 6), range(1, 9)):
         for d in range(1, a + 1):
             shape = Shape(H, 1, d, a)
             m = paper_looped_dimension(shape)
             if a * m < H * (a * a + 2 * d * a - d * d):
-                found = dimension_certificate(shape, m, notion=Notion.FUNCTIONAL)
-                yield Instance(
-                    shape, not found.universal and m < fibre_bound(shape), f"m ≥ {fibre_bound(shape)}", found, m=m
-                )
+                least = fibre_bound(shape)
+                yield below(shape, m, Notion.FUNCTIONAL, detail=f"m ≥ {least}", holds=m < least)
                 count += 1
     yield Figure("shapes", count)
 
@@ -120,8 +109,6 @@ def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The second query is the first plus a column of the value block; Cramer's rule gives λ and μ.",
-    figures={"targets examined": 12, "m": 7, "bound": 7},
-    smallest="seed 0",
     proof=FIBRE,
 )
 def seven(run: Run) -> Iterator[Instance | Figure]:
@@ -142,31 +129,24 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
 
 @claim(
     "new:fibre/seven-all-targets",
-    place=FIBRE,
+    place=SHARPER,
     statement="Seven dimensions serve all targets at (2,1,1,2), functionally.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
-    scope="(2,1,1,2): m = 7 is needed and m = 8 = M suffices",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
-    sentence="The formula fails for targets with dependent queries; whether another host of seven dimensions serves those too is open.",
-    figures={"refuted up to m": 6, "served from m": 8},
-    proof=FIBRE,
+    scope="(2,1,1,2), where m = 8 = M suffices",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    sentence="No host of seven dimensions does, though one serves almost all: its formula fails for targets with dependent queries.",
+    proof=SHARPER,
 )
 def seven_all(run: Run) -> Iterator[Instance | Figure]:
-    """What is certified below and above; a target that the formula leaves out."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
+    """The inequality at seven; targets that the formula leaves out."""
     shape = Shape(2, 1, 1, 2)
-    below = dimension_certificate(shape, fibre_bound(shape) - 1, notion=Notion.FUNCTIONAL)
-    above = decided("sparse", shape)
+    yield below(shape, 7, Notion.FUNCTIONAL, ALL_UNTIED, holds=False)
     left_out = [seed for seed in range(60) if seven_dimension_embedding(integer_target(shape, seed)) is None]
-    lower, upper = int(below.document["shape"]["m"]), int(above.m or 0)
-    known = lower + 1 == upper or not left_out
-    yield Instance(shape, True if known else None, f"{lower + 1} ≤ m ≤ {upper}", below, m=lower + 1)
-    yield Figure("refuted up to m", lower)
-    yield Figure("served from m", upper)
+    yield Figure("served from m", int(interval(shape, Question(Notion.FUNCTIONAL)).upper or 0))
+    yield Figure("targets of 60 that the formula leaves out", len(left_out))
 
 
 @claim(
@@ -178,25 +158,21 @@ def seven_all(run: Run) -> Iterator[Instance | Figure]:
     targets="almost all untied",
     scope="L = 1, d = d_in = d_out",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The shared-query host has m = 2H d_in, and one dimension less is refuted.",
-    smallest="(1,1,1,1), m = 1",
-    figures={"least m at (4,1,4,4)": 32},
     proof=FIBRE,
 )
 def diagonal(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart."""
     from utfproof.certificates.identities import identity_certificate
-    from utfproof.certificates.lower_bounds import dimension_certificate
 
     for shape in run.shapes(
         lambda s: s.layers == 1 and s.head_dim == s.d_in, anchors=[(1, 1, 1, 1), (2, 1, 2, 2), (4, 1, 4, 4)]
     ):
         served = identity_certificate("shared-query", shape)
         m = int(served.document["shape"]["m"])
-        refuted = dimension_certificate(shape, m - 1, notion=Notion.FUNCTIONAL)
         exact = m == 2 * shape.heads * shape.d_in
-        yield Instance(shape, not refuted.universal, f"m ≥ {m}", refuted, m=m - 1)
+        yield below(shape, m - 1, Notion.FUNCTIONAL)
         yield Instance(shape, served.universal and exact, "served", served, m=m)
         if shape == Shape(4, 1, 4, 4):
             yield Figure("least m at (4,1,4,4)", m)
@@ -213,8 +189,6 @@ def diagonal(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Where b = 0 the output is zero whatever the attention is, so E = 0 will do.",
-    figures={"bound": 2, "M": 3},
-    smallest="a = -3, b = -3",
     proof=FIBRE,
 )
 def one_by_one(run: Run) -> Iterator[Instance | Figure]:
@@ -241,10 +215,8 @@ def _scalar_target(a: int, b: int) -> Target:
     targets="all untied",
     scope="(1,1,1,1); hosts of two dimensions with entries −1, 0, 1 examined, all by the proof",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="b = 0 puts E on a line, where the logit a is a square times a constant and so has one sign.",
-    figures={"hosts examined": 729},
-    smallest="(1,1,1,1), m = 2",
     proof=FIBRE,
 )
 def one_by_one_matched(run: Run) -> Iterator[Instance | Figure]:
@@ -263,8 +235,8 @@ def one_by_one_matched(run: Run) -> Iterator[Instance | Figure]:
         }
         missed += not {-1, 1} <= reached
     shape = Shape(1, 1, 1, 1)
-    below = attention_matching_bound(shape)
-    yield Instance(shape, missed == examined, f"{missed} of {examined} hosts miss a target; bound {below}", m=2)
+    detail = f"{missed} of {examined} hosts miss a target"
+    yield below(shape, 2, Notion.ATTENTION_MATCHING, ALL_UNTIED, detail=detail, holds=missed == examined)
     served = decided("sparse", shape)
     yield Instance(shape, served.holds, "served, even by matching", served.certificate, m=served.m)
     yield Figure("hosts examined", examined)
@@ -287,15 +259,8 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     targets="almost all untied",
     scope="every H, L, d, d_in = d_out; softmax without masks, or by equations of logits",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="E R_w U = M_w fixes d_in H^L columns, and the rest must reach all logit forms, whose dimension is an exact Jacobian rank here; no hypothesis is left open.",
-    figures={
-        "bound at (4,2,24,4)": 96,
-        "bound at (2,2,28,30)": 240,
-        "bound at (2,3,28,30)": 420,
-        "bound at (2,4,30,30)": 720,
-    },
-    smallest="(1,1,1,1), m = 2",
     proof=MATCHED,
 )
 def matched(run: Run) -> Iterator[Instance | Figure]:
@@ -303,18 +268,12 @@ def matched(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 3)], largest=50):
         found = generic_form_rank(shape)
         bound = attention_matching_bound(shape)
-        holds = found.value == form_dimensions(shape) and bound <= _upper(shape)
-        yield Instance(shape, holds, f"forms: {found.value}; {bound} ≤ m", routes=found.routes, m=bound)
+        known = interval(shape, Question(Notion.ATTENTION_MATCHING, extent=ALMOST_ALL))
+        holds = found.value == logit_form_dimension(shape) and bound <= known.lower <= int(known.upper or bound)
+        detail = f"forms: {found.value}; {bound} ≤ m"
+        yield below(shape, bound - 1, Notion.ATTENTION_MATCHING, detail=detail, holds=holds, routes=found.routes)
     for entry in ((4, 2, 24, 4), (2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30)):
         yield Figure("bound at ({},{},{},{})".format(*entry), attention_matching_bound(Shape(*entry)))
-
-
-def _upper(shape: Shape) -> int:
-    """Least m at which a host is known to serve all targets by attention-matching."""
-    known = [matching_dimension(shape)]
-    if shape.head_dim >= shape.d_in:
-        known += [shared_key_dimension(shape), linear_test_dimension(shape)]
-    return min(known)
 
 
 @claim(
@@ -326,29 +285,20 @@ def _upper(shape: Shape) -> int:
     targets="almost all untied",
     scope="d ≤ d_in = d_out, Hd ≥ d_in or L = 1; every H, L; softmax without masks, or by equations of logits",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Solutions over one first layer lie in a linear space, and H of these stand side by side: each layer multiplies the space by H.",
-    figures={
-        "bound at (2,2,28,30)": 300,
-        "bound at (2,3,28,30)": 659,
-        "least m at (2,4,30,30)": 1380,
-        "least m at (2,2,2,2)": 20,
-    },
-    smallest="(1,1,1,1), m = 2",
     proof=OPTIMUM,
 )
 def optimum(run: Run) -> Iterator[Instance | Figure]:
-    """The dimension certificate below the bound; at d = d_in the shared-query host's identity certificate at it."""
+    """The inequality below the bound; at d = d_in the shared-query host's identity certificate at it."""
     from utfproof.certificates.identities import identity_certificate
-    from utfproof.certificates.lower_bounds import dimension_certificate
 
     def applies(shape: Shape) -> bool:
         return shape.head_dim <= shape.d_in and (shape.layers == 1 or shape.heads * shape.head_dim >= shape.d_in)
 
     for shape in run.shapes(applies, anchors=[(1, 1, 1, 1), (2, 2, 2, 2), (2, 2, 1, 2)], largest=100):
         least = side_by_side_bound(shape)
-        below = dimension_certificate(shape, least - 1, notion=Notion.ATTENTION_MATCHING, targets="generic untied")
-        yield Instance(shape, not below.universal, f"m ≥ {least}", below, m=least)
+        yield below(shape, least - 1, Notion.ATTENTION_MATCHING)
         if shape.head_dim == shape.d_in:
             served = identity_certificate("shared-query", shape)
             m = int(served.document["shape"]["m"])
@@ -369,8 +319,6 @@ def optimum(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The shared-query host meets the bound: d_in(S + H^L) = d_in(L + 1).",
-    figures={"least m at (1,3,2,2)": 8},
-    smallest="(1,1,1,1), m = 2",
     proof=MATCHED,
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
@@ -391,51 +339,41 @@ def single_head(run: Run) -> Iterator[Instance | Figure]:
 
 @claim(
     "new:frontier/attention-matching",
-    place=MATCHED,
+    place=OPTIMUM,
     statement="The least m by attention-matching, all targets, is known for L ≥ 2.",
     category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
-    scope="L ≥ 2: between the bound and the best host known (M, shared-key, linear test)",
+    scope="L ≥ 2: the frontier's interval at each shape",
     verdict=Verdict.OPEN,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
-    sentence="There is a gap at every shape examined.",
-    figures={"gap at (4,2,24,4)": "96 to 164", "gap at (2,4,30,30)": "720 to 1830", "gap at (2,2,28,30)": "240 to 456"},
-    proof=MATCHED,
+    evidence=(Evidence.WRITTEN, Evidence.OPEN),
+    sentence="The bound is that for almost all targets; hosts of all targets need more, as far as is known.",
+    proof=OPTIMUM,
 )
 def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
     """The interval at each shape."""
     for shape in run.shapes(lambda s: s.layers > 1, anchors=[(2, 2, 1, 1)]):
-        lower, upper = attention_matching_bound(shape), _upper(shape)
-        yield Instance(shape, True if lower == upper else None, f"{lower} ≤ m ≤ {upper}", m=lower)
+        yield open_question(shape, Notion.ATTENTION_MATCHING)
     for entry in ((4, 2, 24, 4), (2, 4, 30, 30), (2, 2, 28, 30)):
-        shape = Shape(*entry)
-        yield Figure("gap at ({},{},{},{})".format(*entry), f"{attention_matching_bound(shape)} to {_upper(shape)}")
+        yield Figure("gap at ({},{},{},{})".format(*entry), gap(Shape(*entry), Notion.ATTENTION_MATCHING))
 
 
 @claim(
     "new:frontier/functional",
-    place=FIBRE,
+    place="docs/proofs/frontier.md",
     statement="The least m functionally, all targets, is known for L ≥ 2.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
-    scope="L ≥ 2: between the rank min(d_in, Hd) of the output and the best host known",
+    scope="L ≥ 2: the frontier's interval at each shape",
     verdict=Verdict.OPEN,
-    evidence=(Evidence.ARITHMETIC,),
-    sentence="Below attention-matching nothing better is proved than the rank of a target's output, computed here at one target.",
-    figures={"gap at (2,2,1,1)": "1 to 13", "gap at (2,2,1,3)": "2 to 24"},
+    evidence=(Evidence.WRITTEN, Evidence.OPEN),
+    sentence="What is proved of every host, and the best host known.",
+    proof="docs/proofs/frontier.md",
 )
 def frontier_functional(run: Run) -> Iterator[Instance | Figure]:
-    """The rank of an exact output, which m cannot be below, and the best host known."""
-    for shape in run.shapes(lambda s: s.layers == 2, anchors=[(2, 2, 1, 1), (2, 2, 1, 3)], largest=40):
-        target = integer_target(shape, 4, bound=3)
-        x = small_input(shape, shape.d_in + 1)
-        kernel = ExactKernel(plain.rational_attention)
-        slow = rank_of_matrix(plain.run_target(target, x)).value
-        found = agree({"plain Fractions": slow, "systems": rank_of_matrix(target.forward(array(x), kernel)).value})
-        lower, upper = int(found.value), _upper(shape)
-        yield Instance(shape, True if lower == upper else None, f"{lower} ≤ m ≤ {upper}", routes=found.routes, m=lower)
-        if (shape.heads, shape.layers, shape.head_dim, shape.d_in) in ((2, 2, 1, 1), (2, 2, 1, 3)):
-            at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in})"
-            yield Figure(f"gap at {at}", f"{lower} to {upper}")
+    """The interval at each shape."""
+    for shape in run.shapes(lambda s: s.layers > 1, anchors=[(2, 2, 1, 1), (2, 2, 1, 3)]):
+        yield open_question(shape, Notion.FUNCTIONAL)
+    for entry in ((2, 2, 1, 1), (2, 2, 1, 3), (4, 2, 24, 4), (2, 4, 30, 30)):
+        yield Figure("gap at ({},{},{},{})".format(*entry), gap(Shape(*entry), Notion.FUNCTIONAL))

@@ -53,7 +53,6 @@ def any_attention(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SAMPLED,),
     sentence="Instances of the lemma, run in float64 with softmax itself.",
-    figures={"kernels": 7},
 )
 def softmax_kernels(run: Run) -> Iterator[Instance | Figure]:
     """Outputs side by side in float64."""
@@ -138,7 +137,6 @@ def _biased_outputs(host: Universal, target: BiasedTarget, augmented: plain.Rows
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
     sentence="Attention-only hosts map X = 0 to 0 and a target with biases does not: the constant has to come with the input.",
-    counterexample="(1,1,1,1)",
 )
 def biases_need_constants(run: Run) -> Iterator[Instance | Figure]:
     """X = 0 through a target with biases and through the host."""

@@ -57,8 +57,6 @@ def _identity(name: str, shape: Shape) -> Instance:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Query blocks hold M_w A and one key trie holds M_w: every logit form is a word identity.",
-    figures={"m at (4,2,24,4)": 164, "m at (2,4,30,30)": 1830},
-    smallest="(1,1,1,1), m = 3",
 )
 def shared_key(run: Run) -> Iterator[Instance | Figure]:
     """Identity certificates, and the dimension formula at the certified m."""
@@ -76,8 +74,6 @@ def shared_key(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Every query is the output as if all later heads were head 0, and keys undo it: word identities with inverses of M^{l,0} only.",
-    figures={"m at (4,2,24,4)": 144, "m at (2,4,30,30)": 1380},
-    smallest="(1,1,1,1), m = 2",
 )
 def shared_query(run: Run) -> Iterator[Instance | Figure]:
     """Identity certificates, and the dimension formula at the certified m."""
@@ -98,12 +94,11 @@ def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[In
     statement="With E from the formulas both hosts give the target's output exactly, under attention that depends on logits and positions: plain, causal, windowed, scaled, biased by distance.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="sampled integer targets",
+    targets="some untied, if integer",
     scope="shapes with d ≥ d_in, M ≤ 40; n = 1, 2, 3; exact rational attention",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Equal rational outputs in two forward passes, for five attention maps of the logits.",
-    smallest="(1,1,1,1), shared-key, plain",
 )
 def shared_emulation(run: Run) -> Iterator[Instance | Figure]:
     """Exact emulation of an integer target under each attention map."""
@@ -139,12 +134,11 @@ def _invertible_target(shape: Shape) -> Target:
     statement="Where attention looks at queries and keys separately, the E of the two formulas no longer gives the target's output, while a host that is universal by matching still does.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="sampled integer targets",
+    targets="some untied, if integer",
     scope="d ≥ d_in; attention 1 + (q_i·q_j)² + 3(q_i·k_j)², exact; about the formulas' E, not every E",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Outputs differ as rational numbers for shared-key and shared-query and agree for the tied host.",
-    smallest="(1,1,2,2), shared-key",
 )
 def separate_attention(run: Run) -> Iterator[Instance | Figure]:
     """Exact emulation under an attention that is no function of the logits."""
@@ -162,13 +156,11 @@ def separate_attention(run: Run) -> Iterator[Instance | Figure]:
     statement="Rotary positions are such an attention: with them the relative output error of both hosts is of order 1, without them it is rounding.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="one random float64 target",
+    targets="some untied",
     scope="(2,2,4,4), n = 6, one seed, float64",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SAMPLED,),
     sentence="Measured on one target: errors above 0.1 with rotary positions, below 1e-9 under causal softmax with ALiBi.",
-    figures={"errors below 1e-9 with causal ALiBi": 2, "errors above 0.1 with RoPE": 2},
-    smallest="(2,2,4,4), shared-key, causal ALiBi",
 )
 def rope(run: Run) -> Iterator[Instance | Figure]:
     """Float forward passes of host and target under two kernels."""
@@ -201,12 +193,11 @@ def rope(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="tied examined",
     scope="d ≥ d_in with m < M (that is all but shared-key at H = 1, d = d_in, where m = M)",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.INEQUALITY,),
     sentence="Refuted by dimension.",
-    figures={"M at (4,2,24,4)": 1024, "M at (2,4,30,30)": 2280},
-    smallest="(1,1,1,1), m = 2",
 )
 def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
     """The matching refutation of each host."""
@@ -225,12 +216,11 @@ def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
     statement="Targets with a singular M^{l,0} are refused, and rightly where l = L: the output equations force queries of rank below that of the target's logits, so no E attains them by attention-matching.",
     category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
-    targets="targets with M^{L,0} = 0 and invertible A^{L,h}",
+    targets="all untied, if M^(L,0) = 0 and A^(L,h) invertible",
     scope="d ≥ d_in, L = 1, 2",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="E R_w U = M_w leaves no freedom in the register, so layer L's queries are M_w M^{L,0} = 0.",
-    smallest="(1,1,1,1)",
 )
 def singular(run: Run) -> Iterator[Instance | Figure]:
     """The refusal; the register forced by the output equations; ranks of forced and wanted logit forms."""
@@ -274,12 +264,11 @@ def _padded(matrix: plain.Rows, columns: int) -> plain.Rows:
     statement="Both hosts carry targets of width D ≤ min(d, d_in) with an embedding and an unembedding of their own, and refuse wider ones.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="sampled integer targets of width D = 1 … d_in + 1",
+    targets="some untied, with any width, if integer",
     scope="d = d_in = 2, 3; exact rational attention",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Exact outputs up to width d_in; above it OutsideClass, as rows of width D do not fit the blocks.",
-    smallest="(1,1,2,2), shared-key, D = 1",
 )
 def width(run: Run) -> Iterator[Instance | Figure]:
     """Exact emulation at every width up to d_in; refusal above."""
@@ -325,13 +314,11 @@ def _narrow_target(shape: Shape, D: int) -> Target:
     statement="For d > d_in the targets are, as functions of the logits, those of head dimension d_in: W_Q W_Kᵀ and W_V W_O are d_in×d_in and factor through width d_in. The package warns.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="sampled integer targets",
+    targets="some untied, if integer",
     scope="d > d_in; attention that depends on the logits",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="A target of head dimension d_in with the forms (A, I), (M, I) has the same rational outputs; M, which counts 2dS, does not see this.",
-    figures={"M at (4,2,24,4)": 1024, "M at (4,2,4,4)": 224},
-    smallest="(1,1,2,1)",
 )
 def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
     """The narrow target's outputs against the wide one's; the warning."""
@@ -369,12 +356,6 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Full rank modulo a prime at m equal to the number of columns, below M wherever d > d_in.",
-    figures={
-        "m at (4,2,24,4)": 624,
-        "M at (4,2,24,4)": 1024,
-        "m-bar of the paper, looped, at (4,2,24,4)": 1008,
-    },
-    smallest="(1,1,1,1), m = 3",
 )
 def linear_test(run: Run) -> Iterator[Instance | Figure]:
     """Linear-test certificates of random hosts, tied and untied."""

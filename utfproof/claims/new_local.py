@@ -23,13 +23,11 @@ from utfproof.notions import Notion
     statement="At (2,1,1,2) and m = 7 < M = 8 the equations E R_Q = W_Q G, E R_K = W_K G^{-T}, E R_V U = M have a Jacobian of full rank in (E, gauges G) at integer targets: all targets near these are reached.",
     category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
-    targets="a neighbourhood of each target examined, untied",
+    targets="some untied, if near those examined",
     scope="(2,1,1,2); six integer targets",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="16 equations, 14 entries of E and 2 gauges: rank 16, so the implicit function theorem applies; at m = 6 there are 14 unknowns only.",
-    figures={"rank": 16, "equations": 16, "unknowns": 16},
-    smallest="target 0",
 )
 def seven(run: Run) -> Iterator[Instance | Figure]:
     """The exact rank of the Jacobian, by FLINT and by plain integers."""
@@ -56,12 +54,11 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     statement="At a host that is universal by matching the Jacobian has full rank d_in M, with trivial gauges: the local test agrees with the decision by rank.",
     category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
-    targets="a neighbourhood of one integer target, untied",
+    targets="some untied, if near one integer target",
     scope="shapes with M ≤ 20, the tied host",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="R_all has rank M, so the columns of E alone reach every right-hand side.",
-    smallest="(1,1,1,1), m = 3",
 )
 def at_matching_dimension(run: Run) -> Iterator[Instance | Figure]:
     """The tied host at m = M, at targets whose queries have full rank."""

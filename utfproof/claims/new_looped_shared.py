@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from utfproof.certificates.dimensions import GENERIC_TIED, least_square_root
 from utfproof.claims import plain
-from utfproof.claims.bounds import count_dimension, square_root_bound
+from utfproof.claims.bounds import below
 from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.constructions.random import integer_target
+from utfproof.constructions.shared_attention import counting_dimension
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import prefix_products
@@ -34,13 +36,12 @@ def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
     statement="For looped targets with d_in = 1 and U fixed, the least m is C(L+H−1, H−1): the depth enters polynomially.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E",
     targets="all tied",
     scope="d_in = 1, every H, L; the bound for untied hosts too, the host is tied",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Products depend on the letters' counts only; the counting host keeps one coordinate for each.",
-    figures={"least m at (2,6)": 7, "least m at (3,4)": 15},
-    smallest="(1,1,1,1), m = 1",
     proof=PAGE,
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
@@ -53,7 +54,9 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
             yield _below(shape, counted - 1, "E", f"m ≥ {counted}")
         found = identity_certificate("counting", shape)
         m = int(found.document["shape"]["m"])
-        yield Instance(shape, found.universal and m == counted == count_dimension(shape), "counting serves", found, m=m)
+        yield Instance(
+            shape, found.universal and m == counted == counting_dimension(shape), "counting serves", found, m=m
+        )
         if (shape.heads, shape.layers) in ((2, 6), (3, 4)):
             yield Figure(f"least m at ({shape.heads},{shape.layers})", m)
 
@@ -64,19 +67,19 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     statement="For looped targets with d_in = 1, E and U both free: m² ≥ C(L+H−1, H−1).",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all tied",
     scope="d_in = 1, H ≥ 2",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The monomials of degree L span that many dimensions, and each is linear in an m×m matrix.",
-    smallest="(2,1,1,1), m = 1",
     proof=PAGE,
 )
 def both_free(run: Run) -> Iterator[Instance | Figure]:
     """Refutations at the largest m below the root."""
     for shape in run.shapes(lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), (3, 4, 1, 1)]):
-        count = count_dimension(shape)
-        yield _below(shape, square_root_bound(count) - 1, "E and U", f"m² ≥ {count}")
+        count = counting_dimension(shape)
+        yield _below(shape, least_square_root(count) - 1, "E and U", f"m² ≥ {count}")
 
 
 @claim(
@@ -85,13 +88,13 @@ def both_free(run: Run) -> Iterator[Instance | Figure]:
     statement="For looped hosts and targets at H = 2, d_in = 1, E and U free, two dimensions do not suffice at L = 2 and at L = 3; three do at L = 2.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all tied",
+    hosts="tied",
     scope="(2,2) and (2,3), d_in = 1",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.SINGLE, Evidence.WRITTEN),
     sentence="At L = 2 an inconsistent polynomial system (Gröbner basis {1}); at L = 3 words of equal counts would have to agree and span four dimensions in a commutative algebra.",
-    figures={"Gröbner basis with s·c·det K = 1": "1", "basis elements without it": 9, "m² needed at (2,3)": 4},
-    smallest="(2,2), m = 2",
     proof=THREE,
 )
 def two_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -101,9 +104,11 @@ def two_heads(run: Run) -> Iterator[Instance | Figure]:
     basis, without = _groebner(True), _groebner(False)
     yield Instance("(2,2), m = 2", basis == ["1"] and without != ["1"], "no solution with c·det K ≠ 0")
     largest_commutative = max(_commutative_span(a, b) for a in range(-2, 3) for b in range(-2, 3))
-    needed = count_dimension(Shape(2, 3, 1, 1))
+    needed = counting_dimension(Shape(2, 3, 1, 1))
     yield Instance("(2,3), m = 2", largest_commutative < needed, f"span {largest_commutative} < {needed}")
     found = identity_certificate("counting", Shape(2, 2, 1, 1))
+    for layers in (2, 3):
+        yield below(Shape(2, layers, 1, 1), 2, Notion.SHARED_ATTENTION, GENERIC_TIED, free="E and U", every="tied host")
     yield Instance(Shape(2, 2, 1, 1), found.universal, "three dimensions", found, m=int(found.document["shape"]["m"]))
     yield Figure("Gröbner basis with s·c·det K = 1", ", ".join(basis))
     yield Figure("basis elements without it", len(without))
@@ -146,13 +151,12 @@ def _commutative_span(a: int, b: int) -> int:
     statement="For looped targets with d_in ≥ 2 and U fixed the output columns that targets span depend on the head dimension: at (H, L, d_in) = (2, 4, 2) all 32 for d = 2, but 28 for d = 1.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all tied",
     scope="(2,4), d_in = 2, d = 1, 2",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="At d = 1 two words with the same ends and the same transitions have the same product; the rank over integer targets reaches the number of classes.",
-    figures={"span at d = 1": 28, "span at d = 2": 32},
-    smallest="d = 1",
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:
     """The rank over twenty integer targets from below, equal columns from above."""

@@ -51,7 +51,6 @@ THEOREM = "docs/proofs/decision-theorem.md"
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="Route along the column's word with M = e₁e₁ᵀ, zero off the word and after the reading layer.",
-    figures={"targets at (2,2,1,2)": 20},
 )
 def isolating_targets(run: Run) -> Iterator[Instance | Figure]:
     """W_all of every isolating target, by the package and word by word."""
@@ -78,10 +77,9 @@ def isolating_targets(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="any host at any shape, tied or untied",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="R_all then has a left inverse, whatever W_all stands on the right.",
-    smallest="(1,1,1,1), m = 3",
 )
 def decision_full_rank(run: Run) -> Iterator[Instance | Figure]:
     """Certificates of full rank, and an E solved for a sample target."""
@@ -91,8 +89,14 @@ def decision_full_rank(run: Run) -> Iterator[Instance | Figure]:
             yield decided(name, shape, M)
         host, target = full_rank_host(shape), integer_target(shape, seed=1)
         E = rational.solve_left(dense(r_all(host)), dense(w_all(target)))
-        solved = E is not None and plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target)
-        yield Instance(shape, solved, "E R_all = W_all solved exactly", m=host.m)
+        solved = agree(
+            {
+                "plain Fractions": E is not None
+                and plain.multiply(plain.rows(E), plain.r_all(host)) == plain.w_all(target),
+                "matching": E is not None and bool((dense(E) @ dense(r_all(host)) == dense(w_all(target))).all()),
+            }
+        )
+        yield Instance(shape, bool(solved), "E R_all = W_all solved exactly", routes=solved.routes, m=host.m)
 
 
 @claim(
@@ -192,10 +196,9 @@ def _kernel_part(matrix: np.ndarray, column: int) -> Fraction:
     targets="all untied",
     scope="every shape, H ≥ 1",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="R_all has m rows and M columns, and the isolating targets need all of them.",
-    smallest="(1,1,1,1), m = 2",
 )
 def matching_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     """A lower bound at M - 1, certificates at M."""
@@ -219,7 +222,7 @@ def matching_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="every absolutely continuous law",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="A minor that is nonzero modulo p is nonzero, and so is the determinant polynomial.",
 )
@@ -228,7 +231,8 @@ def one_instance(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(anchors=SMALLEST, largest=12):
         host = full_rank_host(shape)
         M = matching_dimension(shape)
-        yield Instance(shape, rank_of(host).value == M, "full modulo a prime, full over the rationals", m=M)
+        rank = rank_of(host)
+        yield Instance(shape, rank.value == M, "full modulo a prime and over the rationals", routes=rank.routes, m=M)
         for law in ("uniform", "binomial"):
             yield decided("random", shape, M, seed=5, law=law)
 
@@ -242,7 +246,6 @@ def one_instance(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
     sentence="A deficient rank modulo a prime proves nothing: the determinant may just be a multiple of it.",
-    counterexample="(1,1,1,1), m = 3",
 )
 def deficient_modulo(run: Run) -> Iterator[Instance | Figure]:
     """Integer hosts of full rank whose determinant 3 divides."""
@@ -343,9 +346,8 @@ def _form(target: Target, word: tuple[int, ...]) -> plain.Rows:
     targets="all untied",
     scope="d ≥ d_in, except H = 1 with d = d_in (where its dimension is M)",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="One identity of words and one lower bound at the same shape and m.",
-    smallest="(1,1,2,1), m = 3",
 )
 def strict(run: Run) -> Iterator[Instance | Figure]:
     """An identity for attention-matching, a lower bound for matching."""
@@ -369,8 +371,6 @@ def strict(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The 624 columns of the linear test have full rank modulo a prime, by two engines (`utfproof certify` writes the certificate).",
-    smallest="(4,2,24,4), m = 624",
-    figures={"rank of the test's columns": 624, "printed looped dimension": 1008, "M": 1024},
 )
 def linear_test_parentheses(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the linear test's columns at the shape of the parentheses task."""

@@ -48,8 +48,6 @@ REPAIRED = ("sparse", "sparse-front", "tied")
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="R_all is a permutation matrix; certificates of linear size name the permutation.",
-    smallest="(1,1,1,1), m = 3",
-    figures={"parentheses": 1024, "1-hop": 456, "2-hop": 1024, "4-hop": 2280},
 )
 def repaired_hosts(run: Run) -> Iterator[Instance | Figure]:
     """Permutation certificates for all three."""
@@ -71,7 +69,6 @@ def repaired_hosts(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="R_all gains zero rows; certified for one, two and seven coordinates more.",
-    smallest="(1,1,1,1), m = 4",
 )
 def padding(run: Run) -> Iterator[Instance | Figure]:
     """Permutation certificates above M."""
@@ -90,7 +87,6 @@ def padding(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="Counted in the index maps and in the dense matrices.",
-    figures={"most ones in a matrix of tied at (2,4,30,30)": 1320},
 )
 def nonzeros(run: Run) -> Iterator[Instance | Figure]:
     """Ones of every parameter matrix."""
@@ -172,10 +168,8 @@ def closed_form(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="H = 1",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M = 2dL + d_in at H = 1.",
-    smallest="(1,1,1,1), m = 2",
-    figures={"least m at (1,4,3,2)": 26, "printed at (1,4,3,2)": 30},
 )
 def single_head_depth(run: Run) -> Iterator[Instance | Figure]:
     """A certificate at 2dL + d_in, a lower bound below it."""
@@ -202,12 +196,6 @@ def single_head_depth(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SAMPLED,),
     sentence="Two draws; exact rank says nothing about the margin, and a quarter more dimensions buys a factor of fifty or more.",
-    figures={
-        "m = 456, seed 0": 5189.7,
-        "m = 456, seed 1": 1573.1,
-        "m = 570, seed 0": 23.75,
-        "m = 570, seed 1": 23.58,
-    },
 )
 def condition(run: Run) -> Iterator[Instance | Figure]:
     """Singular values of random R_all."""
@@ -232,7 +220,6 @@ def condition(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The word labels a path 1 → 2 → … → L through the input's coordinates, so every other word leaves it.",
-    figures={"targets at (2,2,2,3)": 36},
 )
 def isolating_path(run: Run) -> Iterator[Instance | Figure]:
     """The first row of W_all of each, by the package and word by word."""
@@ -256,10 +243,9 @@ def isolating_path(run: Run) -> Iterator[Instance | Figure]:
     targets="all tied",
     scope="d ≥ L, d_in ≥ L",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="By the tied isolating targets; it covers all four table shapes.",
-    smallest="(1,1,1,1), m = 2",
 )
 def tied_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     """A lower bound at M - 1, a certificate at M."""
@@ -283,8 +269,6 @@ def tied_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE,),
     sentence="Integer tied targets whose rows have rank M modulo a prime: no host below M matches them all. (At L = 4, d = 1 the span is smaller.)",
-    smallest="(1,1,1,2), m = 3",
-    figures={"span at (2,4,1,2), M = 92": 88},
 )
 def tied_span(run: Run) -> Iterator[Instance | Figure]:
     """Span certificates at M - 1."""
@@ -306,7 +290,6 @@ def tied_span(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The columns are monomials in commuting unknowns: one for each count of letters, reader and coordinate.",
-    figures={"(2,2,1,1)": "15 of 16", "(2,3,1,1)": "28 of 36", "(2,4,1,1)": "45 of 76"},
 )
 def tied_scalar(run: Run) -> Iterator[Instance | Figure]:
     """The rank of sampled rows, the formula, and the distinct monomials of one generic row."""
@@ -341,7 +324,6 @@ def _scalar_monomials(shape: Shape) -> int:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Rank of sampled targets from below; from both sides by expanding the entries in monomials.",
-    figures={"d = 2": 32, "d = 1": 28},
 )
 def tied_outputs(run: Run) -> Iterator[Instance | Figure]:
     """The span by samples modulo a prime, and by the coefficients of generic entries."""
@@ -365,9 +347,8 @@ def tied_outputs(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="m = H·d, every shape",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.INEQUALITY,),
     sentence="Already the first layer's queries and keys need 2dH columns.",
-    smallest="(1,1,1,1), m = 1",
 )
 def narrow_heads(run: Run) -> Iterator[Instance | Figure]:
     """Lower bounds at m = H d."""
@@ -387,7 +368,6 @@ def narrow_heads(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="All columns but the first layer's readers lie in the column spaces of the H matrices V of layer 1.",
-    figures={"bound at (2,2,2,3), d_v = 2": 12, "least d_v at (2,2,2,3)": 14},
 )
 def factored_values(run: Run) -> Iterator[Instance | Figure]:
     """Ranks of hosts with exact factors against the bound."""
@@ -443,7 +423,6 @@ def _float32(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="Exact ranks of the weights as they are; the factors are decided where they exist, and the rounded product's verdict is not shown alone.",
-    figures={"rank with exact factors": 12, "rank with the rounded product": 36, "M": 36},
 )
 def rounded_product(run: Run) -> Iterator[Instance | Figure]:
     """Exact ranks with the factors and with their rounded product."""

@@ -65,13 +65,11 @@ def _target(shape: Shape) -> Target:
     statement="Where real inputs are allowed, no host without normalisation gives a residual target that has a norm before or after its layers or at the end, whatever its m, heads, layers and attention: at n = 1 its output is linear in x, the target's is not.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="one target for each place of the norm; no E serves even that one",
+    targets="some normalised untied",
     scope="RMS from d_in = 1 on, LayerNorm from d_in = 2 on; eps = 0 and eps = 1",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="T(2x) ≠ 2 T(x) exactly, for a single token x; sample hosts are linear there.",
-    figures={"RMS before the layer at (1,1,1,1), eps = 0: T(1), T(2)": "2, 3"},
-    smallest="(1,1,1,1) residual",
     proof=PAGE,
 )
 def all_inputs(run: Run) -> Iterator[Instance | Figure]:
@@ -118,12 +116,11 @@ def all_inputs(run: Run) -> Iterator[Instance | Figure]:
     statement="On one-hot tokens no host without normalisation, of any m, matches a target with a norm at the end, after a layer, or before the second layer: its output is affine in each row of attention, the target's is not.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="one target for each place of the norm; no E serves even that one",
+    targets="some normalised untied",
     scope="d_in ≥ 2, any host; a norm at the end or after a layer from L = 1 on, before the layers from L = 2 on",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Two tokens, attention (1−a, a) in the first layer: the outputs at a = 0, 1/2, 1 are not in arithmetic progression.",
-    smallest="(1,1,1,2) residual",
     proof=PAGE,
 )
 def every_attention(run: Run) -> Iterator[Instance | Figure]:
@@ -158,13 +155,11 @@ def every_attention(run: Run) -> Iterator[Instance | Figure]:
     statement="On one-hot tokens and for all n no softmax host without normalisation, of any m, heads and layers, gives some single targets with a norm at the end, after a layer or before the second layer: in the share of a token its outputs are single-valued off a countable set, the target's have a square-root branch point.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="the targets examined, with constant logits; no E serves even one of them",
+    targets="some normalised untied, if logits are constant",
     scope="softmax of any scale, no mask and no positions, d_in ≥ 2; eps > 0",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The mean square under the root is a quadratic in the share with two simple zeros, at which the numerator does not vanish.",
-    figures={"under the root, RMS at the end": "5/2, 4, 2"},
-    smallest="(1,1,1,2) residual",
     proof=PAGE,
 )
 def tokens(run: Run) -> Iterator[Instance | Figure]:
@@ -254,12 +249,11 @@ def _alive(rows: tuple[list[Any], list[Any]], quadratics: list[Polynomial], seco
     statement="With one layer and the norm before it, on one-hot tokens, a host without normalisation is enough: E carries the normalised rows for the heads and the rows themselves for the stream, and R_all of rank M_res serves every target, of every norm and width.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="all with one layer",
+    targets="all normalised untied, if L = 1",
     scope="L = 1, every H, d, d_in = d_out, any map of rows as norm; integer targets and rational attention here",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The residual prefix tree at m = M_res: equations and outputs agree exactly, for RMS and LayerNorm.",
-    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
@@ -297,13 +291,11 @@ def _same_outputs(host: Any, E: Any, target: Target, norm: Norm) -> Agreed:
     statement="A one-layer target with a norm before its layer and with token and position embeddings added up is matched by a host without normalisation from two one-hots side by side.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="one target with two tokens, two positions and width 1",
+    targets="some normalised untied, with learned positions",
     scope="L = 1, any host, any m; repaired by one one-hot for each pair of token and position",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's row is a sum over token and position, the normalised row is not: 1, 1, −1, 1 for the four pairs.",
-    figures={"normalised rows (a,1), (a,2), (b,1), (b,2)": "1, 1, -1, 1"},
-    counterexample="(1,1,1,4), d_out = 1 residual",
     proof=PAGE,
 )
 def positions(run: Run) -> Iterator[Instance | Figure]:

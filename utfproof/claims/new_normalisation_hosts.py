@@ -89,12 +89,11 @@ def _served(host: Universal, E: Any, target: Target, norm: Norm, place: str = "p
     statement="No fixed host with RMS or layer normalisation of its own rows before each layer gives all residual targets, normalised or not: two contexts with the same last token change its output by at most 2√m Σ‖R_V^{l,h}U‖, whatever E, m and the attention.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
-    targets="targets of unbounded weights",
+    targets="all normalised untied",
     scope="every H, L, m; d_in ≥ 2, one-hot tokens; for each host examined one target that moves further",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A normalised row of width m is at most √m long; a target with constant logits and a large M exceeds the bound.",
-    smallest="(1,1,1,2) residual, m = 6",
     proof=PAGE,
 )
 def own_norm_bounded(run: Run) -> Iterator[Instance | Figure]:
@@ -164,12 +163,11 @@ def _host_moved(host: Universal, norm: Norm) -> Fraction:
     statement="An E that solves the residual matching equations makes a host that normalises its own rows give a one-layer target that normalises its rows.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="integer targets",
+    targets="some normalised untied, if integer",
     scope="L = 1; repaired by four spare coordinates, m = M_res + 4, 2(M_res + 4) for LayerNorm, for weights up to any bound",
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The root mean square of E's row over m coordinates is not the target's. The repair carries what is missing in a coordinate that nothing reads.",
-    counterexample="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
@@ -208,12 +206,11 @@ def _one_token(host: Universal, E: Any, target: Target, norm: Norm) -> Agreed:
     statement="With one layer, eps > 0 and the norm after it or at the end, a fixed host that normalises its own rows there matches, exactly and for every attention, all targets that do so and have weights up to a bound.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="all with one layer and weights up to the bound",
+    targets="all normalised untied, if L = 1 and weights are bounded",
     scope="L = 1, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's row is the target's, scaled, beside a part of constant length; eps makes room for that part. Without normalisation no host does it.",
-    smallest="(1,1,1,1) residual, m = 9",
     proof=PAGE,
 )
 def final_norm(run: Run) -> Iterator[Instance | Figure]:
@@ -239,13 +236,11 @@ def final_norm(run: Run) -> Iterator[Instance | Figure]:
     statement="With eps > 0 a fixed host that normalises its own rows before its two layers matches, exactly and for every attention, all two-layer targets that do so and have weights up to a bound: its stream is an isometric image of the target's plus a part that depends on the token only.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="all untied with weights up to the bound, two layers",
+    targets="all normalised untied, if L = 2 and weights are bounded",
     scope="L = 2, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The Gram matrices of all the vectors that the two streams are made of are proportional, and queries, keys and outputs agree.",
-    figures={"m at (1,2,1,2), RMS": 50, "m at (1,2,1,2), LayerNorm": 100},
-    smallest="(1,2,1,1) residual, m = 25",
     proof=PAGE,
 )
 def two_layers(run: Run) -> Iterator[Instance | Figure]:
@@ -311,12 +306,11 @@ def _isometric(host: Universal, E: plain.Rows, target: Target, norm: Norm) -> bo
     statement="From three layers on, or two and a norm at the end, no fixed host that normalises its own rows, of any m, matches more than a null set of RMS-normalised targets, bounded or not, where H·min(d, d_in − 1) ≥ d_in: M^{2,h} would have to be a restriction of R_V^{2,h} up to one scale, and R_V^{2,h} has finitely many eigenvalues.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="almost all untied, whatever the bound on their weights",
+    targets="almost all normalised untied, if L = 3 and weights are bounded",
     scope="L ≥ 3, d_in ≥ 2, H·min(d, d_in − 1) ≥ d_in, every m, eps ≥ 0, RMS; sample hosts and targets at d = 1",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="No common scale: the characteristic polynomials of R_V^{2,h}, scaled by the traces of M^{2,h}, have no common nonzero root. A target as its own host has one.",
-    smallest="(2,3,1,2) residual, m = 4",
     proof=PAGE,
 )
 def three_layers(run: Run) -> Iterator[Instance | Figure]:
@@ -379,12 +373,11 @@ def _shared_by_flint(host: Universal, target: Target) -> bool:
     statement="A host that normalises its own rows serves targets without normalisation up to an error: four large constant coordinates, and R_Q, R_K, R_V times their root mean square ρ, bring every host of residual matching within |U| r³ v Σ_l (1+v)^{L−1+2l} / (2(m+4)ρ²) of itself, for every attention from outside; exactly it cannot be done for L ≥ 2 and d_in ≥ 2.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="untied targets whose E is bounded; integer targets here",
+    targets="some untied, if E is bounded",
     scope="every H, L, m; outputs, for attention from outside; RMS and LayerNorm, eps ≥ 0",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Balls around the outputs: the error is not zero, stays below the bound, and falls by a factor of about 100 when ρ grows tenfold.",
-    smallest="(1,1,1,1) residual, m = 8",
     proof=PAGE,
 )
 def large_constant(run: Run) -> Iterator[Instance | Figure]:
@@ -422,12 +415,11 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
     statement="With eps = 0 some fixed host that normalises its own rows matches all two-layer RMS-normalised targets of bounded weights.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="all untied with weights up to a bound, two layers",
+    targets="all normalised untied, if L = 2 and weights are bounded",
     scope="L = 2, eps = 0",
     verdict=Verdict.OPEN,
-    evidence=(Evidence.ARITHMETIC,),
+    evidence=(Evidence.OPEN,),
     sentence="The isometric host needs a part that depends on the token only, of squared length m·eps·(κ² − 1): nothing is left at eps = 0. The obstruction of three layers does not apply.",
-    figures={"room at (1,2,1,2) for eps = 1/2, 1/8": "75, 75/4"},
 )
 def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     """The room that eps leaves, and that the construction refuses eps = 0."""
@@ -448,12 +440,11 @@ def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     statement="With H = 1 and three layers or more some fixed host that normalises its own rows matches all RMS-normalised targets of bounded weights.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="all untied with weights up to a bound",
+    targets="all normalised untied, if weights are bounded",
     scope="H = 1, L ≥ 3",
     verdict=Verdict.OPEN,
     evidence=(Evidence.ARITHMETIC,),
     sentence="One head moves the first stream in at most min(d, d_in − 1) < d_in directions, so the obstruction of three layers says nothing; the isometric host ends at two.",
-    figures={"directions at (1,3,2,2), (1,3,3,3)": "1 of 2, 2 of 3"},
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the first layer's directions, and that the construction refuses three layers."""

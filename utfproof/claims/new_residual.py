@@ -6,6 +6,7 @@ Letter 0 is the stream itself; R_V^{l,0} = M^{l,0} = I. Words are over H + 1 let
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, tied_obstruction
 from utfproof.errors import Undecided
 from utfproof.matching import isolating_target, r_all, w_all
-from utfproof.notions import Notion
+from utfproof.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target
 
@@ -59,8 +60,6 @@ def _shapes(run: Run, largest: int, anchors: Sequence[tuple[int, ...]] = SMALLES
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The formula is the number of columns of W_all, formed from the definition and by the package.",
-    figures={"M_res at (2,1,1,2)": 10, "M_res at (2,2,1,1)": 25, "M_res at (2,4,30,30)": 7230},
-    smallest="(1,1,1,1) residual",
 )
 def dimension(run: Run) -> Iterator[Instance | Figure]:
     """Columns of W_all, counted twice, against the formula."""
@@ -81,10 +80,8 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="every H, L, d, d_in = d_out; certified at every shape examined, H, L ≤ 3 among them; determinants where M_res ≤ 25",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A {0,1} matrix whose rows, in the right order, are triangular with ones on the diagonal; small determinants are +1 or −1 by FLINT and by plain integers.",
-    figures={"shapes certified with H, L ≤ 3, (d, d_in) = (1,1) or (2,3)": 18},
-    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def unimodular(run: Run) -> Iterator[Instance | Figure]:
@@ -113,12 +110,11 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
     statement="A Möbius transform over the zero letters gives the embedding of any untied residual target in that host, and the outputs agree.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="sampled integer targets",
+    targets="some untied, if integer",
     scope="shapes with M_res ≤ 25, n = 2, exact rational attention",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="E R_all = W_all and equal rational outputs, by the package and by the definitions.",
-    smallest="(1,1,1,1) residual, m = 4",
 )
 def moebius(run: Run) -> Iterator[Instance | Figure]:
     """Equations and outputs for integer targets."""
@@ -138,10 +134,8 @@ def moebius(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="every H, L, d, d_in and d_out; the span computed at shapes with M_res ≤ 25, the bound certified at every shape examined",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A word stays alive when letters become 0, so a family of routed targets replaces the single isolating one; their rows have rank M_res.",
-    figures={"rank at (1,2,1,1), d_out = 2": 14, "rank at (1,2,1,2), d_out = 1": 10},
-    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def decision(run: Run) -> Iterator[Instance | Figure]:
@@ -159,14 +153,14 @@ def decision(run: Run) -> Iterator[Instance | Figure]:
         found = rank_of_matrix([list(row) for row in rows])
         proof = span_certificate(shape, m - 1, targets, tied=False)
         detail = f"rank {found.value} from {len(rows)} rows"
-        yield Instance(shape, found.value == m, detail, proof, routes=found.routes, m=m)
+        yield Instance(shape, found.value == m, detail, proof, routes=found.routes, m=m - 1)
     for shape in (Shape(1, 2, 1, 1, 2, residual=True), Shape(1, 2, 1, 2, 1, residual=True)):
         m = matching_dimension(shape)
         stacked = [row for c in range(m) for row in equations(isolating_target(shape, c))]
         found = rank_of_matrix(stacked)
         holds = found.value == m and _refuted_below(shape, m)
         proof = dimension_certificate(shape, m - 1)
-        yield Instance(shape, holds, f"rank {found.value}", proof, routes=found.routes, m=m)
+        yield Instance(shape, holds, f"rank {found.value}", proof, routes=found.routes, m=m - 1)
         yield Figure(f"rank at {label(shape).removesuffix(' residual')}", found.value)
 
 
@@ -218,9 +212,8 @@ def _routed_targets(shape: Shape) -> Iterator[Target]:
     targets="all untied",
     scope="every H, L, d, d_in = d_out; a random float64 host and an integer host at each shape with M_res ≤ 25",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="The host of seed 0 has full rank modulo a prime, an integer host has it over the rationals: some minor is a nonzero polynomial.",
-    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def random_hosts(run: Run) -> Iterator[Instance | Figure]:
@@ -243,11 +236,11 @@ def random_hosts(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
+    hosts="tied",
     scope="L ≥ 2, every H, d, d_in, m; certified for every tied host and for a random one, and two tied hosts and one target computed, at each shape",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Two blocks of columns of R_all are equal whatever the tied host is; the target's two blocks differ.",
-    smallest="(1,2,1,1) residual",
     proof=PAGE,
 )
 def tied_host(run: Run) -> Iterator[Instance | Figure]:
@@ -274,11 +267,12 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
         both = agree({"package": own, "plain Fractions": slow})
         proof = dimension_certificate(shape, MANY, every="tied host")
         holds = bool(both) and not proof.universal
-        yield Instance(shape, holds, f"columns {found.left} and {found.right}", proof, routes=both.routes)
+        yield Instance(shape, holds, f"columns {found.left} and {found.right}", proof, routes=both.routes, m=MANY)
         generic = dimension_certificate(shape, MANY, every="tied host", targets=GENERIC_UNTIED)
         yield Instance(shape, not generic.universal, "almost all targets are missed", generic, m=MANY)
         sample = decided("random-tied", shape)
-        yield Instance(shape, sample.holds is False, sample.detail, sample.certificate, m=sample.m)
+        about = Scope(Notion.MATCHING, Targets.parse(ALL_UNTIED), Hosts(tied=True, examined=True))
+        yield replace(sample, holds=sample.holds is False, about=about)
 
 
 @claim(
@@ -290,10 +284,8 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
     targets="all tied",
     scope="every H, L, d, d_in = d_out; certified at every shape examined, with integer targets where M_res ≤ 20; least for d, d_in ≥ L, and at H = 1 for the m ≤ 20 examined",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Distinct columns of the host's R_all are distinct unit vectors, as many as the formula says; paths, or sampled tied targets, span as much.",
-    figures={"m at (2,2,1,1)": 19, "M_res at (2,2,1,1)": 25, "least at (2,2,2,2)": 38},
-    smallest="(1,1,1,1) residual, m = 4",
     proof=PAGE,
 )
 def tied_targets(run: Run) -> Iterator[Instance | Figure]:
@@ -313,7 +305,7 @@ def tied_targets(run: Run) -> Iterator[Instance | Figure]:
         yield Instance(shape, holds, detail, proof, routes=routes, m=m)
         least = _least_for_tied(shape, m) if m <= 20 or label(shape) == AT_TWO else None
         if least is not None:
-            yield Instance(shape, least[0], f"no host of {m - 1} dimensions", least[1], m=m)
+            yield Instance(shape, least[0], f"no host of {m - 1} dimensions", least[1], m=m - 1)
             if label(shape) == AT_TWO:
                 yield Figure("least at (2,2,2,2)", m)
     yield Figure("m at (2,2,1,1)", tied_targets_dimension(Shape(2, 2, 1, 1, residual=True)))

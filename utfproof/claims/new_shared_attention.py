@@ -6,14 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from utfproof.certificates.dimensions import least_square_root, word_family_dimension
 from utfproof.claims import plain
-from utfproof.claims.bounds import (
-    parameter_bound,
-    square_root_bound,
-    word_family_dimension,
-    word_family_rank,
-)
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.bounds import below, parameter_bound, word_family_rank
+from utfproof.claims.record import KNOWN, Category, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, serves
 from utfproof.constructions.middle import (
@@ -26,6 +22,8 @@ from utfproof.constructions.middle import (
 )
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import two_sided_dimension
+from utfproof.frontier.interval import interval
+from utfproof.frontier.questions import ALMOST_ALL, BOTH, Question
 from utfproof.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
@@ -34,12 +32,9 @@ PAGE = "docs/proofs/shared-attention.md"
 THREE = "docs/proofs/three-dimensions-do-not-suffice.md"
 
 
-def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
-    """No host of m dimensions serves all untied targets."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
-    found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free=free)
-    return Instance(shape, not found.universal, detail, found, m=m)
+def _below(shape: Shape, m: int, free: str, detail: str, *, holds: bool = True) -> Instance:
+    """No host of m dimensions serves almost all untied targets."""
+    return below(shape, m, Notion.SHARED_ATTENTION, free=free, detail=detail, holds=holds)
 
 
 def _served(name: str, shape: Shape, wanted: int) -> Instance:
@@ -57,13 +52,12 @@ def _served(name: str, shape: Shape, wanted: int) -> Instance:
     statement="With U fixed like the values, the least m that serves all untied targets is d_in H^L.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E",
     targets="all untied",
     scope="every H, L, d, d_in = d_out; only E free",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Refuted one below by isolating targets, and reached by the tied shift register.",
-    figures={"least m at (2,4,30,30)": 480, "least m at (4,2,24,4)": 64},
-    smallest="(1,1,1,1), m = 1",
     proof=PAGE,
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
@@ -85,13 +79,12 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     statement="For even L and d_in = 1, E and U free, the least m is H^{L/2} exactly; for any d_in, d_in H^{L/2} suffices.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="even L, every H, d_in = d_out; least at d_in = 1, H ≥ 2",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A two-sided shift register holds the first half of the word in E and the second in U: the paper's bound is tight.",
-    figures={"least m at (2,6), d_in = 1": 8, "least m at (4,4), d_in = 1": 16},
-    smallest="(1,2,1,1), m = 1",
     proof=PAGE,
 )
 def even(run: Run) -> Iterator[Instance | Figure]:
@@ -113,18 +106,18 @@ def even(run: Run) -> Iterator[Instance | Figure]:
     statement="The bound m ≥ H^{L/2} holds for every d_in: targets that are multiples of e_1 e_1ᵀ contain those of width 1.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="H ≥ 2, d_in ≥ 2, E and U free",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Refuted at the largest m with m² < H^L.",
-    smallest="(2,1,1,2), m = 1",
     proof=PAGE,
 )
 def any_width(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates at d_in of two and three."""
     for shape in run.shapes(lambda s: s.heads > 1 and s.d_in > 1, anchors=[(2, 1, 1, 2)]):
-        yield _below(shape, square_root_bound(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
+        yield _below(shape, least_square_root(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
 
 
 @claim(
@@ -133,25 +126,25 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     statement="For d_in ≥ 2 with H ≥ 2 or d ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets; H^{L/2} is not attained.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="d_in ≥ 2, and H ≥ 2 or d ≥ 2",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the two-sided register's d_in H^{L/2}, as it must.",
-    smallest="(1,2,2,2), m = 2",
-    figures={"least m allowed at (2,2,2,2)": 3, "two-sided register at (2,2,2,2)": 4},
     proof=PAGE,
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:
-    """The bound against the host that is known, at even L."""
+    """The inequality one below the bound, and the bound against the host that is known, at even L."""
     for shape in run.shapes(
         lambda s: s.d_in > 1 and s.layers % 2 == 0 and max(s.heads, s.head_dim) > 1,
         anchors=[(1, 2, 2, 2), (2, 2, 2, 2)],
     ):
-        bound, reached = square_root_bound(shape.leaves + 1), two_sided_dimension(shape)
-        yield Instance(shape, bound <= reached, f"at least {bound}, reached at {reached}", m=bound)
+        bound, reached = least_square_root(shape.leaves + 1), two_sided_dimension(shape)
+        detail = f"at least {bound}, reached at {reached}"
+        yield _below(shape, bound - 1, "E and U", detail, holds=bound <= reached)
     shape = Shape(2, 2, 2, 2)
-    yield Figure("least m allowed at (2,2,2,2)", square_root_bound(shape.leaves + 1))
+    yield Figure("least m allowed at (2,2,2,2)", least_square_root(shape.leaves + 1))
     yield Figure("two-sided register at (2,2,2,2)", two_sided_dimension(shape))
 
 
@@ -161,12 +154,12 @@ def wide(run: Run) -> Iterator[Instance | Figure]:
     statement="For d_in ≥ 2, E and U free, serving all targets needs (m − 1)² ≥ H^L.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="d_in ≥ 2, d ≥ d_in; decided where the parameter count or m² ≥ H^L + 1 already gives it",
     verdict=Verdict.OPEN,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.OPEN, Evidence.WRITTEN),
     sentence="No proof is known here; for even L, or H a square, m² ≥ H^L + 1 says the same; for odd L the proved bounds fall short from some depth on.",
-    figures={"decided": "(2,2,2,2), (2,3,2,2), (2,6,2,2)", "open": "(2,7,2,2), (3,5,2,2)"},
     proof=PAGE,
 )
 def wide_all(run: Run) -> Iterator[Instance | Figure]:
@@ -174,10 +167,13 @@ def wide_all(run: Run) -> Iterator[Instance | Figure]:
     found: dict[bool, list[str]] = {True: [], False: []}
     for place in ((2, 2, 2, 2), (2, 3, 2, 2), (2, 6, 2, 2), (2, 7, 2, 2), (3, 5, 2, 2)):
         shape = Shape(*place)
-        proved = max(parameter_bound(shape), square_root_bound(shape.leaves + 1))
-        stated = square_root_bound(shape.leaves) + 1
-        found[proved >= stated].append(f"({','.join(map(str, place))})")
-        yield Instance(shape, True if proved >= stated else None, f"proved m ≥ {proved}, stated m ≥ {stated}")
+        known = interval(shape, Question(Notion.SHARED_ATTENTION, BOTH))
+        stated = least_square_root(shape.leaves) + 1
+        holds = True if known.lower >= stated else None
+        if known.upper is not None and known.upper < stated:
+            holds = False
+        found[holds is not None].append(f"({','.join(map(str, place))})")
+        yield Instance(shape, holds, f"{known}, stated m ≥ {stated}", routes=(KNOWN,))
     yield Figure("decided", ", ".join(found[True]))
     yield Figure("open", ", ".join(found[False]))
 
@@ -188,13 +184,12 @@ def wide_all(run: Run) -> Iterator[Instance | Figure]:
     statement="For head dimension d ≥ d_in, E and U free: 2 d_in m − 1 ≥ d_in²(L(H−1) + 1), even for almost all targets.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="d ≥ d_in = d_out, every H, L",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The family of the M_w has that dimension (an exact Jacobian rank at one target), and (tE, U/t) is always a fibre.",
-    figures={"bound at (2,2,2,2)": 4, "bound at (3,2,3,3)": 8},
-    smallest="(1,1,1,1), m = 1",
     proof=PAGE,
 )
 def parameter_count(run: Run) -> Iterator[Instance | Figure]:
@@ -219,13 +214,12 @@ def parameter_count(run: Run) -> Iterator[Instance | Figure]:
     statement="For L = 2 and d = d_in = 2, E and U free, the least m is 2H exactly; 4 at H = 2.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="L = 2, d_in = 2, d ≥ 2, every H; the bound also for almost all targets",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The parameter count gives 2H, and the two-sided register has it.",
-    figures={"least m at (2,2,2,2)": 4, "least m at (5,2,2,2)": 10},
-    smallest="(1,2,2,2), m = 2",
     proof=PAGE,
 )
 def width_two(run: Run) -> Iterator[Instance | Figure]:
@@ -267,27 +261,26 @@ def _middle(shape: Shape, bilinear: Bilinear, target: Target) -> Instance:
     statement="For odd L, d_in = 1, H ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets, which says more than m² ≥ H^L where H is a square.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="odd L, d_in = 1, H ≥ 2",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At m² = H^L the solution would split the layers into two halves of equal number.",
-    figures={"least m allowed at (4,1)": 3, "least m allowed at (9,3)": 28},
-    smallest="(2,1)",
     proof=THREE,
 )
 def odd(run: Run) -> Iterator[Instance | Figure]:
-    """The least m with m² ≥ H^L + 1, against the splittings of the layers that equality would need."""
+    """The inequality one below the least m with m² ≥ H^L + 1, and the splittings that equality would need."""
     for heads in range(2, 10):
         for layers in (1, 3, 5):
             count = heads**layers
-            least = square_root_bound(count + 1)
+            least = least_square_root(count + 1)
             # m = H^|A| = H^|B| with |A| + |B| = L is what equality m^2 = H^L needs
             splits = [a for a in range(layers + 1) if heads**a == heads ** (layers - a)]
-            root = square_root_bound(count)
+            root = least_square_root(count)
             square = root * root == count
             holds = not splits and least == root + square
-            yield Instance(f"({heads},{layers})", holds, f"m ≥ {least}", m=least)
+            yield _below(Shape(heads, layers, 1, 1), least - 1, "E and U", f"m ≥ {least}", holds=holds)
             if (heads, layers) in ((4, 1), (9, 3)):
                 yield Figure(f"least m allowed at ({heads},{layers})", least)
 
@@ -298,13 +291,12 @@ def odd(run: Run) -> Iterator[Instance | Figure]:
     statement="For odd L = 2k+1, d_in = 1, m = H^k ⌈(H+1)/2⌉ serves almost all targets: those whose middle layer has no zero weight.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="odd L, d_in = 1; integer targets examined",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A path in a bipartite graph in the middle layer, solved edge by edge; exact for each target examined.",
-    figures={"m at (3,3)": 6, "m at (5,3)": 15, "m at (3,5)": 18, "bound at (5,3)": 12, "bound at (3,5)": 16},
-    smallest="(2,1,1,1), m = 2",
     proof=PAGE,
 )
 def odd_path(run: Run) -> Iterator[Instance | Figure]:
@@ -318,7 +310,7 @@ def odd_path(run: Run) -> Iterator[Instance | Figure]:
         shape = Shape(heads, layers, 1, 1)
         yield Figure(f"m at ({heads},{layers})", middle_dimension(shape, path_bilinear(heads)))
         if heads + layers == 8:
-            yield Figure(f"bound at ({heads},{layers})", square_root_bound(shape.leaves))
+            yield Figure(f"bound at ({heads},{layers})", least_square_root(shape.leaves))
 
 
 @claim(
@@ -327,13 +319,12 @@ def odd_path(run: Run) -> Iterator[Instance | Figure]:
     statement="At L = 1, d_in = 1, E and U free, the least m for almost all targets is ⌈(H+1)/2⌉.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="L = 1, d_in = 1, every H",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The parameter count meets the path.",
-    figures={"least m at H = 8": 5},
-    smallest="(1,1,1,1), m = 1",
     proof=PAGE,
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
@@ -352,23 +343,22 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
     statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: the paper's bound is met.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="(3,3), d_in = 1, E and U free",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Five dimensions are refuted, and the path in the middle layer needs six.",
-    figures={"least m": 6},
-    smallest="(3,3,1,1), m = 5",
     proof=PAGE,
 )
 def three_three(run: Run) -> Iterator[Instance | Figure]:
     """The refutation at five, exact embeddings at six."""
     shape = Shape(3, 3, 1, 1)
-    yield _below(shape, square_root_bound(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
+    yield _below(shape, least_square_root(shape.leaves) - 1, "E and U", f"m² ≥ {shape.leaves}")
     for seed in (4, 5):
         found = _middle(shape, path_bilinear(3), _scalar_target(shape, seed))
         yield Instance(
-            shape, found.holds and found.m == square_root_bound(27), found.detail, routes=found.routes, m=found.m
+            shape, found.holds and found.m == least_square_root(27), found.detail, routes=found.routes, m=found.m
         )
     yield Figure("least m", int(found.m or 0))
 
@@ -379,13 +369,12 @@ def three_three(run: Run) -> Iterator[Instance | Figure]:
     statement="At (H, L) = (2, 3), d_in = 1, E and U free, three dimensions do not suffice, even for almost all targets, so that 4 is exact: the bound ⌈8^{1/2}⌉ = 3 is not met.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="(2,3), d_in = 1",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A solution of rank one would be a product of forms whose entries span at most 6 of the 8 dimensions; four dimensions serve all targets.",
-    figures={"paper's bound": 3, "least m": 4, "largest span of a product of rank one": 6},
-    smallest="splittings",
     proof=THREE,
 )
 def two_three(run: Run) -> Iterator[Instance | Figure]:
@@ -396,14 +385,15 @@ def two_three(run: Run) -> Iterator[Instance | Figure]:
         q = _span(3 - sum(chosen))
         largest = max(largest, p * q)
     shape = Shape(2, 3, 1, 1)
-    yield Instance("splittings", largest < shape.leaves, f"span at most {largest} of {shape.leaves}")
+    detail = f"products of rank one span at most {largest} of {shape.leaves}"
+    yield _below(shape, 3, "E and U", detail, holds=largest < shape.leaves)
     for middle in plain.words(3, 2):
         found = _middle(shape, path_bilinear(2), _scalar_target(shape, 4, [v - 1 for v in middle]))
         least = found.m
         yield Instance(
             f"middle weights {[v - 1 for v in middle]}, m = {least}", found.holds, found.detail, routes=found.routes
         )
-    yield Figure("paper's bound", square_root_bound(shape.leaves))
+    yield Figure("paper's bound", least_square_root(shape.leaves))
     yield Figure("least m", int(least or 0))
     yield Figure("largest span of a product of rank one", largest)
 
@@ -419,13 +409,12 @@ def _span(degree: int) -> int:
     statement="For odd L = 2k+1, d_in = 1, m = H^k(⌈H/2⌉ + 1) serves all targets, by two stars in the middle layer.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="odd L, d_in = 1, H ≥ 2; targets with every pattern of zeros in the middle layer examined",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="With p_0 = u_0 = 1 the leaves of the stars are the weights themselves.",
-    figures={"m at (3,3)": 9, "m at (2,3)": 4},
-    smallest="(2,1), weights (0, 0)",
     proof=PAGE,
 )
 def odd_all(run: Run) -> Iterator[Instance | Figure]:
@@ -450,23 +439,22 @@ def odd_all(run: Run) -> Iterator[Instance | Figure]:
     statement="H^k ⌈(H+1)/2⌉ is the least m at odd L = 2k+1, d_in = 1, E and U free, almost all targets.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="odd L; known at L = 1 (parameter count), at (2,3) and at (3,3)",
     verdict=Verdict.OPEN,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.OPEN, Evidence.WRITTEN),
     sentence="Known where the square-root bound, the parameter count or the special proof at (2,3) meets the path; open elsewhere.",
-    figures={"interval at (4,3)": "9 to 12", "interval at (5,3)": "12 to 15", "interval at (3,5)": "16 to 18"},
-    smallest="(2,1,1,1), m = 2",
     proof=THREE,
 )
 def odd_least(run: Run) -> Iterator[Instance | Figure]:
-    """The bound m² ≥ H^L + 1, the parameter count, and the path's dimension."""
+    """The frontier's interval against the path's dimension."""
     for heads, layers in ((2, 1), (3, 1), (2, 3), (3, 3), (4, 3), (5, 3), (2, 5), (3, 5)):
         shape = Shape(heads, layers, 1, 1)
-        lower = max(square_root_bound(shape.leaves + 1), parameter_bound(shape))
-        if (heads, layers) == (2, 3):
-            lower = max(lower, 4)  # three-dimensions-do-not-suffice.md, Theorem 1
-        upper = middle_dimension(shape, path_bilinear(heads))
-        yield Instance(shape, True if lower == upper else None, f"{lower} ≤ m ≤ {upper}", m=upper)
+        known = interval(shape, Question(Notion.SHARED_ATTENTION, BOTH, extent=ALMOST_ALL))
+        lower, upper = known.lower, int(known.upper or 0)
+        stated = middle_dimension(shape, path_bilinear(heads))
+        holds = lower <= stated <= upper if lower == upper or upper < stated else None
+        yield Instance(shape, holds, str(known), routes=(KNOWN,), m=upper)
         if heads + layers > 6 and heads * layers > 6 and (heads, layers) != (2, 5):
             yield Figure(f"interval at ({heads},{layers})", f"{lower} to {upper}")

@@ -32,13 +32,12 @@ def _identity(name: str, shape: Shape, wanted: int, detail: str) -> Instance:
     statement="For two heads, odd L = 2k+1 and d ≥ d_in, m = 2^k (d_in + 1) dimensions serve almost all targets; at L = 1 that is the least m.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="H = 2, odd L, d ≥ d_in = d_out, E and U free; integer targets examined",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="E holds powers of M_1 M_0⁻¹ on a vector, the middle layer shifts them; exact for each target examined, and the parameter count at L = 1.",
-    figures={"m at (2,1,3,3)": 4, "m at (2,3,2,2)": 6, "bound at (2,3,2,2)": 5},
-    smallest="(2,1,1,1), m = 2",
     proof=PAGE,
 )
 def krylov(run: Run) -> Iterator[Instance | Figure]:
@@ -61,13 +60,12 @@ def krylov(run: Run) -> Iterator[Instance | Figure]:
     statement="For odd L = 2k+1 and every d_in, m = d_in H^k (⌈H/2⌉ + 1) dimensions serve all targets, with {0,1} matrices.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="odd L, d_in = d_out, E and U free",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Two stars in the middle layer: each M_h of that layer stands as it is in E or in U.",
-    figures={"m at (3,3,2,2)": 18},
-    smallest="(1,1,1,1), m = 2",
     proof=PAGE,
 )
 def stars(run: Run) -> Iterator[Instance | Figure]:
@@ -86,13 +84,12 @@ def stars(run: Run) -> Iterator[Instance | Figure]:
     statement="For odd L = 2k+1 and d ≥ d_in, m = d_in H^k ⌈(H+1)/2⌉ dimensions serve the targets whose middle layer's M_h are invertible: almost all.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="almost all untied",
     scope="odd L, d ≥ d_in = d_out, E and U free",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="A path in the middle layer, its vertices matrices: p_i u_j = M_h edge by edge, from one vertex set to the identity.",
-    figures={"m at (3,3,2,2)": 12},
-    smallest="(1,1,1,1), m = 1",
     proof=PAGE,
 )
 def path(run: Run) -> Iterator[Instance | Figure]:
@@ -111,13 +108,12 @@ def path(run: Run) -> Iterator[Instance | Figure]:
     statement="For looped targets with d_in = 1, E and U free, an untied host of C(⌈L/2⌉ + H − 1, H − 1) dimensions serves all; at H = 2 and L = 2 or 4 that is least.",
     category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all tied",
     scope="d_in = d_out = 1, L ≥ 2, E and U free, untied hosts",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="E counts the letters of the first half of a word, U those of the second.",
-    figures={"m at (2,4)": 3, "m at (2,8)": 5, "m at (3,4)": 6},
-    smallest="(1,2,1,1), m = 1",
     proof=PAGE,
 )
 def two_sided_counting(run: Run) -> Iterator[Instance | Figure]:

@@ -71,10 +71,8 @@ def _changed(target: BiasedTarget, **tensors: Any) -> BiasedTarget:
     targets="all untied, with biases",
     scope="every H, L, d, d_in, d_out and width, inputs with X c = 1, attention with rows that sum to 1; integer targets and rational attention here",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="E R_all = W_all of the augmented matrices, and equal outputs, by the package and from the definition with biases; every bias counts.",
-    figures={"biases": 6, "M at (2,2,1,1)": 16, "M_res at (2,2,1,1)": 25},
-    smallest="(1,1,1,1), m = 3",
     proof=PAGE,
 )
 def biases(run: Run) -> Iterator[Instance | Figure]:
@@ -88,10 +86,9 @@ def biases(run: Run) -> Iterator[Instance | Figure]:
                 biased_equations(_changed(target, **{name: None})) != biased_equations(target) for name in BIASES
             )
             bound = dimension_certificate(shape, m - 1)
-            holds = bool(found) and counted and not bound.universal
-            yield Instance(
-                shape, holds, f"width {width}; {m - 1} dimensions are too few", bound, routes=found.routes, m=m
-            )
+            holds = bool(found) and counted
+            yield Instance(shape, holds, f"width {width}; {m} dimensions do", routes=found.routes, m=m)
+            yield Instance(shape, not bound.universal, f"{m - 1} dimensions are too few", bound, m=m - 1)
     yield Figure("biases", len(BIASES))
     yield Figure("M at (2,2,1,1)", matching_dimension(Shape(2, 2, 1, 1)))
     yield Figure("M_res at (2,2,1,1)", matching_dimension(Shape(2, 2, 1, 1, residual=True)))
@@ -117,9 +114,6 @@ def _given(*sums: Any) -> tuple[GivenAttention, plain.Attention]:
     verdict=Verdict.REPAIRED,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The bias of outputs goes through head 0 and is halved. The stream carries everything else, and what the layers have added so far is a constant.",
-    figures={"output at (1,1,1,1), and of the augmented matrices": "2, 3/2"},
-    smallest="(1,1,1,1) residual",
-    counterexample="(1,1,1,1) residual",
     proof=PAGE,
 )
 def row_sums(run: Run) -> Iterator[Instance | Figure]:
@@ -185,12 +179,11 @@ SCALES = ((1, 1), (2, 1), (1, 2))
     statement="Without a residual stream and for attention matrices of every row sum, no host of any m matches a target that has a bias of outputs or of the unembedding, or of queries, keys or values after the first layer: all that a host computes is homogeneous in the attention of each layer. Those of the embedding and of queries, keys and values of the first layer are carried for every attention.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="one target for each place of the bias; no E serves even that one",
+    targets="some untied, with biases",
     scope="every host; one bias alone, all weights 1, at (1,2,1,1) with one token",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Scaling the attention of a layer scales what comes behind it in every host; a bias that enters there is not scaled.",
-    figures={"carried for every attention": "b_E, b_K of layer 1, b_Q of layer 1, b_V of layer 1"},
     proof=PAGE,
 )
 def row_sums_needed(run: Run) -> Iterator[Instance | Figure]:
@@ -233,13 +226,11 @@ def row_sums_needed(run: Run) -> Iterator[Instance | Figure]:
     statement="For d < d_in biases lead out of the class: W_all of a target with biases has an output block of rank d + 1, which no target of the same H, L, d without biases has, whatever its width. So the absorbed value form is not written back as W_V, W_O of width d.",
     category=Category.NEW,
     notion=Notion.MATCHING,
-    targets="one target with biases at each shape",
+    targets="some untied, with biases",
     scope="every H, L, d < d_in, with or without a residual stream; computed at d = 1, 2",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The block of the word that passes head 0 last is W W_V W_O W_U and a multiple of one row by c; without biases it has rank at most d.",
-    figures={"rank at (1,1,1,2), d = 1": 2, "rank at (1,1,1,1), d = 1": 1},
-    smallest="(1,1,1,2)",
     proof=PAGE,
 )
 def rank(run: Run) -> Iterator[Instance | Figure]:
@@ -287,8 +278,6 @@ def _block_rank(shape: Shape, biased: bool) -> Agreed:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's outputs are those of the model with looked-up embeddings, for t = 0, 1/2 and 1; with ones on both the biases count twice.",
-    figures={"choices of c at V = 2, P = 3: dimension": 1},
-    smallest="(1,1,1,2), d_out = 1",
     proof=PAGE,
 )
 def positions(run: Run) -> Iterator[Instance | Figure]:
@@ -349,7 +338,6 @@ def _kernel_dimension(V: int, P: int) -> int:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Logits are linear in the queries: scaled attention of the target and plain attention of the host give equal outputs.",
-    smallest="(1,1,1,1), m = 3",
     proof=PAGE,
 )
 def scale(run: Run) -> Iterator[Instance | Figure]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isqrt
 
+from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root, logit_form_dimension
 from utfproof.claims import plain
-from utfproof.claims.bounds import attention_matching_bound, count_dimension, square_root_bound
+from utfproof.claims.bounds import attention_matching_bound, below, generic_form_rank
 from utfproof.claims.decisions import small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import Recording, array, drawn, path_sum, stochastic_grid, value_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
+from utfproof.constructions.shared_attention import counting_dimension
 from utfproof.matching import embed
-from utfproof.notions import Notion
-from utfproof.shapes import Shape, head_words
+from utfproof.notions import Notion, Scope, Targets
+from utfproof.shapes import Shape, head_words, matching_dimension
 from utfproof.systems import SharedAttentionUniversal
 
 SMALL = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
@@ -27,12 +30,11 @@ SMALL = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
     statement="The hosts of the upper bounds reproduce every attention matrix of the target, head by head and layer by layer.",
     category=Category.REMARK,
     notion=Notion.ATTENTION_MATCHING,
-    targets="sampled integer targets",
+    targets="some untied, if integer",
     scope="sparse and tied hosts at m = M, exact rational attention, n = 3",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="All attention matrices agree as rational numbers, recorded in two forward passes.",
-    smallest="(1,1,1,1), sparse",
 )
 def upper_bounds_match(run: Run) -> Iterator[Instance | Figure]:
     """Attention matrices of host and target, recorded in both forward passes."""
@@ -65,7 +67,6 @@ def upper_bounds_match(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The package's forward pass equals the sum over head words as rational numbers.",
-    smallest="(1,1,1,1), untied, n = 2",
 )
 def shared_attention(run: Run) -> Iterator[Instance | Figure]:
     """Layer by layer in the package against word by word in plain Fractions."""
@@ -92,7 +93,6 @@ def shared_attention(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="With the target's attention matrices supplied, value matrices alone give the target's output.",
-    smallest="(1,1,1,1), sparse",
 )
 def stronger_model(run: Run) -> Iterator[Instance | Figure]:
     """The target's attention, recorded, given to the shared-attention model of the same host."""
@@ -122,12 +122,12 @@ def stronger_model(run: Run) -> Iterator[Instance | Figure]:
     statement="Serving all targets with shared attention, E and U both free, needs strictly less than attention-matching does: for even L it is possible at an m at which no attention-matching host exists.",
     category=Category.REMARK,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="d_in = 1, H ≥ 2, even L",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The two-sided register serves at m = H^{L/2}, below the attention-matching bound, which is above H^L.",
-    smallest="(2,2,1,1), m = 2",
     proof="docs/proofs/attention-matching-bound.md",
 )
 def strictly_stronger(run: Run) -> Iterator[Instance | Figure]:
@@ -152,28 +152,23 @@ def strictly_stronger(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     scope="every shape with d_in = d_out; no masks",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="The paper infers it from the bound for arbitrary attention matrices, while a host meets only those that occur; "
     "the missing step (paths X ↦ P_w(X)X are independent for almost all targets) is proved, and gives more.",
-    figures={"bound at (4,2,24,4)": 96, "H^{L/2} at (4,2,24,4)": 4},
-    smallest="(1,1,1,1), m = 2",
     proof="docs/proofs/attention-matching-bound.md",
 )
 def attention_matching(run: Run) -> Iterator[Instance | Figure]:
-    """The proved bound against H^{L/2}, in two ways of comparing."""
+    """No host at m = d_in H^L, which is at least H^{L/2}; the dimension of the logit forms that it would have to hold."""
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (4, 2, 24, 4), (2, 4, 30, 30)]):
-        bound = attention_matching_bound(shape)
-        found = agree(
-            {
-                "squares": bound**2 >= shape.leaves and bound > shape.d_in * shape.leaves,
-                "square roots": bound >= square_root_bound(shape.leaves) and bound - shape.d_in * shape.leaves > 0,
-            }
-        )
-        yield Instance(
-            shape, bool(found), f"m ≥ {bound} ≥ {square_root_bound(shape.leaves)}", routes=found.routes, m=bound
-        )
+        m, root = shape.d_in * shape.leaves, least_square_root(shape.leaves)
+        yield below(shape, m, Notion.ATTENTION_MATCHING, detail=f"m > {m} ≥ {root}", holds=m >= root)
+        if matching_dimension(shape) <= 16:
+            rank = generic_form_rank(shape)
+            yield Instance(
+                shape, rank.value == logit_form_dimension(shape), f"logit forms: {rank.value}", routes=rank.routes
+            )
     yield Figure("bound at (4,2,24,4)", attention_matching_bound(Shape(4, 2, 24, 4)))
-    yield Figure("H^{L/2} at (4,2,24,4)", square_root_bound(Shape(4, 2, 24, 4).leaves))
+    yield Figure("H^{L/2} at (4,2,24,4)", least_square_root(Shape(4, 2, 24, 4).leaves))
 
 
 @claim(
@@ -182,12 +177,12 @@ def attention_matching(run: Run) -> Iterator[Instance | Figure]:
     statement="With attention matrices supplied and d_in = 1, a host whose E and U may both depend on the target serves all untied targets only if m ≥ H^{L/2}.",
     category=Category.THEOREM,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="d_in = 1, every H ≥ 2, L, d",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The spanning lemma forces E R_w U = M_w, and the H^L products span more than m² dimensions.",
-    smallest="(2,1,1,1), m = 1",
     proof="docs/proofs/shared-attention.md",
 )
 def lower_bound_untied(run: Run) -> Iterator[Instance | Figure]:
@@ -195,7 +190,7 @@ def lower_bound_untied(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.certificates.lower_bounds import dimension_certificate
 
     for shape in run.shapes(lambda s: s.heads > 1 and s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 6, 1, 1), (4, 3, 1, 1)]):
-        m = square_root_bound(shape.leaves) - 1
+        m = least_square_root(shape.leaves) - 1
         found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
         yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
 
@@ -206,12 +201,13 @@ def lower_bound_untied(run: Run) -> Iterator[Instance | Figure]:
     statement="The same bound m ≥ H^{L/2} for weight-tied hosts that are to serve all untied targets.",
     category=Category.THEOREM,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
+    hosts="tied",
     scope="d_in = 1, every H ≥ 2, L, d",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The null-vector argument allows value matrices that are the same in every layer.",
-    smallest="(2,1,1,1), m = 1",
     proof="docs/proofs/shared-attention.md",
 )
 def lower_bound_looped_host(run: Run) -> Iterator[Instance | Figure]:
@@ -219,7 +215,7 @@ def lower_bound_looped_host(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.certificates.lower_bounds import dimension_certificate
 
     for shape in run.shapes(lambda s: s.heads > 1 and s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 6, 1, 1)]):
-        m = square_root_bound(shape.leaves) - 1
+        m = least_square_root(shape.leaves) - 1
         found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U", every="tied host")
         yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
 
@@ -230,14 +226,12 @@ def lower_bound_looped_host(run: Run) -> Iterator[Instance | Figure]:
     statement="With attention matrices supplied and d_in = 1, a looped host that serves all looped targets has m ≥ H^{L/2}.",
     category=Category.THEOREM,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all tied",
     scope="d_in = 1; H = 2, L = 1 … 8 and H = 3, L = 1 … 7",
     verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE,),
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.OPEN),
     sentence="The counting host serves all looped targets at m = C(L+H−1, H−1), for H = 2 at L + 1, which is 7 < 8 at L = 6: the depth enters polynomially.",
-    figures={"first L with L + 1 < 2^{L/2}": 6, "first L with C(L+2,2) < 3^{L/2}": 7},
-    smallest="(2,1,1,1), m = 1",
-    counterexample="(2,6,1,1), m = 7",
 )
 def lower_bound_looped_targets(run: Run) -> Iterator[Instance | Figure]:
     """The counting host wherever its m is below the bound; elsewhere what m² ≥ C(L+H-1, H-1) says."""
@@ -248,7 +242,7 @@ def lower_bound_looped_targets(run: Run) -> Iterator[Instance | Figure]:
     for heads, depth in ((2, 8), (3, 7)):
         for layers in range(1, depth + 1):
             shape = Shape(heads, layers, 1, 1)
-            m, largest = count_dimension(shape), isqrt(shape.leaves - 1)
+            m, largest = counting_dimension(shape), isqrt(shape.leaves - 1)
             if m * m < shape.leaves:
                 first.setdefault(heads, layers)
                 found = identity_certificate("counting", shape)
@@ -271,13 +265,12 @@ def lower_bound_looped_targets(run: Run) -> Iterator[Instance | Figure]:
     statement="Even for d_in = 1 the least m grows exponentially in L for every H ≥ 2: two more layers multiply the bound H^{L/2} by H.",
     category=Category.REMARK,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="d_in = 1, H = 2, 3, even L up to 8; untied targets only (looped targets: polynomial, see thm:lower_bound_utf/looped-targets)",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The bound is H^{L/2} exactly at even L, refuted just below by dimension.",
-    figures={"least m at (2,8)": 16, "least m at (3,8)": 81},
-    smallest="(2,2,1,1), m = 1",
     proof="docs/proofs/shared-attention.md",
 )
 def exponential(run: Run) -> Iterator[Instance | Figure]:
@@ -288,7 +281,7 @@ def exponential(run: Run) -> Iterator[Instance | Figure]:
         before = 1
         for layers in (2, 4, 6, 8):
             shape = Shape(heads, layers, 1, 1)
-            least = square_root_bound(shape.leaves)
+            least = least_square_root(shape.leaves)
             found = dimension_certificate(shape, least - 1, notion=Notion.SHARED_ATTENTION, free="E and U")
             holds = not found.universal and least == heads * before
             yield Instance(shape, holds, f"m ≥ {least} = {heads} · {before}", found, m=least - 1)
@@ -305,8 +298,6 @@ def exponential(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="The 0/1 target along one word is zero on all others, so the H^L products take independent values.",
-    figures={"paths at (2,4)": 16, "paths at (4,2)": 16},
-    smallest="(1,1,1,1)",
 )
 def paths(run: Run) -> Iterator[Instance | Figure]:
     """Products over all words, at the targets that route along one word: the identity matrix."""
@@ -335,21 +326,20 @@ def paths(run: Run) -> Iterator[Instance | Figure]:
     statement="The family of H^L paths cannot be compressed below H^{L/2} dimensions with E and U both free, nor below H^L with U fixed like the values.",
     category=Category.REMARK,
     notion=Notion.SHARED_ATTENTION,
+    free="E and U",
     targets="all untied",
     scope="d_in = 1, H ≥ 2; looped targets are another matter (thm:lower_bound_utf/looped-targets)",
     verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Both bounds are refuted just below by dimension; the square root is attained for even L (new:shared-attention/even).",
-    smallest="(2,1,1,1), m = 1",
     proof="docs/proofs/shared-attention.md",
 )
 def compression(run: Run) -> Iterator[Instance | Figure]:
     """No host just below either bound."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
     for shape in run.shapes(
         lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 2, 1, 1), (2, 4, 1, 1)]
     ):
-        for free, m in (("E and U", square_root_bound(shape.leaves) - 1), ("E", shape.leaves - 1)):
-            found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free=free)
-            yield Instance(shape, not found.universal, f"{free} free, H^L = {shape.leaves}", found, m=m)
+        for free, m in (("E and U", least_square_root(shape.leaves) - 1), ("E", shape.leaves - 1)):
+            about = Scope(Notion.SHARED_ATTENTION, Targets.parse(ALL_UNTIED), free=free)
+            detail = f"{free} free, H^L = {shape.leaves}"
+            yield replace(below(shape, m, Notion.SHARED_ATTENTION, free=free, detail=detail), about=about)

@@ -71,7 +71,6 @@ def row_softmax(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The package's forward pass and plain Fractions give the same outputs.",
-    smallest="(1,1,1,1)",
 )
 def transformer(run: Run) -> Iterator[Instance | Figure]:
     """Target.forward over object arrays against the definition in Fractions."""
@@ -93,7 +92,6 @@ def transformer(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="The package's forward pass and plain Fractions give the same outputs, for dense and for {0,1} hosts.",
-    smallest="(1,1,1,1), m = 2",
 )
 def model(run: Run) -> Iterator[Instance | Figure]:
     """Universal.forward over object arrays and index maps against the definition in Fractions."""
@@ -119,7 +117,6 @@ def model(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.GRID),
     sentence="A rank certificate shows the prefix tree universal (by matching, hence as defined); zeros cannot imitate a target that is not zero.",
-    smallest="(1,1,1,1)",
 )
 def definition(run: Run) -> Iterator[Instance | Figure]:
     """Certificates for the prefix tree; a host of zeros against a target that is not zero."""
@@ -173,7 +170,6 @@ def uniform(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.GRID),
     sentence="R_all is an invertible M × M matrix (a permutation), so E ↔ W_all is one to one.",
-    smallest="(1,1,1,1)",
 )
 def description(run: Run) -> Iterator[Instance | Figure]:
     """A rank certificate with m = M; two targets, two embeddings, both matched by the same host."""
@@ -205,8 +201,6 @@ def description(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
     sentence="rank R_V^{1,h} = (M − 2dH)/H there, which exceeds d unless L = 1 and d_in ≤ d.",
-    smallest="(1,1,1,2), m = 4",
-    figures={"rank of R_V^{1,1} at (2,2,2,3)": 14},
 )
 def own_class(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the prefix tree's first R_V by FLINT and plain integers, and by the count."""
@@ -230,7 +224,6 @@ def own_class(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
     sentence="Looped hosts and untied hosts with repeated layers agree, by the package and in plain Fractions.",
-    smallest="(1,1,1,1), m = 2",
 )
 def looped(run: Run) -> Iterator[Instance | Figure]:
     """Looped against repeated layers: forward passes and R_all."""

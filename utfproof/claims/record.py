@@ -7,13 +7,15 @@ recorded too). The verdict is computed from the instances and compared with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from utfproof.claims.computed import UNRECORDED, Computed, digest
 from utfproof.claims.grid import Grid
 from utfproof.claims.theorems import MACHINE
-from utfproof.notions import Notion
+from utfproof.notions import Notion, Scope
+from utfproof.paper.quotations import Quotation
 from utfproof.shapes import Shape
 
 if TYPE_CHECKING:
@@ -43,20 +45,38 @@ class Verdict(StrEnum):
 
 
 class Evidence(StrEnum):
-    """How a verdict was reached."""
+    """How a verdict was reached, each kind under its own name."""
 
     CERTIFICATE = "exact certificate"
+    """The checker recomputes what it says: ranks, kernels, identities."""
+    INEQUALITY = "inequality of a written proof, certified as arithmetic"
+    """The checker computes two numbers; that one of them bounds the other is proved on a page."""
     SYMBOLIC = "symbolic identity"
     GRID = "exhaustive on a grid"
     WRITTEN = "written proof"
     MACHINE = MACHINE
-    ARITHMETIC = "exact arithmetic"
+    ARITHMETIC = "exact arithmetic by two routes"
+    SINGLE = "exact arithmetic by one route"
+    OPEN = "open: what is known on either side"
+    """Bounds of the frontier, or what a search or a proof leaves; nothing more is claimed."""
     SAMPLED = "sampled float64"
     RECORD = "figures recorded from the paper"
 
 
-UNCERTIFIED = {Evidence.WRITTEN, Evidence.SAMPLED, Evidence.RECORD}
-"""Evidence whose instances need neither a certificate nor a second route (and never count as machine-checked)."""
+TWO_ROUTES = {Evidence.SYMBOLIC, Evidence.GRID, Evidence.ARITHMETIC, Evidence.SAMPLED}
+"""Evidence whose instances two routes agree on."""
+ONE_ROUTE = {Evidence.SINGLE, Evidence.SAMPLED, Evidence.RECORD}
+"""Evidence whose instances have neither a certificate nor a second route."""
+UNCERTIFIED = {Evidence.WRITTEN, *ONE_ROUTE}
+"""Evidence that rests on a reader, on sampling or on a single computation."""
+
+
+KNOWN = "frontier"
+"""Stands for a route where an instance is what the frontier knows."""
+REPAIR, BEYOND = "repair", "beyond"
+"""Parts of a claim: the mended statement; where a bound must no longer refute."""
+OUTCOMES = {True: "holds", False: "fails", None: "open"}
+"""How an instance comes out, in a word."""
 
 
 class RoutesDisagree(Exception):
@@ -90,8 +110,10 @@ class Instance:
     """The statement at one place.
 
     at: a Shape, or text. holds: True, False, or None (neither shown nor refuted). detail: the figures, in a few words.
-    Evidence is a `certificate` (the runner has the independent checker read it) or two or more `routes`. part:
-    "repair" for the mended statement beside the printed one. m: embedding dimension, for the label.
+    Evidence is a `certificate` (the runner has the independent checker read it) or two or more `routes`. part: "repair" for
+    the mended statement beside the printed one, "beyond" for a place where a bound must no longer refute. m: embedding
+    dimension, that of the certificate if there is one. about: what this instance is about, where that is not the claim's own
+    scope but what it is compared with.
     """
 
     at: Shape | str
@@ -101,6 +123,7 @@ class Instance:
     routes: tuple[str, ...] = ()
     part: str = ""
     m: int | None = None
+    about: Scope | None = None
 
     @property
     def label(self) -> str:
@@ -142,29 +165,58 @@ Check = Callable[["Run"], Iterator[Instance | Figure]]
 @dataclass(frozen=True)
 class Claim:
     """One entry of the registry. id: the paper's label, with "/part" where a statement splits; "new:..." for results
-    that the paper does not have. smallest, counterexample: recorded labels of the smallest instance that holds or fails.
-    proof: a page of docs/proofs where evidence includes a written proof. theorem: theorems of proofs/ where it includes a
-    machine-checked one, beside the instances and never in place of them; theorems_lack: what of the claim they do not
-    prove (`utfproof.claims.links`)."""
+    that the paper does not have. about: the scope, where it is about universality. computed: what the last recorded run
+    computed, figures and smallest instances among it. quotation: the place of the paper that it is about. proof: a page of docs/proofs where evidence includes a written proof.
+    theorem: theorems of proofs/ where it includes a machine-checked one, beside the instances and never in place of them;
+    theorems_lack: what of the claim they do not prove (`utfproof.claims.links`)."""
 
     id: str
     section: str
     place: str
     statement: str
     category: Category
-    notion: Notion | None
+    about: Scope | None
     targets: str | None
     scope: str
     verdict: Verdict
     evidence: tuple[Evidence, ...]
     sentence: str
     check: Check
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    smallest: str | None = None
-    counterexample: str | None = None
+    computed: Computed = UNRECORDED
+    quotation: Quotation | None = None
     proof: str | None = None
     theorem: tuple[str, ...] = ()
     theorems_lack: str | None = None
+
+    @property
+    def notion(self) -> Notion | None:
+        """The notion of universality, if the claim is about one."""
+        return None if self.about is None else self.about.notion
+
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """The recorded figures."""
+        return self.computed.figures
+
+    @property
+    def smallest(self) -> str | None:
+        """The recorded smallest instance that holds."""
+        return self.computed.smallest
+
+    @property
+    def counterexample(self) -> str | None:
+        """The recorded smallest instance that fails."""
+        return self.computed.counterexample
+
+    @property
+    def words(self) -> str:
+        """A digest of everything that stands in the record, `computed` apart."""
+        return digest(
+            [
+                *(self.id, self.section, self.place, self.statement, self.category, self.targets, str(self.about)),
+                *(self.scope, self.verdict, self.evidence, self.sentence, self.proof, self.theorem, self.theorems_lack),
+            ]
+        )
 
     @property
     def label(self) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
+from utfproof.claims.computed import UNRECORDED, recorded
 from utfproof.claims.links import LINKS, Link
 from utfproof.claims.record import Category, Check, Claim, Evidence, Verdict
+from utfproof.claims.theorems import MACHINE
 from utfproof.errors import MalformedInput
-from utfproof.notions import Notion
+from utfproof.notions import Attention, Hosts, Notion, Scope, Targets
+from utfproof.paper.quotations import quotations
 
 SECTIONS: dict[str, str] = {
     "introduction": "1 Introduction",
     "preliminaries": "2 Preliminaries",
     "constructing": "3 Constructing universal transformers",
     "constructing_looped": "3 Constructing universal transformers",
+    "constructing_random": "3 Constructing universal transformers",
     "constructing_sufficient": "3 Constructing universal transformers",
     "optimality": "4 Optimality",
     "experiments": "5 Experimental studies",
@@ -59,13 +62,14 @@ def claim(
     sentence: str,
     notion: Notion | None = None,
     targets: str | None = None,
-    figures: Mapping[str, Any] | None = None,
-    smallest: str | None = None,
-    counterexample: str | None = None,
+    hosts: str = "any",
+    free: str | None = None,
+    attention: Attention | None = None,
     proof: str | None = None,
 ) -> Callable[[Check], Check]:
     """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in, the theorems and
-    the evidence that they are from `LINKS`."""
+    the evidence that they are from `LINKS`, figures and smallest instances from the last recorded run. notion, targets, hosts,
+    free, attention: what it is about, in the words of `utfproof.notions`; ValueError where they are not understood."""
 
     def register(check: Check) -> Check:
         if id in _CLAIMS:
@@ -73,27 +77,28 @@ def claim(
         if (proof is not None) != (Evidence.WRITTEN in evidence):
             raise ValueError(f"claim {id}: evidence 'written proof' and a page of docs/proofs belong together")
         if Evidence.MACHINE in evidence:
-            raise ValueError(
-                f"claim {id}: evidence 'machine-checked proof' comes with its theorem in utfproof.claims.links"
-            )
+            raise ValueError(f"claim {id}: evidence {MACHINE!r} comes with its theorem in utfproof.claims.links")
+        about = None
+        if notion is not None:
+            if targets is None:
+                raise ValueError(f"claim {id} names a notion and no targets")
+            about = Scope(notion, Targets.parse(targets), Hosts.parse(hosts), free, attention)
         link = LINKS.get(id, Link(()))
-        section = SECTIONS[check.__module__.rpartition(".")[2]]
         _CLAIMS[id] = Claim(
             id,
-            section,
+            SECTIONS[check.__module__.rpartition(".")[2]],
             place,
             statement,
             category,
-            notion,
+            about,
             targets,
             scope,
             verdict,
             (*evidence, Evidence.MACHINE) if link.names else tuple(evidence),
             sentence,
             check,
-            dict(figures or {}),
-            smallest,
-            counterexample,
+            recorded().get(id, UNRECORDED),
+            quotations().get(id),
             proof,
             link.names,
             link.missing,

@@ -26,6 +26,9 @@ STATEMENTS, DEFINITIONS = "statements.txt", "definitions.txt"
 
 MACHINE = "machine-checked proof"
 """The name of this evidence."""
+BUILT, STATED = f"{MACHINE}, built here from these sources", "stated in Coq, not built here"
+BROKEN = "theorems that do not stand"
+"""What it is in a run: the theorems are compiled here, or not, or one of them is not what it should be."""
 
 CLOSED = "closed under the global context"
 """Coq's words for a theorem that rests on no axiom."""

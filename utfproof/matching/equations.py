@@ -18,7 +18,6 @@ from utfproof.arrays import (
     take_column_blocks,
 )
 from utfproof.errors import MalformedInput
-from utfproof.progress import LARGE, staged
 from utfproof.shapes import Shape, column_at
 from utfproof.systems import Target, Universal, prefix_products
 
@@ -65,8 +64,7 @@ def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     columns = _held(host.U)
     yield SuffixStack(host.shape.layers, columns, kind, length, word)
-    large = hasattr(columns, "dtype") and 2.0 * host.m * host.m * shape.d_out * shape.letters**shape.layers > LARGE
-    for layer in staged("R_all", reversed(range(shape.layers)), shape.layers, unit="layers", large=large):
+    for layer in reversed(range(host.shape.layers)):
         maps = [host.maps(layer, head) for head in range(H)]
         parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
         if shape.residual:

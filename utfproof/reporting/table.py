@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from utfproof.claims.theorems import MACHINE
+from utfproof.claims.theorems import BROKEN as UNSOUND
+from utfproof.claims.theorems import BUILT, STATED
 from utfproof.reporting.document import (
     VERDICTS,
     as_recorded,
@@ -178,5 +179,5 @@ def _instances(claim: dict[str, Any]) -> Text:
 
 def _evidence(claim: dict[str, Any]) -> Text:
     lines = theorem_names(claim)  # they say more than the name of the evidence does
-    kinds = [str(kind) for kind in claim["evidence"] if not lines or kind != MACHINE]
+    kinds = [str(kind) for kind in claim["evidence"] if not lines or kind not in (BUILT, STATED, UNSOUND)]
     return _stack(_text(", ".join(kinds), "dim"), *(_text(line, "dim") for line in lines))

@@ -1,6 +1,6 @@
 """The paper's experiments as presets: task, shape, host, variant and optimiser of every cell of its tables.
 
-Shapes, steps, learning rates, warm-up and batch sizes are the paper's (`claims/paper.py`). What the paper leaves unsaid is
+Shapes, steps, learning rates, warm-up and batch sizes are the paper's (`paper/tables.py`). What the paper leaves unsaid is
 chosen here and listed in docs/experiments.md.
 """
 
@@ -12,8 +12,8 @@ import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from utfproof.claims import paper
 from utfproof.errors import MalformedInput
+from utfproof.paper import tables as paper
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
     Shape,

@@ -1,6 +1,6 @@
 """The paper's four tables beside what has been measured: cells that nobody has run stay empty.
 
-Printed numbers come from `claims/paper.py`; measured ones and baselines are handed in, so that this module only arranges.
+Printed numbers come from `paper/tables.py`; measured ones and baselines are handed in, so that this module only arranges.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from utfproof.claims import paper
+from utfproof.paper import tables as paper
 
 HOSTS = {"sparse": "sparse", "random": "random", "trained": "fully trained"}
 """Columns, in the order of the paper's triples, and what they are called."""

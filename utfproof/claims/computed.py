@@ -1,0 +1,60 @@
+"""What the last recorded run computed, claim by claim: computed.json, written by `python scripts/write_claims.py --computed`.
+
+Figures, smallest instances, the certificates' scopes and how many instances came out which way are nobody's to type: they are
+recorded here by a run, and every later run must compute them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("computed.json")
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One claim's part. words: a digest of its record, so that no word changes without a run. smallest, counterexample: labels
+    of the smallest instance that holds or fails. certificates: what they say, each once (`scope.signature`). routes: names of
+    the second routes. outcomes: how many instances came out which way, on the default grid."""
+
+    words: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    smallest: str | None = None
+    counterexample: str | None = None
+    certificates: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+
+
+UNRECORDED = Computed()
+"""Of a claim that no run has computed yet."""
+
+
+def digest(words: Sequence[Any]) -> str:
+    """Of the words of a record."""
+    return hashlib.sha256(json.dumps(words, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def recorded() -> dict[str, Computed]:
+    """Every claim's part, by id."""
+    if not FILE.is_file():
+        return {}
+    listed = json.loads(FILE.read_text(encoding="utf-8"))
+    return {
+        name: Computed(**{**entry, "certificates": tuple(entry["certificates"]), "routes": tuple(entry["routes"])})
+        for name, entry in listed.items()
+    }
+
+
+def write(parts: Mapping[str, Computed]) -> None:
+    """Record them, in the order given."""
+    text = json.dumps({name: asdict(part) for name, part in parts.items()}, ensure_ascii=False, indent=1)
+    FILE.write_text(text + "\n", encoding="utf-8")
+    recorded.cache_clear()

@@ -1,0 +1,222 @@
+"""Section 3.2: random hosts, and random looped hosts, whose statement splits as that of Section 3.1 does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from utfproof.claims.constructing_looped import (
+    MATCHED,
+    WIDE,
+    in_case,
+    looped_case,
+    open_shapes,
+    random_case,
+    refuted_shapes,
+)
+from utfproof.claims.decisions import decided, rank_of
+from utfproof.claims.hosts import TABLES, heads, no_matching, small_host
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.registry import claim
+from utfproof.exact import gfp
+from utfproof.notions import Notion
+from utfproof.shapes import (
+    Shape,
+    linear_test_dimension,
+    matching_dimension,
+    paper_dimension,
+    paper_looped_dimension,
+)
+from utfproof.systems import Universal
+
+RANDOM = "thm:random_universal_transformer"
+RANDOM_LOOPED = "thm:random_looped_universal_transformer"
+ONE_SEED = (
+    "One seed has rank R_all = M modulo a prime, so a minor is a nonzero polynomial and vanishes with probability 0."
+)
+
+
+@claim(
+    RANDOM,
+    place="Section 3.2, thm:random_universal_transformer",
+    statement="For m ≥ m̄ a host with independent parameters of absolutely continuous law is universal for all untied targets, almost surely.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="every shape; seed 0 of the uniform law at m = m̄, and m̄ + 2",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    proof="docs/proofs/decision-theorem.md",
+    sentence=f"{ONE_SEED} Universal by matching, which is more.",
+)
+def random_untied(run: Run) -> Iterator[Instance | Figure]:
+    """Rank certificates of one seed at m-bar, and at a larger m."""
+    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)], largest=30):
+        yield decided("random", shape, paper_dimension(shape))
+        if matching_dimension(shape) <= 12:
+            yield decided("random", shape, paper_dimension(shape) + 2)
+
+
+@claim(
+    "sec:constructing/non-degeneracy",
+    place="Section 3.2, between the theorems",
+    statement="Universality by matching is the non-degeneracy rank R_all = M: with it every target is matched, and a host that loses "
+    "rank (two heads reading alike) is not universal by matching.",
+    category=Category.REMARK,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="random hosts at m = M, as drawn and made degenerate",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.ARITHMETIC,),
+    sentence="The degenerate hosts satisfy a polynomial equation in the parameters, and form a null set.",
+)
+def non_degeneracy(run: Run) -> Iterator[Instance | Figure]:
+    """Ranks of R_all as drawn, and with the query maps of two heads equal, by FLINT and plain integers."""
+    for shape in run.shapes(heads, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=20):
+        M = matching_dimension(shape)
+        host = small_host(shape, M, tied=False)
+        layers = [[row[0]] * shape.heads for row in host.R_Q]
+        alike = Universal(shape, M, layers, host.R_K, host.R_V, host.U)
+        full, less = rank_of(host), rank_of(alike)
+        yield Instance(
+            shape,
+            full.value == M and less.value < M,
+            f"ranks {full.value}, {less.value} of {M}",
+            routes=full.routes,
+            m=M,
+        )
+
+
+@claim(
+    f"{RANDOM_LOOPED}/proof",
+    place="Section 3.2, thm:random_looped_universal_transformer, its proof (thm:looped_random-R)",
+    statement="The way of the proof: random looped hosts of dimension m̄_loop match all untied targets. In repair: at m = M they do, "
+    "almost surely.",
+    category=Category.THEOREM,
+    notion=Notion.MATCHING,
+    targets="all untied",
+    scope="m̄_loop < M",
+    verdict=Verdict.REPAIRED,
+    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="No host below M matches all untied targets; at m = M one seed's full rank shows it almost surely.",
+)
+def random_looped_proof(run: Run) -> Iterator[Instance | Figure]:
+    """Lower bounds at m-bar-loop, and one seed of the tied law at M."""
+    for shape in run.shapes(lambda s: looped_case(s) != MATCHED, anchors=[(2, 1, 1, 2), *TABLES]):
+        yield no_matching(shape, paper_looped_dimension(shape), holds=False)
+        if matching_dimension(shape) <= 30:
+            yield decided("random-tied", shape, part="repair")
+
+
+@claim(
+    f"{RANDOM_LOOPED}/m-bar-at-least-M",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="At m ≥ m̄_loop a random looped host is universal for all untied targets almost surely: where m̄_loop ≥ M.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="H = 1, or d_in ≥ 2dH, or 2d ≥ H^L d_in; seed 0 of the uniform law",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    proof="docs/proofs/decision-theorem.md",
+    sentence=ONE_SEED,
+)
+def random_looped_matched(run: Run) -> Iterator[Instance | Figure]:
+    """Rank certificates of one seed of the tied law at m-bar-loop."""
+    for shape in run.shapes(
+        in_case(MATCHED), anchors=[(1, 1, 1, 1), (2, 1, 1, 1), (2, 1, 1, 4), (2, 2, 2, 1)], largest=30
+    ):
+        yield decided("random-tied", shape, paper_looped_dimension(shape))
+
+
+@claim(
+    f"{RANDOM_LOOPED}/linear-test",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same where m̄_loop < M, d ≥ d_in and m̄_loop ≥ (d + d_in)S + d_in H^L: true, by attention-matching.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="d > d_in; so at (4,2,24,4), 624 ≤ 1008; seed 0 of the uniform law",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    proof="docs/proofs/decision-theorem.md",
+    sentence="Keys M_w C and query forms M_w A in one fixed gauge C are linear equations in E, of full rank for one seed, so almost surely.",
+)
+def random_looped_linear(run: Run) -> Iterator[Instance | Figure]:
+    """Linear-test certificates of one seed of the tied law at m-bar-loop; the package's rank at the table shape."""
+    from utfproof.certificates.linear_test import linear_test_certificate
+
+    for shape in run.shapes(in_case(WIDE, random_case), anchors=[(5, 1, 2, 1), (2, 3, 2, 1)], largest=64):
+        m = paper_looped_dimension(shape)
+        found = linear_test_certificate("random-tied", shape, m)
+        yield Instance(shape, found.universal, f"{linear_test_dimension(shape)} columns", found, m=m)
+    table = Shape(4, 2, 24, 4)
+    rank, routes = _linear_rank(table, linear_test_dimension(table))
+    holds = rank == linear_test_dimension(table) <= paper_looped_dimension(table)
+    yield Instance(table, holds, f"rank {rank}", routes=routes, m=linear_test_dimension(table))
+    yield Figure("columns at (4,2,24,4)", linear_test_dimension(table))
+    yield Figure("m-bar-loop at (4,2,24,4)", paper_looped_dimension(table))
+
+
+def _linear_rank(shape: Shape, m: int) -> tuple[int, tuple[str, ...]]:
+    """Rank of the linear test's matrix modulo a prime, seed 0 of the tied law: the package's engine and FLINT's."""
+    from utfproof.certificates.linear_test import test_columns
+    from utfproof.certificates.sources import RandomDraw
+
+    p = gfp.DEFAULT_PRIMES[0]
+    matrix = RandomDraw(shape, m, 0, "uniform", "float64", True).r_all(p)[:, test_columns(shape).tolist()]
+    both = agree({"FLINT": gfp.rank(matrix, p, engine="flint"), "float64 blocks": gfp.rank(matrix, p, overwrite=True)})
+    return both.value, both.routes
+
+
+@claim(
+    f"{RANDOM_LOOPED}/one-layer",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same at L = 1 and d < d_in, where m̄_loop is less than every universal host needs, as it is below H(d_in + 2d − d²/d_in).",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    proof="docs/proofs/fibre-dimension.md",
+    sentence="No host of that dimension is universal, so no random one is.",
+)
+def random_looped_false(run: Run) -> Iterator[Instance | Figure]:
+    """Inequalities at m-bar-loop."""
+    yield from refuted_shapes(run, random_case, one_layer=True)
+
+
+@claim(
+    f"{RANDOM_LOOPED}/more-layers",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same at L ≥ 2 and d < d_in, where m̄_loop is less than every universal host needs.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="L = 2, 3; the shapes examined at which the bound exceeds m̄_loop",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    proof="docs/proofs/functional-is-attention-matching.md",
+    sentence="No host of that dimension is universal, so no random one is.",
+)
+def random_looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
+    """Inequalities at m-bar-loop."""
+    yield from refuted_shapes(run, random_case, one_layer=False)
+
+
+@claim(
+    f"{RANDOM_LOOPED}/open",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same at the remaining shapes, among them (2,2,28,30), (2,3,28,30) and (2,4,30,30).",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    scope="m̄_loop < M and neither the linear test nor the one-layer bound decides",
+    verdict=Verdict.OPEN,
+    evidence=(Evidence.OPEN,),
+    sentence="The linear test has more columns than m̄_loop there, and no functional lower bound reaches it.",
+)
+def random_looped_open(run: Run) -> Iterator[Instance | Figure]:
+    """What is known decides none of these shapes."""
+    yield from open_shapes(run, random_case, (2, 4, 30, 30))

@@ -1,0 +1,51 @@
+"""What is known of the least m for one question, by the bounds' values alone: no certificate is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from utfproof.frontier.bounds import BOUNDS, LOWER, UPPER, WRITTEN, Bound
+from utfproof.frontier.questions import Question, bounded_by, implies
+from utfproof.frontier.streams import RESIDUAL_BOUNDS
+from utfproof.shapes import Shape
+
+QUICK = 10**6
+"""Bounds whose value takes more work than this to compute are left out."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """lower <= least m <= upper, and the bounds that say so. upper is None where no host is known; below is None where nothing
+    but m >= 1 is proved."""
+
+    lower: int
+    below: Bound | None
+    upper: int | None
+    above: Bound | None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the least m is known."""
+        return self.lower == self.upper
+
+    def __str__(self) -> str:
+        return f"{self.lower} ≤ m" + ("" if self.upper is None else f" ≤ {self.upper}")
+
+
+@lru_cache(maxsize=4096)
+def interval(shape: Shape, question: Question, *, written: bool = True) -> Interval:
+    """The best of every bound that applies. written: hosts that a written proof alone stands behind count as well."""
+    lower: tuple[int, Bound | None] = (1, None)
+    upper: tuple[int, Bound] | None = None
+    for bound in (*BOUNDS, *RESIDUAL_BOUNDS):
+        if bound.residual != shape.residual or not bound.applies(shape):
+            continue
+        if bound.side == LOWER and bounded_by(question, bound.question, shape):
+            if bound.name == "span" and bound.size(shape) > QUICK:
+                continue
+            lower = max(lower, (bound.value(shape), bound), key=lambda side: side[0])
+        if bound.side == UPPER and implies(bound.question, question, shape) and (written or bound.evidence != WRITTEN):
+            reached = (bound.value(shape), bound)
+            upper = reached if upper is None else min(upper, reached, key=lambda side: side[0])
+    return Interval(*lower, *((None, None) if upper is None else upper))
