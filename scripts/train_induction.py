@@ -17,7 +17,8 @@ logits = Linear(x) with a bias. No layer norm, no MLP.
 File. float32. --layout pytorch: the model's state dict (`embedding.weight`, `pos.weight`, `layers.0.attn.in_proj_weight`, ...,
 `unembed.weight`, `unembed.bias`). --layout transformer-lens: the same numbers as `embed.W_E`, `pos_embed.W_pos`,
 `blocks.0.attn.W_Q` [H, D, d], ..., `unembed.W_U`, `unembed.b_U`, with the bookkeeping tensors `mask` and `IGNORE`.
-The metadata gives heads, residual, the task and the accuracy on held-out sequences.
+The metadata gives heads, residual, the mask and whatever else outputs depend on and tensors do not show, the task and
+the accuracy on held-out sequences.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 HELD_OUT = 2048
+WHAT_TENSORS_DO_NOT_SHOW = {"attention_dir": "causal", "window": "none"}
+TRANSFORMER_LENS_FIELDS = {
+    "attn_only": "true",
+    "attn_scores_soft_cap": "none",
+    "normalization_type": "none",
+    "positional_embedding_type": "standard",
+    "use_attn_scale": "true",
+    "use_local_attn": "false",
+}
 
 
 def sample(count: int, vocabulary: int, context: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -128,6 +138,9 @@ def transformer_lens_names(model: Transformer, heads: int) -> dict[str, Tensor]:
 def save(model: Transformer, accuracy: float, args: argparse.Namespace) -> None:
     tensors = transformer_lens_names(model, args.heads) if args.layout == "transformer-lens" else model.state_dict()
     metadata = {"heads": str(args.heads), "residual": "true", "task": "induction", "accuracy": f"{accuracy:.4f}"}
+    metadata |= WHAT_TENSORS_DO_NOT_SHOW
+    if args.layout == "transformer-lens":
+        metadata |= TRANSFORMER_LENS_FIELDS
     temporary = args.out.with_name(f".{args.out.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(serialize({k: v.detach().contiguous() for k, v in tensors.items()}, metadata))

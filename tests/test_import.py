@@ -28,7 +28,7 @@ from utfproof.models import (
     random_sequences,
 )
 from utfproof.models.exporting import write_arrays
-from utfproof.models.multihead import parse_names
+from utfproof.models.tensors import parse_names
 from utfproof.shapes import Shape, column_at, matching_dimension
 from utfproof.systems import Target
 from utfproof.weights import read_embedding, read_tensors
@@ -37,6 +37,15 @@ ROOT = Path(__file__).parents[1]
 TRAINED = Path(__file__).parent / "data" / "induction.safetensors"
 """Written by `python scripts/train_induction.py --out tests/data/induction.safetensors` (seed 0, default settings)."""
 CAUSAL = SoftmaxAttention(causal=True)
+KNOWN = {
+    "attention_dir": "causal",
+    "attn_scores_soft_cap": "none",
+    "normalization_type": "none",
+    "positional_embedding_type": "standard",
+    "use_attn_scale": "true",
+    "use_local_attn": "false",
+}
+"""Metadata that leave nothing open on which the outputs of a TransformerLens model depend."""
 
 
 def script():
@@ -419,7 +428,7 @@ def test_grouped_targets_are_matched_exactly(residual):
 
 
 def test_the_grouped_host_by_command(tmp_path, capsys):
-    path = write(tmp_path / "m.safetensors", transformer_lens(H=4, G=1))
+    path = write(tmp_path / "m.safetensors", transformer_lens(H=4, G=1), **KNOWN)
     out = tmp_path / "E.safetensors"
     arguments = [str(path), "--layout", "transformer-lens", "-o", str(out), "--json"]
     assert run(["embed", "grouped", *arguments]) == 0
@@ -476,11 +485,19 @@ def test_what_cannot_be_carried_is_refused_by_name(tmp_path, name, layout):
 
 METADATA = {
     "normalization_type": "LNPre",
-    "positional_embedding_type": "rotary",
+    "positional_embedding_type": "sinusoidal",
     "add_zero_attn": "true",
     "attn_only": "false",
-    "scale_attn_by_inverse_layer_idx": "true",
-    "attn_scores_soft_cap": "50.0",
+    "output_logits_soft_cap": "50.0",
+    "use_qk_norm": "true",
+    "parallel_attn_mlp": "true",
+    "use_attention_sinks": "true",
+    "attention_dir": "sideways",
+    "residual": "false",
+    "n_layers": "3",
+    "n_heads": "3",
+    "d_head": "7",
+    "n_ctx": "9",
 }
 
 
@@ -503,22 +520,23 @@ def changed(tensors, name, array):
 
 TL, MHA = transformer_lens(), multihead()
 MALFORMED = [
-    ("transformer-lens", without(TL, "embed.W_E"), {}, "tensor embed.W_E is missing"),
-    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V is missing"),
-    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, r"expected for l = 0, 1"),
+    ("transformer-lens", without(TL, "embed.W_E"), {}, "no embedding is found"),
+    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V or .* is missing"),
+    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, "blocks.0.attn.* is not understood"),
     ("transformer-lens", changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
     ("transformer-lens", changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
     ("transformer-lens", changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
     ("transformer-lens", changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
     ("transformer-lens", TL, {"residual": False}, "--no-residual"),
-    ("transformer-lens", TL, {"heads": 3}, "3 were said"),
-    ("transformer-lens", TL, {"names": "pos=x"}, "--names is for"),
+    ("transformer-lens", TL, {"heads": 3}, r"expected \[3, 5"),
+    ("transformer-lens", TL, {"names": "pos=x"}, "tensor x is missing"),
     ("transformer-lens", transformer_lens(H=3, G=2), {}, "do not divide"),
-    ("transformer-lens", MHA, {}, "blocks"),
-    ("pytorch", TL, {"heads": 2, "residual": True}, "in_proj_weight"),
+    ("transformer-lens", MHA, {}, "looks like nn.MultiheadAttention"),
+    ("pytorch", TL, {"heads": 2, "residual": True}, "looks like TransformerLens"),
+    ("auto", {"a.b": np.ones((2, 2))}, {}, "no layout is recognised"),
     ("pytorch", MHA, {"residual": True}, "pass --heads"),
     ("pytorch", MHA, {"heads": 2}, "--residual or --no-residual"),
-    ("pytorch", MHA, {"heads": 4, "residual": True}, "no multiple of 4"),
+    ("pytorch", MHA, {"heads": 4, "residual": True}, r"expected \[a multiple of 12"),
     ("pytorch", without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembed is found"),
     ("pytorch", {**MHA, "lm_head.weight": np.ones((4, 6))}, {"heads": 2, "residual": True}, "several tensors"),
     (
@@ -672,7 +690,7 @@ def test_minimize_a_model(induction, tmp_path, capsys):
 
 
 def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
-    path = write(tmp_path / "m.safetensors", transformer_lens(D=4, d=2, P=0))
+    path = write(tmp_path / "m.safetensors", transformer_lens(D=4, d=2, P=2), **KNOWN)
     host, out = tmp_path / "host.safetensors", tmp_path / "E.safetensors"
     arguments = ["embed", str(host), str(path), "--layout", "transformer-lens", "--minimize", "-o", str(out), "--json"]
     assert run(arguments) == 0

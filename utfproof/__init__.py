@@ -23,6 +23,8 @@ _EXPORTS = {
     "build_host": "utfproof.constructions",
     "random_target": "utfproof.constructions",
     "embed": "utfproof.matching",
+    "from_model": "utfproof.models",
+    "import_model": "utfproof.models",
     "r_all": "utfproof.matching",
     "w_all": "utfproof.matching",
     "certify": "utfproof.certificates.prover",
@@ -43,6 +45,8 @@ __all__ = [
     "build_host",
     "random_target",
     "embed",
+    "from_model",
+    "import_model",
     "r_all",
     "w_all",
     "certify",
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from utfproof.certificates.prover import certify
     from utfproof.constructions import build_host, random_target
     from utfproof.matching import embed, r_all, w_all
+    from utfproof.models import from_model, import_model
     from utfproof.shapes import Shape
     from utfproof.systems import LoopedTarget, LoopedUniversal, SharedAttentionUniversal, Target, Universal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,6 @@ EPILOG = (
     "utfproof embed smallest.safetensors target.safetensors --minimize -o E.safetensors"
 )
 OWN_LAYOUT = "utfproof"
-GROUPED = "grouped"
 
 
 def register(app: typer.Typer) -> None:
@@ -70,7 +69,10 @@ def command(
     target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
     output: Annotated[Path, typer.Option("-o", "--output", writable=True, help="Embedding to write (.safetensors).")],
     layout: Annotated[
-        str, typer.Option("--layout", help="Names in the target's file: utfproof, transformer-lens, pytorch.")
+        str,
+        typer.Option(
+            "--layout", help="Names in the target's file: utfproof, or those of a model; auto finds out which."
+        ),
     ] = OWN_LAYOUT,
     heads: options.Heads = None,
     layers: options.Layers = None,
@@ -89,6 +91,18 @@ def command(
     attention: Annotated[
         str | None,
         typer.Option("--attention", help="Models: softmax, causal, window:W, joined by '+'; causal by default."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="Models: the configuration (.json), every field of which must be known."),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option("--reference", help="Models: `tokens` [batch, n] and the model's own `logits` [batch, n, d_out]."),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option("--module", help="Models: package.module:factory, called with TARGET's path; runs that code."),
     ] = None,
     inputs: Annotated[
         Path | None,
@@ -119,9 +133,9 @@ def command(
 
     The shape is the target's; shape options are only checked against it (--layers is needed where tied weights do not
     say how often they are used). A construction is never written out, so a sparse host of millions of dimensions will do.
-    With --layout the target is a trained model, with biases and learned positions: it is run in its original form and
-    through the host, and the outputs are compared. Exit 1 when this host cannot carry this target, with rank and residual,
-    or when outputs differ by more than the tolerance (no embedding is written then).
+    With --layout the target is a trained model: its reading is compared with its own outputs where --reference or --module
+    gives them, and run through the host. Exit 1 when this host cannot carry this target, with rank and residual, or when
+    outputs differ by more than the tolerance (no embedding is written then); 4 when nobody says a fact on which outputs depend.
     """
     limit = options.memory_limit(max_memory)
     if certificate is not None and not minimize:
@@ -132,27 +146,16 @@ def command(
         options.require_distinct(output, target, Path(host))
     sizes = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in, "d_out": d_out}
     recipe = {"m": m, "seed": seed, "law": law, "dtype": dtype, "limit": limit}
-    test = ComparisonOptions(attention, inputs, trials, tolerance, seed)
+    test = ComparisonOptions(names, scale, attention, config, reference, module, inputs, trials, tolerance, seed)
     model: Target | ImportedModel
-    if layout == OWN_LAYOUT:
+    if layout == OWN_LAYOUT and module is None:
         from utfproof.weights import read_target
 
-        test.refuse_unused({"--names": names, "--scale": scale, "--attention": attention}, target)
+        test.refuse_unused(target)
         model = read_target(target, layers=layers, residual=residual, max_memory=limit)
         options.agree_with(model.shape, **sizes)
     else:
-        from utfproof.models import import_model
-
-        model = import_model(
-            target,
-            layout,
-            attention=test.kernel,
-            heads=heads,
-            residual=residual,
-            names=names,
-            scale=scale or "1/sqrt(d)",
-            max_memory=limit,
-        )
+        model = test.read(target, layout, heads, residual, limit)
         options.agree_with(model.target.shape, **sizes)
     if minimize:
         from utfproof.cli.embed_minimize import run
@@ -166,25 +169,25 @@ def command(
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """How a model is compared with its host: the options --attention, --inputs, --trials, --tolerance, --seed."""
+    """How a model is read and compared: the options --names, --scale, --attention, --config, --reference, --module, --inputs,
+    --trials, --tolerance, --seed."""
 
+    names: str | None
+    scale: str | None
     attention: str | None
+    config: Path | None
+    reference: Path | None
+    module: str | None
     inputs: Path | None
     trials: int | None
     tolerance: float | None
     seed: int
 
-    def refuse_unused(self, others: dict[str, Any], target: Path) -> None:
+    def refuse_unused(self, target: Path) -> None:
         """MalformedInput for options that mean nothing for a target of the package's own layout."""
-        given = {**others, "--inputs": self.inputs, "--trials": self.trials, "--tolerance": self.tolerance}
-        for option, value in given.items():
-            if value is not None:
-                raise MalformedInput(f"{option} is about models of another --layout; {target} is read as a target")
-
-    @property
-    def kernel(self) -> str:
-        """The kernel's name."""
-        return self.attention or "causal"
+        for part in fields(self):
+            if part.name != "seed" and getattr(self, part.name) is not None:
+                raise MalformedInput(f"--{part.name} is about models of another --layout; {target} is read as a target")
 
     @property
     def limit(self) -> float:
@@ -192,6 +195,31 @@ class ComparisonOptions:
         if self.tolerance is not None and not self.tolerance > 0:
             raise MalformedInput(f"--tolerance must be positive, got {self.tolerance}")
         return 1e-8 if self.tolerance is None else self.tolerance
+
+    def read(
+        self, path: Path, layout: str, heads: int | None, residual: bool | None, limit: int | None
+    ) -> ImportedModel:
+        """The model of a file, or of the module that --module makes."""
+        from utfproof.models import from_model, import_model, make_module, read_config
+
+        config = None if self.config is None else read_config(self.config)
+        if self.module is None:
+            return import_model(
+                path,
+                layout,
+                attention=self.attention,
+                heads=heads,
+                residual=residual,
+                names=self.names,
+                scale=self.scale,
+                config=config,
+                reference=self.reference,
+                max_memory=limit,
+            )
+        for name in ("names", "scale", "attention", "reference"):
+            if getattr(self, name) is not None:
+                raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
+        return from_model(make_module(self.module, path), heads=heads, config=config, seed=self.seed)
 
     def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
         """Tokens to compare on."""
@@ -205,13 +233,7 @@ class ComparisonOptions:
             raise MalformedInput("--trials draws random sequences, --inputs gives them: choose one")
         return read_sequences(self.inputs, model, limit)
 
-    def run(self, model: ImportedModel, machine: Universal, E: Any, sequences: list[Any]) -> Agreement:
-        """The model in its original form and the host with E."""
-        from utfproof.models import attention_kernel, compare
-
-        return compare(model, machine, E, attention_kernel(self.kernel), sequences)
-
-    def document(self, agreement: Agreement) -> dict[str, Any]:
+    def document(self, model: ImportedModel, agreement: Agreement) -> dict[str, Any]:
         """For --json."""
         return {
             "relative_difference": agreement.relative_difference,
@@ -219,13 +241,29 @@ class ComparisonOptions:
             "agrees": agreement.within(self.limit),
             "sequences": agreement.sequences,
             "compared_positions": agreement.positions,
+            "witness": model.witness,
+            "read_as": model.reading.assumptions,
+            "unknown": list(model.unknown),
+            "not_read": list(model.reading.not_read),
         }
 
-    def rows(self, agreement: Agreement) -> dict[str, str]:
-        """For people."""
+    def rows(self, model: ImportedModel, agreement: Agreement) -> dict[str, str]:
+        """For people: every fact under which the model was read, and on whose word; then the comparison."""
+        from utfproof.models.family import FACTS
+
+        reading = model.reading
         largest = f"{agreement.relative_difference:.3g} relative (tolerance {self.limit:.3g})"
-        compared = f"{agreement.sequences} sequences, {agreement.positions} positions, attention {self.kernel}"
-        return {"largest difference": f"{largest}, sequence {agreement.sequence}", "compared": compared}
+        unknown = ", ".join(FACTS[name] for name in model.unknown)
+        return {
+            **reading.assumptions,
+            "biases": reading.biases(),
+            **({"metadata not read": ", ".join(reading.not_read)} if reading.not_read else {}),
+            "compared with": model.witness
+            or "its own reading of the file alone: pass --reference, --config or --module",
+            **({"unknown": f"{unknown}: outputs depend on it, and nobody says (exit 4)"} if unknown else {}),
+            "largest difference": f"{largest}, sequence {agreement.sequence}",
+            "compared": f"{agreement.sequences} sequences, {agreement.positions} positions",
+        }
 
 
 def _embed_target(
@@ -250,71 +288,55 @@ def _embed_target(
 def _embed_model(
     host: str, model: ImportedModel, output: Path, recipe: dict[str, Any], test: ComparisonOptions, as_json: bool
 ) -> None:
-    """A model of another layout: E by the target without biases, then a comparison with the model as it was."""
-    from utfproof.weights import write_embedding
+    """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
+    from utfproof.models import embed_model
+    from utfproof.models.embedding import GROUPED
 
-    sequences, within = test.sequences(model, recipe["limit"]), test.limit
-    machine, found = _embedding(host, model, recipe)
-    agreement = test.run(model, machine, found.E, sequences)
-    agrees = agreement.within(within)
-    if agrees:
-        facts = model_facts(model, test) | ({"kv_heads": str(model.kv_heads)} if host == GROUPED else {})
-        write_embedding(output, found.E, {**_facts(host, machine, found, recipe), **facts})
+    limit = recipe["limit"]
+    sequences, within = test.sequences(model, limit), test.limit
+    target = model.target.augmented()
+    stored = host != GROUPED and options.is_host_file(host)
+    machine = load_host(host, target, layers=None, **recipe) if stored else host
+    drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
+    found = embed_model(model, machine, **drawn, sequences=sequences, tolerance=within, name=host, max_memory=limit)
+    if found.agrees:
+        found.save(output)
     grouped = _grouped(model)
     document = {
-        **_document(found, machine),
+        **_document(found.found, found.host),
+        "verdict": found.verdict,
         "layout": model.layout,
         "vocabulary": model.vocabulary,
         "positions": model.positions,
         "width": model.target.width,
         "kv_heads": model.kv_heads,
         "grouped_columns": grouped,
-        **test.document(agreement),
+        **test.document(model, found.agreement),
         "left_out": list(model.bookkeeping),
         "roles": model.roles,
-        "file": str(output) if agrees else None,
+        "file": str(output) if found.agrees else None,
     }
-    verdict = f"the host acts as the model, by {found.notion.value}"
-    if not agrees:
-        verdict = "the outputs differ: no embedding is written"
     shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
     positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
     rows = {
-        "result": verdict,
+        "result": found.verdict,
         "model": f"{model.vocabulary} tokens, {positions}, width {model.target.width} and one for the biases",
-        "shape": f"{model.target.shape}, m = {machine.m}",
-        **({"taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items())} if model.roles else {}),
-        **_rows(found),
+        "shape": f"{model.target.shape}, m = {found.host.m}",
+        "read as": model.reading.family.title,
+        "taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items()),
+        **_rows(found.found),
         **({} if grouped is None else {"shared keys": shared}),
-        **test.rows(agreement),
+        **test.rows(model, found.agreement),
         **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
-        "embedding": str(output) if agrees else "none",
+        "embedding": str(output) if found.agrees else "none",
     }
     emit(document, f"embed {host}", rows, as_json=as_json)
-    raise typer.Exit(0 if agrees else 1)
+    raise typer.Exit(exit_code(model, found.agrees))
 
 
-def model_facts(model: ImportedModel, test: ComparisonOptions) -> dict[str, str]:
-    """Metadata of a model's embedding: what its rows are, and whom positions see."""
-    return {"vocabulary": str(model.vocabulary), "positions": str(model.positions), "attention": test.kernel}
-
-
-def _embedding(host: str, model: ImportedModel, recipe: dict[str, Any]) -> tuple[Universal, Embedding]:
-    """The host that HOST means for this model, and E."""
-    from utfproof.matching import Embedding, embed
-    from utfproof.models import embed_grouped, grouped_tree_host
-    from utfproof.notions import Notion
-    from utfproof.resources import require_memory
-
-    target, limit = model.target.augmented(), recipe["limit"]
-    if host != GROUPED:
-        machine = load_host(host, target, layers=None, **recipe)
-        return machine, embed(machine, target, max_memory=limit)
-    machine = grouped_tree_host(model.target.shape, model.kv_heads, recipe["m"])
-    require_memory(
-        32 * model.target.shape.d_in * machine.m, f"an embedding at {machine.shape}, m = {machine.m},", limit
-    )
-    return machine, Embedding(embed_grouped(target, model.kv_heads, machine.m), Notion.MATCHING, "shared key blocks")
+def exit_code(model: ImportedModel, agrees: bool) -> int:
+    """1 where outputs differ; 4 where a fact that changes outputs is known to nobody; 0 otherwise."""
+    return 1 if not agrees else 4 if model.unknown else 0
 
 
 def _grouped(model: ImportedModel) -> int | None:
@@ -328,21 +350,9 @@ def _grouped(model: ImportedModel) -> int | None:
 
 def _facts(host: str, machine: Universal, found: Embedding, recipe: dict[str, Any]) -> dict[str, str]:
     """Metadata of an embedding: what it achieves, and the host that it is for."""
-    from utfproof.constructions import CONSTRUCTIONS
+    from utfproof.models.embedding import host_facts
 
-    drawn = host in CONSTRUCTIONS and CONSTRUCTIONS[host].is_random
-    return {
-        "notion": found.notion.value,
-        "host": Path(host).name,
-        **({name: str(recipe[name]) for name in ("seed", "law", "dtype")} if drawn else {}),
-        **shape_facts(machine),
-    }
-
-
-def shape_facts(machine: Universal) -> dict[str, str]:
-    """Metadata: the shape and m of the host that an embedding is for."""
-    document = options.shape_document(machine.shape, machine.m)
-    return {name: str(value).lower() for name, value in document.items()}
+    return host_facts(host, machine, found, recipe)
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.cli import options
-from utfproof.cli.embed import ComparisonOptions, model_facts, shape_facts
+from utfproof.cli.embed import ComparisonOptions, exit_code
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import require_writable, together
@@ -37,7 +37,7 @@ def smallest(
     target: Target,
     *,
     m: int | None,
-    kernel: SoftmaxAttention,
+    kernel: Any,
     groups: Sequence[int] | None,
     certificate: Path | None,
     limit: int | None,
@@ -113,32 +113,36 @@ def run(
 ) -> None:
     """The command: writes the host and E, compares a model in its original form with them, and exits (1: m is too small, or
     outputs differ by more than the tolerance)."""
-    from utfproof.models import attention_kernel
+    from utfproof.models import compare
+    from utfproof.models.embedding import model_facts, shape_facts
     from utfproof.notions import Notion
     from utfproof.weights import write_embedding, write_host
 
     _require_paths(host, output, certificate, source)
     if isinstance(model, Target):
-        found = smallest(
-            model, m=m, kernel=attention_kernel("softmax"), groups=None, certificate=certificate, limit=limit
-        )
+        found = smallest(model, m=m, kernel=SoftmaxAttention(), groups=None, certificate=certificate, limit=limit)
         facts, rows, document, agrees = {}, dict(found.rows), dict(found.document), True
     else:
         sequences, target = test.sequences(model, limit), model.target.augmented()
         groups = [model.vocabulary, model.positions] if model.positions else None
-        kernel = attention_kernel(test.kernel)
+        kernel = model.attention
+        if m is not None and not isinstance(kernel, SoftmaxAttention):
+            raise MalformedInput(
+                f"the bound for an m that is too small is for softmax with a mask or a window, not for {kernel.words()}"
+            )
         found = smallest(target, m=m, kernel=kernel, groups=groups, certificate=certificate, limit=limit)
-        agreement = test.run(model, found.host, found.E, sequences)
-        agrees, facts = agreement.within(test.limit), model_facts(model, test)
-        rows = {**found.rows, **test.rows(agreement)}
-        document = {**found.document, **test.document(agreement)}
+        agreement = compare(model, found.host, found.E, None, sequences)
+        agrees, facts = agreement.within(test.limit), model_facts(model)
+        rows = {**found.rows, **test.rows(model, agreement)}
+        document = {**found.document, **test.document(model, agreement)}
     notion = {"notion": Notion.MATCHING.value} if found.enough else {}
     with together():
         write_host(host, found.host)
         write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
     files = {"host file": str(host), "embedding": str(output)}
     emit({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, as_json=as_json)
-    raise typer.Exit(0 if found.enough and agrees else 1)
+    fine = found.enough and agrees
+    raise typer.Exit(int(not fine) if isinstance(model, Target) else exit_code(model, fine))
 
 
 def _require_paths(host: Path, output: Path, certificate: Path | None, source: Path) -> None:

@@ -18,7 +18,6 @@ EPILOG = (
     "utfproof export host.safetensors E.safetensors --layout transformer-lens -o model.safetensors"
 )
 LAYOUTS = ("module", "transformer-lens")
-GROUPED = "grouped"
 
 
 def register(app: typer.Typer) -> None:
@@ -63,7 +62,8 @@ def command(
     A module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. What the embedding's file says about its host
     is used where options are not given, and contradictions are refused.
     """
-    from utfproof.attention import SoftmaxAttention, parse_kernel
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.models import ModelAttention, read_kernel
     from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
     from utfproof.weights import read_embedding, read_tensors
 
@@ -85,8 +85,9 @@ def command(
     machine = _host(host, facts, said, words, residual, limit)
     rows = said["positions"] or 0
     tokens = machine.shape.d_in - rows
-    kernel = parse_kernel(attention or facts.get("attention", "causal"), machine.shape.heads, machine.shape.head_dim)
-    if not isinstance(kernel, SoftmaxAttention):
+    seen = _agreed_text(facts, "attention", attention) or "causal"
+    kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
+    if not isinstance(kernel, SoftmaxAttention | ModelAttention):
         raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
     if layout == "module":
         with together():
@@ -144,6 +145,7 @@ def _host(
     """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
     from utfproof.constructions import CONSTRUCTIONS, build_host
     from utfproof.models import grouped_tree_host
+    from utfproof.models.embedding import GROUPED
     from utfproof.weights import read_host
 
     stored = {"true": True, "false": False}.get(facts.get("residual", ""))

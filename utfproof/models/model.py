@@ -1,14 +1,12 @@
-"""What every layout of model files shares: claiming tensors by name, refusing what no embedding can carry, test inputs, and the
-comparison of the model in its original form with the host.
+"""An imported model: the target that was made of it, the model by its own formulas, and what compares them.
 
-An imported model has one-hot tokens (V of them) and, where it has learned positions, a second one-hot of the position (P of
-them) beside the token's: d_in = V + P, and d_out is the width of its logits.
+One-hot tokens (V of them) and, where there are learned positions, a second one-hot of the position (P of them) beside the
+token's: d_in = V + P, and d_out is the width of the logits.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,166 +14,21 @@ from typing import Any
 import numpy as np
 
 from utfproof.arrays import one_line
-from utfproof.attention import SoftmaxAttention, parse_kernel, softmax, visible
+from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.biases import BiasedTarget
 from utfproof.errors import MalformedInput
+from utfproof.models.attention import Kernel
+from utfproof.models.reading import Reading
+from utfproof.models.tensors import listed
 from utfproof.systems import Universal
-from utfproof.weights import TensorFile, as_float64, read_tensors
+from utfproof.weights import as_float64, read_tensors
 
-UNSUITABLE = (
-    (r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)", "it normalises, which is not linear"),
-    (r"(^|\.)(ln_|norm_)", "it normalises, which is not linear"),
-    (
-        r"(^|\.)(mlp|ffn|ff|feed_?forward|experts?|fc|fc_?[0-9]+|c_fc|linear_?[0-9]+|W_in|W_out|W_gate)(\.|$)",
-        "it belongs to an MLP, which is not linear",
-    ),
-    (r"(rotary|rope|inv_freq|freqs)", "positions that rotate queries and keys are not learned positions of the stream"),
-    (r"(rel_?pos|relative|alibi|position_?bias)", "relative positions change the logits beside queries and keys"),
-    (
-        r"(^|\.)bias_[kv]$",
-        "a key and value for no token (add_bias_kv): rows of attention to the tokens no longer sum to 1",
-    ),
-    (r"(sinks?|zero_attn)$", "attention to no token: rows of attention to the tokens no longer sum to 1"),
-    (r"(lora_|adapter)", "it changes other weights; merge it into them first"),
-)
-"""Patterns of names that no embedding can carry (or that this importer does not), with the reason."""
-
-_HARMLESS = {
-    "normalization_type": ("", "none", "null", "false"),
-    "final_rms": ("", "false", "none"),
-    "positional_embedding_type": ("", "standard", "learned", "none"),
-    "add_zero_attn": ("", "false"),
-    "add_bias_kv": ("", "false"),
-    "attn_only": ("", "true"),
-    "parallel_attn_mlp": ("", "false"),
-    "scale_attn_by_inverse_layer_idx": ("", "false"),
-    "attn_scores_soft_cap": ("", "none", "-1", "-1.0"),
-    "output_logits_soft_cap": ("", "none", "-1", "-1.0"),
-    "use_hook_mlp_in": ("", "false"),
-}
-"""Metadata fields that may say what tensors do not show, with the values under which there is nothing to refuse."""
-
-
-@dataclass
-class Claims:
-    """A file's tensors, claimed one by one: whatever is left over is refused, since leaving it out would change the model."""
-
-    file: TensorFile
-    taken: set[str] = field(default_factory=set)
-
-    def has(self, name: str) -> bool:
-        """Whether there is a tensor of this name."""
-        return name in self.file.tensors
-
-    def take(self, name: str, *expected: int | None) -> np.ndarray:
-        """A tensor as float64, its shape checked (None: any size). MalformedInput where it is missing or does not fit."""
-        if not self.has(name):
-            self.refuse_unsuitable()
-            raise self.file.refuse(f"tensor {name} is missing; found {_listed(self.file.tensors)}")
-        array = as_float64(self.file, name)
-        fits = array.ndim == len(expected) and all(e in (None, n) for e, n in zip(expected, array.shape, strict=True))
-        if not fits:
-            wanted = ", ".join("any" if e is None else str(e) for e in expected)
-            raise self.file.refuse(f"{name} has shape {list(array.shape)}, expected [{wanted}]")
-        self.taken.add(name)
-        return array
-
-    def take_bias(self, name: str, *expected: int) -> np.ndarray:
-        """A bias, zeros where the file has none."""
-        return self.take(name, *expected) if self.has(name) else np.zeros(expected)
-
-    def take_bookkeeping(self, kernel: SoftmaxAttention) -> tuple[str, ...]:
-        """Claim the tensors that hold no weights: IGNORE (the number that masks), position_ids, and causal masks, which must be
-        the kernel's own where it is causal. Their names."""
-        found = []
-        for name in sorted(self.file.tensors.keys() - self.taken):
-            last, array = name.rsplit(".", 1)[-1], self.file.tensors[name]
-            if last in ("mask", "attn_mask", "causal_mask"):
-                self._require_mask(name, array, kernel)
-            elif not (last == "IGNORE" and array.size == 1) and last != "position_ids":
-                continue
-            found.append(name)
-        self.taken.update(found)
-        return tuple(found)
-
-    def _require_mask(self, name: str, array: np.ndarray, kernel: SoftmaxAttention) -> None:
-        """A stored mask [..., n, n] says who sees whom: true (or 0, where masks are added) for visible keys. A model that looks
-        both ways may hold one too, and does not use it."""
-        if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.size != array.shape[-1] ** 2:
-            raise self.file.refuse(f"{name} has shape {list(array.shape)}, expected a mask [n, n]")
-        if not kernel.causal:
-            return
-        stored, n = array.reshape(array.shape[-2:]), array.shape[-1]
-        seen = stored >= 0 if (stored < 0).any() else stored != 0
-        places = np.arange(n)
-        wanted = visible(places, places, causal=True, window=kernel.window)
-        assert wanted is not None
-        if not (np.array_equal(seen, wanted) or np.array_equal(~seen, wanted)):
-            raise self.file.refuse(
-                f"{name} is not the mask of --attention; a causal one, or a window that is the same in all layers, is expected"
-            )
-
-    def refuse_unsuitable(self) -> None:
-        """MalformedInput for the first unclaimed tensor that belongs to something no embedding carries."""
-        left = sorted(self.file.tensors.keys() - self.taken)
-        for pattern, reason in UNSUITABLE:
-            for name in left:
-                if re.search(pattern, name):
-                    raise self.file.refuse(f"tensor {name} cannot be carried by an embedding: {reason}")
-
-    def finish(self) -> None:
-        """MalformedInput for any tensor that nobody claimed."""
-        self.refuse_unsuitable()
-        left = self.file.tensors.keys() - self.taken
-        if left:
-            raise self.file.refuse(
-                f"tensor {_listed(left)} is not understood, and leaving it out would change the model"
-            )
-
-
-def _listed(names: Iterable[str], most: int = 8) -> str:
-    ordered = sorted(names)
-    return ", ".join(ordered[:most]) + (f" and {len(ordered) - most} more" if len(ordered) > most else "")
-
-
-def open_claims(path: Path | str, max_memory: int | None = None) -> Claims:
-    """The tensors of a model file, its metadata checked for what tensors do not show."""
-    file = read_tensors(path, max_memory=max_memory, booleans=True)
-    for name, allowed in _HARMLESS.items():
-        said = file.metadata.get(name, "")
-        if said.strip().strip('"').lower() not in allowed:
-            raise file.refuse(f"metadata says {name} = {said[:40]!r}, which no embedding carries here")
-    return Claims(file)
-
-
-def said_heads(file: TensorFile, heads: int | None) -> int | None:
-    """The number of heads, from the argument or the metadata (heads, num_heads, n_heads); None where nobody says."""
-    for name in ("heads", "num_heads", "n_heads"):
-        text = file.metadata.get(name)
-        if text is None:
-            continue
-        if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
-            raise file.refuse(f"metadata field {name} is {text[:40]!r}, expected a positive integer")
-        if heads is not None and heads != int(text):
-            raise file.refuse(f"metadata says {text} heads, --heads {heads} was said")
-        heads = int(text)
-    return heads
-
-
-def said_residual(file: TensorFile, residual: bool | None) -> bool | None:
-    """Whether there is a residual stream, from the argument or the metadata; None where nobody says."""
-    text = file.metadata.get("residual")
-    if text is None:
-        return residual
-    if text not in ("true", "false"):
-        raise file.refuse(f"metadata field residual is {text[:40]!r}, expected 'true' or 'false'")
-    if residual is not None and residual != (text == "true"):
-        raise file.refuse(f"metadata says residual = {text}, --{'' if residual else 'no-'}residual was said")
-    return text == "true"
+AGREEMENT = 1e-8
+"""Largest relative difference of outputs under which two models are called the same."""
 
 
 def attention_kernel(text: str) -> SoftmaxAttention:
-    """The kernel of an imported model: softmax, causal, window:W or a combination. The scale is in W_Q already."""
+    """A kernel that is said on the command line: softmax, causal, window:W or a combination. The scale is in W_Q already."""
     kernel = parse_kernel(text, 1, 2)
     if kernel != SoftmaxAttention(causal=getattr(kernel, "causal", False), window=getattr(kernel, "window", None)):
         raise MalformedInput(
@@ -185,10 +38,10 @@ def attention_kernel(text: str) -> SoftmaxAttention:
     return kernel
 
 
-def parse_scale(text: str, head_dim: int) -> float:
+def parse_scale(text: str) -> float | str:
     """What logits are multiplied by: '1/sqrt(d)' or a positive number."""
     if text == "1/sqrt(d)":
-        return 1 / float(np.sqrt(head_dim))
+        return text
     try:
         scale = float(text)
     except ValueError:
@@ -198,31 +51,78 @@ def parse_scale(text: str, head_dim: int) -> float:
     return scale
 
 
-def attention_matrix(logits: np.ndarray, kernel: SoftmaxAttention) -> np.ndarray:
-    """softmax of scaled logits [..., n, n] over what the kernel's mask shows."""
-    places = np.arange(logits.shape[-1])
-    return softmax(logits, visible(places, places, causal=kernel.causal, window=kernel.window))
-
-
 @one_line
 @dataclass(frozen=True, eq=False)
 class ImportedModel:
-    """A model of a file: the target that the importer made of it, and the model as the file's layout defines it.
+    """A model as it was read, and on whose authority.
 
-    target: biases apart, the logits' scale in W_Q and b_Q, shared keys and values repeated for every head. original:
-    (tokens [n], kernel) -> logits [n, d_out], from the file's own tensors by the layout's own formulas, not the target's.
-    vocabulary V; positions P (0 without learned positions); kv_heads: heads that have keys and values of their own; roles:
-    which tensor was taken for what, where the layout leaves that open; bookkeeping: tensors that hold no weights.
+    reading: its tensors and facts. witness: where the model's own outputs come from (a live module, a reference file), None
+    where there is nothing but the reading; forward: tokens [n] -> the model's own logits, of a live module; references: tokens
+    and the model's own logits, of a file. agreement: how well the reading and the model's own outputs agree.
     """
 
-    layout: str
-    target: BiasedTarget
-    original: Callable[[np.ndarray, SoftmaxAttention], np.ndarray]
-    vocabulary: int
-    positions: int
-    kv_heads: int
-    bookkeeping: tuple[str, ...] = ()
-    roles: dict[str, str] = field(default_factory=dict)
+    reading: Reading
+    witness: str | None = None
+    forward: Callable[[np.ndarray], np.ndarray] | None = None
+    references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    agreement: Agreement | None = None
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def layout(self) -> str:
+        """The family's name."""
+        return self.reading.family.name
+
+    @property
+    def target(self) -> BiasedTarget:
+        """The target: biases apart, the logits' factor in W_Q and b_Q, shared keys and values repeated for every head."""
+        if "target" not in self._cache:
+            self._cache["target"] = self.reading.target()
+        target: BiasedTarget = self._cache["target"]
+        return target
+
+    @property
+    def attention(self) -> Kernel:
+        """The model's attention, as plain as it is."""
+        return self.reading.attention.simplest()
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return self.reading.vocabulary
+
+    @property
+    def positions(self) -> int:
+        """P, 0 without learned positions."""
+        return self.reading.positions
+
+    @property
+    def kv_heads(self) -> int:
+        """G, heads that have keys and values of their own."""
+        return int(self.reading.arrays["W_K"].shape[1])
+
+    @property
+    def bookkeeping(self) -> tuple[str, ...]:
+        """Tensors that hold no weights."""
+        return self.reading.bookkeeping
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Which tensor was taken for what."""
+        return {word: self.reading.roles.get(role, "") for word, role in _ROLES.items()}
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Facts that change outputs and that neither file, configuration, caller nor the model's own outputs say."""
+        return () if self.witness else self.reading.unknown
+
+    def original(self, tokens: np.ndarray, kernel: Kernel | None = None) -> np.ndarray:
+        """Logits [n, d_out] by the model's own formulas, as they were read."""
+        return self.reading.stages(tokens, kernel)["logits"]
+
+    def outputs(self, tokens: np.ndarray) -> np.ndarray:
+        """Logits [n, d_out] on the highest authority there is: the module's own forward pass, or the reading."""
+        return self.original(tokens) if self.forward is None else self.forward(tokens)
 
     def one_hots(self, tokens: np.ndarray) -> np.ndarray:
         """X [n, V + P] of these tokens [n]. MalformedInput for tokens outside the vocabulary and for more than P positions."""
@@ -240,31 +140,34 @@ class ImportedModel:
             x[np.arange(n), self.vocabulary + np.arange(n)] = 1
         return x
 
+    def embed(self, host: str | Universal = "sparse", **recipe: Any) -> Any:
+        """The embedding under which a host acts as this model, compared on the model's own outputs: an
+        `utfproof.models.embedding.EmbeddedModel`. host: a construction's name, or a host; recipe: m, seed, law, dtype."""
+        from utfproof.models.embedding import embed_model
 
-def biased_target(shape: Any, arrays: dict[str, np.ndarray], vocabulary: int) -> BiasedTarget:
-    """The target of tokens and positions: c is 1 on the rows of the tokens, 0 on those of the positions."""
-    constant = np.zeros(shape.d_in)
-    constant[:vocabulary] = 1
-    return BiasedTarget(shape, **arrays, constant=constant)
+        return embed_model(self, host, **recipe)
 
+
+_ROLES = {"embedding": "W_E", "pos": "W_pos", "unembed": "W_U", "layers": "layers"}
 
 # --- test inputs and comparison ----------------------------------------------------------------------------
 
 
-def random_sequences(model: ImportedModel, count: int, seed: int) -> list[np.ndarray]:
+def random_sequences(model: ImportedModel | Reading, count: int, seed: int) -> list[np.ndarray]:
     """`count` random sequences of tokens: lengths 1, 2, the longest, then random ones (at most 64 without positions)."""
+    reading = model.reading if isinstance(model, ImportedModel) else model
     rng = np.random.default_rng(seed)
-    longest = model.positions or 64
+    longest = reading.longest
     lengths = [longest, 1, min(2, longest)][:count]
     lengths += [int(n) for n in rng.integers(1, longest + 1, max(0, count - len(lengths)))]
-    return [rng.integers(0, model.vocabulary, n) for n in lengths]
+    return [rng.integers(0, reading.vocabulary, n) for n in lengths]
 
 
 def read_sequences(path: Path | str, model: ImportedModel, max_memory: int | None = None) -> list[np.ndarray]:
     """Sequences of tokens of a file: tensor `tokens` [n] or [sequences, n], integers."""
     file = read_tensors(path, max_memory=max_memory)
     if file.tensors.keys() != {"tokens"}:
-        raise file.refuse(f"expected one tensor named tokens, found {_listed(file.tensors) or 'none'}")
+        raise file.refuse(f"expected one tensor named tokens, found {listed(file.tensors) or 'none'}")
     tokens = file.tensors["tokens"]
     if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or not tokens.size:
         raise file.refuse("tokens must be integers [n] or [sequences, n], not empty")
@@ -274,10 +177,30 @@ def read_sequences(path: Path | str, model: ImportedModel, max_memory: int | Non
     return rows
 
 
+def read_reference(
+    path: Path | str, model: ImportedModel, max_memory: int | None = None
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Tokens and the model's own logits: tensors `tokens` [n] or [batch, n] and `logits` [n, d_out] or [batch, n, d_out].
+    MalformedInput where they do not fit the model."""
+    file = read_tensors(path, max_memory=max_memory)
+    if file.tensors.keys() != {"tokens", "logits"}:
+        raise file.refuse(f"a reference holds tokens and logits, found {listed(file.tensors) or 'nothing'}")
+    tokens, logits = file.tensors["tokens"], as_float64(file, "logits")
+    if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or not tokens.size:
+        raise file.refuse("tokens must be integers [n] or [batch, n], not empty")
+    d_out = model.target.shape.d_out
+    if logits.shape != (*tokens.shape, d_out):
+        raise file.refuse(f"logits has shape {list(logits.shape)}, expected {[*tokens.shape, d_out]}")
+    rows = np.atleast_2d(tokens)
+    for row in rows:
+        model.one_hots(row)
+    return tuple(zip(rows, logits.reshape(len(rows), -1, d_out), strict=True))
+
+
 @one_line
 @dataclass(frozen=True)
 class Agreement:
-    """How far the host's outputs are from the model's: the largest max |Z - Y| / max |Y| over sequences, and where it is."""
+    """How far outputs are from the model's: the largest max |Z - Y| / max |Y| over sequences, and where it is."""
 
     relative_difference: float
     sequence: int
@@ -289,22 +212,42 @@ class Agreement:
         return self.relative_difference <= tolerance
 
 
-def compare(
-    model: ImportedModel, host: Universal, E: np.ndarray, kernel: SoftmaxAttention, sequences: Sequence[np.ndarray]
-) -> Agreement:
-    """The model in its original form and the host with E on these sequences, at all positions, in float64."""
-    if not sequences:
+def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """max |Z - Y| / max |Y|, absolute where Y is zero."""
+    scale = float(np.max(np.abs(expected), initial=0.0))
+    difference = float(np.max(np.abs(found - expected), initial=0.0))
+    return difference / scale if scale > 0 else difference
+
+
+def agreement(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Agreement:
+    """Of (found, expected) outputs [n, d_out], sequence by sequence. MalformedInput for none."""
+    if not pairs:
         raise MalformedInput("at least one sequence is needed to compare")
     worst, where, count = -1.0, 0, 0
-    for number, tokens in enumerate(sequences):
-        expected = model.original(tokens, kernel)
-        found = host.forward(model.one_hots(tokens), E, kernel)
-        scale = float(np.max(np.abs(expected)))
-        difference = float(np.max(np.abs(found - expected)))
-        relative = difference / scale if scale > 0 else difference
-        count += len(tokens)
+    for number, (found, expected) in enumerate(pairs):
+        relative = relative_difference(found, expected)
+        count += len(expected)
         if not relative <= worst:  # a NaN wins, and stays
             worst, where = relative, number
         if relative != relative:
             break
-    return Agreement(worst, where, len(sequences), count)
+    return Agreement(worst, where, len(pairs), count)
+
+
+def compare(
+    model: ImportedModel,
+    host: Universal,
+    E: np.ndarray,
+    kernel: Kernel | None,
+    sequences: Sequence[np.ndarray],
+) -> Agreement:
+    """The host with E on these sequences, and on those of the model's references, against the model's outputs, at all
+    positions, in float64. kernel: another attention than the model's, in both."""
+
+    def host_outputs(tokens: np.ndarray) -> np.ndarray:
+        return host.forward(model.one_hots(tokens), E, model.attention if kernel is None else kernel)
+
+    own = model.outputs if kernel is None else lambda tokens: model.original(tokens, kernel)
+    pairs = [(host_outputs(tokens), own(tokens)) for tokens in sequences]
+    pairs += [(host_outputs(tokens), logits) for tokens, logits in model.references] if kernel is None else []
+    return agreement(pairs)

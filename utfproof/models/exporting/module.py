@@ -15,6 +15,7 @@ import numpy as np
 from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.files import write_bytes
+from utfproof.models.attention import Kernel, LayerAttention, ModelAttention
 from utfproof.models.exporting.tensors import MODULE_HEAD, require_embedding, write_arrays
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
@@ -39,7 +40,8 @@ from torch import nn
 
 HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
 VOCABULARY, POSITIONS = {vocabulary}, {positions}
-SCALE, CAUSAL, WINDOW = {scale!r}, {causal}, {window}
+SCALE = {scale!r}
+ATTENTION = {attention}
 TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8}}
 
 
@@ -75,15 +77,33 @@ class Host(nn.Module):
         out = x.new_zeros(*x.shape[:-1], int(getattr(self, name + "_width")))
         return out.index_add(-1, columns, x.index_select(-1, rows))
 
-    def attention(self, queries, keys):
+    def rotated(self, x, layer):
+        """Queries or keys turned by their positions, by the tables of this layer."""
+        cos, sin = (getattr(self, f"{{name}}_{{layer}}")[: x.shape[-2]].to(x.dtype) for name in ("cos", "sin"))
+        pairs, adjacent = cos.shape[-1], ATTENTION[layer]["adjacent"]
+        turned, kept = x[..., : 2 * pairs], x[..., 2 * pairs :]
+        first, second = (turned[..., 0::2], turned[..., 1::2]) if adjacent else turned.chunk(2, dim=-1)
+        out = [first * cos - second * sin, first * sin + second * cos]
+        joined = torch.stack(out, dim=-1).flatten(-2) if adjacent else torch.cat(out, dim=-1)
+        return torch.cat([joined, kept], dim=-1)
+
+    def attention(self, queries, keys, layer, head):
+        by = ATTENTION[layer]
+        if by["rotary"]:
+            queries, keys = self.rotated(queries, layer), self.rotated(keys, layer)
         logits = SCALE * (queries @ keys.transpose(-1, -2))
         places = torch.arange(logits.shape[-1], device=logits.device)
         distance = places[:, None] - places[None, :]
+        if by["cap"] is not None:
+            logits = by["cap"] * torch.tanh(logits / by["cap"])
+        if by["slopes"]:
+            kind = torch.float32 if by["single"] else logits.dtype
+            logits = logits - torch.tensor(by["slopes"][head], dtype=kind) * distance.abs().to(kind)
         hidden = torch.zeros_like(distance, dtype=torch.bool)
-        if CAUSAL:
+        if by["causal"]:
             hidden = hidden | (distance < 0)
-        if WINDOW is not None:
-            hidden = hidden | (distance.abs() >= WINDOW)
+        if by["window"] is not None:
+            hidden = hidden | (distance.abs() >= by["window"])
         return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
 
     def forward(self, x):
@@ -100,7 +120,7 @@ class Host(nn.Module):
             out = x if RESIDUAL else 0
             for head in range(HEADS):
                 at = f"_{{head}}" if TIED else f"_{{layer}}_{{head}}"
-                pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at))
+                pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at), layer, head)
                 out = out + self.times(pattern @ x, "R_V" + at)
             x = out
         return self.times(x, "U")
@@ -140,11 +160,34 @@ def _bytes(host: Universal, d_in: int) -> int:
     return total
 
 
+def _layers(kernel: Kernel, layers: int) -> tuple[LayerAttention, ...]:
+    """Each layer's attention. NotDefined for ALiBi and RoPE as the package's own kernels have them."""
+    if isinstance(kernel, ModelAttention):
+        return kernel.layers
+    if kernel.alibi_heads is not None or kernel.rope_base is not None:
+        raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
+    return (LayerAttention(kernel.causal, kernel.window),) * layers
+
+
+def _constants(layer: LayerAttention) -> dict[str, Any]:
+    """What the module's text says about a layer; tables stand in the safetensors file."""
+    rotary = layer.rotary
+    return {
+        "causal": layer.causal,
+        "window": layer.window,
+        "cap": layer.cap,
+        "slopes": list(layer.slopes),
+        "single": layer.single,
+        "rotary": rotary is not None,
+        "adjacent": rotary is not None and rotary.adjacent,
+    }
+
+
 def write_module(
     path: Path | str,
     host: Universal,
     E: np.ndarray,
-    kernel: SoftmaxAttention,
+    kernel: Kernel,
     *,
     vocabulary: int,
     positions: int,
@@ -156,9 +199,8 @@ def write_module(
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
     require_embedding(host, E, vocabulary, positions)
-    if kernel.alibi_heads is not None or kernel.rope_base is not None:
-        raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
     shape = host.shape
+    layers = _layers(kernel, shape.layers)
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
     for layer in range(1 if host.tied else shape.layers):
@@ -166,6 +208,9 @@ def write_module(
             maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"
             arrays |= _stored("R_Q" + at, (maps.query,)) | _stored("R_K" + at, (maps.key,))
             arrays |= _stored("R_V" + at, tuple(maps.value))
+    for number, rotary in enumerate(by.rotary for by in layers):
+        if rotary is not None:
+            arrays |= {f"cos_{number}": rotary.cos, f"sin_{number}": rotary.sin}
     weights = path.with_suffix(".safetensors")
     limit = f", at most {positions} of them" if positions else ""
     text = TEMPLATE.format(
@@ -183,9 +228,8 @@ def write_module(
         tied=host.tied,
         vocabulary=vocabulary,
         positions=positions,
-        scale=kernel.factor(shape.head_dim),
-        causal=kernel.causal,
-        window=kernel.window,
+        scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
+        attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
     )
     write_arrays(weights, arrays, {"system": "host-with-embedding"})
     write_bytes(path, text.encode())

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.files import atomic_file
+from utfproof.models.attention import Kernel, ModelAttention
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.systems import Universal
@@ -116,7 +116,7 @@ def _value_factors(value: Any, m: int) -> tuple[np.ndarray, np.ndarray]:
 def transformer_lens_tensors(
     host: Universal,
     E: np.ndarray,
-    kernel: SoftmaxAttention,
+    kernel: Kernel,
     *,
     vocabulary: int,
     positions: int,
@@ -133,7 +133,12 @@ def transformer_lens_tensors(
     require_embedding(host, E, vocabulary, positions)
     if not shape.residual:
         raise NotDefined("TransformerLens models have a residual stream and this host has none: no such tensors exist")
-    if kernel.window is not None or kernel.alibi_heads is not None or kernel.rope_base is not None:
+    if (
+        isinstance(kernel, ModelAttention)
+        or kernel.window is not None
+        or kernel.alibi_heads is not None
+        or kernel.rope_base is not None
+    ):
         raise NotDefined("TransformerLens tensors are written for softmax and causal attention, scaled or not")
     d, d_head = shape.head_dim, max(shape.head_dim, _inner_width(host))
     per_head = 4 * m * d_head
@@ -173,6 +178,10 @@ def transformer_lens_tensors(
         "n_ctx": str(rows),
         "attention_dir": "causal" if kernel.causal else "bidirectional",
         "attn_only": "true",
+        "use_attn_scale": "true",
+        "attn_scale": repr(math.sqrt(d_head)),
+        "use_local_attn": "false",
+        "attn_scores_soft_cap": "-1.0",
         "normalization_type": "none",
         "positional_embedding_type": "standard",
     }

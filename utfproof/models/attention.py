@@ -1,0 +1,175 @@
+"""The attention of trained models: softmax with what real configurations add to it, layer by layer.
+
+All of it is a function of queries, keys and positions, so a host that matches queries, keys and outputs serves it as it
+serves plain softmax (emulation lemma). The factor of the logits is not here: the reader puts it into W_Q and b_Q.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utfproof.arrays import Array, namespace, transpose
+from utfproof.attention import SoftmaxAttention, _like, parse_kernel, softmax, visible
+from utfproof.errors import MalformedInput
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary:
+    """Queries and keys turned by their positions: the first 2 r coordinates of a head, in r pairs.
+
+    cos, sin: [P, r], one row per position, as the model computes them (often in float32, so they are tables and no formula).
+    adjacent: pairs (2i, 2i + 1); otherwise (i, i + r).
+    """
+
+    cos: np.ndarray
+    sin: np.ndarray
+    adjacent: bool
+
+    def __call__(self, x: Array, positions: np.ndarray) -> Array:
+        """x [..., n, d] at positions [n]. MalformedInput for a position beyond the tables."""
+        if len(positions) and int(positions.max()) >= len(self.cos):
+            raise MalformedInput(
+                f"position {int(positions.max())} is beyond the {len(self.cos)} that the model rotates by"
+            )
+        r = self.cos.shape[1]
+        cos, sin = _like(x, self.cos[positions]), _like(x, self.sin[positions])
+        turned, kept = x[..., : 2 * r], x[..., 2 * r :]
+        first, second = (turned[..., 0::2], turned[..., 1::2]) if self.adjacent else (turned[..., :r], turned[..., r:])
+        pair = [first * cos - second * sin, first * sin + second * cos]
+        xp = namespace(x)
+        joined = xp.stack(pair, axis=-1).reshape(turned.shape) if self.adjacent else xp.concatenate(pair, axis=-1)
+        return xp.concatenate([joined, kept], axis=-1)
+
+    @staticmethod
+    def of_base(positions: int, r: int, base: float, adjacent: bool, factor: float = 1.0) -> Rotary:
+        """Angles position * base^(-i/r) / factor for pair i, in float64."""
+        angles = np.arange(positions)[:, None] / (base ** (np.arange(r) / r) * factor)
+        return Rotary(np.cos(angles), np.sin(angles), adjacent)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerAttention:
+    """One layer's attention. causal, window: whom a position sees, |i - j| < window. cap: logits x become cap * tanh(x / cap).
+    slopes: ALiBi, -slope_h |i - j| for head h; single: multiplied in float32, as a library may. rotary: applied to queries and
+    keys."""
+
+    causal: bool = True
+    window: int | None = None
+    cap: float | None = None
+    slopes: tuple[float, ...] = ()
+    single: bool = False
+    rotary: Rotary | None = None
+
+    @property
+    def plain(self) -> SoftmaxAttention | None:
+        """The same as a SoftmaxAttention where it is no more than that."""
+        if self.cap is not None or self.slopes or self.rotary is not None:
+            return None
+        return SoftmaxAttention(causal=self.causal, window=self.window)
+
+    def matrix(self, queries: Array, keys: Array, positions: np.ndarray, head: int) -> Array:
+        """The attention matrix [n, n] of queries and keys [n, d]."""
+        if self.rotary is not None:
+            queries, keys = self.rotary(queries, positions), self.rotary(keys, positions)
+        logits = queries @ transpose(keys)
+        if self.cap is not None:
+            logits = self.cap * namespace(logits).tanh(logits / self.cap)
+        if self.slopes:
+            distance = np.abs(positions[:, None] - positions[None, :])
+            kind = np.float32 if self.single else np.float64
+            logits = logits - _like(logits, (kind(self.slopes[head]) * distance.astype(kind)).astype(np.float64))
+        return softmax(logits, visible(positions, positions, causal=self.causal, window=self.window))
+
+    def document(self) -> dict[str, Any]:
+        """For JSON; tables as base64 of float64."""
+        names = ("causal", "window", "cap", "slopes", "single")
+        out: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.rotary is not None:
+            tables = np.stack([self.rotary.cos, self.rotary.sin]).astype("<f8")
+            text = base64.b64encode(tables.tobytes()).decode()
+            out["rotary"] = {"shape": list(tables.shape), "tables": text, "adjacent": self.rotary.adjacent}
+        return out
+
+    @staticmethod
+    def of_document(document: dict[str, Any]) -> LayerAttention:
+        """The inverse of `document`."""
+        rotary = None
+        if document.get("rotary") is not None:
+            stored = document["rotary"]
+            cos, sin = np.frombuffer(base64.b64decode(stored["tables"]), "<f8").reshape(stored["shape"])
+            rotary = Rotary(cos, sin, stored["adjacent"])
+        return LayerAttention(
+            document["causal"],
+            document["window"],
+            document["cap"],
+            tuple(document["slopes"]),
+            document["single"],
+            rotary,
+        )
+
+    def words(self) -> str:
+        """For people."""
+        parts = ["causal" if self.causal else "both ways"]
+        parts += [f"window {self.window}"] if self.window is not None else []
+        parts += [f"ALiBi with slopes {', '.join(f'{s:.3g}' for s in self.slopes)}"] if self.slopes else []
+        parts += [f"logits capped at {self.cap:g}"] if self.cap is not None else []
+        if self.rotary is not None:
+            kind = "adjacent" if self.rotary.adjacent else "half-way"
+            parts.append(f"rotary on {2 * self.rotary.cos.shape[1]} coordinates, {kind} pairs")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelAttention:
+    """An attention kernel with a `LayerAttention` for every layer. Rows sum to 1."""
+
+    layers: tuple[LayerAttention, ...]
+
+    row_stochastic = True
+
+    @property
+    def logits_only(self) -> bool:
+        """Whether every layer sees q k^T only."""
+        return all(layer.rotary is None for layer in self.layers)
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        return self.layers[layer].matrix(queries, keys, np.asarray(positions), head)
+
+    def simplest(self) -> SoftmaxAttention | ModelAttention:
+        """A SoftmaxAttention where all layers are the same one."""
+        plain = {layer.plain for layer in self.layers}
+        found = next(iter(plain))
+        return found if len(plain) == 1 and found is not None else self
+
+    def words(self) -> str:
+        """For people: layers that do the same are said once."""
+        each = [layer.words() for layer in self.layers]
+        return each[0] if len(set(each)) == 1 else "; ".join(f"layer {i}: {text}" for i, text in enumerate(each))
+
+
+Kernel = SoftmaxAttention | ModelAttention
+"""The attention of an imported model."""
+
+
+def write_kernel(kernel: Kernel) -> str:
+    """The text that metadata store: the command line's name of a plain kernel, JSON for others."""
+    if isinstance(kernel, ModelAttention):
+        return json.dumps([layer.document() for layer in kernel.layers], separators=(",", ":"))
+    parts = ["causal"] if kernel.causal else []
+    parts += [] if kernel.window is None else [f"window:{kernel.window}"]
+    return "+".join(parts) or "softmax"
+
+
+def read_kernel(text: str, heads: int, head_dim: int) -> Any:
+    """The kernel that `write_kernel` wrote, or that a command-line name means. MalformedInput otherwise."""
+    if not text.startswith("["):
+        return parse_kernel(text, heads, head_dim)
+    try:
+        return ModelAttention(tuple(LayerAttention.of_document(layer) for layer in json.loads(text)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedInput(f"the stored attention is not one that this package writes: {error}") from error

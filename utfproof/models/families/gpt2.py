@@ -1,0 +1,97 @@
+"""GPT-2 as transformers writes it: c_attn and c_proj are Conv1D, whose weights [in, out] act from the right.
+
+A GPT-2 has layer norms and MLPs; what is read is the attention-only model that is left where they are taken out, or where
+the last matrices of the MLPs are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from utfproof.models.family import Family, harmless, only, sets, tensor
+
+OUTER = {"W_E": tensor("V D", "W_E"), "W_pos": tensor("P D", "W_pos"), "W_U": tensor("O D", "W_U")}
+NAMES = {"W_E": (r"wte\.weight",), "W_pos": (r"wpe\.weight",), "W_U": (r"lm_head\.weight",)}
+
+
+def plain(value: Any) -> Any:
+    """A configuration's value as JSON would hold it."""
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    return [plain(v) for v in value] if isinstance(value, list | tuple) else str(value)
+
+
+def config_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a transformers model."""
+    return {str(name): plain(value) for name, value in module.config.to_dict().items()}
+
+
+COMMON = harmless(
+    "transformers_version architectures output_hidden_states return_dict dtype torch_dtype "
+    "chunk_size_feed_forward is_encoder_decoder id2label label2id problem_type use_cache bos_token_id "
+    "eos_token_id pad_token_id _name_or_path output_attentions initializer_range model_type label_names "
+    "tokenizer_class name_or_path task_specific_params"
+)
+"""Fields of every transformers configuration that change no output."""
+
+FAMILY = Family(
+    name="gpt2",
+    title="GPT-2 (transformers)",
+    layer={
+        "c_attn.weight": tensor("D (c H d)", "W_Q", "W_K", "W_V"),
+        "c_attn.bias": tensor("(c H d)", "b_Q", "b_K", "b_V"),
+        "c_proj.weight": tensor("(H d) D", "W_O"),
+        "c_proj.bias": tensor("D", "b_O"),
+    },
+    outer=OUTER,
+    outer_names=NAMES,
+    marks=(("c_attn.weight", "c_proj.weight"),),
+    config={
+        "n_layer": sets("layers"),
+        "n_head": sets("heads"),
+        "n_embd": sets("width"),
+        "n_positions": sets("context"),
+        "n_ctx": sets("context"),
+        "vocab_size": sets("vocabulary"),
+        "scale_attn_weights": sets("scaled", {True: True, False: False}),
+        "scale_attn_by_inverse_layer_idx": sets("scale_by_layer", {True: True, False: False}),
+        "tie_word_embeddings": sets("tied"),
+        "add_cross_attention": only(False, None, why="cross attention reads another stream"),
+        "heads": sets("heads"),
+        **COMMON,
+        **harmless(
+            "n_inner activation_function resid_pdrop embd_pdrop attn_pdrop layer_norm_epsilon summary_type "
+            "summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout "
+            "reorder_and_upcast_attn"
+        ),
+    },
+    settled={
+        "stream": True,
+        "causal": True,
+        "positions": "learned",
+        "norm": "none",
+        "cap": 0.0,
+        "window": 0,
+        "head_order": "consecutive columns of each third",
+    },
+    assumed={"scale": "1/sqrt(d)"},
+    buffers=(r"attn\.bias$", r"attn\.masked_bias$"),
+    tied_output=True,
+    live=config_of,
+    recognised=lambda tensors: _wide(tensors, 1),
+    looks="GPT-2 names (h.0.attn.c_attn.weight)",
+)
+
+
+def _wide(tensors: Mapping[str, Any], axis: int) -> bool:
+    """Whether c_attn has three times as many columns as rows (axis 1), or rows as columns (axis 0)."""
+    shapes = [a.shape for name, a in tensors.items() if name.endswith("c_attn.weight")]
+    return all(len(s) == 2 and s[axis] == 3 * s[1 - axis] for s in shapes)
+
+
+def stored_as_linear(tensors: Mapping[str, Any]) -> bool:
+    """Whether c_attn is an nn.Linear, as nanoGPT has it."""
+    return _wide(tensors, 0)

@@ -1,0 +1,91 @@
+"""Separate linears q_proj, k_proj, v_proj, o_proj, as Llama and its kin in transformers have them: rotated queries and keys,
+grouped heads, a residual stream. Their norms and MLPs have to be taken out (or be zero) for attention alone to be left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from utfproof.models.families.gpt2 import COMMON, config_of
+from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
+
+
+def _rope(value: Any) -> float | None:
+    return None if value is None else float(value["rope_theta"])
+
+
+def _usual(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and value.get("rope_type", "default") == "default")
+
+
+def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """cos and sin as the model's own rotary module computes them, in float32."""
+    import torch
+
+    for name, part in module.named_modules():
+        if name.endswith("rotary_emb"):
+            positions = torch.arange(n)[None]
+            with torch.no_grad():
+                cos, sin = part(torch.zeros(1, dtype=torch.float64), positions)
+            pairs = cos.shape[-1] // 2
+            return cos[0, :, :pairs].double().cpu().numpy(), sin[0, :, :pairs].double().cpu().numpy()
+    return None
+
+
+FAMILY = Family(
+    name="llama",
+    title="separate q, k, v, o projections (Llama)",
+    layer={
+        "q_proj.weight": tensor("(H d) D", "W_Q"),
+        "k_proj.weight": tensor("(G d) D", "W_K"),
+        "v_proj.weight": tensor("(G d) D", "W_V"),
+        "o_proj.weight": tensor("D (H d)", "W_O"),
+        "q_proj.bias": tensor("(H d)", "b_Q"),
+        "k_proj.bias": tensor("(G d)", "b_K"),
+        "v_proj.bias": tensor("(G d)", "b_V"),
+        "o_proj.bias": tensor("D", "b_O"),
+    },
+    outer={"W_E": tensor("V D", "W_E"), "W_U": tensor("O D", "W_U")},
+    outer_names={"W_E": (r"embed_tokens\.weight",), "W_U": (r"lm_head\.weight",)},
+    marks=(("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"),),
+    config={
+        "num_hidden_layers": sets("layers"),
+        "num_attention_heads": sets("heads"),
+        "num_key_value_heads": sets("kv_heads"),
+        "head_dim": sets("head_dim"),
+        "hidden_size": sets("width"),
+        "vocab_size": sets("vocabulary"),
+        "max_position_embeddings": sets("context"),
+        "tie_word_embeddings": sets("tied"),
+        "heads": sets("heads"),
+        "rope_theta": sets("rotary_base", lambda base: float(base)),
+        "rope_parameters": Meaning("rotary_base", _usual, "this scaling of the rotation is not read", _rope),
+        "rope_scaling": only(None, why="this scaling of the rotation is not read"),
+        "sliding_window": sets("window", lambda w: w or 0),
+        "model_type": only("llama", "mistral", why="other architectures order their layers in their own way"),
+        "pretraining_tp": only(1, why="slices of the weights are multiplied one by one"),
+        **{name: meaning for name, meaning in COMMON.items() if name != "model_type"},
+        **harmless(
+            "attention_bias", "attention_dropout", "mlp_bias", "intermediate_size", "hidden_act", "rms_norm_eps"
+        ),
+    },
+    settled={
+        "stream": True,
+        "causal": True,
+        "scale": "1/sqrt(d)",
+        "positions": "rotary",
+        "norm": "none",
+        "cap": 0.0,
+        "adjacent": False,
+        "head_order": "consecutive rows",
+    },
+    assumed={"rotary_base": 10000.0, "window": 0},
+    buffers=(r"rotary_emb\.inv_freq$",),
+    tied_output=True,
+    live=config_of,
+    rotary=_tables,
+    looks="separate projections (layers.0.self_attn.q_proj.weight)",
+)

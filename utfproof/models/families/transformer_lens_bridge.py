@@ -1,0 +1,94 @@
+"""TransformerLens 4: TransformerBridge, native models. Linears act from the left; heads are consecutive rows.
+
+The bridge reads fewer fields than HookedTransformer did: positions are learned or rotated (adjacent pairs), and
+use_attn_scale = False is not obeyed (logits are divided by sqrt(d_head) then).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from utfproof.models.families.transformer_lens import CONFIG
+from utfproof.models.family import Family, harmless, only, sets, tensor
+
+
+def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
+    cfg = module.cfg
+    return dict(cfg.to_dict() if hasattr(cfg, "to_dict") else vars(cfg))
+
+
+def _double(module: Any) -> None:
+    import torch
+
+    for part in module.modules():
+        if hasattr(part, "cfg") and hasattr(part.cfg, "dtype"):
+            part.cfg.dtype = torch.float64
+
+
+def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """cos and sin as the bridge holds them, computed in float32."""
+    for part in module.modules():
+        if hasattr(part, "cos_cached"):
+            cos, sin = (getattr(part, name)[:n, ::2].double().cpu().numpy() for name in ("cos_cached", "sin_cached"))
+            return cos, sin
+    return None
+
+
+UNUSED = tuple(
+    harmless(
+        "split_attention_weights qk_norm_after_rope rotary_interleaved_cos_sin per_layer_head_dim scale_embedding is_stateful "
+        "per_layer_num_key_value_heads rmsnorm_uses_offset is_audio_model is_visual_model is_multimodal vision_hidden_size "
+        "vision_num_layers vision_num_heads mm_tokens_per_image"
+    )
+)
+"""Fields of other architectures, which are off in native bridges."""
+
+FAMILY = Family(
+    name="transformer-lens-bridge",
+    title="TransformerLens 4 (TransformerBridge)",
+    layer={
+        "q.weight": tensor("(H d) D", "W_Q"),
+        "k.weight": tensor("(G d) D", "W_K"),
+        "v.weight": tensor("(G d) D", "W_V"),
+        "o.weight": tensor("D (H d)", "W_O"),
+        "q.bias": tensor("(H d)", "b_Q"),
+        "k.bias": tensor("(G d)", "b_K"),
+        "v.bias": tensor("(G d)", "b_V"),
+        "o.bias": tensor("D", "b_O"),
+    },
+    outer={
+        "W_E": tensor("V D", "W_E"),
+        "W_pos": tensor("P D", "W_pos"),
+        "W_U": tensor("O D", "W_U"),
+        "b_U": tensor("O", "b_U"),
+    },
+    outer_names={
+        "W_E": (r"embed\.weight", r"tok_embed\.weight"),
+        "W_pos": (r"pos_embed\.weight", r"pos\.weight"),
+        "W_U": (r"unembed\.weight", r"head\.weight"),
+        "b_U": (r"unembed\.bias", r"head\.bias"),
+    },
+    marks=(("q.weight", "k.weight", "v.weight", "o.weight"),),
+    config={
+        **CONFIG,
+        "use_attn_scale": only(True, why="the bridge does not obey it: say True, or compare with the live module"),
+        "positional_embedding_type": sets("positions", {"standard": "learned", "rotary": "rotary"}),
+        "use_local_attn": only(False, None, why="native bridges have no local attention"),
+        **{name: only(None, False, why="native bridges do not have it") for name in UNUSED},
+        "scale_attn_by_inverse_layer_idx": only(False, None, why="native bridges do not obey it"),
+        "architecture": only(None, "TransformerLensNative", why="only native bridges are read by these names"),
+        "rope_scaling": only(None, why="this scaling of the rotation is not read"),
+        **harmless(
+            "window_size attn_types rotary_adjacent_pairs tokenizer_appends_eos default_padding_side attn_implementation"
+        ),
+    },
+    settled={"stream": True, "head_order": "consecutive rows", "adjacent": True},
+    assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
+    live=_config,
+    double=_double,
+    rotary=_tables,
+    looks="TransformerLens 4 names (blocks.0.attn.q.weight)",
+)

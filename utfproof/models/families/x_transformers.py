@@ -1,0 +1,185 @@
+"""x-transformers, attention-only: a TransformerWrapper around an Encoder or a Decoder of attention layers.
+
+Its modules have no configuration, so their attributes are read one by one; one that this table does not know is refused.
+Learned positions are multiplied by D^(-1/2). Its norms have to be taken out for attention alone to be
+left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
+
+_EXTRA = "it changes attention or the stream in a way that this reader does not know"
+_PLAIN = (None, False, 0)
+
+_ATTENTION = {
+    "attn.scale": sets("scale"),
+    "attn.heads": sets("heads"),
+    "attn.kv_heads": sets("kv_heads"),
+    "attn.causal": sets("causal", {True: True, False: False}),
+    "attn.max_attend_past": sets("window", lambda n: 0 if n is None else n + 1),
+    "attend.causal": sets("causal", {True: True, False: False}),
+    "attend.softclamp_logits": sets("clamped", {True: True, False: False}),
+    "attend.logit_softclamp_value": sets("clamp"),
+    "attend.attn_fn": only("softmax", why="its attention is no softmax"),
+    "attend.scale": sets("scale"),
+    "layers.dim": sets("width"),
+    "layers.attn_dim_head": sets("head_dim"),
+    "layers.num_attn_layers": sets("layers"),
+    "layers.positions": sets("positions", {"learned": "learned", "none": "none", "rotary": "rotary", "alibi": "alibi"}),
+    "layers.slopes": sets("slopes", lambda s: None if s is None else tuple(s)),
+    "layers.rel_pos": only(None, "AlibiPositionalBias", why="relative positions of this kind are not read"),
+    "layers.rotary_pos_emb": only(None, "RotaryEmbedding", why="a rotation of this kind is not read"),
+    "layers.rotary_scale": only(None, why="rotations that also shrink (xpos) are not read"),
+    "layers.layer_types": Meaning(
+        only=lambda kinds: set(kinds) == {"a"}, why="it has layers that are no self-attention"
+    ),
+    "layers.norms": only("Identity", why="it normalises its rows (docs/proofs/normalisation.md)"),
+    "wrapper.num_tokens": sets("vocabulary"),
+    "wrapper.position_factor": sets("position_factor"),
+    "wrapper.pos_emb": only("always", why="positions of this kind are not read"),
+    "wrapper.output_is_log_prob": only(False, why="its outputs are normalised"),
+}
+_OFF = {
+    "attn": "to_latent_q to_latent_kv to_rotateable_k use_latent_q use_latent_kv qkv_receive_diff_residuals laser to_v_gate "
+    "to_output_gate to_v_head_gate qk_norm q_rmsnorm k_rmsnorm value_rmsnorm data_dependent_alibi rel_proj_pos_bias head_scale "
+    "sparse_topk num_mem_kv attn_on_attn orthog_projected_values orthog_projected_values_per_head hybrid_module hybrid_norms "
+    "hybrid_mix hybrid_mask_kwarg sublayer_dropout",
+    "attend": "inverted_attention pre_softmax_talking_heads post_softmax_talking_heads pre_scale_post_talking_heads selective "
+    "cog_signed l2_distance add_zero_kv head_learned_sink head_attn_sink cope flash_pack_seq",
+    "layers": "stream_emb polar_pos_emb sandwich_norm pre_and_post_norm residual_attn cross_residual_attn cross_attend "
+    "norm_need_condition post_branch_fn_needs_condition need_condition num_cross_attn_layers num_ff_layers residual_scale "
+    "softclamp_output unet_skips reinject_input reinject_input_proj learned_reinject_input_gate add_value_residual "
+    "depth_scale_residual scale_residual",
+    "wrapper": "max_mem_len l2norm_embed embeds ff_deep_embed recycling recycled_proj looped exit_gate cls_token attn_pool "
+    "average_pool_embed to_mixture combine_mixture sigsoftmax_logits has_multiple_heads add_continuous_pred_head "
+    "num_memory_tokens memory_tokens_interspersed_every squeeze_out_last_dim",
+}
+_IDLE = {
+    "attn": "training groups laser_softclamp_value gate_values_headwise output_gate_headwise to_v_gate_activation "
+    "qk_norm_groups qk_norm_dim_scale qk_norm_q_scale qk_norm_k_scale qk_norm_scale to_value_residual_mix rotate_num_heads "
+    "can_cache_kv",
+    "attend": "training create_causal_mask dropout flash",
+    "layers": "training causal attn_heads disable_abs_pos_emb pre_norm dim_condition has_custom_layer_types len_default_block "
+    "layers_execute_order depth layer_dropouts cross_attn_tokens_dropout softclamp_output_value can_cache_kv resi_dual",
+    "wrapper": "training emb_dim num_cls_tokens max_seq_len shift_mem_down emb_frac_gradient train_max_recycle_steps "
+    "train_max_looped_steps can_cache_kv can_cache_kv_outside_max_seq_len input_not_include_cache",
+}
+
+
+def _table() -> dict[str, Meaning]:
+    out = dict(_ATTENTION)
+    for part, names in _OFF.items():
+        out |= {f"{part}.{name}": only(*_PLAIN, why=_EXTRA) for name in names.split()}
+    for part, names in _IDLE.items():
+        out |= harmless(*(f"{part}.{name}" for name in names.split()))
+    return out | {"layers.num_residual_streams": only(1, why=_EXTRA)}
+
+
+def _said(value: Any) -> Any:
+    """An attribute as JSON would hold it: modules and functions by their names."""
+    if isinstance(value, bool | int | float | str) or value is None:
+        return value
+    if isinstance(value, list | tuple):
+        return [_said(v) for v in value]
+    inner = getattr(value, "func", value)
+    return str(getattr(inner, "__name__", type(value).__name__))
+
+
+def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of the wrapper, its layers and every attention (which have to agree)."""
+    found: dict[str, Any] = {}
+    stack = module.attn_layers
+    parts = [("wrapper", module), ("layers", stack)]
+    parts += [("attn", part) for part in layers.values()] + [("attend", part.attend) for part in layers.values()]
+    for kind, part in parts:
+        for name, value in vars(part).items():
+            if not name.startswith("_"):
+                key, value = f"{kind}.{name}", _said(value)
+                found[key] = value if found.get(key, value) == value else str([found[key], value])
+    rotary, relative = stack.rotary_pos_emb, stack.rel_pos
+    found["layers.rotary_pos_emb"] = None if rotary is None else type(rotary).__name__
+    found["layers.rel_pos"] = None if relative is None else type(relative).__name__
+    found["layers.rotary_scale"] = None if rotary is None or rotary.scale is None else "given"
+    found["layers.slopes"] = None if relative is None else [float(s) for s in relative.slopes.reshape(-1)]
+    learned = type(module.pos_emb).__name__ == "AbsolutePositionalEmbedding"
+    kind = "rotary" if rotary is not None else "alibi" if relative is not None else "learned" if learned else "none"
+    if learned and kind != "learned":
+        kind = f"learned and {kind}"
+    found["layers.positions"] = kind
+    found["wrapper.position_factor"] = float(getattr(module.pos_emb, "scale", 1.0)) if learned else 1.0
+    norms = {type(norm).__name__ for block in stack.layers for norm in block[0] if norm is not None}
+    norms |= {type(stack.final_norm).__name__, type(module.post_emb_norm).__name__, type(module.project_emb).__name__}
+    found["layers.norms"] = "Identity" if norms <= {"Identity"} else ", ".join(sorted(norms))
+    residuals = [block[2] for block in stack.layers]
+    found["layers.scale_residual"] = (
+        None if all(getattr(r, "residual_scale", None) is None for r in residuals) else "given"
+    )
+    return found
+
+
+def _double(module: Any) -> None:
+    """Its softmax is told to compute in float32."""
+    from functools import partial
+
+    import torch
+
+    for part in module.modules():
+        given = getattr(part, "attn_fn", None)
+        if isinstance(given, partial) and given.keywords.get("dtype") == torch.float32:
+            part.attn_fn = partial(given.func, *given.args, **{**given.keywords, "dtype": torch.float64})
+
+
+def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """cos and sin of its own frequencies."""
+    rotary = module.attn_layers.rotary_pos_emb
+    if rotary is None:
+        return None
+    angles = np.arange(n)[:, None] * rotary.inv_freq.double().cpu().numpy() / rotary.interpolation_factor
+    return np.cos(angles), np.sin(angles)
+
+
+FAMILY = Family(
+    name="x-transformers",
+    title="x-transformers",
+    layer={
+        "to_q.weight": tensor("(H d) D", "W_Q"),
+        "to_k.weight": tensor("(G d) D", "W_K"),
+        "to_v.weight": tensor("(G d) D", "W_V"),
+        "to_out.weight": tensor("D (H d)", "W_O"),
+    },
+    outer={
+        "W_E": tensor("V D", "W_E"),
+        "W_pos": tensor("P D", "W_pos"),
+        "W_U": tensor("O D", "W_U"),
+        "b_U": tensor("O", "b_U"),
+    },
+    outer_names={
+        "W_E": (r"token_emb\.emb\.weight",),
+        "W_pos": (r"pos_emb\.emb\.weight",),
+        "W_U": (r"to_logits\.weight",),
+        "b_U": (),
+    },
+    marks=(("to_q.weight", "to_k.weight", "to_v.weight", "to_out.weight"),),
+    config={**_table(), "heads": sets("heads")},
+    settled={"stream": True, "adjacent": True, "head_order": "consecutive rows", "tiled_groups": True},
+    assumed={
+        "causal": True,
+        "scale": "1/sqrt(d)",
+        "positions": "learned",
+        "norm": "none",
+        "cap": 0.0,
+        "window": 0,
+        "position_factor": "1/sqrt(D)",
+    },
+    buffers=(r"rotary_pos_emb\.inv_freq$", r"rel_pos\."),
+    live=_config,
+    double=_double,
+    rotary=_tables,
+    looks="x-transformers names (attn_layers.layers.0.1.to_q.weight)",
+)

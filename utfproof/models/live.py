@@ -1,0 +1,219 @@
+"""A live torch.nn.Module is the authority on what it computes: its reading is compared with its own forward pass."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from utfproof.errors import MalformedInput
+from utfproof.models.family import ANY_LENGTH, Family
+from utfproof.models.importing import recognise, spoken, summary
+from utfproof.models.model import AGREEMENT, ImportedModel, agreement, random_sequences, relative_difference
+from utfproof.models.reading import Reading, read_model
+from utfproof.models.tensors import Claims as _Claims
+from utfproof.models.tensors import find_layers
+from utfproof.weights import TensorFile
+
+EXAMPLES = 8
+"""Random sequences on which a module is compared where none are given: the longest, lengths 1 and 2, others."""
+OPEN = {"stream": (True, False), "causal": (True, False)}
+"""Facts that a family may leave open, which the module's own outputs then decide."""
+
+
+def from_model(
+    module: Any,
+    example_inputs: Any = None,
+    *,
+    heads: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> ImportedModel:
+    """The model of a live module, read by the table of its family and compared with the module's own forward pass in float64.
+
+    example_inputs: tokens [n] or [batch, n], integers (arrays or tensors), or a list of such; random ones of several lengths by
+    default. heads: where the module does not show them. config: fields instead of the module's own configuration.
+    The module is copied, never changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the
+    first stage at which the reading and the module differ, and by how much.
+    """
+    torch = _torch()
+    if not isinstance(module, torch.nn.Module):
+        raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
+    twin = _in_float64(module)
+    file = _tensors(twin)
+    family = recognise(file)
+    if family.double is not None:
+        family.double(twin)
+    parts = _attention_modules(twin, file, family)
+    fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
+    tables = None if family.rotary is None else family.rotary(twin, parts, ANY_LENGTH)
+    forward = _forward(twin)
+    best: tuple[float, Reading] | None = None
+    given = None if example_inputs is None else _examples(example_inputs)
+    for said in _candidates(family, fields, spoken(None, heads, None, None)):
+        reading = read_model(file, family, fields, said, None, tables)
+        sequences = random_sequences(reading, EXAMPLES, seed) if given is None else given
+        model = ImportedModel(reading, f"the forward pass of {type(module).__name__}", forward)
+        pairs = [(model.original(_checked(model, tokens)), forward(tokens)) for tokens in sequences]
+        for found, expected in pairs:
+            if found.shape != expected.shape:
+                raise file.refuse(f"outputs have shape {list(expected.shape)}, its tensors say {list(found.shape)}")
+        result = agreement(pairs)
+        if result.within(AGREEMENT):
+            return ImportedModel(reading, model.witness, forward, agreement=result)
+        if best is None or not result.relative_difference >= best[0]:
+            best = result.relative_difference, reading
+    assert best is not None
+    raise file.refuse(_difference(twin, best[1], sequences, forward))
+
+
+def make_module(text: str, path: Path) -> Any:
+    """The module that `package.module:factory` makes of a file's path; a factory without parameters is called without.
+
+    This runs code of the caller's choice. MalformedInput where there is no such factory, or it fails."""
+    place, _, name = text.partition(":")
+    if not place or not name:
+        raise MalformedInput(f"--module takes package.module:factory, got {text!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        factory = getattr(import_module(place), name)
+    except (ImportError, AttributeError) as error:
+        raise MalformedInput(f"--module {text}: {error}") from error
+    if not callable(factory):
+        raise MalformedInput(f"--module {text} is no function")
+    takes = inspect.signature(factory).parameters
+    try:
+        return factory(str(path)) if takes else factory()
+    except Exception as error:  # any code of the caller's
+        raise MalformedInput(f"--module {text} failed: {type(error).__name__}: {error}") from error
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MalformedInput("a live module needs torch, which is not installed") from error
+    return torch
+
+
+def _in_float64(module: Any) -> Any:
+    """A copy in float64 on the CPU, in evaluation mode. MalformedInput where it cannot be copied."""
+    try:
+        return copy.deepcopy(module).cpu().double().eval()
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        raise MalformedInput(f"{type(module).__name__} cannot be copied to float64: {error}") from error
+
+
+def _tensors(module: Any) -> TensorFile:
+    """The module's parameters and buffers; names that wrappers repeat for one tensor are taken once."""
+    tensors, types = {}, {}
+    for name, value in module.state_dict().items():
+        clean = name.replace("._original_component", "").replace("_orig_mod.", "")
+        if hasattr(value, "detach"):
+            tensors[clean] = value.detach().cpu().numpy()
+            types[clean] = "F64"
+    return TensorFile(type(module).__name__, tensors, {}, types)
+
+
+def _attention_modules(module: Any, file: TensorFile, family: Family) -> dict[str, Any]:
+    """The attention modules by their prefixes."""
+    found = {}
+    for prefix in find_layers(_Claims(file), family, None):
+        found[prefix] = module.get_submodule(prefix.rstrip("."))
+    return found
+
+
+def _candidates(
+    family: Family, fields: Mapping[str, Any], said: dict[str, tuple[Any, str]]
+) -> Iterator[dict[str, tuple[Any, str]]]:
+    """What may be said where the family and the configuration leave facts open."""
+    set_by_fields = {family.config[name].fact for name in fields if name in family.config}
+    left = {name: values for name, values in OPEN.items() if name not in {*family.settled, *set_by_fields}}
+    for values in product(*left.values()):
+        yield {**said, **{name: (v, "the module's own outputs") for name, v in zip(left, values, strict=True)}}
+
+
+def _forward(module: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Tokens [n] -> the module's logits [n, outputs] in float64."""
+    torch = _torch()
+
+    def outputs(tokens: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            try:
+                found = module(torch.from_numpy(np.asarray(tokens, dtype=np.int64))[None])
+            except (RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError) as error:
+                said = str(error).splitlines() or [type(error).__name__]
+                raise MalformedInput(
+                    f"{type(module).__name__} does not run on tokens [1, {len(tokens)}]: {said[0][:200]}"
+                ) from error
+        found = getattr(found, "logits", found)
+        found = found[0] if isinstance(found, tuple | list) else found
+        if not hasattr(found, "detach") or found.ndim not in (2, 3):
+            raise MalformedInput(f"{type(module).__name__} gives no logits [batch, n, outputs]")
+        array = np.asarray(found.detach().cpu().double().numpy())
+        return array.reshape(-1, array.shape[-1])
+
+    return outputs
+
+
+def _examples(given: Any) -> list[np.ndarray]:
+    """Tokens as a list of [n]."""
+    if isinstance(given, list | tuple) and given and not isinstance(given[0], int | np.integer):
+        return [row for part in given for row in _examples(part)]
+    array = np.asarray(given.detach().cpu().numpy() if hasattr(given, "detach") else given)
+    if array.dtype.kind not in "iu" or array.ndim not in (1, 2) or not array.size:
+        raise MalformedInput("example inputs are tokens: integers [n] or [batch, n], not empty")
+    return list(np.atleast_2d(array))
+
+
+def _checked(model: ImportedModel, tokens: np.ndarray) -> np.ndarray:
+    model.one_hots(tokens)
+    return tokens
+
+
+def _difference(
+    module: Any, reading: Reading, sequences: Sequence[np.ndarray], forward: Callable[[np.ndarray], np.ndarray]
+) -> str:
+    """Where the reading and the module differ first, stage by stage, on the sequence where outputs differ most."""
+    worst = max(sequences, key=lambda t: relative_difference(reading.stages(t)["logits"], forward(t)))
+    seen: dict[str, np.ndarray] = {}
+    hooks = []
+
+    def watch(layer: int) -> Callable[..., None]:
+        def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            inputs = [v for v in (*args, *kwargs.values()) if hasattr(v, "detach") and v.is_floating_point()]
+            outputs = [v for v in (output if isinstance(output, tuple | list) else [output]) if hasattr(v, "detach")]
+            for name, values in (("input of", inputs), ("attention of", outputs)):
+                if values:
+                    array = values[0].detach().cpu().double().numpy()
+                    seen.setdefault(f"{name} layer {layer}", array.reshape(-1, array.shape[-1]))
+
+        return hook
+
+    for layer, prefix in enumerate(reading.prefixes):
+        part = module.get_submodule(prefix.rstrip("."))
+        hooks.append(part.register_forward_hook(watch(layer), with_kwargs=True))
+    try:
+        seen["logits"] = forward(worst)
+    finally:
+        for handle in hooks:
+            handle.remove()
+    stages = reading.stages(worst)
+    taken = summary(ImportedModel(reading))
+    for name, expected in stages.items():
+        if name in seen and seen[name].shape == expected.shape:
+            by = relative_difference(expected, seen[name])
+            if not by <= AGREEMENT:
+                return (
+                    f"it was read as another function than its own forward pass computes: they differ first at the {name}, by "
+                    f"{by:.3g} relative, on {len(worst)} tokens. It was taken as {taken}"
+                )
+    return f"its outputs differ from this reading's. It was taken as {taken}"

@@ -1,0 +1,481 @@
+"""A model's tensors and configuration, read by the table of its family: `Reading`, the model in this package's own axes.
+
+Every tensor is claimed by the table or refused by name, every field of the configuration sets a fact, is harmless, or is
+refused by name. Facts that change outputs and that nobody says stand in `Reading.unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from utfproof.biases import BiasedTarget
+from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
+from utfproof.models.families import families
+from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, SIZES, Family
+from utfproof.models.tensors import Axes, Claims, find_layers, find_outer
+from utfproof.shapes import Shape
+from utfproof.weights import TensorFile
+
+NORMALISED = (
+    "it normalises its rows, which no embedding before and no readout after it can take over: a host without a norm of its own "
+    "serves such models in one layer only, one with a norm in at most two (docs/proofs/normalisation.md)"
+)
+MLP = "it has MLPs, which no fixed attention-only host gives: docs/embed-your-model.md says what can be promised"
+LAYER_ROLES = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
+
+
+@dataclass
+class Facts:
+    """What is known of a model, and who says so."""
+
+    file: TensorFile
+    values: dict[str, Any]
+    sources: dict[str, str]
+
+    def set(self, name: str, value: Any, source: str) -> None:
+        """Record a fact. MalformedInput where another source says something else."""
+        if name in self.values and self.values[name] != value:
+            raise self.file.refuse(
+                f"{source} says {FACTS.get(name, name)} {value}, {self.sources[name]} says {self.values[name]}"
+            )
+        if name not in self.values:
+            self.values[name], self.sources[name] = value, source
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The fact, or the default."""
+        return self.values.get(name, default)
+
+    def _refuse_elsewhere(self, name: str, value: Any, source: str) -> None:
+        """MalformedInput for a field that this family does not have and another refuses: it contradicts whatever is read."""
+        for other in families().values():
+            meaning = other.config.get(name)
+            if meaning is not None and meaning.only is not None and not _among(value, meaning.only):
+                raise self.file.refuse(f"{source} field {name} = {_short(value)}: {meaning.why}")
+
+    def read(self, family: Family, config: Mapping[str, Any], source: str, *, whole: bool) -> tuple[str, ...]:
+        """Facts of a configuration's fields. whole: a field that the family does not know is refused; else its name is
+        returned. MalformedInput naming a field under whose value the model is not read."""
+        left = []
+        for name, value in config.items():
+            meaning = family.config.get(name)
+            if meaning is None:
+                if not whole:
+                    self._refuse_elsewhere(name, value, source)
+                if whole:
+                    raise self.file.refuse(
+                        f"{source} field {name} = {_short(value)} is not known for {family.title}, and may change outputs"
+                    )
+                left.append(name)
+                continue
+            if meaning.only is not None and not _among(value, meaning.only):
+                raise self.file.refuse(f"{source} field {name} = {_short(value)}: {meaning.why}")
+            if meaning.fact:
+                found = value if meaning.convert is None else meaning.convert(value)
+                if found is not None:
+                    self.set(meaning.fact, found, f"{source} field {name}")
+        return tuple(left)
+
+
+def _among(value: Any, allowed: tuple[Any, ...] | Callable[[Any], bool]) -> bool:
+    """Whether the value is one of these, or passes the test; True is not 1."""
+    if callable(allowed):
+        return allowed(value)
+    return any(value is a or (type(value) is not bool and type(a) is not bool and value == a) for a in allowed)
+
+
+def _short(value: Any) -> str:
+    return repr(value)[:60]
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A model as it was read. arrays: W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], and per layer W_Q [L, H, D, d], W_K, W_V
+    [L, G, D, d], W_O [L, H, d, D], b_Q [L, H, d], b_K, b_V [L, G, d], b_O [L, D]; factors: what each layer's logits are
+    multiplied by. known: facts with their source; unknown: facts that change outputs and that nobody said."""
+
+    family: Family
+    arrays: dict[str, np.ndarray]
+    factors: tuple[float, ...]
+    attention: ModelAttention
+    stream: bool
+    shortformer: bool
+    prefixes: tuple[str, ...]
+    roles: dict[str, str]
+    bookkeeping: tuple[str, ...]
+    assumptions: dict[str, str]
+    unknown: tuple[str, ...]
+    not_read: tuple[str, ...]
+    context: int = ANY_LENGTH
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return len(self.arrays["W_E"])
+
+    @property
+    def positions(self) -> int:
+        """P, 0 without learned positions."""
+        return len(self.arrays["W_pos"])
+
+    @property
+    def longest(self) -> int:
+        """The longest context to try."""
+        tables = [len(layer.rotary.cos) for layer in self.attention.layers if layer.rotary is not None]
+        return min([self.positions or self.context, *tables])
+
+    def stages(self, tokens: np.ndarray, kernel: Kernel | None = None) -> dict[str, np.ndarray]:
+        """The model's own formulas, tensor by tensor in the file's grouping: the stream before each layer, what its attention
+        adds, and the logits [n, O]."""
+        a, places = self.arrays, np.arange(len(tokens))
+        attention = self.attention if kernel is None else kernel
+        x = a["W_E"][tokens]
+        at = a["W_pos"][: len(tokens)] if self.positions else np.zeros((1, x.shape[1]))
+        out: dict[str, np.ndarray] = {}
+        if not self.shortformer:
+            x, at = x + at, np.zeros((1, x.shape[1]))
+        for layer, factor in enumerate(self.factors):
+            W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
+            out[f"input of layer {layer}"] = x
+            added = np.broadcast_to(b_O, x.shape)
+            for head in range(len(W_Q)):
+                group = head * len(W_K) // len(W_Q)
+                q = factor * ((x + at) @ W_Q[head] + b_Q[head])
+                k, v = (x + at) @ W_K[group] + b_K[group], x @ W_V[group] + b_V[group]
+                added = added + attention(q, k, places, layer=layer, head=head) @ v @ W_O[head]
+            out[f"attention of layer {layer}"] = added
+            x = x + added if self.stream else added
+        out["logits"] = x @ a["W_U"] + a["b_U"]
+        return out
+
+    def biases(self) -> str:
+        """Which biases there are, for people."""
+        names = [name for name in ("b_Q", "b_K", "b_V", "b_O", "b_U") if np.any(self.arrays[name])]
+        return ", ".join(names) or "none"
+
+    def target(self) -> BiasedTarget:
+        """The target: factors in W_Q and b_Q, shared keys and values repeated, positions added to queries and keys alone as
+        coordinates of their own that no layer writes."""
+        a = self.arrays
+        L, H, D, d = a["W_Q"].shape
+        repeats = H // a["W_K"].shape[1]
+        factors = np.array(self.factors)
+        arrays = {name: np.repeat(a[name], repeats, axis=1) for name in ("W_K", "W_V", "b_K", "b_V")}
+        arrays["W_Q"], arrays["b_Q"] = a["W_Q"] * factors[:, None, None, None], a["b_Q"] * factors[:, None, None]
+        arrays |= {name: a[name] for name in ("W_O", "b_O", "W_U", "b_U")}
+        arrays["W_E"] = np.concatenate([a["W_E"], a["W_pos"]])
+        if self.shortformer:
+            for name in ("W_Q", "W_K"):
+                arrays[name] = np.concatenate([arrays[name], arrays[name]], axis=2)
+            arrays["W_V"] = np.concatenate([arrays["W_V"], np.zeros((L, H, D, d))], axis=2)
+            arrays["W_O"] = np.concatenate([arrays["W_O"], np.zeros((L, H, d, D))], axis=3)
+            arrays["b_O"] = np.concatenate([arrays["b_O"], np.zeros((L, D))], axis=1)
+            arrays["W_U"] = np.concatenate([arrays["W_U"], np.zeros_like(a["W_U"])])
+            V, P = self.vocabulary, self.positions
+            arrays["W_E"] = np.block([[a["W_E"], np.zeros((V, D))], [np.zeros((P, D)), a["W_pos"]]])
+        constant = np.zeros(self.vocabulary + self.positions)
+        constant[: self.vocabulary] = 1
+        shape = Shape(H, L, d, len(constant), a["W_U"].shape[1], residual=self.stream)
+        return BiasedTarget(shape, **arrays, constant=constant)
+
+
+def read_model(
+    file: TensorFile,
+    family: Family,
+    config: Mapping[str, Any] | None = None,
+    said: Mapping[str, tuple[Any, str]] | None = None,
+    names: Mapping[str, str] | None = None,
+    tables: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Reading:
+    """The model of these tensors by the family's table. config: its configuration, every field of which must be known; said:
+    facts and who says them. MalformedInput names the tensor or the field."""
+    facts = Facts(file, {}, {})
+    for name, value in family.settled.items():
+        facts.set(name, value, f"the layout of {family.title}")
+    not_read = () if config is None else facts.read(family, config, "configuration", whole=True)
+    not_read += facts.read(family, _spoken(file.metadata), "metadata", whole=False)
+    for name, (value, source) in (said or {}).items():
+        facts.set(name, value, source)
+    _refuse_what_no_embedding_carries(facts)
+    claims = Claims(file)
+    prefixes = find_layers(claims, family, (names or {}).get("layers"))
+    outer = find_outer(claims, family, names or {})
+    arrays, sizes = _arrays(claims, family, prefixes, outer, facts)
+    unknown = _unknown(facts, family)
+    assumed = {name: value for name, value in family.assumed.items() if name in unknown or name not in FACTS}
+    facts.values = {**assumed, **facts.values}
+    layers = _attention(claims, facts, arrays, sizes, prefixes, family, tables)
+    masks = claims.take_bookkeeping([layer.plain for layer in layers], family.buffers)
+    claims.finish()
+    _refuse_centred(facts, file, arrays)
+    stream = facts.get("stream")
+    if stream is None:
+        raise file.refuse(
+            "a state dict does not show whether there is a residual stream: pass --residual or --no-residual"
+        )
+    return Reading(
+        family,
+        arrays,
+        _factors(facts, sizes),
+        ModelAttention(layers),
+        bool(stream),
+        facts.get("positions") == "shortformer",
+        tuple(prefixes),
+        {**outer, "layers": ", ".join(prefix.rstrip(".") for prefix in prefixes)},
+        masks,
+        _assumptions(facts, family, unknown, ModelAttention(layers)),
+        unknown,
+        not_read,
+        min(sizes.get("P", ANY_LENGTH), ANY_LENGTH),
+    )
+
+
+def _spoken(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Metadata's texts as values: true, false, none, numbers."""
+    words = {"true": True, "false": False, "none": None, "null": None, "": None}
+
+    def value(text: str) -> Any:
+        low = text.strip().lower()
+        if low in words:
+            return words[low]
+        for kind in (int, float):
+            try:
+                return kind(low)
+            except ValueError:
+                continue
+        return text
+
+    return {name: value(text) for name, text in metadata.items()}
+
+
+def _refuse_what_no_embedding_carries(facts: Facts) -> None:
+    for name, allowed, reason in (("norm", "none", NORMALISED), ("mlp", False, MLP)):
+        value = facts.get(name, allowed)
+        if value != allowed:
+            raise facts.file.refuse(f"{facts.sources[name]} says {FACTS[name]} {value!r}: {reason}")
+
+
+def _arrays(
+    claims: Claims, family: Family, prefixes: list[str], outer: dict[str, str], facts: Facts
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """The tensors in this package's axes, and the sizes of the letters."""
+    said = {letter: facts.values[name] for letter, name in SIZES.items() if facts.values.get(name) is not None}
+    for letter, value in said.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+            raise claims.file.refuse(f"{facts.sources[SIZES[letter]]} is {_short(value)}, expected a positive integer")
+    if said.get("L", len(prefixes)) != len(prefixes):
+        raise claims.file.refuse(f"{facts.sources['layers']} says {said['L']} layers, {len(prefixes)} are found")
+    said.pop("L", None)
+    P = said.pop("P", None)
+    words = {letter: facts.sources[name] for letter, name in SIZES.items() if name in facts.sources}
+    axes = Axes(claims, family, said, words)
+    unused = facts.get("positions", "learned") not in ("learned", "shortformer")
+    plan = [(name, family.outer[role]) for role, name in outer.items() if name and not (unused and role == "W_pos")]
+    plan += [
+        (prefix + name, entry)
+        for prefix in prefixes
+        for name, entry in family.layer.items()
+        if claims.has(prefix + name)
+    ]
+    axes.solve(plan)
+    found: dict[str, np.ndarray] = {}
+    for role, name in outer.items():
+        if name and not (unused and role == "W_pos"):
+            found |= axes.take(name, family.outer[role])
+    if unused and outer.get("W_pos"):
+        claims.taken.add(outer["W_pos"])
+    if P is not None and "W_pos" in found and len(found["W_pos"]) != P and not facts.get("position_rows"):
+        raise claims.file.refuse(
+            f"{outer['W_pos']} has {len(found['W_pos'])} positions, {facts.sources['context']} says {P}"
+        )
+    _outer_defaults(claims, family, facts, found, outer)
+    layers = []
+    for prefix in prefixes:
+        parts: dict[str, np.ndarray] = {}
+        for name, entry in family.layer.items():
+            if claims.has(prefix + name):
+                parts |= axes.take(prefix + name, entry)
+        for role in family.required:
+            if role not in parts:
+                claims.refuse_unsuitable()
+                wanted = [prefix + name for name, entry in family.layer.items() if role in entry.roles]
+                raise claims.file.refuse(f"tensor {' or '.join(wanted)} is missing")
+        layers.append(parts)
+    sizes = dict(axes.sizes)
+    for role in LAYER_ROLES:
+        expected = tuple(sizes[letter] for letter in CANONICAL[role].split())
+        found[role] = np.stack([parts.get(role, np.zeros(expected)) for parts in layers])
+    for role in ("rot_cos", "rot_sin"):
+        if any(role in parts for parts in layers) and facts.get("positions") != "rotary":
+            raise claims.file.refuse(
+                f"{prefixes[0]}rotary_{role[4:]} holds positions that rotate queries and keys, and "
+                f"{facts.sources.get('positions', 'no configuration')} says {facts.get('positions')}: give the configuration"
+            )
+        if all(role in parts for parts in layers):
+            found[role] = np.stack([parts[role] for parts in layers])
+    if sizes["H"] % sizes["G"]:
+        raise claims.file.refuse(f"{sizes['G']} heads of keys do not divide the {sizes['H']} heads of queries")
+    if facts.get(
+        "tiled_groups"
+    ):  # head h reads group h mod G: brought into consecutive ones, outputs are a sum over heads
+        order = [h for g in range(sizes["G"]) for h in range(g, sizes["H"], sizes["G"])]
+        for role in ("W_Q", "b_Q", "W_O"):
+            found[role] = found[role][:, order]
+        if facts.get("slopes"):
+            facts.values["slopes"] = tuple(facts.values["slopes"][h] for h in order)
+    return found, {**sizes, "L": len(prefixes)} | ({} if P is None else {"P": P})
+
+
+def _outer_defaults(
+    claims: Claims, family: Family, facts: Facts, found: dict[str, np.ndarray], outer: dict[str, str]
+) -> None:
+    """A tied output, no positions, no bias of the output."""
+    file = claims.file
+    if "W_U" not in found:
+        if not facts.get("tied"):
+            claims.refuse_unsuitable()
+            raise file.refuse(
+                "no unembed is found (W_U); say --names unembed=NAME"
+                + (
+                    ""
+                    if not family.tied_output
+                    else "; the configuration's tie_word_embeddings says whether it is the embedding"
+                )
+            )
+        found["W_U"], outer["W_U"] = found["W_E"].T.copy(), outer["W_E"]
+    rows = found.get("W_pos", np.zeros((0, found["W_E"].shape[1])))
+    skipped = int(facts.get("position_rows", 0))
+    factor = facts.get("position_factor", family.assumed.get("position_factor", 1.0))
+    factor = rows.shape[1] ** -0.5 if factor == "1/sqrt(D)" else float(factor)
+    found["W_pos"] = rows[skipped:] * factor
+    found.setdefault("b_U", np.zeros(found["W_U"].shape[1]))
+    said = facts.get("positions")
+    if said in ("learned", "shortformer") and not len(found["W_pos"]):
+        if facts.sources.get("positions", "").startswith("the layout"):
+            return
+        raise file.refuse(f"{facts.sources['positions']} says learned positions, and no tensor holds them")
+
+
+def _factors(facts: Facts, sizes: dict[str, int]) -> tuple[float, ...]:
+    """What each layer's logits are multiplied by."""
+    scale = facts.get("scale")
+    if scale is None or scale == "1/sqrt(d)":
+        divisor = facts.get("divisor")
+        usual = 1 / float(divisor) if divisor is not None and float(divisor) > 0 else 1 / float(np.sqrt(sizes["d"]))
+        scale = usual if facts.get("scaled", True) or scale is not None else 1.0
+    by_layer = bool(facts.get("scale_by_layer", False))
+    return tuple(float(scale) / (layer + 1 if by_layer else 1) for layer in range(sizes["L"]))
+
+
+def _attention(
+    claims: Claims,
+    facts: Facts,
+    arrays: dict[str, np.ndarray],
+    sizes: dict[str, int],
+    prefixes: list[str],
+    family: Family,
+    tables: tuple[np.ndarray, np.ndarray] | None,
+) -> tuple[LayerAttention, ...]:
+    """Each layer's attention, by the facts."""
+    file, positions, causal = claims.file, facts.get("positions"), bool(facts.get("causal", True))
+    cos, sin = arrays.pop("rot_cos", None), arrays.pop("rot_sin", None)
+    window, kinds = facts.get("window") or None, facts.get("layer_types")
+    if facts.get("local") is False:
+        window, kinds = None, None
+    elif facts.get("local") and window is None:
+        raise file.refuse(f"{facts.sources['local']} says local attention, and nobody says the window")
+    if kinds is not None and len(kinds) != sizes["L"]:
+        raise file.refuse(f"{facts.sources['layer_types']} names {len(kinds)} layers, {sizes['L']} are found")
+    slopes = facts.get("slopes")
+    if positions == "alibi":
+        if not causal:
+            raise file.refuse(f"{facts.sources['positions']} says ALiBi, which is read for causal attention alone")
+        slopes = geometric_slopes(sizes["H"]) if slopes is None else slopes
+    cap = facts.get("clamp") if facts.get("clamped") else facts.get("cap") or None
+    out = []
+    for layer in range(sizes["L"]):
+        local = kinds is None or kinds[layer] == "local"
+        rotary = None
+        if positions == "rotary":
+            given = tables if tables is not None else None
+            if given is None and cos is not None and sin is not None:  # every angle stands there twice
+                pairs = cos.shape[2] // 2
+                step = slice(0, 2 * pairs, 2) if facts.get("adjacent") else slice(pairs)
+                given = cos[layer][:, step], sin[layer][:, step]
+            rotary = _rotary(facts, sizes, given, bool(kinds) and local)
+        single = bool(facts.get("single_slopes", False))
+        out.append(LayerAttention(causal, window if local else None, cap, tuple(slopes or ()), single, rotary))
+    return tuple(out)
+
+
+def geometric_slopes(heads: int) -> tuple[float, ...]:
+    """ALiBi's 2^(-8 h / H), h = 1 ... H."""
+    return tuple(2.0 ** (-8 * h / heads) for h in range(1, heads + 1))
+
+
+def _rotary(facts: Facts, sizes: dict[str, int], tables: tuple[np.ndarray, np.ndarray] | None, local: bool) -> Rotary:
+    """The rotation: the model's own tables where there are any, the usual formula otherwise."""
+    adjacent = bool(facts.get("adjacent", False))
+    r = int(facts.get("rotary_dim") or sizes["d"]) // 2
+    if tables is not None:
+        return Rotary(tables[0].astype(np.float64), tables[1].astype(np.float64), adjacent)
+    base = (
+        facts.get("rotary_base_local")
+        if local and facts.get("rotary_base_local")
+        else facts.get("rotary_base", 10000.0)
+    )
+    return Rotary.of_base(
+        sizes.get("P", ANY_LENGTH), r, float(base), adjacent, float(facts.get("rotary_factor") or 1.0)
+    )
+
+
+def _unknown(facts: Facts, family: Family) -> tuple[str, ...]:
+    """Facts that change outputs and that nobody said."""
+    said = {name for name in FACTS if name in facts.values}
+    if "scaled" in facts.values or "divisor" in facts.values:
+        said.add("scale")
+    if "local" in facts.values:
+        said.add("window")
+    return tuple(name for name in FACTS if name not in said and name in family.assumed)
+
+
+def _assumptions(facts: Facts, family: Family, unknown: Iterable[str], attention: ModelAttention) -> dict[str, str]:
+    """Every fact that changes outputs, as it was taken and on whose word."""
+    rows = {}
+    unknown = set(unknown)
+    for name, word in FACTS.items():
+        if name not in facts.values:
+            continue
+        value = facts.values[name]
+        source = "assumed: nobody says" if name in unknown else facts.sources.get(name, f"the layout of {family.title}")
+        rows[word] = f"{_said(name, value)} ({source})"
+    rows["attention"] = attention.words()
+    return rows
+
+
+def _said(name: str, value: Any) -> str:
+    if name == "stream":
+        return "yes" if value else "no"
+    if name == "causal":
+        return "causal" if value else "both ways"
+    return "none" if value in (None, False, "none") else str(value)
+
+
+def _refuse_centred(facts: Facts, file: TensorFile, arrays: dict[str, np.ndarray]) -> None:
+    """Weights whose columns all sum to zero are what folding a LayerNorm leaves: refused unless someone says that there is no
+    norm, or an example shows it."""
+    if facts.sources.get("norm") is not None:
+        return
+    parts = [arrays[name] for name in ("W_Q", "W_K", "W_V")]
+    if arrays["W_Q"].shape[2] < 3:
+        return
+    sums = max(float(np.abs(part.sum(axis=2)).max()) for part in parts)
+    size = min(float(np.abs(part).sum(axis=2).max()) for part in parts)
+    if size > 0 and sums < 1e-5 * size:
+        raise file.refuse(
+            "the columns of W_Q, W_K and W_V sum to zero, as folding a LayerNorm leaves them: "
+            f"if the model has one, {NORMALISED}; if not, say so (configuration field normalization_type)"
+        )
