@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.arrays import one_line
 from utfproof.biases import BiasedTarget
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
 from utfproof.models.families import families
@@ -91,6 +92,7 @@ def _short(value: Any) -> str:
     return repr(value)[:60]
 
 
+@one_line
 @dataclass(frozen=True, eq=False)
 class Reading:
     """A model as it was read. arrays: W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], and per layer W_Q [L, H, D, d], W_K, W_V
