@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: verify tables proofs proofs-check test lint certificates exhaustive corpus wheel docs docs-commands gpu torch clean
+# as many processes as there are cores, a file at a time each: what a file prepares for its tests is prepared once
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+
+.PHONY: verify tables proofs proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -18,9 +21,17 @@ proofs:
 proofs-check:
 	$(PYTHON) proofs/check.py --coqchk
 
-# two processes, a file at a time each: what a file prepares for its tests is prepared once
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# the first tier: minutes, and nothing but this package and pytest; what needs more is skipped, with a line that says so
+test: $(VENV)/.test
+	$(PYTEST)
+
+# both tiers, with PyTorch, plots, clusters and solvers
+full: $(VENV)/.dev
+	$(PYTEST) -m 'not exhaustive and not gpu'
+
+# the numerical tests once for each kernel of OpenBLAS that this processor can run
+kernels: $(VENV)/.test
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .ci/kernels $(filter-out OMP% OPENBLAS%,$(PYTEST))
 
 exhaustive: $(VENV)/.dev
 	$(BIN)/python -m pytest -m exhaustive
@@ -39,7 +50,7 @@ HOURS ?= 1
 gpu: $(VENV)/.dev
 	$(BIN)/python scripts/gpu.py --hours $(HOURS)
 
-# PyTorch, for training, for modules and for other devices; `make test` has it already
+# PyTorch, for training, for modules and for other devices
 torch: $(VENV)/.torch
 
 # the documentation site, into out/site; warnings are errors, and nothing is fetched while it is built
@@ -57,6 +68,10 @@ wheel:
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(PIP) -e '.[test]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -87,7 +87,7 @@ def request(method: str, url: str, body: dict[str, Any] | None = None) -> Any:
     order = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(order, timeout=60) as answer:
+        with opener.open(order, timeout=600) as answer:
             return json.loads(answer.read())["value"]
     except urllib.error.HTTPError as error:
         with error:
@@ -96,7 +96,7 @@ def request(method: str, url: str, body: dict[str, Any] | None = None) -> Any:
 
 
 def _driver_port(log: Path, process: subprocess.Popen[bytes]) -> int:
-    for _ in range(300):
+    for _ in range(3000):
         found = re.search(r"started successfully on port (\d+)", log.read_text(errors="replace"))
         if found:
             return int(found.group(1))
@@ -139,4 +139,4 @@ def open_browser() -> Iterator[Browser]:
                 request("DELETE", f"{address}/session/{session['sessionId']}")
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=200)

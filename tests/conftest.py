@@ -1,7 +1,10 @@
 """Hypothesis profiles: derandomised in CI, no deadline (shared machines are slow now and then). The command line as a
-fixture."""
+fixture. What was left out, in a line each."""
 
 import os
+import re
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +14,9 @@ from utfproof.cli.app import run
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+MAKES = {"torch": "make torch"}
+"""How a missing package is installed; `make full` installs them all."""
 
 
 @pytest.fixture
@@ -25,3 +31,40 @@ def cli(capsys, tmp_path, monkeypatch):
         return code, captured.out, captured.err
 
     return call
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("utfproof")
+    group.addoption("--passed-to", metavar="FILE", help="write the names of the tests that passed")
+    group.addoption("--passed-in", metavar="FILE", help="leave out the tests that FILE names: another run passed them")
+
+
+def pytest_collection_modifyitems(config, items):
+    if path := config.getoption("passed_in"):
+        passed = set(Path(path).read_text().splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def why_skipped(report):
+    """The reason of a skipped test or file, and what would change it."""
+    reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr).removeprefix(
+        "Skipped: "
+    )
+    missing = re.match(r"could not import '(\w+)", reason)
+    return f"{missing[1]} is not installed ({MAKES.get(missing[1], 'make full')})" if missing else reason
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if path := config.getoption("passed_to"):
+        passed = [report.nodeid for report in terminalreporter.stats.get("passed", []) if report.when == "call"]
+        Path(path).write_text("".join(f"{name}\n" for name in passed))
+    counts = Counter(
+        (why_skipped(report), isinstance(report, pytest.CollectReport))
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    for (reason, whole), count in sorted(counts.items()):
+        what = "file" if whole else "test"
+        terminalreporter.write_line(f"skipped: {count} {what}{'s' * (count != 1)}: {reason}")
+    if "not full" in config.option.markexpr:
+        terminalreporter.write_line("the second tier is left out (make full)")

@@ -8,6 +8,8 @@ How a page is written:
   for any text within a line, and for any lines where it is a line of its own;
 * `<!-- slow -->` before a block: run in the exhaustive tier only, and the page shows a short form of the same command, or
   `<!-- slow: why -->` says why there is none;
+* `<!-- needs torch -->` before a block: run where that package is installed; elsewhere the page's test skips in the end, after
+  everything else on it has been run;
 * `<!-- not run: why -->` before a block: never run (a cluster, a GPU); its options are looked up all the same;
 * a block that names a file (```toml title="grid.toml") is written to that file, other python blocks are executed, one
   namespace for a page, and a ```text block after one is what it prints; other toml blocks must be well-formed.
@@ -26,8 +28,10 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 import typer
 
 from utfproof.cli.app import application, run
@@ -40,7 +44,7 @@ STAND_INS = {
 }
 """Training takes too long for the default tier: the file that the command wrote once takes the place of its output."""
 PROGRAMS = ("utfproof", "python", "make", "pip", "git", "cd", "dask", "pytest", "pre-commit")
-MARKER = re.compile(r"<!-- (slow(?:: .+)?|not run: .+) -->")
+MARKER = re.compile(r"<!-- (slow(?:: .+)?|not run: .+|needs \w+) -->")
 
 
 class BadPage(Exception):
@@ -69,6 +73,12 @@ class Block:
     @property
     def never(self) -> bool:
         return self.marker.startswith("not run")
+
+    @property
+    def missing(self) -> str:
+        """The package that this block needs and that is not here; empty where there is none."""
+        package = self.marker.removeprefix("needs ") if self.marker.startswith("needs ") else ""
+        return package if package and find_spec(package) is None else ""
 
     @property
     def is_console(self) -> bool:
@@ -291,7 +301,11 @@ def run_page(text: str, page: str, folder: Path, capsys, *, slow: bool = False, 
     """
     names: dict[str, object] = {"__name__": "page"}
     ran, said = 0, None
+    missing = ""
     for block in blocks(text, page):
+        if block.missing:
+            missing = block.missing
+            continue
         source = "\n".join(block.lines) + "\n"
         if block.title:
             (folder / block.title).write_text(source)
@@ -317,4 +331,6 @@ def run_page(text: str, page: str, folder: Path, capsys, *, slow: bool = False, 
                 if not block.never and (slow or not block.slow):
                     run_command(command, folder, capsys, real=real)
                     ran += 1
+    if missing:
+        pytest.importorskip(missing)
     return ran

@@ -10,6 +10,7 @@ a child process of its own:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import importlib
@@ -34,6 +35,7 @@ class Fault:
     old: str
     new: str
     breaks: tuple[str, ...]
+    table: str = ""
 
 
 def tables():
@@ -44,7 +46,7 @@ def tables():
     for path in sorted(folder.glob("*.py")):
         for fault in importlib.import_module(f"faults.{path.stem}").FAULTS:
             assert fault.name not in found, f"two faults are called {fault.name}"
-            found[fault.name] = fault
+            found[fault.name] = dataclasses.replace(fault, table=path.stem)
     return found
 
 
@@ -130,7 +132,8 @@ def run(fault):
     except ValueError:
         return {"code": code, "broken": [], "error": errors.getvalue()[-500:]}
     broken = {entry["id"]: entry["problems"] for entry in document["claims"] if not entry["agrees"]}
-    return {"code": code, "broken": sorted(broken), "problems": broken, "named": errors.getvalue()}
+    decided = sorted(entry["id"] for entry in document["claims"])
+    return {"code": code, "decided": decided, "broken": sorted(broken), "problems": broken, "named": errors.getvalue()}
 
 
 def run_apart(fault):

@@ -13,6 +13,8 @@ from utfproof import attention
 from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
 from utfproof.errors import MalformedInput
 
+pytestmark = pytest.mark.numerical
+
 KERNELS = ["softmax", "scaled", "causal", "window:2", "alibi", "rope", "scaled+causal+window:3+alibi+rope"]
 
 

@@ -18,6 +18,8 @@ from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Universal, run_layers
 from utfproof.weights import write_target
 
+pytestmark = pytest.mark.numerical
+
 BIASES = ("b_Q", "b_K", "b_V", "b_O", "b_E", "b_U")
 CASES = [  # (H, L, d, V, P, D, d_out), residual
     ((2, 2, 1, 2, 0, 2, 2), False),

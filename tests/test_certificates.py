@@ -25,6 +25,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from make_corpus import CORPUS
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
+from tiers import full_where
 
 from utfproof import generator
 from utfproof.arrays import exact
@@ -45,7 +46,7 @@ MODULE = [sys.executable, "-m", "utfproof.certificates.checker"]
 
 def run_checker(*arguments, **options):
     return subprocess.run(
-        [*MODULE, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60, **options
+        [*MODULE, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=600, **options
     )
 
 
@@ -97,6 +98,7 @@ def test_corpus_covers_the_format():
     assert sum(path.stat().st_size for path in CORPUS.rglob("*.*")) < 4_000_000
 
 
+@pytest.mark.full
 def test_corpus_regenerates_byte_for_byte(tmp_path):
     assert corpus.build(tmp_path) == len(FILES)
 
@@ -678,7 +680,21 @@ def copy_sidecars(folder):
             (folder / name).write_bytes(content)
 
 
-@pytest.mark.parametrize("base", BASES)
+FEW = {
+    "permutation-sparse",
+    "modular-random",
+    "witness-random",
+    "dimension-random",
+    "kernel-random",
+    "linear-random",
+    "identity-shared-key",
+    "bound-functional",
+    "weights-modular",
+}
+"""One of each kind, the quick ones: mutated field by field in the first tier, all others in the second."""
+
+
+@pytest.mark.parametrize("base", full_where(lambda base: base not in FEW, BASES))
 def test_field_by_field(base, tmp_path):
     copy_sidecars(tmp_path)
     document = BASES[base]()
@@ -1035,9 +1051,9 @@ def checked_frugally(path, **limits):
     """The verdict, which must come at once and without allocating."""
     tracemalloc.start()
     try:
-        start = time.perf_counter()
+        start = time.process_time()
         verdict = checker.check_file(path, checker.Limits(**limits))
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
         assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
     finally:
         tracemalloc.stop()
@@ -1259,6 +1275,7 @@ def test_sidecar_that_changes_while_it_is_read(tmp_path, monkeypatch):
     assert len(opened) == 1
 
 
+@pytest.mark.full
 def test_report_of_a_closed_pipe_and_of_no_output(tmp_path):
     command = [*MODULE, str(CORPUS / "valid")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -1266,11 +1283,11 @@ def test_report_of_a_closed_pipe_and_of_no_output(tmp_path):
         error = process.stderr.read()
     assert process.returncode == 141
     assert error == b""
-    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, check=False, timeout=60)
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, b"")
     if Path("/dev/full").exists():
         done = subprocess.run(
-            ["sh", "-c", '"$@" >/dev/full', "sh", *command], capture_output=True, check=False, timeout=60
+            ["sh", "-c", '"$@" >/dev/full', "sh", *command], capture_output=True, check=False, timeout=600
         )
         assert done.returncode == 141
         assert len(done.stderr.splitlines()) == 1
@@ -1296,7 +1313,7 @@ def test_interrupt(options, tmp_path):
             time.sleep(0.3)
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out == ""
     assert err == "interrupted\n"
@@ -1322,10 +1339,10 @@ def test_colliding_word_numbers_are_out_of_reach(tmp_path):
     document = corpus.document(
         "rank-deficient", "tied", (2, 2000, 1, 1, 1), 2**2003, corpus.kernel_evidence({0: 1, 1: -1})
     )
-    begin = time.monotonic()
+    begin = time.process_time()
     (tmp_path / "c.json").write_bytes(sceptic.canonical(document))
     assert checker.check_file(tmp_path / "c.json", LIMITS).code == 3
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def test_full_rank_without_a_kind_is_undecided():

@@ -224,6 +224,7 @@ def test_routed_targets(dims):
         assert missed_distance(shape, chosen, z) == Fraction(int(square), sum(v * v for v in z.values())) > 0
 
 
+@pytest.mark.full
 def test_what_targets_span():
     """Routed targets span all M columns; tied ones the words without zeros, or less where numbers commute."""
     for dims in [(1, 2, 1, 1, 1), (2, 2, 1, 1, 1), (1, 1, 1, 2, 2)]:
@@ -308,6 +309,7 @@ REPEATS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", REPEATS)
 def test_what_makes_columns_dependent(case, tmp_path):
     """Structural reasons: which survive the stream, and the certificate either way."""
@@ -324,6 +326,7 @@ def test_what_makes_columns_dependent(case, tmp_path):
     assert not any(sum(row[i] * v for i, v in z.items()) for row in matrix)
 
 
+@pytest.mark.full
 def test_factored_values(tmp_path):
     shape = streaming(2, 2, 1, 2)
     M = matching_dimension(shape)
@@ -650,6 +653,7 @@ def mutated(old, new):
     return module
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", SOURCE_FAULTS)
 def test_faults_in_the_checker_change_a_verdict(fault):
     module = mutated(*SOURCE_FAULTS[fault])

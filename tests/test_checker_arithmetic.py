@@ -171,6 +171,7 @@ def test_kernel_vectors_with_mixed_types(tmp_path_factory, types, layers, seed):
         assert checker.check_file(folder / "c.json").code == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("law", ["signs", "binomial"])
 @pytest.mark.parametrize("name", ["random", "random-tied"])

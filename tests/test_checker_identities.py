@@ -360,6 +360,7 @@ def test_verdicts_name_the_notion_the_targets_and_what_is_free(case):
     assert (verdict.code, verdict.message) == (0, SAID[case].format(digest))
 
 
+@pytest.mark.full
 def test_facts_name_them_too():
     for path in (CORPUS / "valid").glob("*.json"):
         facts = checker.check_file(path, LIMITS).facts
@@ -414,6 +415,7 @@ ESTIMATED = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", ESTIMATED)
 def test_what_is_allocated_was_estimated(case, tmp_path, monkeypatch):
     """The largest demand covers the peak of the memory; one byte less is refused, and little is allocated then."""
@@ -550,6 +552,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_in_the_checker_change_a_verdict_of_the_corpus(fault, monkeypatch):
     owner, name, wrong = FAULTS[fault]

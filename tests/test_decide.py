@@ -60,6 +60,7 @@ def checked(path, **limits):
     return checker.check_file(path, checker.Limits(**limits)).code
 
 
+@pytest.mark.full
 @settings(max_examples=80)
 @given(
     H=st.integers(1, 2),
@@ -430,6 +431,7 @@ def test_source_pytorch_multihead_attention(decide, dtype):
     assert "d_v >= (M - 2dH)/H = 3; this host has d_v = 2, too few" in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_source_factored_heads(decide, tmp_path, dtype):
     """Exact factors decide; their product rounded is of full rank by rounding only, and the verdict says so beside it."""
@@ -470,6 +472,7 @@ DEFECTS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_source_planted_defects(decide, tmp_path, defect):
     tensors = random_tensors(np.random.default_rng(5), Shape(2, 2, 2, 2), 32)
@@ -684,6 +687,7 @@ def test_the_target_of_the_local_test_is_written_on_demand(decide, tmp_path):
 
 
 def test_unknown_devices_are_refused():
+    pytest.importorskip("torch")
     with pytest.raises(MalformedInput, match="device 'nonsense' is not available here"):
         certify("random", Shape(1, 1, 1, 1), device="nonsense")
 

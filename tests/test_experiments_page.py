@@ -50,6 +50,7 @@ def changed(path: Path, change) -> None:
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.full
 def test_another_figure_in_a_data_file_shows(script, copy, capsys):
     assert script.main(["--check", "--results", str(copy)]) == 0
     files = sorted((copy / "training").glob("*.json"))

@@ -24,6 +24,8 @@ from utfproof.notions import Notion
 from utfproof.shapes import Column, Shape, column_index, matching_dimension
 from utfproof.weights import stored_host
 
+pytestmark = pytest.mark.numerical
+
 FORMATS = ("float32", "float16", "bfloat16")
 
 
@@ -127,6 +129,7 @@ def rounded_to(array, name):
     return round_to(array, name).astype(np.float64)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("size", [8, 36, 100])
 def test_honest_random_values_have_full_rank_up_to_rounding(name, size):
@@ -138,6 +141,7 @@ def test_honest_random_values_have_full_rank_up_to_rounding(name, size):
             assert margin.rounding_rank(matrix, name) >= size - 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(("size", "inner"), [(8, 1), (8, 4), (36, 2), (36, 18), (100, 1), (100, 50)])
 def test_rounded_products_have_the_rank_of_their_factors(name, size, inner):

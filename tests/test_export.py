@@ -100,6 +100,7 @@ def machine(name, shape):
     return host, rng.normal(size=(2, m))
 
 
+@pytest.mark.full
 def test_modules_run_with_torch_alone(tmp_path):
     """Tokens, vectors and learned positions; index maps, dense and factored parameters; every mask: one interpreter for all."""
     jobs, expected = [], []

@@ -13,6 +13,8 @@ from utfproof.matching import embed, equations, r_all, w_all
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 
+pytestmark = pytest.mark.numerical
+
 SHAPE = Shape(2, 2, 2, 3)
 
 

@@ -142,6 +142,7 @@ def test_monomials_are_what_tied_numbers_span():
 # --- every number has a valid certificate ------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("heads", "layers", "d", "b"), [((1, 2, 3), (1, 2, 3), 1, 1), ((1, 2, 5), (1, 3), 2, 2),
                                                          ((2, 3), (2, 4), 1, 2)])  # fmt: skip
 def test_every_side_has_a_certificate_that_two_checkers_accept(heads, layers, d, b, tmp_path):
@@ -167,6 +168,7 @@ def test_large_ones_are_marked_and_counted():
     assert not any("register" in name for name in found.certificates)
 
 
+@pytest.mark.full
 def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
     """At the deepest shapes the constructions' certificates name what they do not write out; nothing is left to formulas."""
     found = frontier([Shape(h, length, 1, 1) for h in (3, 4) for length in (8, 9, 10)])
@@ -180,6 +182,7 @@ def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
         assert code(made, tmp_path) == 0
 
 
+@pytest.mark.full
 def test_what_takes_long_to_check_is_on_demand():
     entry = {h: frontier([Shape(h, 12, 1, 1)], notions=[S]).at(Shape(h, 12, 1, 1), Question(S, E)) for h in (3, 4, 6)}
     assert {h: found.reached.status for h, found in entry.items()} == {3: CERTIFIED, 4: ON_DEMAND, 6: FORMULA}
@@ -391,6 +394,7 @@ def test_separate_paths_stay_below_the_rank_of_the_differential(shape):
 # --- the command -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_command(tmp_path, capsys):
     folder = tmp_path / "proofs"
     folder.mkdir()

@@ -450,6 +450,7 @@ def test_claims_that_are_named_are_registered():
 # --- the command -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_command(tmp_path, capsys):
     picture = tmp_path / "m.png"
     folder = tmp_path / "proofs"

@@ -449,6 +449,7 @@ def fuzz(count, seed, folder, source=inputs):
     return seen
 
 
+@pytest.mark.full
 def test_random_input(tmp_path):
     seen = fuzz(1600, 1, tmp_path)
     assert min(seen["statement", 0], seen["statement", 1]) > 100  # both verdicts, from well-formed statements

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import full_where
 
 from utfproof.errors import MalformedInput
 from utfproof.exact import gfp
 from utfproof.exact.gfp import elimination, field, kernels
+
+pytestmark = pytest.mark.numerical
 
 LARGEST = 134217689
 """The largest prime below 2^27."""
@@ -179,7 +182,7 @@ def test_families_at_all_shapes(family, shape):
 
 
 @pytest.mark.parametrize("p", [3, gfp.DEFAULT_PRIMES[0], LARGEST])
-@pytest.mark.parametrize("size", BORDERS)
+@pytest.mark.parametrize("size", full_where(lambda size: size > 100, BORDERS))
 def test_panel_borders(size, p):
     rng = np.random.default_rng(size)
     check_everything(entries(rng, size, size, p), p)
@@ -478,6 +481,7 @@ def one_torch_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_torch_gives_the_same(family):

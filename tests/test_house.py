@@ -22,7 +22,7 @@ def test_import_is_light():
 
 
 def test_import_is_fast():
-    code = "import time; t = time.perf_counter(); import utfproof; print(time.perf_counter() - t)"
+    code = "import time; t = time.process_time(); import utfproof; print(time.process_time() - t)"
     assert min(float(python(code)) for _ in range(3)) < 0.3
 
 

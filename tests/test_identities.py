@@ -382,9 +382,9 @@ def test_order_of_letters_is_free_for_scalars(tmp_path):
 @pytest.mark.parametrize("table", ["parentheses", "4-hop"])
 def test_table_shapes_are_quick(name, table, tmp_path):
     shape = Shape(*TABLE_SHAPES[table])
-    start = time.perf_counter()
+    start = time.process_time()
     certificate = identity_certificate(name, shape)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     expected = {
         ("shared-key", "parentheses"): 164,
         ("shared-key", "4-hop"): 1830,

@@ -33,6 +33,8 @@ from utfproof.shapes import Shape, column_at, matching_dimension
 from utfproof.systems import Target
 from utfproof.weights import read_embedding, read_tensors
 
+pytestmark = pytest.mark.numerical
+
 ROOT = Path(__file__).parents[1]
 TRAINED = Path(__file__).parent / "data" / "induction.safetensors"
 """Written by `python scripts/train_induction.py --out tests/data/induction.safetensors` (seed 0, default settings)."""
@@ -147,6 +149,7 @@ def test_it_is_a_residual_model_with_biases_and_positions(induction):
     assert float(read_tensors(TRAINED).metadata["accuracy"]) > 0.95
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["sparse", "random"])
 def test_a_fixed_host_does_induction(induction, name):
     """Accuracy above 95 % where attention can do it, by the model and by the host, whose outputs agree on every test input."""
@@ -167,7 +170,7 @@ def test_a_fixed_host_does_induction(induction, name):
 
 def test_torch_itself_gives_the_same_outputs(induction):
     """nn.MultiheadAttention in float64, not this package's idea of it."""
-    import torch
+    torch = pytest.importorskip("torch")
 
     model = loaded(script())
     for tokens in random_sequences(induction, 12, 1):
@@ -201,6 +204,7 @@ def test_the_command_on_both_layouts(induction_tl, tmp_path, host, capsys):
     assert np.abs(first - second).max() < 1e-12 * np.abs(first).max()
 
 
+@pytest.mark.full
 def test_the_script_runs(tmp_path):
     pytest.importorskip("torch")
     sizes = ["--steps", "2", "--batch", "8", "--width", "4", "--vocabulary", "3", "--context", "5"]

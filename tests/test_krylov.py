@@ -11,6 +11,8 @@ from utfproof.errors import NotDefined, OutsideClass
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
+pytestmark = pytest.mark.numerical
+
 SHAPES = [(2, 1, 1, 1), (2, 1, 2, 2), (2, 1, 4, 4), (2, 1, 3, 2), (2, 3, 2, 2), (2, 5, 1, 1)]
 
 

@@ -16,6 +16,8 @@ from utfproof.matching import embed, r_all, w_all
 from utfproof.shapes import Shape, column_groups
 from utfproof.systems import prefix_products
 
+pytestmark = pytest.mark.numerical
+
 
 def residual(host, target, E, gauges):
     """The equations' left side minus right side, flattened, for any E and gauges."""

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive import r_all as naive_r_all
 from naive import w_all as naive_w_all
+from tiers import full_where
 
 from utfproof.arrays import exact
 from utfproof.attention import RationalAttention, parse_kernel
@@ -20,6 +21,8 @@ from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, 
 from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Target, Universal
+
+pytestmark = pytest.mark.numerical
 
 
 @st.composite
@@ -418,7 +421,7 @@ def test_nan_weights_do_not_pass():
 
 
 @pytest.mark.parametrize("name", [n for n in CONSTRUCTIONS if CONSTRUCTIONS[n].notion is Notion.MATCHING])
-@pytest.mark.parametrize("shape_name", ["parentheses", "1-hop"])
+@pytest.mark.parametrize("shape_name", full_where(lambda name: name == "parentheses", ["parentheses", "1-hop"]))
 @pytest.mark.parametrize("attention", ["softmax", "scaled+causal", "window:5", "alibi", "rope+causal"])
 def test_table_shapes_in_floats(name, shape_name, attention):
     shape = Shape(*TABLE_SHAPES[shape_name])
@@ -445,6 +448,7 @@ def _cached_embedding(name, shape):
     return _HOSTS[key]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("rows", "columns"), [(520, 520), (560, 520)])
 @pytest.mark.parametrize("wanted", [1e1, 1e8, 1e16])
 def test_the_condition_of_a_large_matrix_is_bounded_within_a_factor_two(rows, columns, wanted):

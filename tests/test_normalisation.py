@@ -47,6 +47,8 @@ from utfproof.exact.symbolic.normalisation import (
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
+pytestmark = pytest.mark.numerical
+
 
 def res(*entry):
     return Shape(*entry, residual=True)

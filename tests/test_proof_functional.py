@@ -340,6 +340,25 @@ def test_targets_that_hide_left_sides_are_seen():
     assert conditioning(jacobian(model, left_sides(model, A, [[M[0][0] * 0, M[0][1]]]), X)) < 1e-13
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("H", "b"), [(1, 1), (2, 1), (3, 1), (2, 2)])
+def test_one_length_and_one_layer(H, b, stream):
+    model, rng = Model(H, 1, b, stream, True), np.random.default_rng(3)
+    A, M = drawn_target(model, rng)
+    X = inputs(model, rng, 90, 3)
+    ranks = []
+    for n in (1, 2, 3):
+        J = jacobian(model, left_sides(model, A, M), X[:, :n]).reshape(90, n, b, -1)[:, -1].reshape(90 * b, -1)
+        ranks.append(conditioning(J) > 1e-9)
+    assert ranks == [False, True, True]
+    # heads with values of sum 0: all forms and values changed in sign
+    M[0][-1] = M[0][-1] - sum(M[0])
+    flipped = [[-form for form in A[0]]], [[-value for value in M[0]]]
+    difference = outputs(model, left_sides(model, A, M), X) - outputs(model, left_sides(model, *flipped), X)
+    assert np.abs(difference[:, 1]).max() < 1e-10
+    assert H == 1 or np.abs(difference[:, 2]).max() > 1e-3
+
+
 def distance(model, A, M, theta):
     """From the nearest solution of the equations, heads renamed."""
     return min(np.abs(theta - other).max() / np.abs(other).max() for other in renamed(model, A, M))

@@ -30,6 +30,8 @@ from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, LoopedTarget, Target
 from utfproof.weights import read_target
 
+pytestmark = pytest.mark.numerical
+
 
 def drawn(rng, shape, D, *, inner=None, density=1.0, looped=False):
     """A target with entries -2 ... 2, zero but for a part of them."""
@@ -182,6 +184,7 @@ def columns_through(shape, layer, head):
 PLANTED = [(1, 1, 2), (2, 1, 2), (3, 1, 1), (1, 2, 2), (2, 2, 1), (1, 3, 1), (2, 3, 1)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize(("H", "L", "d"), PLANTED)
 def test_planted_savings_are_found(H, L, d, residual):
@@ -592,6 +595,7 @@ def test_tied_hosts_of_tied_targets(residual):
         tied_host(drawn(rng, Shape(1, 1, 1, 1), 1))
 
 
+@pytest.mark.full
 def test_report():
     rng = np.random.default_rng(16)
     target = real(rng, Shape(2, 2, 2, 30, 3, residual=True), 30)

@@ -9,6 +9,7 @@ import pytest
 from naive import w_all as naive_w_all
 from naive import words
 from test_decide import checked, save
+from tiers import full_where
 
 from utfproof import weights
 from utfproof.arrays import exact
@@ -57,7 +58,9 @@ def served(R_V, L, target):
     return rational.rank(np.concatenate([rows, outputs[None]])) == rational.rank(rows)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "dtype", full_where(lambda dtype: dtype != "bfloat16", ["float64", "float32", "bfloat16", "int8"])
+)
 @pytest.mark.parametrize(
     ("H", "L", "m", "tied"), [(2, 4, 3, False), (2, 5, 4, True), (3, 3, 5, False), (3, 2, 2, True)]
 )

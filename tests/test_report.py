@@ -234,6 +234,7 @@ def test_a_bound_that_is_broken_is_said(folder):
 
 
 def test_single_emulations_and_residual_streams(folder, capsys):
+    pytest.importorskip("torch")  # for bfloat16
     (folder / "emulate-tables.json").unlink()
     shape = ["-H", "2", "-L", "2", "-d", "2", "--d-in", "3", "--json"]
     for name, more in (("fine", []), ("tight", ["--tolerance", "1e-30"]), ("low", ["--precision", "bfloat16"])):

@@ -427,10 +427,10 @@ def test_every_picture_is_well_formed_and_titled():
     ],
 )
 def test_limits_are_said_at_once(values, error, message):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(error, match=message):
         pictures.draw(Shape(*values))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_pictures_of_what_cannot_be_drawn():

@@ -31,6 +31,8 @@ from utfproof.shapes import (
 )
 from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
 
+pytestmark = pytest.mark.numerical
+
 SHAPES = [(2, 1, 1, 2), (2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1), (2, 2, 2, 3), (1, 1, 2, 2), (2, 3, 1, 1)]
 UNEQUAL = [(2, 2, 1, 2, 3), (1, 2, 2, 3, 1)]
 

@@ -163,6 +163,7 @@ def test_engines_start_alike_and_agree_to_rounding(name):
     np.testing.assert_allclose(fits[0].largest, fits[1].largest, rtol=1e-6)
 
 
+@pytest.mark.full
 @torch_only
 def test_engines_find_the_same(monkeypatch):
     setting = Setting(restarts=3)
@@ -234,6 +235,7 @@ def test_the_command_finds_candidates_and_repeats(cli):
     assert min(r["path"][-1][1] for r in document["restarts"]) > 1e-2
 
 
+@pytest.mark.full
 @torch_only
 def test_the_command_runs_on_torch(cli):
     code, out, _ = cli(

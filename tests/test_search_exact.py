@@ -277,6 +277,7 @@ def _value(polynomial: ns.Polynomial, point: list[int]) -> object:
     return total
 
 
+@pytest.mark.full
 def test_cofactors_give_one(certificates: dict[str, dict]) -> None:
     """The check, and apart from it the identity at integer points."""
     for name, document in certificates.items():
@@ -315,6 +316,7 @@ def test_systems_say_what_they_should() -> None:
     assert values == wanted
 
 
+@pytest.mark.full
 def test_planted_faults_are_caught(certificates: dict[str, dict], tmp_path: Path) -> None:
     """A coefficient, an equation, a missing cofactor, another system's name, and forms that are no certificate."""
     good = certificates["looped-two-layers-normal-form"]

@@ -179,6 +179,7 @@ def test_outcomes(name):
     assert outcome_of(path, fresh) == expected
 
 
+@pytest.mark.full
 def test_quick_calibration():
     # a process of its own with one BLAS thread: on busy cores several threads wait for each other
     command = [sys.executable, "-m", "utfproof", "search", "calibrate", "--quick", "--workers", "0", "--json"]
@@ -265,6 +266,7 @@ def test_a_change_of_coordinates_changes_nothing():
         assert np.array(E) @ matrix @ np.array(U) == value
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["two-sided", "register", "counting"])
 def test_planted_faults_are_caught(name, monkeypatch):
     """Every single entry of R_V raised by 1, every nonzero one set to 0: still a host or refused, as another route says too."""

@@ -397,6 +397,7 @@ def test_planted_fault_in_the_middle_layer_is_caught():
 # --- the commuting trie ------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dims", COMMUTING)
 @pytest.mark.parametrize("padding", [0, 3])
 def test_commuting_trie_matches_tied_targets_exactly(dims, padding):

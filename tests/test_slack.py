@@ -24,6 +24,8 @@ from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 
+pytestmark = pytest.mark.numerical
+
 SMALL = Shape(2, 2, 2, 2)
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -214,6 +216,7 @@ def gaussian_host(shape, m, generator, reader, value):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dimensions", [(2, 3, 1, 2), (1, 3, 2, 2), (3, 2, 1, 1)])
 def test_the_norm_of_E_is_as_predicted(dimensions):
     shape = Shape(*dimensions)
@@ -255,6 +258,7 @@ def middle(rows, value, **wanted):
     return float(np.median(chosen))
 
 
+@pytest.mark.full
 def test_each_row_is_what_was_asked(rows):
     assert len(rows) == 2 * 3 * 2 * 2 * 2
     assert [f.name for f in fields(SlackRow)] == list(vars(rows[0]))
@@ -271,6 +275,7 @@ def test_each_row_is_what_was_asked(rows):
     assert middle(rows, "gain", law="uniform") == pytest.approx(3**-0.5, abs=0.02)
 
 
+@pytest.mark.full
 def test_slack_helps_and_gain_hurts(rows):
     for tied in (False, True):
         for name in ("condition", "residual", "cancellation", "error"):

@@ -20,6 +20,8 @@ from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import TensorSource
 
+pytestmark = pytest.mark.numerical
+
 SMALL, MIDDLE, LARGE = Shape(2, 2, 2, 2), Shape(2, 3, 4, 6), Shape(4, 2, 24, 24, 4)
 DTYPES = ("float64", "float32", "bfloat16", "int8")
 
@@ -215,6 +217,7 @@ def test_three_heads_with_dependent_values(tmp_path):
     assert found.reason == "R_V of heads 0, 1 and 2 of layer 1 are linearly dependent on a column below them"
 
 
+@pytest.mark.full
 def test_a_wide_host(tmp_path):
     """m = 1024: seconds, and a handful of entries."""
     found = decided(tmp_path, host(LARGE, inner=12), LARGE)

@@ -24,6 +24,8 @@ from utfproof.systems import (
     prefix_products,
 )
 
+pytestmark = pytest.mark.numerical
+
 
 def integers(rng, *shape):
     return exact(rng.integers(-3, 4, size=shape))

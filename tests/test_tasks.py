@@ -226,6 +226,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.full
 def test_strings_follow_the_task_and_faults_are_seen():
     text, length = parentheses.strings(150_000, 2, seeded(2, "law", 0))
     counts = Counter(written(text, length))

@@ -22,6 +22,7 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
+@pytest.mark.full
 def test_the_page_runs_and_prints_what_it_says(tmp_path):
     code, fixture = "".join(blocks("python")[:-1]), blocks("python")[-1]
     script = tmp_path / "page.py"

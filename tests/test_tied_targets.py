@@ -22,6 +22,8 @@ from utfproof.exact import gfp, rational
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import read_tensors
 
+pytestmark = pytest.mark.numerical
+
 TESTS = Path(__file__).parent
 LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 

@@ -48,6 +48,7 @@ def test_it_knows_balance(target, text):
     assert (logits[2] > logits[1]) == balanced
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["sparse", "tied", "random"])
 def test_three_hosts_agree_with_it(target, name):
     host = build_host(name, target.shape)
@@ -69,6 +70,7 @@ def train(tmp_path, *arguments):
     return out
 
 
+@pytest.mark.full
 def test_the_script_runs_and_its_output_embeds(tmp_path):
     trained = read_target(train(tmp_path, "--steps", "3", "--batch", "16", "--width", "6", "--head-dim", "5"))
     assert trained.width == 6

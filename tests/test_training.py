@@ -263,6 +263,7 @@ def stop_after(steps: int, chosen: Preset, folder: Path, **changes) -> None:
         runs.run(chosen, [1], setting(folder, **changes), kill)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [NAME, "parentheses/sparse/mlp-norm", "1-hop/trained/residual"])
 @pytest.mark.parametrize("stop", [7, 23])
 def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, name, stop):
@@ -318,6 +319,7 @@ def _keeps_everything(init):
     return changed
 
 
+@pytest.mark.full
 def test_a_killed_process_goes_on_to_the_bit(tmp_path):
     """kill -9 of `utfproof train`, and the same command again."""
     arguments = ["train", NAME, "--steps", "150", "--batch", "4", "--seed", "1", "--threads", "1", "--set", "m=60"]
@@ -334,7 +336,7 @@ def test_a_killed_process_goes_on_to_the_bit(tmp_path):
         stderr=subprocess.PIPE,
     )
     seen = tmp_path / "parts" / "run" / checkpoint.DOCUMENT
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not seen.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.kill()

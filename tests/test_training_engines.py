@@ -92,6 +92,7 @@ def apart(first: Trainer, second: Trainer, steps: int) -> float:
     return worst
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "changes"), CASES + NORMED, ids=[name for name, _ in CASES + NORMED])
 def test_both_engines_train_alike(name, changes):
     chosen = small(name, **changes)

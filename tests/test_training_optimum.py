@@ -348,6 +348,7 @@ def test_hop_tables_have_the_baseline_of_their_length(hops, tmp_path):
     assert table.baseline[1] != max(rule.accuracy for rule in k_hop_baselines(2, 100))
 
 
+@pytest.mark.full
 def test_commands_from_training_to_tables(tmp_path, capsys):
     folder, results = tmp_path / "own", tmp_path / "optimum"
     fields = [f"--set={name}={value}" for name, value in {**SMALL, "length": 6}.items()]

@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+LARGE = 3e8
+"""Operations of dense linear algebra, some tenths of a second, from which a piece of work is a stage of its own."""
 
 
 @dataclass(eq=False)
 class Stage:
     """One piece of work. total: how many steps it has, None where nobody knows; expected: seconds that a single step such as
-    a factorisation should take; unit: what the steps are; before: how many of them were done when it began."""
+    a factorisation should take; unit: what the steps are; before: how many of them were done when it began; whole: the
+    command itself, shown where nothing better is."""
 
     name: str
     total: float | None = None
@@ -27,6 +31,7 @@ class Stage:
     expected: float | None = None
     done: float = 0
     before: float = 0
+    whole: bool = False
     note: str = ""
     began: float = 0
 
@@ -73,13 +78,25 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def stage(name: str, total: float | None = None, *, unit: str = "", expected: float | None = None) -> Iterator[Stage]:
-    """A stage of the work; `advance` or `reach` say how far it is."""
+def stage(
+    name: str,
+    total: float | None = None,
+    *,
+    unit: str = "",
+    expected: Callable[[], float] | None = None,
+    whole: bool = False,
+    large: bool = True,
+) -> Iterator[Stage]:
+    """A stage of the work; `advance` or `reach` say how far it is.
+
+    expected: seconds that it should take, asked for only where somebody listens. large=False: too small to be told about.
+    """
     listener = _listener.get()
-    made = Stage(name, total, unit, expected)
-    if listener is None:
+    made = Stage(name, total, unit, whole=whole)
+    if listener is None or not large:
         yield made
         return
+    made.expected = None if expected is None else expected()
     listener.begin(made)
     try:
         yield made
@@ -87,9 +104,9 @@ def stage(name: str, total: float | None = None, *, unit: str = "", expected: fl
         listener.end(made)
 
 
-def staged(name: str, items: Iterable[T], total: int, *, unit: str = "") -> Iterator[T]:
+def staged(name: str, items: Iterable[T], total: int, *, unit: str = "", large: bool = True) -> Iterator[T]:
     """The items, one step each."""
-    with stage(name, total, unit=unit) as doing:
+    with stage(name, total, unit=unit, large=large) as doing:
         for item in items:
             yield item
             doing.advance()
@@ -98,3 +115,20 @@ def staged(name: str, items: Iterable[T], total: int, *, unit: str = "") -> Iter
 def stepping(doing: Stage) -> Callable[..., None]:
     """A callable that advances a stage by one, whatever it is called with."""
     return lambda *_: doing.advance()
+
+
+@cache
+def _rate() -> float:
+    """Multiplications and additions a second of a dense product here, measured once, in milliseconds."""
+    import numpy as np
+
+    square = np.ones((384, 384))
+    began, rounds = time.perf_counter(), 3
+    for _ in range(rounds):
+        square @ square
+    return rounds * 2 * 384.0**3 / (time.perf_counter() - began)
+
+
+def expected_seconds(operations: float) -> Callable[[], float]:
+    """What so many operations of dense linear algebra should take here: for the `expected` of a stage, asked when it begins."""
+    return lambda: operations / _rate()

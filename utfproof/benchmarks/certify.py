@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.progress import staged
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
 
 STEPS = ("certify", "certify --witness", "check, standard library", "check --numpy")
@@ -30,7 +31,8 @@ def run(
         )
     if repetitions < 1:
         raise MalformedInput(f"repetitions start at 1, got {repetitions}")
-    results = [_measure(name, device, repetitions, recompute) for name in names]
+    told = staged("bench certify", names, len(names), unit="shapes")
+    results = [_measure(name, device, repetitions, recompute) for name in told]
     return {
         "benchmark": "certify",
         "device": device,

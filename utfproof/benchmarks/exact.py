@@ -21,6 +21,7 @@ from typing import Any
 from utfproof.errors import MalformedInput, install
 from utfproof.plots import picture_format, write_figure
 from utfproof.processes import end_on_request, run_child
+from utfproof.progress import staged
 from utfproof.resources import require_memory
 
 CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
@@ -120,7 +121,7 @@ def measure(setting: Setting) -> dict[str, Any]:
                 absent["sympy"] = "not installed"
         generator = np.random.default_rng(setting.seed)
         results = []
-        for n in setting.sizes:
+        for n in staged("bench exact", setting.sizes, len(setting.sizes), unit="sizes"):
             half = setting.prime // 2
             matrix = generator.integers(-half, half, size=(n, n), endpoint=True).astype(np.float64)
             results.append(_one_size(matrix, setting, fflas, absent))

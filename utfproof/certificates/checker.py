@@ -4722,10 +4722,12 @@ def seconds(text: str) -> int:
     return int(text)
 
 
-def report(args: argparse.Namespace, limits: Limits) -> int:
+def report(args: argparse.Namespace, limits: Limits, watch: Callable[[str], None] | None = None) -> int:
     codes, results, skipped = [], [], list[tuple[str, str]]()
     for path, verdict in verdicts(args.paths, limits, skipped):
         codes.append(verdict.code)
+        if watch is not None:
+            watch(path)
         if args.json:
             results.append(
                 {
@@ -4753,7 +4755,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def main(argv: list[str] | None = None, program: str = "checker") -> int:
+def main(argv: list[str] | None = None, program: str = "checker", watch: Callable[[str], None] | None = None) -> int:
+    """The command line; `watch` is told the path of each certificate that is done."""
     parser = Parser(
         prog=program,
         description="Checks utfproof certificates. Exit status: 0 all are valid; "
@@ -4796,7 +4799,7 @@ def main(argv: list[str] | None = None, program: str = "checker") -> int:
         parser.error(f"--target {quote(args.target)}: there is no such file")
     memory, operations = args.max_memory or default_memory(), args.max_seconds * 10**9
     try:
-        return report(args, Limits(memory, operations, args.numpy, tuple(args.weights), args.target or ""))
+        return report(args, Limits(memory, operations, args.numpy, tuple(args.weights), args.target or ""), watch)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

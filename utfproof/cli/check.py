@@ -29,8 +29,10 @@ def command(context: typer.Context) -> None:
     Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
     """
     words, mode = _progress(context.args)
-    with shown(mode), stage("check"):
-        code = checker.main(words, program="utfproof check")
+    with shown(mode), stage("check", whole=True) as doing:
+        code = checker.main(
+            words, "utfproof check", lambda path: doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
+        )
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
     raise typer.Exit(code)

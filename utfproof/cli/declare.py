@@ -18,6 +18,7 @@ from typer.models import OptionInfo, ParameterInfo
 
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
+from utfproof.progress import stage
 
 ProgressMode = Annotated[
     str, typer.Option("--progress", help="auto: live, on a terminal; plain: a line for each stage on stderr; none.")
@@ -45,7 +46,7 @@ class Group(TyperGroup):
 
 def add(app: typer.Typer, name: str, command: Callable[..., Any], *, epilog: str) -> None:
     """Add a command with its own options and those that every command has."""
-    app.command(name, epilog=epilog, cls=Command)(_declared(command))
+    app.command(name, epilog=epilog, cls=Command)(_declared(name, command))
 
 
 def group(app: typer.Typer, name: str, help_text: str) -> typer.Typer:
@@ -55,7 +56,7 @@ def group(app: typer.Typer, name: str, help_text: str) -> typer.Typer:
     return made
 
 
-def _declared(command: Callable[..., Any]) -> Callable[..., Any]:
+def _declared(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with --progress, its outputs looked at first; `outputs` names them, parameter and option."""
     hints = get_type_hints(command, include_extras=True)
     signature = inspect.signature(command)
@@ -74,7 +75,7 @@ def _declared(command: Callable[..., Any]) -> Callable[..., Any]:
             {label: values[name] for name, label in outputs.items() if values[name] is not None},
             {label: values[name] for name, label in inputs.items() if values[name] is not None},
         )
-        with shown(progress_mode):
+        with shown(progress_mode), stage(name, whole=True):
             return command(**values)
 
     run.__signature__ = signature.replace(parameters=[*given, mode])  # type: ignore[attr-defined]

@@ -30,14 +30,33 @@ def shown(mode: str) -> Iterator[None]:
         with listening(Plain()):
             yield
     elif mode == "auto" and sys.stderr is not None and sys.stderr.isatty():
-        live = Live()
+        live, printed = Live(), sys.stdout
+        if printed is not None and printed.isatty():
+            sys.stdout = _Hushing(printed, live)
         with listening(live):
             try:
                 yield
             finally:
                 live.close()
+                sys.stdout = printed
     else:
         yield
+
+
+class _Hushing:
+    """Standard output on the terminal that the bars are drawn on: they are taken away before anything is printed."""
+
+    def __init__(self, stream: Any, live: Live) -> None:
+        self._stream, self._live = stream, live
+
+    def write(self, text: str) -> int:
+        self._live.close()
+        written: int = self._stream.write(text)
+        self._live.draw_later()
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Plain:
@@ -47,7 +66,7 @@ class Plain:
         self._began = time.monotonic()
 
     def begin(self, stage: Stage) -> None:
-        size = "" if stage.total is None else f", {stage.total:,.0f} {stage.unit or 'steps'}"
+        size = "" if stage.total is None or stage.unit == "%" else f", {stage.total:,.0f} {stage.unit or 'steps'}"
         about = "" if stage.expected is None or stage.expected < 1 else f", about {stage.expected:.0f} s"
         line = f"[{time.monotonic() - self._began:7.1f} s] {stage.name}{size}{about}"
         with contextlib.suppress(OSError, ValueError):
@@ -71,7 +90,12 @@ class Live:
             self._open.append(stage)
             if self._bars is not None:
                 _add(self._bars, stage)
-            elif self._timer is None:
+        self.draw_later()
+
+    def draw_later(self) -> None:
+        """Draw what is open then, unless it is drawn, or will be, already."""
+        with self._lock:
+            if self._open and self._bars is None and self._timer is None:
                 self._timer = threading.Timer(DELAY, self._draw)
                 self._timer.daemon = True
                 self._timer.start()
@@ -125,8 +149,10 @@ def _bars() -> Any:
         """A bar for each stage, brought up to date whenever it is drawn."""
 
         def get_renderables(self) -> Any:
+            whole = [task for task in self.tasks if task.fields["stage"].whole]
             for task in self.tasks:
                 task.total, task.completed = _position(task.fields["stage"])
+                task.visible = task not in whole or len(whole) == len(self.tasks)
             return super().get_renderables()
 
     class Done(ProgressColumn):
@@ -147,14 +173,7 @@ def _bars() -> Any:
             return Text(spent if left is None else f"{spent}, {clock(left)} left")
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), Done(), Left())
-    to_terminal = sys.stdout is not None and sys.stdout.isatty()  # a file gets its lines as they are
-    return Bars(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        refresh_per_second=4,
-        redirect_stdout=to_terminal,
-    )
+    return Bars(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4, redirect_stdout=False)
 
 
 def _position(stage: Stage) -> tuple[float | None, float]:

@@ -11,6 +11,7 @@ from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
 from utfproof.files import require_writable
+from utfproof.progress import stage
 
 EPILOG = "Example: utfproof search exhaustive -H 2 -L 2 --m 2 --looped --json"
 FREE = {"E": "E", "both": "E and U"}
@@ -54,7 +55,8 @@ def exhaustive(
     options.require_seconds("--seconds", seconds)
     require_writable(output)
     problem = Problem(Shape(heads, layers, 1, 1), m, FREE[free], looped, looped)
-    found = search_all(problem, kind, seconds=seconds, stop_at_first=first)
+    with stage("search exhaustive, at most", expected=lambda: seconds):
+        found = search_all(problem, kind, seconds=seconds, stop_at_first=first)
     document = {"search": "exhaustive", "setting": {"seconds": seconds, "first": first}} | found.document()
     if output is not None:
         write_document(output, document)

@@ -12,6 +12,7 @@ from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import read_bytes, require_writable, write_bytes
+from utfproof.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search impossible looped-three-layers -o looped-three-layers.json"
@@ -64,7 +65,9 @@ def impossible(
         positive_integer("--degree", degree)
     require_writable(output)
     assert system is not None
-    found = search.certify(system, most_degree=degree, max_memory=options.memory_limit(max_memory), seconds=seconds)
+    limit = options.memory_limit(max_memory)
+    with stage("search impossible", expected=lambda: seconds):
+        found = search.certify(system, most_degree=degree, max_memory=limit, seconds=seconds)
     document = found.summary() | {"setting": {"seconds": seconds, "degree": degree}}
     if output is not None and found.document is not None:
         write_bytes(output, (json.dumps(found.document, separators=(",", ":"), sort_keys=True) + "\n").encode())

@@ -12,6 +12,7 @@ from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import require_writable
 from utfproof.generator import check_seed
+from utfproof.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search monomial -H 2 -L 3 --json"
@@ -61,16 +62,17 @@ def monomial(
         raise ResourceLimit(f"m = {m}; this search takes at most {MOST_WORDS}, as many as there may be words")
     require_writable(output)
     grid = Grid(heads, layers, looped)
-    document = search_monomial(
-        grid,
-        m,
-        engine=engine,
-        seconds=seconds,
-        host_seconds=host_seconds,
-        restarts=restarts,
-        steps=steps,
-        seed=seed,
-    )
+    with stage("search monomial", expected=lambda: seconds):
+        document = search_monomial(
+            grid,
+            m,
+            engine=engine,
+            seconds=seconds,
+            host_seconds=host_seconds,
+            restarts=restarts,
+            steps=steps,
+            seed=seed,
+        )
     if output is not None:
         write_document(output, document)
     title = f"search monomial: ({heads},{layers})" + (", tied targets" if looped else "")

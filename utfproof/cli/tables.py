@@ -9,6 +9,7 @@ import typer
 
 from utfproof.cli import declare, options
 from utfproof.errors import MalformedInput
+from utfproof.progress import stage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +67,8 @@ def command(
     cells, further = paper_cells(runs)
     found = optimum_table.optimum_tables(read_documents(_optimum_folder(optimum, results)), runs)
     parts = tables(cells)
-    rules = _rules(sequences)
+    with stage("baselines"):
+        rules = _rules(sequences)
     if as_json:
         emit({**document(parts, rules, further), "optimum": optimum_table.document(found)}, "", {}, as_json=True)
     elif as_markdown:

@@ -20,6 +20,7 @@ from utfproof.arrays import Array, exact, transpose
 from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.matching import exact_target, require_same_class
+from utfproof.progress import stage
 from utfproof.resources import require_memory
 from utfproof.selection import SelectionMatrix
 from utfproof.shapes import positive_integer
@@ -218,7 +219,8 @@ def enclose(
     _require_size(host, target, len(X), bits, max_memory)
     most = max(bits << DOUBLINGS, 2**13)
     while True:
-        bounds = _bounds(host, target, E, X, kernel, digits, bits)
+        with stage(f"enclosure with {bits} bits"):
+            bounds = _bounds(host, target, E, X, kernel, digits, bits)
         if bounds is not None and (bounds == (0, 1) or (bounds[0] and bounds[1] - bounds[0] <= 2)):
             return _enclosure(bounds, digits, bits)
         if bits >= most:

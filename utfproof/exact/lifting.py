@@ -15,6 +15,7 @@ import numpy as np
 from utfproof.arrays import to_numpy
 from utfproof.errors import ResourceLimit
 from utfproof.exact import gfp
+from utfproof.progress import LARGE, stage, staged
 
 MAX_BITS = 165_000
 """Largest entries of a kernel vector that are looked for: z_c^2 / |z|^2 then has at most 100,000 digits."""
@@ -115,7 +116,8 @@ def _solve(square: Any, right: Any, inverse: Any, p: int, what: str) -> tuple[li
     size = square.nrows()
     digits: list[list[int]] = []
     rest, check, last = right, 2, SHORT_BITS // (p.bit_length() - 1)
-    for step in range(1, last + 1):
+    large = 10.0 * size * size * last > LARGE
+    for step in staged("p-adic digits of a relation", range(1, last + 1), last, unit="at most", large=large):
         residue = gfp.centred(np.array([[int(v % p)] for v in rest.entries()], dtype=np.float64), p)
         digits.append([int(v) for v in gfp.multiply(inverse, residue, p)[:, 0]])
         change = (square * fmpz_mat(size, 1, digits[-1])).entries()
@@ -135,7 +137,8 @@ def _solve(square: Any, right: Any, inverse: Any, p: int, what: str) -> tuple[li
             f"bound; at most {_digits(MAX_BITS)} an entry and {_digits(MAX_TOTAL_BITS)} in all can be stored), and finding it "
             f"takes about {work:.1e} multiplications (the limit is {MAX_WORK:.0e})"
         )
-    exact = square.solve(right).entries()
+    with stage("relation over the rationals", large=work > LARGE):
+        exact = square.solve(right).entries()
     common = fmpz(1)
     for value in exact:
         common = common.lcm(value.q)

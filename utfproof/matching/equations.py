@@ -18,6 +18,7 @@ from utfproof.arrays import (
     take_column_blocks,
 )
 from utfproof.errors import MalformedInput
+from utfproof.progress import LARGE, staged
 from utfproof.shapes import Shape, column_at
 from utfproof.systems import Target, Universal, prefix_products
 
@@ -64,7 +65,8 @@ def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     columns = _held(host.U)
     yield SuffixStack(host.shape.layers, columns, kind, length, word)
-    for layer in reversed(range(host.shape.layers)):
+    large = hasattr(columns, "dtype") and 2.0 * host.m * host.m * shape.d_out * shape.letters**shape.layers > LARGE
+    for layer in staged("R_all", reversed(range(shape.layers)), shape.layers, unit="layers", large=large):
         maps = [host.maps(layer, head) for head in range(H)]
         parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
         if shape.residual:

@@ -17,6 +17,7 @@ import numpy as np
 from utfproof.arrays import Array, one_line
 from utfproof.errors import CannotCarry, MalformedInput
 from utfproof.notions import Notion
+from utfproof.progress import LARGE, expected_seconds, stage
 from utfproof.shapes import Shape
 
 _ROUNDING = float(np.finfo(np.float64).eps)
@@ -166,8 +167,12 @@ class FloatSolver:
         self.estimated = M > EXACT_COLUMNS and m >= M
         self._factors: _LU | _QR | None = None
         if self.estimated:
-            self._factors = (_LU if m == M else _QR)(self.scaled)
-            self.rank, self.condition = M, self._estimate()
+            work = 2 / 3 * M**3 if m == M else 6.0 * m * M * M
+            with stage("factor R_all", expected=expected_seconds(2 * work)):
+                self._factors = (_LU if m == M else _QR)(self.scaled)
+            products = 4.0 * _STEPS * _VECTORS * m * M
+            with stage("condition of R_all", expected=expected_seconds(4 * products), large=products > LARGE):
+                self.rank, self.condition = M, self._estimate()
             # an estimate near what float64 sees decides nothing
             self.estimated = self.condition * max(m, M) * _ROUNDING < 0.5
         if not self.estimated:
@@ -186,6 +191,11 @@ class FloatSolver:
     def _decompose(self) -> None:
         """Rank and condition from the singular values."""
         m, M = self.scaled.shape
+        work = 20.0 * m * M * min(m, M)
+        with stage("singular values of R_all", expected=expected_seconds(2 * work), large=work > LARGE):
+            self._singular_values(m, M)
+
+    def _singular_values(self, m: int, M: int) -> None:
         if m < M:
             values = np.linalg.svd(self.scaled, compute_uv=False)
         else:
@@ -207,7 +217,9 @@ class FloatSolver:
                 raise deficient(self.shape, self.rank, M, residual)
             return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), residual)
         assert self._factors is not None
-        E = self._factors.left(goal)
-        E += self._factors.left(goal - E @ self.scaled)  # one refinement step
+        work = 8.0 * len(goal) * m * M
+        with stage("solve for E", expected=expected_seconds(4 * work), large=work > LARGE):
+            E = self._factors.left(goal)
+            E += self._factors.left(goal - E @ self.scaled)  # one refinement step
         residual = relative(E @ self.scaled - goal, goal)
         return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, residual, self.estimated)

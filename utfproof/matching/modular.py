@@ -10,7 +10,8 @@ import numpy as np
 from utfproof.arrays import block_coordinates
 from utfproof.exact.gfp.kernels import NumpyKernels
 from utfproof.matching.equations import blocks_before, canonical_order
-from utfproof.shapes import Shape
+from utfproof.progress import LARGE, staged
+from utfproof.shapes import Shape, matching_dimension
 
 Rows = Callable[[str, int, int, slice], np.ndarray]
 """(tensor, layer, head, rows) -> these rows of that matrix as residues (float64). Layers and heads count from 0."""
@@ -26,7 +27,8 @@ def r_all_modulo(shape: Shape, m: int, p: int, rows: Rows, values: tuple[str, ..
     kernels, everything = NumpyKernels(p), slice(0, m)
     kind, length, word = np.array([2]), np.array([0]), np.array([0])
     stack = rows("U", 0, 0, everything)
-    for layer in reversed(range(shape.layers)):
+    large = 2.0 * m * m * matching_dimension(shape) > LARGE
+    for layer in staged(f"R_all modulo {p}", reversed(range(shape.layers)), shape.layers, unit="layers", large=large):
         kind, length, word = blocks_before(shape, kind, length, word)
         widths = np.where(kind == 2, shape.d_out, shape.head_dim)
         place = None

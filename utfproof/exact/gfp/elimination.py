@@ -25,6 +25,7 @@ import numpy as np
 
 from utfproof.exact.gfp.field import centre
 from utfproof.exact.gfp.kernels import NumpyKernels, TorchKernels, kernels_for
+from utfproof.progress import LARGE, stage
 
 PANEL = 128
 THIN = 8
@@ -131,7 +132,12 @@ class Elimination:
         self.columns: list[int] = []
         self.blocks: list[Block] = []
         self.determinant = 1
-        self._eliminate(0, work.shape[1], 0)
+        m, n = work.shape
+        r = min(m, n)
+        operations = 2.0 * (m * n * r - (m + n) * r * r / 2 + r**3 / 3)
+        with stage(f"elimination modulo {p}", 100, unit="%", large=operations > LARGE) as doing:
+            self._tell = lambda more: doing.advance(100 * more / operations)
+            self._eliminate(0, n, 0)
 
     @property
     def rank(self) -> int:
@@ -167,7 +173,10 @@ class Elimination:
         work, start, stop = self.work, self.blocks[first].start, self.rank
         self.forward(work[:, left:right], first, len(self.blocks), debt)
         operands = work[stop:, start:stop], work[start:stop, left:right]
-        return self.kernels.accumulate(work[stop:, left:right], *operands, debt)
+        debt = self.kernels.accumulate(work[stop:, left:right], *operands, debt)
+        # with the triangular solve before it
+        self._tell(2.0 * (work.shape[0] - stop / 2 - start / 2) * (stop - start) * (right - left))
+        return debt
 
     def forward(self, right: Any, first: int, last: int, debt: int = 0) -> None:
         """Solve with the diagonal part of L that belongs to blocks first ... last-1, in place on right [m, k]."""

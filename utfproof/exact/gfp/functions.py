@@ -17,6 +17,7 @@ from utfproof.exact.gfp import flint_engine
 from utfproof.exact.gfp.elimination import Elimination
 from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
+from utfproof.progress import LARGE, expected_seconds, stage
 
 ENGINES = ("blas", "flint")
 
@@ -108,8 +109,10 @@ def inverse(matrix: Any, p: int, *, engine: str = "blas") -> Any:
     if found.rank < matrix.shape[0]:
         return None
     out = found.kernels.device(np.eye(matrix.shape[0])[found.rows])
-    found.forward(out, 0, len(found.blocks))
-    found.backward(out, 0, len(found.blocks), found.work)
+    work = 2.0 * matrix.shape[0] ** 3
+    with stage(f"inverse modulo {p}", expected=expected_seconds(3 * work), large=work > LARGE):
+        found.forward(out, 0, len(found.blocks))
+        found.backward(out, 0, len(found.blocks), found.work)
     return centred(out, p)
 
 

@@ -19,6 +19,7 @@ from utfproof.models.realization.host import least_host
 from utfproof.models.realization.numerical import TOLERANCE, numerical_host, truncated_host
 from utfproof.models.realization.simplify import with_short_logits, without_dead_heads
 from utfproof.models.realization.tied import tied_host
+from utfproof.progress import stage
 from utfproof.systems import LoopedTarget, Target, Universal
 
 
@@ -50,11 +51,13 @@ def minimize(
     kernel and groups are those of `besteffort.output_bound`. Raises MalformedInput for weights that are not finite.
     """
     held = forms(target)
-    least = least_dimension(held)
+    with stage("least m for this target"):
+        least = least_dimension(held)
     document: dict[str, Any] = {"least": least.document()}
     evidence = None
     try:
-        host, E, least = least_host(held)
+        with stage("host of that size"):
+            host, E, least = least_host(held)
         document["host"] = {
             "m": host.m,
             "arithmetic": "rational",
@@ -62,30 +65,35 @@ def minimize(
             "verified": "E R_all = W_all exactly",
         }
         try:
-            evidence = certificate(least, host, E)
-            require_valid(evidence)
+            with stage("certificate that m is least"):
+                evidence = certificate(least, host, E)
+                require_valid(evidence)
             document["certificate"] = evidence.document["claim"]
         except ResourceLimit as error:
             evidence = None
             document["certificate"] = {"left_out": str(error)}
     except ResourceLimit as error:
-        found = numerical_host(target, tolerance=tolerance, max_memory=max_memory)
+        with stage("host in floats"):
+            found = numerical_host(target, tolerance=tolerance, max_memory=max_memory)
         host, E = found.host, found.E
         document["host"] = {**found.document(), "exact_left_out": str(error)}
-    pruned, dead = without_dead_heads(held)
-    short = with_short_logits(pruned)
+    with stage("dead heads and short logits"):
+        pruned, dead = without_dead_heads(held)
+        short = with_short_logits(pruned)
+        fewer, shortest = least_dimension(pruned).m, least_dimension(short).m
     document["without_dead_heads"] = {
-        "m": least_dimension(pruned).m,
+        "m": fewer,
         "heads": [list(pair) for pair in dead],
         "notion": "functional (matches the target without its dead heads, whose outputs are the same)",
     }
     document["short_logits"] = {
-        "m": least_dimension(short).m,
+        "m": shortest,
         "notion": "attention-matching of the target without its dead heads; not claimed least",
     }
     if isinstance(target, LoopedTarget):
         document["tied"] = tied_host(target).document()
-    document["numerical"] = numerical_host(target, tolerance=tolerance, max_memory=max_memory).document()
+    with stage("host in floats"):
+        document["numerical"] = numerical_host(target, tolerance=tolerance, max_memory=max_memory).document()
     if m is not None and m < least.m:
         smaller = truncated_host(target, m)
         effort = best_effort(smaller.host, target, kernel=kernel, groups=groups, max_memory=max_memory)
