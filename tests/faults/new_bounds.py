@@ -62,6 +62,6 @@ FAULTS = [
         "utfproof.certificates.dimensions",
         "    shorter = geometric(H, 1, shape.layers - 1)",
         "    shorter = shape.layers - 1",
-        ("new:attention-matching/optimum",),
+        ("new:attention-matching/optimum", "new:functional/attention-matching"),
     ),
 ]

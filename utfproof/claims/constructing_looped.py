@@ -15,8 +15,9 @@ from utfproof.claims.hosts import TABLES, is_binary, most_nonzeros, no_matching
 from utfproof.claims.record import KNOWN, Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
+from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.frontier.interval import Interval, interval
-from utfproof.frontier.questions import ALMOST_ALL, TIED, Question
+from utfproof.frontier.questions import ALMOST_ALL, TIED, UNTIED, Question
 from utfproof.notions import Notion
 from utfproof.paper import formulas as printed
 from utfproof.shapes import (
@@ -262,6 +263,54 @@ def looped_false(run: Run) -> Iterator[Instance | Figure]:
 def looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
     """Inequalities at m-bar-loop."""
     yield from refuted_shapes(run, looped_case, one_layer=False)
+
+
+def grouped(shape: Shape) -> bool:
+    """Whether shared-query-groups serves almost all targets at m-bar-loop, below M."""
+    m = paper_looped_dimension(shape)
+    return shape.head_dim < shape.d_in and grouped_dimension(shape) <= m < matching_dimension(shape)
+
+
+@claim(
+    f"{LOOPED}/almost-all",
+    place="Section 3.1, thm:looped_sparse_universal_transformer",
+    statement="At m ≥ m̄_loop some looped {0,1} host serves almost all untied targets: where d < d_in and shared queries in groups need no more than m̄_loop < M.",
+    category=Category.THEOREM,
+    notion=Notion.FUNCTIONAL,
+    targets="almost all untied",
+    scope="d < d_in; so at (2,2,28,30) and (2,3,28,30), and with wide-heads at all four table shapes; counted over H ≤ 5, d ≤ d_in ≤ 8",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.CERTIFICATE,),
+    sentence="Of each group of ⌈d_in/d⌉ heads one reads its query off the output and the others' blocks: 372 ≤ 392 and 828 ≤ 840.",
+)
+def looped_almost_all(run: Run) -> Iterator[Instance | Figure]:
+    """Identity certificates at m-bar-loop; how many shapes are served so, at how many the theorem is false, and at how many, for
+    almost all targets, neither is known."""
+    from utfproof.certificates.identities import identity_certificate
+
+    for shape in run.shapes(grouped, anchors=[(2, 2, 28, 30), (2, 3, 28, 30)], largest=60):
+        m, least = paper_looped_dimension(shape), grouped_dimension(shape)
+        found = identity_certificate("shared-query-groups", shape, m)
+        yield Instance(shape, found.universal and least <= m, f"least m {least}", found, m=m)
+    for entry in ((2, 2, 28, 30), (2, 3, 28, 30)):
+        yield Figure("needed at ({},{},{},{})".format(*entry), grouped_dimension(Shape(*entry)))
+    for layers in (1, 2, 3, 4):
+        shapes = [Shape(H, layers, d, b) for H in range(1, 6) for b in range(1, 9) for d in range(1, b + 1)]
+        for what, count in looped_counts(shapes).items():
+            yield Figure(f"L = {layers}: {what} of {len(shapes)} shapes", count)
+
+
+def looped_counts(shapes: list[Shape]) -> dict[str, int]:
+    """How often m-bar-loop is enough for almost all targets, is not, or is not decided."""
+    found = {"true": 0, "false": 0, "not known": 0}
+    for shape in shapes:
+        m, known = (
+            paper_looped_dimension(shape),
+            interval(shape, Question(Notion.FUNCTIONAL, None, UNTIED, ALMOST_ALL, TIED)),
+        )
+        assert known.upper is not None
+        found["false" if m < known.lower else "true" if m >= known.upper else "not known"] += 1
+    return found
 
 
 @claim(
