@@ -42,9 +42,9 @@ def deeper(H, L):
 
 
 def theorem_c(H, d, b):
-    """The bound on m at L = 2, rounded up."""
-    tau = (d - b) // 2
-    return -((H * H * tau * (d - tau) - b * b * (H + 2 * H * H)) // b)
+    """The bound (ii) on m at L = 2, rounded up."""
+    tau, K = (d - b) // 2, min(H, b * b)
+    return -((K * H * tau * (d - tau) - b * b * H * (H + 1 + K)) // b)
 
 
 def test_values_of_wide_heads():
@@ -284,23 +284,39 @@ def spread(matrices, rng):
     return rank(total) == K * b
 
 
-def admissible(H, p, b):
-    """What the page's Lemma says."""
-    return H**p <= b * b if p == 1 or p % 2 == 0 else H ** ((p + 1) // 2) <= b
+def lemma_words(H, q, b):
+    """The words of Lemma 1: both halves, read in base H, below b (q = 1: the first b^2 letters)."""
+    if q == 1:
+        return [(i,) for i in range(min(H, b * b))]
+    half = (q + 1) // 2
+
+    def number(part):
+        return sum(letter * H**t for t, letter in enumerate(part))
+
+    return [w for w in words(H, q) if number(w[:half]) < b and number(w[half:]) < b]
 
 
-@pytest.mark.parametrize(
-    ("H", "p", "b"), [(2, 2, 2), (2, 3, 3), (2, 3, 4), (2, 4, 4), (3, 2, 3), (2, 3, 2), (3, 2, 2), (5, 1, 2)]
-)
-def test_products_are_spread(H, p, b):
-    rng = np.random.default_rng(H + p + b)
-    M = [[drawn(rng, b, b) for _ in range(H)] for _ in range(p)]
-    products = [along(M, w, b) for w in words(H, p)]
-    assert spread(products, rng) == (H**p <= b * b)
-    assert spread(products, rng) or not admissible(H, p, b)
-    if p > 1:
+def spread_words(H, q, b):
+    """The lower bound for K_q."""
+    return max([1] + [len(lemma_words(H, n, b)) for n in range(1, q + 1)])
+
+
+SPREAD = [(2, 2, 2), (2, 3, 3), (2, 3, 4), (2, 4, 4), (3, 2, 3), (2, 3, 2), (3, 2, 2), (5, 1, 2), (4, 2, 3), (3, 3, 2)]
+
+
+@pytest.mark.parametrize(("H", "q", "b"), SPREAD)
+def test_products_are_spread(H, q, b):
+    rng = np.random.default_rng(H + q + b)
+    M = [[drawn(rng, b, b) for _ in range(H)] for _ in range(q)]
+    chosen = lemma_words(H, q, b)
+    if q > 1:
+        assert len(chosen) == min(b, H ** ((q + 1) // 2)) * min(b, H ** (q // 2))
+    assert len(chosen) <= min(H**q, b * b)
+    assert spread([along(M, w, b) for w in chosen], rng)
+    assert spread([along(M, w, b) for w in words(H, q)], rng) == (H**q <= b * b)
+    if q > 1:
         M[0][1] = M[0][0]
-        assert not spread([along(M, w, b) for w in words(H, p)], rng)
+        assert not spread([along(M, w, b) for w in chosen], rng)
 
 
 @pytest.mark.parametrize("b", [2, 3, 4])
@@ -337,22 +353,23 @@ def test_clock_and_shift(b):
 
 
 def theorem_c_deep(H, L, b):
-    """(i) with the best q_l."""
-    q = [
-        max(n for n in range(layer) if n == 0 or all(admissible(H, s, b) for s in range(1, n + 1)))
-        for layer in range(1, L + 1)
-    ]
-    return b * H**L + b * H * sum(H**n for n in q)
+    """(i) with Lemma 1's numbers."""
+    return b * H**L + b * H * sum(spread_words(H, q, b) for q in range(L))
 
 
 def test_count_of_layers():
     for dims, m in {(2, 2, 2): 20, (2, 3, 2): 44, (2, 3, 3): 66, (3, 2, 2): 42, (2, 3, 4): 88}.items():
         H, L, b = dims
         assert theorem_c_deep(*dims) == b * (powers(H, 1, L) + H**L) == m
-    assert 3 * (powers(2, 1, 4) + 2**4) == 138 > theorem_c_deep(2, 4, 3)
+    assert (theorem_c_deep(5, 2, 2), theorem_a(5, 2, 2), 2 * (30 + 25)) == (100, 71, 110)
+    assert 3 * (powers(2, 1, 4) + 2**4) == 138 > theorem_c_deep(2, 4, 3) == 138 - 6 * 2
     for H, L, b in itertools.product(range(2, 5), range(2, 6), range(1, 6)):
         assert theorem_c_deep(H, L, b) <= b * (powers(H, 1, L) + H**L)
-        if H <= b * b:
+        exact = all(spread_words(H, q, b) == H**q for q in range(L))
+        assert exact == (theorem_c_deep(H, L, b) == b * (powers(H, 1, L) + H**L))
+        named = H <= b * b if L == 2 else H ** (L - 1) <= b * b if L % 2 else H ** (L // 2) <= b
+        assert exact or not named
+        if b > 1:
             assert theorem_c_deep(H, L, b) >= theorem_a(H, L, b)
     # summation by parts: among all omega with these tails the least sum has equal omegas
     rng = np.random.default_rng(12)
