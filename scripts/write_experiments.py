@@ -18,10 +18,10 @@ from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
 from utfproof.training.optimum import read_documents
 from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
-from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
+from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.results import RunResult, differences, measured, preset_of, read_results, with_seeds
 from utfproof.training.tables import Measured, percent
-from utfproof.training.tasks.baselines import k_hop_baselines
+from utfproof.training.tasks.baselines import k_hop_baselines, standing, task_baselines
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "experiments.md"
@@ -106,12 +106,9 @@ def cells_part(runs: list[RunResult]) -> str:
 def remarks(run: RunResult) -> list[str]:
     """What a complete cell is above or below, and where the paper's figure stands on its curve."""
     point, said, found = preset_of(run), printed(run), []
-    if point.task != "parentheses":
-        best = max(k_hop_baselines(int(point.task.split("-")[0])), key=lambda rule: rule.accuracy)
-        below = "below" if run.accuracy < best.accuracy else "above"
-        found.append(
-            f"{point.name}: {percent(run.accuracy)} % is {below} what the {best.name} alone tell ({percent(best.accuracy)} %)."
-        )
+    if point.task in PAPER_TASKS:
+        rules = task_baselines(point.task)
+        found.append(f"{point.name}: {percent(run.accuracy)} % is {standing(run.accuracy, rules)}.")
     if said is not None and 100 * run.accuracy > said + 5:
         passed = next((step for step, _, accuracy in run.curve if 100 * accuracy >= said), None)
         if passed is not None:
