@@ -62,7 +62,7 @@ def cli(monkeypatch, capsys):
     program = typer.Typer()
     for module in (tables_command, figure_command):
         module.register(program)
-    monkeypatch.setattr(command_line, "app", program)
+    monkeypatch.setattr(command_line, "application", lambda *_: program)
 
     def call(*arguments):
         code = command_line.run([str(argument) for argument in arguments])
