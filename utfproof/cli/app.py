@@ -38,6 +38,7 @@ MODULES = {
     "export": "export",
     "emulate": "emulate",
     "frontier": "frontier",
+    "symbolic": "symbolic",
     "search": "search",
     "train": "train",
     "optimum": "optimum",

@@ -98,7 +98,9 @@ def determinant_polynomial(shape: Shape, *, tied: bool = False) -> DeterminantPo
     expanded = 1
     for k, degree in enumerate(column_degrees(shape), start=1):
         expanded *= k * M ** (degree - 1)
-        require_terms(expanded, layout.size, f"det R_all in symbols at {shape}")
+        require_terms(
+            expanded, layout.size, f"the list of partial products of det R_all at {shape}, over its first {k} columns,"
+        )
     generic = generic_r_all(shape, tied=tied)
     found = from_ring(_by_minors(generic.ring_entries))
     if found != _by_permutations(generic.entries):

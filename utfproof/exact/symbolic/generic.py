@@ -32,7 +32,7 @@ Monomial = tuple[int, ...]
 Entry = dict[Monomial, int]
 
 MOST_TERMS = 100_000
-MOST_EXPONENTS = 6_000_000
+MOST_EXPONENTS = 25_000_000
 """Terms times symbols: SymPy keeps one exponent per symbol in every term."""
 
 

@@ -1,0 +1,95 @@
+"""`utfproof symbolic`: what it computes, against SymPy's determinant and the theory's counts, and what it does not claim."""
+
+import json
+import re
+
+import pytest
+import sympy
+
+from utfproof.cli.app import run
+from utfproof.exact.symbolic import determinant_degree
+from utfproof.matching import symbolic as made
+from utfproof.reporting.symbolic import latex_page
+from utfproof.shapes import Shape, matching_dimension
+
+
+def asked(capsys, *words):
+    code = run(["symbolic", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def shape_options(H, L, d, d_in):
+    return ["-H", str(H), "-L", str(L), "-d", str(d), "--d-in", str(d_in)]
+
+
+def polynomial(terms):
+    return sum(c * sympy.prod([sympy.Symbol(name) for name in factors]) for c, factors in terms)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_determinant_in_full_is_sympys(capsys, tied):
+    code, found = asked(capsys, *shape_options(1, 1, 1, 1), "--entries", *(["--tied"] * tied))
+    assert code == 0
+    matrix = sympy.Matrix([[polynomial(entry) for entry in row] for row in found["r_all"]["entries"]])
+    assert sympy.expand(matrix.det() - polynomial(found["determinant"]["polynomial"])) == 0
+    assert found["determinant"]["terms"] == len(found["determinant"]["polynomial"]) == 18
+    assert found["limits"] == []
+
+
+def test_r_all_at_two_heads_and_two_layers_in_full(capsys):
+    code, found = asked(capsys, *shape_options(2, 2, 1, 1), "--entries")
+    assert (code, found["nonzero"]) == (0, True)
+    entries = found["r_all"]["entries"]
+    assert [len(entries), len(entries[0])] == [16, 16]
+    assert sum(len(entry) for row in entries for entry in row) == found["r_all"]["terms"] == 18496
+    assert {len(factors) for row in entries for _, factors in row[-1]} == {3}  # R_V R_V U
+    assert found["determinant"] is None
+    assert re.search(r"number of terms is not known: the list of partial products", " ".join(found["limits"]))
+
+
+@pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 1, 1, 2), (1, 2, 2, 1), (2, 2, 1, 2)])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_line_starts_at_plus_or_minus_one_and_the_blocks_fit(dims, tied):
+    shape = Shape(*dims)
+    found = made.symbolic(shape, tied=tied)
+    assert found.nonzero
+    assert abs(found.line.constant) == 1
+    assert 0 <= found.line.degree <= found.degree == determinant_degree(shape)
+    assert found.blocks.holds
+    assert sum(count * width for _, count, width in found.sizes) == matching_dimension(shape)
+    assert found.line(0) == found.line.constant
+
+
+def test_tied_entries_are_not_multilinear(capsys):
+    _, found = asked(capsys, *shape_options(1, 2, 1, 1), "--tied")
+    assert (found["r_all"]["multilinear"], found["r_all"]["highest_degree_in_one_symbol"]) == (False, 2)
+
+
+def test_a_broken_sparse_host_is_noticed(monkeypatch):
+    def blind(name, shape):
+        host = build(name, shape)
+        return type(host)(**{**vars(host), "R_K": host.R_Q})
+
+    build = made.build_host
+    monkeypatch.setattr(made, "build_host", blind)
+    found = made.symbolic(Shape(2, 1, 1, 1))
+    assert not found.blocks.holds
+    assert found.line.constant == 0
+
+
+def test_what_is_too_large_is_said(capsys):
+    code, found = asked(capsys, *shape_options(4, 3, 4, 4))
+    assert (code, found["nonzero"], found["line"], found["r_all"]) == (4, None, None, None)
+    assert len(found["limits"]) == 3
+    assert run(["symbolic", "-H", "2"]) == 2
+
+
+def test_latex(tmp_path):
+    page = latex_page(made.symbolic(Shape(1, 1, 1, 1)))
+    assert page.count(r"\begin{pmatrix}") == page.count(r"\end{pmatrix}") == 1
+    assert page.count("q^{1,1}_{1,1}") == 7  # once in R_all, in 6 terms of p
+    assert r"v^{1,1}_{1,2}u_{2,1}" in page
+    assert page.count("{") == page.count("}")
+    out = tmp_path / "r.tex"
+    assert run(["symbolic", *shape_options(2, 2, 1, 1), "--latex", str(out)]) == 0
+    assert "% not done: p is not expanded" in out.read_text()
