@@ -45,8 +45,8 @@ LARGEST = 120
 class Symbolic:
     """What is found at a shape; None where it is over a limit, with the reason in `limits`.
 
-    generic: R_all in symbols, untied or tied. determinant: p in full. line: p along the line from the sparse (tied) host, t = 0,
-    to an integer host drawn from `seed`, t = 1. blocks: of the sparse host's R_all. spanning: of the attention products.
+    generic: R_all in symbols, untied or tied. determinant: p in full. line: p along the line from the sparse (tied) host,
+    t = 0, to an integer host drawn from `seed`, t = 1. blocks: of the sparse host's R_all. spanning: of the attention products.
     """
 
     shape: Shape
