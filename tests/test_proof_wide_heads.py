@@ -220,27 +220,34 @@ def test_deeper_hosts(H, L):
 # --- Theorem A: the part of degree one -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("H", "b", "solutions"), [(2, 1, 0), (3, 1, 0), (2, 2, 0), (1, 2, 16)])
-def test_degree_one_part(H, b, solutions):
-    """Linear beta(D) with columns and rows in col D for all D: none but 0, unless H = 1, where it says nothing."""
-    rng, n = np.random.default_rng(7), H * b
-    rows = []
-    for _ in range(n * n * n * b // max(1, 2 * (n - b) * n) + 4):
-        D = drawn(rng, n, b)
-        if H == 1:
-            continue
-        N = null_space(D.T).T
-        at = D.ravel()
-        # beta has the coefficients [i, j, entry of D]
-        for side in range(2):
-            for r, k in itertools.product(range(len(N)), range(n)):
-                row = np.zeros((n, n, n * b), dtype=np.int64)
+def part_of_degree_one(H, b, stream, rng, fixed=False):
+    """Dimension of the affine (without a stream: linear) maps beta(M) with columns and rows in col D for all M = M^(1,.)."""
+    n = (H + stream) * b
+    coefficients = H * b * b + stream
+    unknowns, rows, D = n * n * coefficients, [], None
+    while len(rows) < 2 * unknowns:  # those of one D depend on each other
+        if D is None or not fixed:
+            D = drawn(rng, H * b, b)
+        at = np.concatenate([np.ones(stream, dtype=np.int64), D.ravel()])
+        N = null_space(np.concatenate([np.eye(b, dtype=np.int64)] * stream + [D]).T).T
+        if not len(N):
+            return unknowns
+        for r, k in itertools.product(range(len(N)), range(n)):
+            for side in range(2):
+                row = np.zeros((n, n, coefficients), dtype=np.int64)
                 for i in range(n):
                     row[(i, k) if side == 0 else (k, i)] = N[r, i] * at % PRIME
                 rows.append(row.ravel())
-    unknowns = n * n * n * b
-    found = unknowns - (rank(np.array(rows)) if rows else 0)
-    assert found == solutions
+    return unknowns - rank(np.array(rows))
+
+
+@pytest.mark.parametrize(("H", "b", "stream"), [(2, 1, 0), (3, 1, 0), (2, 2, 0), (1, 1, 1), (2, 1, 1), (1, 2, 1)])
+def test_degree_one_part(H, b, stream):
+    """None but 0, with H = 1 for a stream too; without one H = 1 says nothing, and neither does a single D."""
+    rng = np.random.default_rng(7)
+    assert part_of_degree_one(H, b, stream, rng) == 0
+    assert part_of_degree_one(H, b, stream, rng, fixed=True) > 0
+    assert part_of_degree_one(1, b, 0, rng) == b**4
 
 
 # --- Theorem C -------------------------------------------------------------------------------------------
@@ -304,10 +311,14 @@ def spread_words(H, q, b):
 SPREAD = [(2, 2, 2), (2, 3, 3), (2, 3, 4), (2, 4, 4), (3, 2, 3), (2, 3, 2), (3, 2, 2), (5, 1, 2), (4, 2, 3), (3, 3, 2)]
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("H", "q", "b"), SPREAD)
-def test_products_are_spread(H, q, b):
+def test_products_are_spread(H, q, b, stream):
+    """H letters; with a stream the letter 0 has the value I."""
     rng = np.random.default_rng(H + q + b)
     M = [[drawn(rng, b, b) for _ in range(H)] for _ in range(q)]
+    if stream:
+        M = [[np.eye(b, dtype=np.int64), *layer[1:]] for layer in M]
     chosen = lemma_words(H, q, b)
     if q > 1:
         assert len(chosen) == min(b, H ** ((q + 1) // 2)) * min(b, H ** (q // 2))
@@ -362,6 +373,13 @@ def test_count_of_layers():
         H, L, b = dims
         assert theorem_c_deep(*dims) == b * (powers(H, 1, L) + H**L) == m
     assert (theorem_c_deep(5, 2, 2), theorem_a(5, 2, 2), 2 * (30 + 25)) == (100, 71, 110)
+    for dims, m in {(2, 2, 2): 34, (1, 2, 2): 14}.items():
+        H, L, b = dims
+        assert (
+            b * (H + 1) ** L + b * H * sum(spread_words(H + 1, q, b) for q in range(L))
+            == b * (2 * (H + 1) ** L - 1)
+            == m
+        )
     assert 3 * (powers(2, 1, 4) + 2**4) == 138 > theorem_c_deep(2, 4, 3) == 138 - 6 * 2
     for H, L, b in itertools.product(range(2, 5), range(2, 6), range(1, 6)):
         assert theorem_c_deep(H, L, b) <= b * (powers(H, 1, L) + H**L)
