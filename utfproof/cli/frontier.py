@@ -165,6 +165,7 @@ def _document(found: Frontier, files: list[str], picture: str | None) -> dict[st
         for shape, bound, value in found.bounds
     ]  # fmt: skip
     return {
+        **_at_one_shape(found),
         "entries": entries,
         "bounds": bounds,
         "certificates": len(found.certified),
@@ -173,6 +174,18 @@ def _document(found: Frontier, files: list[str], picture: str | None) -> dict[st
         "files": files,
         "plot": picture,
     }
+
+
+def _at_one_shape(found: Frontier) -> dict[str, Any]:
+    """A paragraph, and the notions side by side, where there is one shape."""
+    from utfproof.frontier.words import paragraph, side_by_side
+
+    shapes = {entry.shape for entry in found.entries}
+    if len(shapes) != 1:
+        return {}
+    (shape,) = shapes
+    words = paragraph(found, shape)
+    return {"words": [words, ""] if words else [], "side_by_side": [*side_by_side(found, shape), ""]}
 
 
 def _statuses(found: Frontier) -> list[str]:
@@ -190,6 +203,8 @@ def _print(found: Frontier, document: dict[str, Any], *, which: bool) -> None:
     from utfproof.frontier.table import groups
 
     console = Console(highlight=False, soft_wrap=True)
+    for line in [*document.get("words", []), *document.get("side_by_side", [])]:
+        console.print(Text(line))
     for group in groups(found):
         console.print(Text(group.title, style="bold"))
         for line in _grid(found, group):

@@ -1,0 +1,138 @@
+"""Every shape with H, L <= 4 and d, d_in <= 4: no lower bound above an upper one under any notion, and no host that the package
+builds, or that a recorded search found, below a printed bound. The sentences and the table at one shape."""
+
+import itertools
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from utfproof.cli.app import run
+from utfproof.constructions import CONSTRUCTIONS
+from utfproof.errors import NotDefined
+from utfproof.frontier.bounds import BOUNDS
+from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
+from utfproof.frontier.streams import RESIDUAL_BOUNDS
+from utfproof.frontier.table import frontier
+from utfproof.frontier.words import paragraph, side_by_side
+from utfproof.notions import Notion
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+
+pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
+ROOT = Path(__file__).parents[1]
+QUICK = [bound for bound in (*BOUNDS, *RESIDUAL_BOUNDS) if bound.name != "span"]
+"""Without the bounds that an elimination finds."""
+
+
+def grid(residual):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
+        return [Shape(*dims, residual=residual) for dims in itertools.product(range(1, 5), repeat=4)]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "residual"])
+def every(request):
+    return frontier(grid(request.param), bounds=QUICK)
+
+
+def test_no_lower_bound_exceeds_an_upper_one(every):
+    assert len(every.entries) == 256 * 40
+    for entry in every.entries:
+        assert entry.reached is None or entry.proved.value <= entry.reached.value, entry
+
+
+def test_almost_all_targets_functionally_are_those_of_attention_matching(every):
+    """Where d = d_in one number, and the same by both notions."""
+    closed = 0
+    by = {(entry.shape, entry.question): entry for entry in every.entries}
+    for (shape, asked), entry in by.items():
+        if asked != Question(Notion.FUNCTIONAL, None, UNTIED, ALMOST_ALL):
+            continue
+        other = by[shape, Question(Notion.ATTENTION_MATCHING, None, UNTIED, ALMOST_ALL)]
+        assert (entry.proved.value, entry.reached.value) == (other.proved.value, other.reached.value)
+        if shape.head_dim == shape.d_in:
+            assert entry.exact
+            words = shape.words_at(shape.layers)
+            plain = words + (words - 1 if shape.residual else sum(shape.heads**t for t in range(1, shape.layers + 1)))
+            assert entry.reached.value == shape.d_in * plain
+            closed += 1
+    assert closed == 64
+
+
+def test_no_host_that_is_built_lies_below_a_bound(every):
+    """Each construction's least m against what is proved for its own notion and targets."""
+    by = {(entry.shape, entry.question): entry for entry in every.entries}
+    compared = 0
+    for entry in CONSTRUCTIONS.values():
+        if entry.notion is None or entry.is_random:
+            continue
+        extent = ALL if entry.targets == "all untied" else ALMOST_ALL
+        for shape in {shape for shape, _ in by}:
+            targets = UNTIED if entry.serves_untied(shape) else TIED
+            try:
+                entry.defined(shape)
+                if shape.residual and not entry.streams:
+                    continue
+                m = entry.least_m(shape)
+            except NotDefined:
+                continue
+            known = by[shape, Question(entry.notion, None, targets, extent, TIED if entry.tied else ANY)]
+            assert known.proved.value <= m, (entry.name, shape)
+            assert known.reached is not None, (entry.name, shape)
+            assert known.reached.value <= m, (entry.name, shape)
+            compared += 1
+    assert compared > 200
+
+
+def test_what_searches_found_does_not_lie_below_a_bound():
+    """Candidates of the recorded searches."""
+    found = 0
+    recorded = json.loads((ROOT / "results" / "search-cpu.json").read_text())
+    for entry in (*recorded["runs"], *recorded["calibration"]["cases"]):
+        problem = entry["problem"]
+        if entry["outcome"] not in ("found", "candidate") or problem["free"] == "U":
+            continue
+        shape = Shape(*(problem["shape"][name] for name in ("heads", "layers", "head_dim", "d_in")))
+        notion, tied = Notion(problem["notion"]), problem["targets"].endswith(" tied")
+        free = problem["free"] if notion is Notion.SHARED_ATTENTION else None
+        host = TIED if problem["host"] == "tied" else ANY
+        asked = Question(notion, free, TIED if tied else UNTIED, ALMOST_ALL, host)
+        assert frontier([shape], notions=[notion], bounds=QUICK).at(shape, asked).proved.value <= problem["m"], problem
+        found += 1
+    assert found >= 8
+
+
+# --- words -------------------------------------------------------------------------------------------------------------
+
+SAID = [
+    (
+        (2, 4, 30, 30),
+        False,
+        ["m < 1380 serves almost all", "m = 1380 does (shared-query", "least m", "The paper's has 2280"],
+    ),
+    ((2, 1, 1, 2), False, ["m < 7 serves almost all", "m = 7 does", "m < 8 serves all untied", "m = 8 does"]),
+    ((2, 3, 2, 1), False, ["m < 15 serves", "m = 18 does (symmetric-keys-deep", "between the two it is open"]),
+    ((2, 2, 1, 1), True, ["m < 17 serves", "m = 17 does", "The same holds for all targets."]),
+]
+
+
+@pytest.mark.parametrize(("dims", "residual", "texts"), SAID)
+def test_a_paragraph_in_words(dims, residual, texts):
+    shape = Shape(*dims, residual=residual)
+    found = frontier([shape])
+    said = paragraph(found, shape)
+    assert all(text in said for text in texts), said
+    table = side_by_side(found, shape)
+    assert [row.split("  ")[0] for row in table[1:4]] == ["matching", "attention-matching", "functional"]
+    for row, notion in zip(table[1:4], (Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL), strict=True):
+        entry = found.at(shape, Question(notion, None, UNTIED, ALMOST_ALL))
+        assert str(entry.proved.value) in row
+
+
+def test_the_command_says_it_at_one_shape(capsys):
+    assert run(["frontier", "--heads", "2", "--layers", "2", "--notion", "functional", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "m < 10 serves almost all untied targets" in document["words"][0]
+    assert run(["frontier", "--heads", "2", "--layers", "1..2", "--notion", "functional"]) == 0
+    assert "no fixed transformer" not in capsys.readouterr().out
