@@ -54,13 +54,23 @@ def host_b(H, L, d, b):
     return b * H**L + 2 * d * S - d * (H // g) - d * (H // min(g, H)) * (S - H) // H
 
 
+def growth(H, d, b):
+    """How much more room a layer with a stream has than the next."""
+    return H + 1 if (H + 1) * d >= b else Fraction(b, b - H * d)
+
+
 def fibre_stream(H, L, d, b):
-    lam = H + 1
-    return (lam * b * b if L == 1 else lam * fibre_stream(H, L - 1, d, b)) + H * kappa(b, d)
+    """F_L: by the recursion of the outputs and of the forms."""
+    forms = (
+        H * kappa(b, d)
+        if L == 1
+        else growth(H, d, b) * (fibre_stream(H, L - 1, d, b) - b * b * (H + 1) ** (L - 1)) + H * kappa(b, d)
+    )
+    return b * b * (H + 1) ** L + forms
 
 
 def bound_c(H, L, d, b):
-    return b * (H + 1) ** L + (2 * d - Fraction(d * d, b)) * ((H + 1) ** L - 1)
+    return b * (H + 1) ** L + H * (2 * d - Fraction(d * d, b)) * sum(growth(H, d, b) ** t for t in range(L))
 
 
 def host_c(H, L, d, b):
@@ -82,8 +92,11 @@ def test_values_of_the_bounds():
             elif (d == 1 and L == 1) or H * d * d < b:
                 assert attained
             assert fibre_stream(H, L, d, b) == b * bound_c(H, L, d, b)
-            if (H + 1) * d >= b or L == 1:
-                assert host_c(H, L, d, b) >= bound_c(H, L, d, b)
+            assert host_c(H, L, d, b) >= bound_c(H, L, d, b)
+            if (H + 1) * d >= b:
+                assert bound_c(H, L, d, b) == b * (H + 1) ** L + (2 * d - Fraction(d * d, b)) * ((H + 1) ** L - 1)
+            else:  # above the count of the families alone
+                assert (bound_c(H, L, d, b) - b * (H + 1) ** L) * b >= L * H * kappa(b, d)
             if b % d == 0 and H % (b // d) == 0:
                 assert host_c(H, L, d, b) == bound_c(H, L, d, b)
             if L == d == 1:
@@ -94,6 +107,7 @@ def test_values_of_the_bounds():
         assert host_b(*dims) == math.ceil(bound_a(*dims)) == m
     for dims, m, low in [((2, 2, 28, 30), 372, 300), ((2, 3, 28, 30), 828, 659), ((3, 2, 1, 2), 38, 36)]:
         assert (host_b(*dims), math.ceil(bound_a(*dims))) == (m, low)
+    assert (math.ceil(bound_c(1, 2, 1, 3)), host_c(1, 2, 1, 3)) == (17, 18)
     for dims, m in {(1, 2, 1, 1): 7, (2, 2, 1, 1): 17, (2, 3, 1, 1): 53}.items():
         assert host_c(*dims) == bound_c(*dims) == m
 
@@ -293,6 +307,7 @@ JACOBIANS = [
     ("C", 2, 1, 1, 2),
 ]
 JACOBIANS += [
+    ("C", 1, 2, 1, 3),
     ("B", 2, 2, 2, 5),
     ("B", 2, 3, 1, 2),
     ("B", 3, 2, 1, 4),
@@ -354,6 +369,30 @@ def test_room_of_random_spaces(H, rho, d, n):
     found = room(rng, space, H, rho, d, n, eye)
     assert rho * found == d * rank(space)
     assert (rho + 1) * found > d * rank(space)  # a larger factor would be false
+
+
+@pytest.mark.parametrize(("H", "d", "b", "n"), [(1, 1, 3, 2), (2, 1, 4, 1), (1, 2, 5, 1), (1, 1, 2, 2)])
+def test_room_of_random_spaces_with_a_stream(H, d, b, n):
+    """dim pi_0 >= b/(b - H d) dim P_C for random spaces; equality for products that live in block 0, and no larger factor."""
+    rng, lam = np.random.default_rng(4), H + 1
+    parts = [drawn(rng, b, b), *(product(drawn(rng, b, d), drawn(rng, d, b)) for _ in range(H))]
+    size = lam * b * n
+    for dimension in range(0, size + 1, max(1, size // 6)):
+        space = drawn(rng, dimension, size)
+        assert b * stream_room(space, parts, n) <= (b - H * d) * rank(space)
+    rows = [np.eye(1, size, r * n + c, dtype=np.int64)[0] for r in range(b) for c in range(n)]
+    at = [range(b - H * d), *(range(b - (H - i) * d, b - (H - i - 1) * d) for i in range(H))]
+    chosen = [np.diag([int(r in part) for r in range(b)]) for part in at]
+    found = stream_room(np.array(rows), chosen, n)
+    assert b * found == (b - H * d) * len(rows)
+    assert stream_room(np.array(rows), parts, n) <= found
+
+
+def stream_room(space, parts, n):
+    """dim {p : C p in the span of the rows of space}, C = parts stacked."""
+    C, b = np.concatenate(parts), len(parts[0])
+    images = np.array([(C @ np.eye(1, b * n, j, dtype=np.int64).reshape(b, n) % PRIME).ravel() for j in range(b * n)])
+    return b * n + rank(space) - rank(np.concatenate([images, space]))
 
 
 def room(rng, space, H, rho, d, n, blocks=None):
