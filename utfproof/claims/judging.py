@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,19 @@ from utfproof.claims.record import (
     Instance,
     Verdict,
 )
-from utfproof.claims.theorems import ABSENT, BROKEN, BUILT, CLOSED, STATED, Standing
+from utfproof.claims.theorems import (
+    ABSENT,
+    BROKEN,
+    BUILT,
+    CLOSED,
+    HEADLINES,
+    PROOFS,
+    STATED,
+    Headline,
+    Standing,
+    headlines,
+)
+from utfproof.notions import Targets
 from utfproof.shapes import Shape
 
 CHECKOUT = Path(__file__).parents[2]
@@ -103,6 +116,7 @@ def judge(claim: Claim, seen: Observation, *, whole: bool) -> list[str]:
         lines.append(f"the verdict is {verdict.value!r}, recorded is {claim.verdict.value!r}")
     lines += [*_figure_problems(claim, seen), *_evidence_problems(claim, seen.instances, whole)]
     lines += [*_recorded_problems(claim, seen.instances, whole), *_page_problems(claim), *_paper_problems(claim)]
+    lines += _theorem_problems(claim)
     return lines
 
 
@@ -200,6 +214,8 @@ def _recorded_problems(claim: Claim, instances: Sequence[Instance], whole: bool)
 
 
 def _page_problems(claim: Claim) -> Iterator[str]:
+    if (claim.proof is not None) != (Evidence.WRITTEN in claim.evidence):
+        yield f"{Evidence.WRITTEN.value!r} and a page of docs/proofs belong together"
     folder = CHECKOUT / "docs" / "proofs"
     if claim.proof is None or not folder.is_dir():
         return
@@ -208,6 +224,25 @@ def _page_problems(claim: Claim) -> Iterator[str]:
         yield f"{claim.proof} does not exist"
     elif f"`{claim.id}`" not in page.read_text(encoding="utf-8"):
         yield f"{claim.proof} does not name this claim among those that it proves"
+
+
+@lru_cache(maxsize=1)
+def _headlines() -> dict[str, Headline]:
+    return headlines() if (PROOFS / HEADLINES).is_file() else {}
+
+
+def _theorem_problems(claim: Claim) -> Iterator[str]:
+    """A theorem speaks of the claim's notion, and of a class of targets that holds the claim's."""
+    if bool(claim.theorem) != (Evidence.MACHINE in claim.evidence):
+        yield f"{Evidence.MACHINE.value!r} and theorems belong together"
+    linked = [_headlines()[name] for name in claim.theorem if name in _headlines()]
+    if claim.about is None or not linked:
+        return
+    if claim.about.notion not in {notion for theorem in linked for notion in theorem.notions}:
+        yield f"none of its theorems is about {claim.about.notion.value}"
+    served = [Targets.parse(targets) for theorem in linked for targets in theorem.targets]
+    if not any(targets.implies(claim.about.targets) for targets in served):
+        yield f"none of its theorems is about {claim.about.targets} targets"
 
 
 def _paper_problems(claim: Claim) -> Iterator[str]:
