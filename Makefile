@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # as many processes as there are cores, a file at a time each: what a file prepares for its tests is prepared once
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: verify tables proofs proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch clean
+.PHONY: verify tables proofs proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch models clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify

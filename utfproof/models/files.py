@@ -113,7 +113,7 @@ def _archive(path: Path, max_memory: int | None) -> TensorFile:
     kinds = {"f8": "F64", "f4": "F32", "f2": "F16", "i8": "I64", "i4": "I32", "i2": "I16", "i1": "I8", "b1": "BOOL"}
     try:
         require_memory(4 * path.stat().st_size, f"reading {path}", max_memory)
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as found:
             tensors = {name: found[name] for name in found.files}
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error

@@ -302,7 +302,6 @@ def _arrays(
                 parts |= axes.take(prefix + name, entry)
         for role in family.required:
             if role not in parts:
-                claims.refuse_unsuitable()
                 wanted = [prefix + name for name, entry in family.layer.items() if role in entry.roles]
                 raise claims.file.refuse(f"tensor {' or '.join(wanted)} is missing")
         layers.append(parts)

@@ -106,7 +106,8 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     found["layers.rotary_pos_emb"] = None if rotary is None else type(rotary).__name__
     found["layers.rel_pos"] = None if relative is None else type(relative).__name__
     found["layers.rotary_scale"] = None if rotary is None or rotary.scale is None else "given"
-    found["layers.slopes"] = None if relative is None else [float(s) for s in relative.slopes.reshape(-1)]
+    slopes = getattr(relative, "slopes", None)
+    found["layers.slopes"] = None if slopes is None else [float(s) for s in slopes.reshape(-1)]
     learned = type(module.pos_emb).__name__ == "AbsolutePositionalEmbedding"
     kind = "rotary" if rotary is not None else "alibi" if relative is not None else "learned" if learned else "none"
     if learned and kind != "learned":
@@ -165,7 +166,7 @@ FAMILY = Family(
         "W_U": (r"to_logits\.weight",),
         "b_U": (),
     },
-    marks=(("to_q.weight", "to_k.weight", "to_v.weight", "to_out.weight"),),
+    marks=(("to_q.weight", "to_k.weight", "to_v.weight"),),
     config={**_table(), "heads": sets("heads")},
     settled={"stream": True, "adjacent": True, "head_order": "consecutive rows", "tiled_groups": True},
     assumed={

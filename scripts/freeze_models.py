@@ -1,0 +1,421 @@
+"""Small models by the constructors of the libraries that people use, compared with their own forward pass, or frozen for tests.
+
+Usage, in an environment with torch, the library and this package:
+    python scripts/freeze_models.py transformer-lens              # compare every model with its library, live
+    python scripts/freeze_models.py transformers --write FILE     # and freeze them: tensors, configuration, tokens, logits
+
+LIBRARY is transformer-lens (2 and 3), transformer-lens-bridge (4), transformers, x-transformers or torch. Every model is either
+embedded in hosts whose exported modules agree with the library's own forward pass within 1e-9 relative in float64, or refused
+with a message that names the field or tensor said here. Anything else is a failure, and the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from utfproof.errors import CannotCarry, MalformedInput
+from utfproof.models import from_model
+from utfproof.models.exporting import write_arrays
+
+LIMIT = 1e-9
+TL: dict[str, Any] = {
+    "n_layers": 2,
+    "d_model": 6,
+    "n_ctx": 7,
+    "d_head": 4,
+    "n_heads": 2,
+    "d_vocab": 5,
+    "attn_only": True,
+}
+TL |= {"normalization_type": None, "device": "cpu"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model: its name, how it is made, and the field or tensor by which it is refused ("" where it is embedded)."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    refused: str = ""
+
+
+def drawn(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The module with every parameter drawn, biases and embeddings too, as float32 numbers."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return module.eval()
+
+
+def trained(module: nn.Module, steps: int = 40) -> nn.Module:
+    """The module after a few steps on repeating its first token."""
+    torch.manual_seed(1)
+    optimizer = torch.optim.Adam(module.parameters(), lr=1e-2)
+    for _ in range(steps):
+        tokens = torch.randint(5, (16, 7))
+        loss = nn.functional.cross_entropy(module(tokens)[:, -1], tokens[:, 0])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return module.eval()
+
+
+# --- the libraries -----------------------------------------------------------------------------------------
+
+_SHAPES: dict[str, dict[str, Any]] = {
+    "one layer, eight heads": {"n_layers": 1, "n_heads": 8, "d_head": 2},
+    "three layers": {"n_layers": 3, "d_head": 2},
+    "four layers, one head": {"n_layers": 4, "n_heads": 1, "d_head": 3},
+    "four heads, odd width": {"n_heads": 4, "d_head": 1, "d_model": 7},
+    "wide heads": {"d_head": 9},
+    "other outputs": {"d_vocab_out": 3},
+    "both ways": {"attention_dir": "bidirectional"},
+    "own factor": {"attn_scale": 0.7},
+    "grouped heads": {"n_heads": 4, "n_key_value_heads": 2, "d_head": 2},
+    "one head of keys": {"n_heads": 3, "n_key_value_heads": 1, "d_head": 2},
+    "rotary": {"positional_embedding_type": "rotary", "rotary_dim": 4},
+    "capped logits": {"attn_scores_soft_cap": 0.5},
+}
+_OLD: dict[str, dict[str, Any]] = {
+    "no factor": {"use_attn_scale": False},
+    "factor by layer": {"scale_attn_by_inverse_layer_idx": True},
+    "rotary, adjacent, in part": {
+        "positional_embedding_type": "rotary",
+        "rotary_dim": 2,
+        "rotary_adjacent_pairs": True,
+    },
+    "ALiBi": {"positional_embedding_type": "alibi"},
+    "shortformer": {"positional_embedding_type": "shortformer"},
+    "local in one layer": {"use_local_attn": True, "window_size": 3, "attn_types": ["global", "local"]},
+    "local": {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "local"]},
+}
+_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "LayerNorm": ({"normalization_type": "LN"}, "normalization_type"),
+    "folded LayerNorm": ({"normalization_type": "LNPre"}, "normalization_type"),
+    "RMS": ({"normalization_type": "RMS"}, "normalization_type"),
+    "MLP": ({"attn_only": False, "act_fn": "relu"}, "attn_only"),
+    "capped outputs": ({"output_logits_soft_cap": 1.0}, "output_logits_soft_cap"),
+}
+_REFUSED_OLD: dict[str, tuple[dict[str, Any], str]] = {
+    "parallel MLP": ({"attn_only": False, "act_fn": "relu", "parallel_attn_mlp": True}, "parallel_attn_mlp"),
+    "normalised queries": ({"use_qk_norm": True}, "use_qk_norm"),
+    "ALiBi both ways": (
+        {"positional_embedding_type": "alibi", "attention_dir": "bidirectional"},
+        "positional_embedding_type",
+    ),
+}
+_REFUSED_NEW: dict[str, tuple[dict[str, Any], str]] = {
+    "no factor": ({"use_attn_scale": False}, "use_attn_scale"),
+    "local": ({"use_local_attn": True, "window_size": 3, "attn_types": ["local", "local"]}, "use_local_attn"),
+}
+
+
+def _lens(make: Callable[..., nn.Module], good: dict[str, Any], bad: dict[str, Any]) -> Iterator[Case]:
+    def built(extra: dict[str, Any]) -> nn.Module:
+        return drawn(make(**{**TL, **extra}))
+
+    yield Case("plain", partial(built, {}))
+    yield Case("trained a little", lambda: trained(make(**TL)))
+    for name, extra in good.items():
+        yield Case(name, partial(built, extra))
+    for name, (extra, field) in bad.items():
+        yield Case(name, partial(built, extra), field)
+
+
+def transformer_lens() -> Iterator[Case]:
+    from transformer_lens import HookedTransformer, HookedTransformerConfig
+
+    def make(**config: Any) -> nn.Module:
+        module: nn.Module = HookedTransformer(HookedTransformerConfig(**config))
+        return module
+
+    yield from _lens(make, {**_SHAPES, **_OLD}, {**_REFUSED, **_REFUSED_OLD})
+
+
+def transformer_lens_bridge() -> Iterator[Case]:
+    from transformer_lens import TransformerBridge, TransformerBridgeConfig
+
+    def make(**config: Any) -> nn.Module:
+        module: nn.Module = TransformerBridge.boot_native(TransformerBridgeConfig(**config))
+        return module
+
+    yield from _lens(make, _SHAPES, {**_REFUSED, **_REFUSED_NEW})
+
+
+class Nothing(nn.Module):
+    """An MLP that adds nothing."""
+
+    def forward(self, x: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
+        return torch.zeros_like(x)
+
+
+def transformers() -> Iterator[Case]:
+    from transformers import (
+        GPT2Config,
+        GPT2LMHeadModel,
+        LlamaConfig,
+        LlamaForCausalLM,
+        MistralConfig,
+        MistralForCausalLM,
+    )
+
+    def gpt2(bare: bool = True, idle: bool = False, **config: Any) -> nn.Module:
+        sizes = {"n_layer": 2, "n_head": 2, "n_embd": 6, "n_positions": 7, "vocab_size": 5, "n_inner": 4}
+        module = GPT2LMHeadModel(GPT2Config(**{**sizes, "bos_token_id": 0, "eos_token_id": 0, **config}))
+        for block in module.transformer.h if bare else ():
+            block.ln_1, block.ln_2 = nn.Identity(), nn.Identity()
+            block.mlp = block.mlp if idle else Nothing()
+        module.transformer.ln_f = nn.Identity() if bare else module.transformer.ln_f
+        module = drawn(module)
+        for block in module.transformer.h if idle else ():
+            nn.init.zeros_(block.mlp.c_proj.weight)
+            nn.init.zeros_(block.mlp.c_proj.bias)
+        return module
+
+    def llama(model: Any = LlamaForCausalLM, kind: Any = LlamaConfig, bare: bool = True, **config: Any) -> nn.Module:
+        sizes = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1}
+        sizes |= {"vocab_size": 5, "intermediate_size": 4, "max_position_embeddings": 9}
+        module = model(kind(**{**sizes, "bos_token_id": 0, "eos_token_id": 0, **config}))
+        for block in module.model.layers if bare else ():
+            block.input_layernorm, block.post_attention_layernorm, block.mlp = nn.Identity(), nn.Identity(), Nothing()
+        module.model.norm = nn.Identity() if bare else module.model.norm
+        return drawn(module)
+
+    yield Case("GPT-2", gpt2)
+    yield Case("GPT-2, one layer, three heads", lambda: gpt2(n_layer=1, n_head=3))
+    yield Case("GPT-2, untied", lambda: gpt2(tie_word_embeddings=False))
+    yield Case("GPT-2, factor by layer", lambda: gpt2(scale_attn_by_inverse_layer_idx=True))
+    yield Case("GPT-2, no factor", lambda: gpt2(scale_attn_weights=False))
+    yield Case("GPT-2, idle MLPs", lambda: gpt2(idle=True))
+    yield Case("GPT-2 in full", lambda: gpt2(bare=False), "ln_1")
+    yield Case("Llama", llama)
+    yield Case("Llama with biases", lambda: llama(attention_bias=True, num_key_value_heads=2))
+    yield Case("Llama, four heads, two of keys", lambda: llama(num_attention_heads=4, num_key_value_heads=2))
+    yield Case("Llama, tied", lambda: llama(tie_word_embeddings=True))
+    yield Case("Llama, other base", lambda: llama(rope_parameters={"rope_type": "default", "rope_theta": 100.0}))
+    yield Case("Mistral, window", lambda: llama(MistralForCausalLM, MistralConfig, sliding_window=3))
+    yield Case("Llama in full", lambda: llama(bare=False), "layernorm")
+    scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+    yield Case("Llama, scaled rotation", lambda: llama(rope_parameters=scaled), "rope_parameters")
+
+
+def x_transformers() -> Iterator[Case]:
+    from x_transformers import Decoder, Encoder, TransformerWrapper
+
+    def make(kind: Any = Decoder, bare: bool = True, wrapper: dict[str, Any] | None = None, **layers: Any) -> nn.Module:
+        depth = layers.pop("depth", 2)
+        sizes = {"dim": 6, "depth": depth, "heads": 2, "attn_dim_head": 3, "custom_layers": ("a",) * depth, **layers}
+        module = TransformerWrapper(num_tokens=5, max_seq_len=7, attn_layers=kind(**sizes), **(wrapper or {}))
+        for block in module.attn_layers.layers if bare else ():
+            block[0][0] = nn.Identity()
+        module.attn_layers.final_norm = nn.Identity() if bare else module.attn_layers.final_norm
+        return drawn(module)
+
+    unplaced = {"use_abs_pos_emb": False}
+    yield Case("decoder", make)
+    yield Case("encoder", lambda: make(Encoder))
+    yield Case("one layer", lambda: make(depth=1, heads=4))
+    yield Case("three layers", lambda: make(depth=3, attn_dim_head=2))
+    yield Case("grouped heads", lambda: make(heads=4, attn_kv_heads=2))
+    yield Case("one head of keys", lambda: make(heads=3, attn_kv_heads=1))
+    yield Case("no positions", lambda: make(wrapper=unplaced))
+    yield Case("rotary in part", lambda: make(rotary_pos_emb=True, attn_dim_head=20, wrapper=unplaced))
+    yield Case("one head", lambda: make(heads=1), "to_out")
+    yield Case("ALiBi", lambda: make(alibi_pos_bias=True, heads=3, wrapper=unplaced))
+    yield Case("capped logits", lambda: make(attn_softclamp_logits=True, attn_logit_softclamp_value=0.5))
+    yield Case("with its norms", lambda: make(bare=False), "layers.norms")
+    yield Case("normalised queries", lambda: make(attn_qk_norm=True), "attn.qk_norm")
+    yield Case("talking heads", lambda: make(attn_pre_talking_heads=True), "talking_heads")
+    yield Case("memories", lambda: make(attn_num_mem_kv=2), "attn.num_mem_kv")
+    yield Case("gated values", lambda: make(attn_gate_values=True), "to_v_gate")
+    yield Case("shifted by T5", lambda: make(rel_pos_bias=True, wrapper=unplaced), "layers.rel_pos")
+
+
+class Stack(nn.Module):
+    """Attention layers between an embedding and a readout."""
+
+    def __init__(
+        self,
+        heads: int,
+        layers: int,
+        stream: bool,
+        causal: bool,
+        bias: bool = True,
+        encoder: bool = False,
+        norms: bool = False,
+    ) -> None:
+        super().__init__()
+        self.stream, self.causal, self.norms = stream, causal, norms
+        self.embedding, self.pos = nn.Embedding(5, 6), nn.Parameter(torch.zeros(1, 7, 6))
+        make = nn.TransformerEncoderLayer if encoder else nn.MultiheadAttention
+        options: dict[str, Any] = {"dim_feedforward": 4, "norm_first": True} if encoder else {}
+        self.layers = nn.ModuleList(make(6, heads, batch_first=True, bias=bias, **options) for _ in range(layers))
+        for layer in self.layers if encoder else ():
+            layer.norm1, layer.norm2 = (layer.norm1, layer.norm2) if norms else (nn.Identity(), nn.Identity())
+        self.unembed = nn.Linear(6, 5, bias=bias)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        n = tokens.shape[1]
+        x = self.embedding(tokens) + self.pos[:, :n]
+        mask = torch.ones(n, n, dtype=torch.bool).triu(1) if self.causal else None
+        for layer in self.layers:
+            if self.norms:
+                x = layer(x, src_mask=mask)
+            elif isinstance(layer, nn.TransformerEncoderLayer):
+                x = x + layer._sa_block(x, mask, None)
+            else:
+                added = layer(x, x, x, attn_mask=mask, need_weights=False)[0]
+                x = x + added if self.stream else added
+        out: torch.Tensor = self.unembed(x)
+        return out
+
+
+def plain_torch() -> Iterator[Case]:
+    def encoder(**options: Any) -> nn.Module:
+        module: Any = drawn(Stack(2, 2, True, encoder=True, **options))
+        for layer in module.layers if not options.get("norms") else ():
+            nn.init.zeros_(layer.linear2.weight)
+            nn.init.zeros_(layer.linear2.bias)
+        return module
+
+    def stack(*sizes: Any) -> nn.Module:
+        return drawn(Stack(*sizes))
+
+    for heads, layers in ((1, 2), (2, 2), (3, 1), (2, 3)):
+        for stream in (True, False):
+            for causal in (True, False):
+                said = f"{heads} heads, {layers} layers, {'' if stream else 'no '}stream, {'causal' if causal else 'both ways'}"
+                yield Case(said, partial(stack, heads, layers, stream, causal))
+    yield Case("no biases", lambda: drawn(Stack(2, 2, True, True, bias=False)))
+    yield Case("encoder layers", lambda: encoder(causal=False))
+    yield Case("encoder layers, causal", lambda: encoder(causal=True))
+    yield Case("encoder layers in full", lambda: encoder(causal=False, norms=True), "norm1")
+
+
+LIBRARIES: dict[str, tuple[Callable[[], Iterator[Case]], str]] = {
+    "transformer-lens": (transformer_lens, "transformer-lens"),
+    "transformer-lens-bridge": (transformer_lens_bridge, "transformer-lens"),
+    "transformers": (transformers, "transformers"),
+    "x-transformers": (x_transformers, "x-transformers"),
+    "torch": (plain_torch, "torch"),
+}
+
+# --- comparing and freezing --------------------------------------------------------------------------------
+
+
+def exported_outputs(path: Path, tokens: np.ndarray) -> np.ndarray:
+    """What an exported module gives."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with torch.no_grad():
+        return np.asarray(module.Host()(torch.from_numpy(tokens)).numpy())
+
+
+def compare(case: Case, folder: Path) -> tuple[str, str]:
+    """("ok", "refused" or "wrong", what was found)."""
+    module = case.make()
+    try:
+        model = from_model(module)
+    except MalformedInput as error:
+        return ("refused" if case.refused and case.refused in str(error) else "wrong"), str(error)
+    if case.refused:
+        return "wrong", f"it is read, and should be refused by {case.refused}"
+    found = []
+    tokens = np.random.default_rng(5).integers(0, model.vocabulary, min(6, model.reading.longest))
+    expected = model.outputs(tokens)
+    for host in ("sparse", "tied", "random"):
+        try:
+            embedded = model.embed(host)
+        except CannotCarry:
+            if host == "tied" and model.target.shape.residual and model.target.shape.layers > 1:
+                found.append("tied: cannot carry it")
+                continue
+            return "wrong", f"{host} cannot carry it"
+        path = embedded.export(folder / f"host{len(list(folder.iterdir()))}.py")
+        by = np.abs(exported_outputs(path, tokens) - expected).max() / np.abs(expected).max()
+        by = max(float(by), embedded.agreement.relative_difference)
+        if not by <= LIMIT:
+            return "wrong", f"{host} differs by {by:.3g}"
+        found.append(f"{host} {by:.1e}")
+    return "ok", ", ".join(found)
+
+
+def frozen(case: Case) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Tensors and record of a model: state dict, configuration, tokens and the library's own logits in float64."""
+    from utfproof.models import live
+
+    module = case.make()
+    twin = live._in_float64(module)
+    file = live._tensors(twin)
+    record: dict[str, Any] = {"refused": case.refused}
+    family = live.recognise(file)
+    parts = live._attention_modules(twin, file, family)
+    record |= {"family": family.name, "config": {} if family.live is None else family.live(twin, parts)}
+    tensors = {name: _narrow(np.asarray(array)) for name, array in file.tensors.items()}
+    if not case.refused:
+        model = from_model(module)
+        if family.name == "pytorch":
+            record["config"] |= {"residual": model.reading.stream, "causal": model.reading.attention.layers[0].causal}
+        rotary = model.reading.attention.layers[0].rotary
+        if rotary is not None:
+            tensors |= {"frozen.cos": rotary.cos, "frozen.sin": rotary.sin}
+        n = min(7, model.reading.longest)
+        tokens = np.random.default_rng(7).integers(0, model.vocabulary, (3, n)).astype(np.int64)
+        tensors |= {"frozen.tokens": tokens, "frozen.logits": np.stack([model.outputs(row) for row in tokens])}
+    record["config"] = json.loads(json.dumps(record["config"], default=str))
+    return tensors, record
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    """float32 where that holds the same numbers."""
+    small = array.astype(np.float32) if array.dtype == np.float64 else array
+    return small if np.array_equal(small, array, equal_nan=array.dtype.kind == "f") else array
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compare models with their libraries, live, or freeze them.")
+    parser.add_argument("library", choices=LIBRARIES)
+    parser.add_argument("--write", type=Path, help="the safetensors file to freeze them into")
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    cases, distribution = LIBRARIES[args.library]
+    counts = {"ok": 0, "refused": 0, "wrong": 0}
+    arrays: dict[str, np.ndarray] = {}
+    records: dict[str, Any] = {}
+    for case in cases():
+        with tempfile.TemporaryDirectory() as folder:
+            verdict, said = compare(case, Path(folder))
+        counts[verdict] += 1
+        print(f"{verdict:8} {case.name}: {said[:150]}", flush=True)
+        if args.write is not None:
+            tensors, records[case.name] = frozen(case)
+            arrays |= {f"{case.name}/{name}": array for name, array in tensors.items()}
+    if args.write is not None:
+        versions = {name: version(name) for name in (distribution, "torch", "numpy")}
+        write_arrays(args.write, arrays, {"versions": json.dumps(versions), "models": json.dumps(records)})
+    print(f"{args.library} {version(distribution)}: {counts}")
+    return int(counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Compares small models with the libraries that people use, live: each library from the package index, in an environment of its own.
+# PYTHON names the interpreter, FOLDER where the environments stand (kept, so that a second run installs nothing).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3} FOLDER=${FOLDER:-out/models}
+mkdir -p "$FOLDER"
+
+compare() { # NAME LIBRARY PACKAGES...
+  local name=$1 library=$2
+  shift 2
+  if [ ! -e "$FOLDER/$name/.done" ]; then
+    "$PYTHON" -m venv "$FOLDER/$name"
+    "$FOLDER/$name/bin/python" -m pip install --quiet --disable-pip-version-check -e . torch==2.13.0 "$@"
+    touch "$FOLDER/$name/.done"
+  fi
+  OMP_NUM_THREADS=1 "$FOLDER/$name/bin/python" scripts/freeze_models.py "$library" ${WRITE:+--write "$WRITE/$name.safetensors"}
+}
+
+compare torch torch
+compare transformers transformers transformers==5.23.0
+compare x-transformers x-transformers x-transformers==2.31.10
+compare transformer-lens-2 transformer-lens transformer-lens==2.18.0 "datasets<3" "pyarrow<18"
+compare transformer-lens-3 transformer-lens transformer-lens==3.9.0
+compare transformer-lens-4 transformer-lens-bridge transformer-lens==4.3.0

@@ -1,0 +1,284 @@
+"""Models that the libraries people use have built, frozen with their own logits: each is embedded, or refused by name.
+
+tests/data/models/*.safetensors are written by scripts/freeze_models.py, which also compares live (`make models`).
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from utfproof.cli.app import run
+from utfproof.constructions import build_host
+from utfproof.errors import MalformedInput
+from utfproof.models import ImportedModel, LayerAttention, ModelAttention, import_model, read_kernel, write_kernel
+from utfproof.models.attention import Rotary
+from utfproof.models.exporting import write_arrays
+from utfproof.models.families import families
+from utfproof.models.importing import recognise
+from utfproof.models.model import relative_difference
+from utfproof.models.reading import read_model
+from utfproof.weights import TensorFile, read_tensors
+
+FILES = sorted((Path(__file__).parent / "data" / "models").glob("*.safetensors"))
+
+
+def load(path):
+    """(name, tensors, record) of every model of a file."""
+    file = read_tensors(path, booleans=True)
+    for name, record in json.loads(file.metadata["models"]).items():
+        own = {n.split("/", 1)[1]: a for n, a in file.tensors.items() if n.split("/", 1)[0] == name}
+        yield f"{path.stem}: {name}", own, record
+
+
+FROZEN = {name: (tensors, record) for path in FILES for name, tensors, record in load(path)}
+READ = [name for name, (_, record) in FROZEN.items() if not record["refused"]]
+
+
+def reading(name, **changes):
+    """The model of this name, read from its tensors and configuration."""
+    tensors, record = FROZEN[name]
+    tables = (tensors["frozen.cos"], tensors["frozen.sin"]) if "frozen.cos" in tensors else None
+    file = TensorFile(name, {n: a for n, a in tensors.items() if not n.startswith("frozen.")}, {}, {})
+    return read_model(file, recognise(file), {**record["config"], **changes}, tables=tables)
+
+
+def error(model_reading, name):
+    """How far the reading is from the library's own logits."""
+    tensors = FROZEN[name][0]
+    pairs = zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True)
+    return max(relative_difference(model_reading.stages(t)["logits"], logits) for t, logits in pairs)
+
+
+def test_there_are_enough_of_them():
+    versions = [json.loads(read_tensors(path, booleans=True).metadata["versions"]) for path in FILES]
+    majors = sorted(v["transformer-lens"].split(".")[0] for v in versions if "transformer-lens" in v)
+    assert majors == ["2", "3", "4"]
+    assert {"transformers", "x-transformers"} <= {name for v in versions for name in v}
+    assert len(FROZEN) >= 60
+    assert {record["family"] for _, record in FROZEN.values()} >= families().keys() - {"nanogpt"}
+    assert sum(path.stat().st_size for path in FILES) < 3e6
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_it_is_read_as_its_library_runs_it_or_refused_by_name(name):
+    refused = FROZEN[name][1]["refused"]
+    if refused:
+        with pytest.raises(MalformedInput, match=refused):
+            reading(name)
+    else:
+        assert error(reading(name), name) < 1e-9
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_host_gives_the_librarys_own_logits(name):
+    found = reading(name)
+    tensors = FROZEN[name][0]
+    model = ImportedModel(found, references=tuple(zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True)))
+    embedded = model.embed("sparse", sequences=[])
+    assert embedded.agreement.relative_difference < 1e-9
+    kernel = read_kernel(write_kernel(model.attention), 1, 2)
+    tokens = tensors["frozen.tokens"][0]
+    outputs = embedded.host.forward(model.one_hots(tokens), embedded.E, kernel)
+    assert relative_difference(outputs, tensors["frozen.logits"][0]) < 1e-9
+
+
+CONTRADICTIONS = {
+    "attention_dir": lambda c: {"attention_dir": "bidirectional" if c["attention_dir"] == "causal" else "causal"},
+    "attn_scale": lambda c: {"attn_scale": 2 * float(c["attn_scale"])},
+    "positional_embedding_type": lambda c: {"positional_embedding_type": "alibi"},
+    "attn_scores_soft_cap": lambda c: {"attn_scores_soft_cap": 0.3},
+}
+"""A configuration that says something else than the model does: the library's logits show it."""
+
+
+@pytest.mark.parametrize("field", CONTRADICTIONS)
+def test_a_field_that_says_something_else_changes_the_reading(field):
+    name = next(n for n in READ if n.endswith(": plain") and "W_pos" in "".join(FROZEN[n][0]))
+    change = CONTRADICTIONS[field](FROZEN[name][1]["config"])
+    assert error(reading(name, **change), name) > 1e-3
+
+
+@pytest.mark.parametrize("family", sorted({record["family"] for _, record in FROZEN.values()}))
+def test_a_field_that_nobody_knows_is_refused_by_name(family):
+    name = next(n for n in READ if FROZEN[n][1]["family"] == family)
+    with pytest.raises(MalformedInput, match="use_new_trick"):
+        reading(name, use_new_trick=True)
+
+
+FAULTS = {
+    "causal flipped": lambda a: LayerAttention(not a.causal, a.window, a.cap, a.slopes, a.single, a.rotary),
+    "window off by one": lambda a: LayerAttention(a.causal, (a.window or 3) - 1, a.cap, a.slopes, a.single, a.rotary),
+    "cap": lambda a: LayerAttention(a.causal, a.window, 0.1, a.slopes, a.single, a.rotary),
+    "slopes dropped": lambda a: LayerAttention(a.causal, a.window, a.cap, (0.3,) * 8, a.single, a.rotary),
+    "rotation the other way": lambda a: LayerAttention(
+        a.causal, a.window, a.cap, a.slopes, a.single, Rotary.of_base(16, 1, 3.0, adjacent=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_of_the_attention_is_seen(fault):
+    name = next(n for n in READ if n.endswith(": plain"))
+    found = reading(name)
+    layers = tuple(map(FAULTS[fault], found.attention.layers))
+    tokens, logits = (FROZEN[name][0][f"frozen.{part}"][0] for part in ("tokens", "logits"))
+    assert relative_difference(found.stages(tokens, ModelAttention(layers))["logits"], logits) > 1e-4
+
+
+# --- files and commands --------------------------------------------------------------------------------------
+
+PLAIN = next(name for name in READ if name.endswith(": plain") and "W_pos" in "".join(FROZEN[name][0]))
+
+
+def weights(name=PLAIN):
+    return {n: np.asarray(a) for n, a in FROZEN[name][0].items() if not n.startswith("frozen.")}
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """The plain model as a file without metadata, its configuration, its reference, and a reference of another model."""
+    tensors, record = FROZEN[PLAIN]
+    write_arrays(tmp_path / "m.safetensors", weights(), {})
+    (tmp_path / "config.json").write_text(json.dumps(record["config"]))
+    reference = {"tokens": tensors["frozen.tokens"], "logits": tensors["frozen.logits"]}
+    write_arrays(tmp_path / "ref.safetensors", reference, {})
+    write_arrays(tmp_path / "other.safetensors", reference | {"logits": 1.1 * reference["logits"]}, {})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ([], 4, "this reading of the file"),
+        (["--config", "config.json"], 0, "this reading of the file"),
+        (["--reference", "ref.safetensors"], 0, "the host acts as the model"),
+        (["--config", "config.json", "--reference", "ref.safetensors"], 0, "the host acts as the model"),
+        (["--attention", "softmax", "--reference", "ref.safetensors"], 2, "other outputs than the reference"),
+        (["--reference", "other.safetensors"], 2, "other outputs than the reference"),
+        (["--attention", "softmax", "--config", "config.json"], 2, "--attention says mask False"),
+    ],
+)
+def test_who_says_that_the_host_acts_as_the_model(stored, options, code, said, capsys):
+    options = [str(stored / o) if "." in o else o for o in options]
+    out = stored / "E.safetensors"
+    assert (
+        run(["embed", "sparse", str(stored / "m.safetensors"), "--layout", "auto", "-o", str(out), *options, "--json"])
+        == code
+    )
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+    if code == 4:
+        document = json.loads(printed.out)
+        assert set(document["unknown"]) == {"causal", "scale", "positions", "norm", "cap", "window"}
+        assert "assumed" in read_tensors(out).metadata
+        assert document["read_as"]["mask"].endswith("(assumed: nobody says)")
+
+
+def test_a_mask_of_no_entries_says_nothing(stored):
+    """As newer libraries store it."""
+    path = stored / "m.safetensors"
+    write_arrays(path, weights() | {"blocks.0.attn.mask": np.zeros((0, 0), dtype=bool)}, {})
+    assert "causal" in import_model(path).unknown
+
+
+SLOW = pytest.mark.exhaustive  # torch is loaded in another process
+
+
+@pytest.mark.parametrize(
+    "kind", ["npz", "sharded", "compiled", pytest.param("pt", marks=SLOW), pytest.param("nested pt", marks=SLOW)]
+)
+def test_kinds_of_files(stored, kind):
+    tensors = weights()
+    expected = import_model(stored / "m.safetensors").target.W_Q
+    path = stored / f"m.{kind.split()[-1]}"
+    if kind == "npz":
+        np.savez(path, **tensors)
+    elif kind == "sharded":
+        names, path = sorted(tensors), stored / "m.safetensors.index.json"
+        for number, part in enumerate((names[:9], names[9:])):
+            write_arrays(stored / f"m{number}.safetensors", {n: tensors[n] for n in part}, {})
+        shards = {n: f"m{int(i >= 9)}.safetensors" for i, n in enumerate(names)}
+        path.write_text(json.dumps({"weight_map": shards}))
+    elif kind == "compiled":
+        path = stored / "compiled.safetensors"
+        write_arrays(path, {f"_orig_mod.{n}": a for n, a in tensors.items()}, {})
+    else:
+        torch = pytest.importorskip("torch")
+        held = {n: torch.from_numpy(a.copy()) for n, a in tensors.items()}
+        torch.save({"model": held, "epoch": 3} if kind == "nested pt" else held, path)
+    assert (import_model(path).target.W_Q == expected).all()
+
+
+class Harmful:
+    def __reduce__(self):
+        return print, ("unpickled",)
+
+
+@SLOW
+def test_nothing_is_unpickled_from_a_checkpoint(stored, capfd):
+    torch = pytest.importorskip("torch")
+    torch.save({"a": Harmful()}, stored / "harmful.pt")
+    with pytest.raises(MalformedInput, match="weights_only"):
+        import_model(stored / "harmful.pt")
+    assert "unpickled" not in "".join(capfd.readouterr())
+
+
+def test_files_that_are_not_read(stored, capfd):
+    np.savez(stored / "objects.npz", a=np.array([Harmful()], dtype=object), allow_pickle=True)
+    (stored / "bad.npz").write_bytes(b"PK\x03\x04nothing")
+    (stored / "m.safetensors.index.json").write_text('{"weight_map": {"a": "../m.safetensors"}}')
+    for name in ("objects.npz", "bad.npz", "m.safetensors.index.json", "absent.pt", "absent.npz"):
+        with pytest.raises(MalformedInput):
+            import_model(stored / name)
+    assert "unpickled" not in "".join(capfd.readouterr())
+
+
+def test_a_relu_is_beyond_every_host_without_one():
+    """docs/embed-your-model.md: if outputs are 2t - 7/10 from k = 3 on, a host's are everywhere, and the model's are not."""
+    from fractions import Fraction
+
+    def model(k):
+        t = Fraction(k, k + 1)
+        return t + max(Fraction(0), t - Fraction(7, 10))
+
+    assert all(model(k) == 2 * Fraction(k, k + 1) - Fraction(7, 10) for k in range(3, 50))
+    assert (model(1), 2 * Fraction(1, 2) - Fraction(7, 10)) == (Fraction(1, 2), Fraction(3, 10))
+
+
+def test_exports_are_read_back(stored):
+    """A residual host under TransformerLens' names, causal and both ways, is the same model again, and nothing is left open."""
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.models.exporting import transformer_lens_tensors
+
+    model = import_model(stored / "m.safetensors", reference=stored / "ref.safetensors")
+    embedded = model.embed("sparse")
+    for causal in (True, False):
+        kernel = SoftmaxAttention(causal=causal)
+        tensors, metadata = transformer_lens_tensors(
+            embedded.host, embedded.E, kernel, vocabulary=model.vocabulary, positions=model.positions
+        )
+        path = stored / "back.safetensors"
+        write_arrays(path, tensors, metadata)
+        back = import_model(path)
+        assert back.unknown == ()
+        tokens = np.array([0, 3, 1, 1, 2])
+        expected = embedded.host.forward(model.one_hots(tokens), embedded.E, kernel)
+        assert relative_difference(back.original(tokens), expected) < 1e-12
+        for field, value in {"attention_dir": "causal" if not causal else "bidirectional"}.items():
+            write_arrays(path, tensors, {**metadata, field: value})
+            other = import_model(path)
+            assert relative_difference(other.original(tokens), expected) > 1e-3
+        write_arrays(path, tensors, metadata)
+        with pytest.raises(MalformedInput, match="--attention says"):
+            import_model(path, attention="softmax" if causal else "causal")
+
+
+def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():
+    from utfproof.errors import CannotCarry
+    from utfproof.matching import embed
+
+    target = reading(PLAIN).target().augmented()
+    with pytest.raises(CannotCarry):
+        embed(build_host("tied", target.shape), target)
