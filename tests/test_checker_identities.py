@@ -68,26 +68,19 @@ def test_the_checker_follows_coordinates_as_defined(name):
             readers.append((L, host.outputs(), U))
         for depth, (run,), reader in readers:
             found = {}
-            for word, _, (block, offset, width) in checker.trace(host, depth, [(0, run)], zeros=True):
-                assert word not in found
-                found[word] = [host.first(block) + offset + j for j in range(width)]
+            for word in naive.words(H, depth):
+                alone = [[int(h == letter) for h in range(H)] for letter in word]
+                for (block, offset, width), times in checker.weighted_words(host, {run: 1}, alone, 2).items():
+                    if times == 0:  # another word's
+                        continue
+                    assert times == 1
+                    assert word not in found
+                    found[word] = [host.first(block) + offset + j for j in range(width)]
             for word in naive.words(H, depth):
                 expected = [sceptic.routed(values, word, dict.fromkeys(reader.get(j, ()), 1)) for j in range(run[2])]
                 assert [{row: 1} for row in found.get(word, [])] == [column for column in expected if column]
                 compared += 1
     assert compared > 20
-
-
-@pytest.mark.parametrize("name", SCALAR)
-def test_merging_words_loses_none(name):
-    for H, L in [(1, 3), (2, 4), (3, 3), (4, 2)]:
-        shape = checker.Shape(H, L, 2, 1, 1, 10**6)
-        host = checker.IDENTITIES[name].host(shape)
-        (run,) = host.outputs()
-        merged = checker.trace(host, L, [(0, run)], merge=True)
-        words = checker.trace(host, L, [(0, run)])
-        assert {(tuple(sorted(word)), *rest) for word, *rest in words} == set(merged)
-        assert len(merged) == math.comb(L + H - 1, H - 1) == shape.counts
 
 
 @pytest.mark.parametrize(("length", "total"), [(0, 3), (1, 4), (2, 5), (3, 3), (4, 2)])
@@ -96,46 +89,54 @@ def test_numbers_of_tuples(length, total):
     assert [checker.tuple_number(c, total) for c in listed] == list(range(math.comb(total + length, length)))
 
 
-def test_a_reader_that_meets_nothing_stops_the_check():
-    shape = checker.Shape(2, 2, 1, 1, 1, 13)
-    host = checker.SharedKey(shape)
-    with pytest.raises(checker.Stop, match="reads nothing"):
-        checker.trace(host, 2, [(0, host.reads(0, 1, 0)[0])])  # two steps from words of length 1: too deep
-
-
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- words at a random point -------------------------------------------------------------------------------------------
 
 letters = st.tuples(st.sampled_from("MMMA"), st.just(1), st.integers(0, 1), st.booleans(), st.booleans())
 
 
-@given(st.lists(letters, max_size=7), st.lists(letters, max_size=7), st.sampled_from([1, 2, 3]), st.integers(0, 5))
-def test_words_reduce_alike_exactly_when_they_are_equal(left, right, size, copies):
-    """Against products of random matrices modulo a prime (d_in = 1: of numbers)."""
+@given(st.lists(letters, max_size=7), st.integers(1, 3))
+def test_words_are_products_of_the_matrices_drawn(word, size):
     from flint import nmod_mat
 
     p = sceptic.LARGE
-    source = random.Random(1)
-    table = {
-        (kind, head): nmod_mat(size, size, [source.randrange(p) for _ in range(size * size)], p)
-        for kind in "MA"
-        for head in (0, 1)
-    }
-    right = [*left[:copies], *right, *left[copies:]] if copies < 4 else right
+    point = checker.Point(checker.Claim("identity", checker.Shape(2, 1, size, size, size, 99), "shared-query"), p)
 
-    def product(word):
+    def product():
         out = nmod_mat(size, size, [int(i == j) for i in range(size) for j in range(size)], p)
-        for kind, _, head, turned, inverse in word:
-            matrix = table[kind, head]
+        for kind, layer, head, turned, inverse in word:
+            matrix = nmod_mat(size, size, [x for row in point.matrix(kind, layer, head) for x in row], p)
             matrix = matrix.inv() if inverse else matrix
             out = out * (matrix.transpose() if turned else matrix)
         return out
 
-    left, right = tuple(left), tuple(right)
-    same = checker.reduce(left, size == 1) == checker.reduce(right, size == 1)
-    assert same == (product(left) == product(right))
-    assert product(checker.transpose(left)) == product(left).transpose()
-    assert checker.reduce(left + checker.invert(left), size == 1) == ()
-    assert product(checker.invert(left)) * product(left) == product(())
+    dense = [[int(x) for x in row] for row in product().table()]
+    for i in range(size):
+        unit = [int(i == j) for j in range(size)]
+        assert point.row(unit, tuple(word)) == dense[i]
+        assert point.column(tuple(word), unit) == [row[i] for row in dense]
+
+
+def test_weights_tell_all_words_apart():
+    """x times the sum of M_w with weights, against the sum over all words."""
+    p = sceptic.LARGE
+    shape = checker.Shape(2, 3, 2, 2, 2, 99)
+    for targets in ("all untied", "all tied"):
+        point = checker.Point(checker.Claim("identity", shape, "register", targets=targets), p)
+        weights = [[3, 5], [7, 11], [13, 17]]
+        total = [0, 0]
+        for word in naive.words(2, 3):
+            scale = math.prod(weights[layer][h] for layer, h in enumerate(word))
+            letters = tuple(("M", 0 if targets == "all tied" else layer, h, False, False) for layer, h in enumerate(word, 1))
+            total = [(a + scale * b) % p for a, b in zip(total, point.row([1, 2], letters), strict=True)]
+        assert point.weighted([1, 2], weights) == total
+
+
+def test_primes_are_random_and_large():
+    from flint import fmpz
+
+    found = {checker.random_prime() for _ in range(3)}
+    assert len(found) == 3
+    assert all(q.bit_length() == 192 and fmpz(q).is_prime() for q in found)
 
 
 # --- linear test -----------------------------------------------------------------------------------------------------
@@ -460,33 +461,28 @@ def new_files():
     ]
 
 
-def forgiving_reduce(word, commute):
-    return tuple(sorted(letter[:3] for letter in word))
+def commuting(self, x, word, row=checker.Point.row):
+    return row(self, x, tuple(sorted(word)))
 
 
-def layerless(word, commute, reduce=checker.reduce):
-    return reduce(tuple((name, 0, *rest) for name, _, *rest in word), commute)
+def layerless(self, name, layer, head, matrix=checker.Point.matrix):
+    return matrix(self, name, min(layer, 1), head)
 
 
-def uncommuting(word, commute, reduce=checker.reduce):
-    return reduce(word, False)
+def upright(self, x, letter, times=checker.Point.times):
+    return times(self, x, (*letter[:3], False, letter[4]))
 
 
-def always_commuting(word, commute, reduce=checker.reduce):
-    return reduce(word, True)
+def uninverted(self, x, letter, times=checker.Point.times):
+    return times(self, x, (*letter[:4], False))
 
 
-def upright(word):
-    return tuple(reversed(word))
+def words_added_up(host, runs, weights, q, weighted_words=checker.weighted_words):
+    return weighted_words(host, runs, [[1] * len(numbers) for numbers in weights], q)
 
 
-def unordered(word):
-    return tuple((name, layer, head, not turned, inverse) for name, layer, head, turned, inverse in word)
-
-
-def near(self, start, width):
-    """The block that starts here or one further."""
-    return next((word for at, word in zip(self.starts, self.words, strict=True) if at - start in (0, 1)), None)
+def unweighted(self, x, weights, weighted=checker.Point.weighted):
+    return weighted(self, x, [[1] * len(numbers) for numbers in weights])
 
 
 def halves_exchanged(self, layer, head, block, move=checker.TwoSided.move):
@@ -520,13 +516,12 @@ class AnyFile(dict):
 
 
 FAULTS = {
-    "words compared as multisets": (checker, "reduce", forgiving_reduce),
-    "layers of letters ignored": (checker, "reduce", layerless),
-    "numbers compared as matrices": (checker, "reduce", uncommuting),
-    "matrices compared as numbers": (checker, "reduce", always_commuting),
-    "letters not transposed": (checker, "transpose", upright),
-    "transposes not reversed": (checker, "transpose", unordered),
-    "blocks read one off": (checker.Blocks, "read", near),
+    "words compared as multisets": (checker.Point, "row", commuting),
+    "layers of letters ignored": (checker.Point, "matrix", layerless),
+    "letters not transposed": (checker.Point, "times", upright),
+    "letters not inverted": (checker.Point, "times", uninverted),
+    "words of the host added up": (checker, "weighted_words", words_added_up),
+    "words of the target added up": (checker.Point, "weighted", unweighted),
     "halves of the two-sided register exchanged": (checker.TwoSided, "move", halves_exchanged),
     "the first head counted": (checker.Counting, "move", count_too_many),
     "tuples numbered by their sum": (checker, "tuple_number", lambda counts, total: sum(counts)),
@@ -548,7 +543,7 @@ FAULTS = {
         "enter",
         lambda self, digests, header, path: setattr(self, "hashed", AnyFile({"": path})),
     ),
-    "coefficients reduced modulo 2^127 - 1": (checker, "identity_prime", lambda claim, basis: (2**127 - 1, 1)),
+    "coefficients reduced modulo 2^127 - 1": (checker, "random_prime", lambda: 2**127 - 1),
 }
 
 

@@ -171,16 +171,6 @@ def test_kernel_basis():
 # --- the identity of polynomials -------------------------------------------------------------------------------------------
 
 
-def test_mersenne_primes_are_prime():
-    """Lucas-Lehmer, for those that do not take long."""
-    for n in [n for n in checker.MERSENNE if n < 3000]:
-        q, s = 2**n - 1, 4
-        for _ in range(n - 2):
-            s = (s * s - 2) % q
-        assert s == 0
-    assert checker.MERSENNE == (127, 521, 1279, 2203, 4423, 9689, 19937)
-
-
 def annihilated(dims, count=80):
     """Vectors with W_all z = 0 for all tied targets: the kernel of the rows of many."""
     H, L, d, d_in = dims
@@ -203,32 +193,12 @@ def test_identities_beyond_one_dimension(dims):
     for z in basis[:3]:
         for change in (0, 1):
             entries = [(i, v + change * (i == min(z))) for i, v in sorted(z.items()) if v + change * (i == min(z))]
-            q, points = checker.identity_prime(claim, [entries])
+            q = checker.random_prime()
             target = checker.random_tied_target(claim.shape, q)
             zero = not checker.target_product(claim.shape, target, checker.by_layer(claim.shape, entries), q)
-            assert points == 1
             assert zero == (change == 0)
             if L < 4:
                 assert sceptic.vanishes_for_tied_targets(entries, H, L, d, d_in) == zero
-
-
-def test_coefficients_are_below_the_prime():
-    """The bound is at least every coefficient that the expansion has, and the prime is above the bound."""
-    shape = checker.Shape(2, 2, 2, 2, 2, 32)
-    claim = checker.Claim("tied-kernel", shape, "random", targets="all tied")
-    for value, exponent in [
-        (1, 127),
-        (2**126, 521),
-        (2**127 // 16 - 1, 127),
-        (2**500, 521),
-        (2**520, 1279),
-        (10**4000, 19937),
-    ]:
-        q, points = checker.identity_prime(claim, [[(31, -value)]])  # an OV column: at most 4^2 monomials
-        assert (q, points) == (2**exponent - 1, 1), (value, exponent)
-        assert (q // 4) ** points >= 2**100
-    with pytest.raises(checker.OverLimit, match="coefficients"):
-        checker.identity_prime(claim, [[(31, 2**20000)]])
 
 
 # --- gauges ----------------------------------------------------------------------------------------------------------------

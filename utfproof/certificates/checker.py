@@ -29,18 +29,18 @@ are sound:
   For tied targets one of them is given, and W_all z is computed in the same way.
 * tied-kernel. The rank of R_all modulo a prime is at least M - k, and k independent vectors z are in its kernel
   (exact integers): they span it. W_all z = 0 for all tied targets is an identity of integer polynomials in their
-  entries. It is tested at random points modulo a prime q above all coefficients (zero modulo q means zero), so many
-  that a false one passes with probability at most 2^-100. Then every row of every W_all is a combination of rows
-  of R_all.
+  entries. It is tested at a random point modulo a random prime of 192 bits; a false one passes with probability below
+  2^-100. Then every row of every W_all is a combination of rows of R_all.
 * linear-test. As rank-modular, with the d_in columns of every R_w R_Q C^T in place of the d columns of R_w R_Q; C
   is the evidence's, or (I 0). If the columns are independent, some E gives keys M_w C and queries x with
   x C^T = M_w A: then all logits are those of the target.
-* identity. E (and U) consist of blocks that are words in the target's matrices. The blocks that the host's
-  readers meet are followed through its definition, and the words read are compared with those demanded after
-  free reduction (d_in = 1: as monomials). Equal reduced words are equal matrices for every target, or for
-  every target with invertible M^(l,0) where inverses of these are used, which the claim then has to say.
-  The standard embeddings are followed in the same way, with numbers in place of words: one block holds the word
-  that a reader demands, and the block read has to be that one.
+* identity. E (and U) consist of blocks that are words in the target's matrices. E R_w U = M_w, and what the notion
+  demands of queries and keys, hold for all words w if they hold, as polynomials, when the heads of each layer are added
+  up with indeterminate weights, whose monomials are the words. That is tested at a random point modulo a random prime,
+  where a wrong equation holds with probability below 2^-100. It is so for every target, or for every target with
+  invertible M^(l,0) where inverses of these are used, which the claim then has to say.
+  In the standard embeddings one block holds the word that a reader demands, and the block read, followed through the
+  host's definition, has to be that one.
 * lower-bound. The arithmetic of a bound proved in docs/proofs; or more than m independent rows of W_all, which
   E R_all would span with m rows; or sum y_w R_w = 0 with y_s != 0, while sum y_w M_w = y_s for the target that
   is 1 along the word s.
@@ -73,7 +73,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from itertools import chain, compress, pairwise
 from itertools import product as product_of
 from operator import add, itemgetter, mul
@@ -417,6 +417,7 @@ def read_shape(value: object) -> Shape:
 Block = tuple[int, ...]
 Run = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
 Step = tuple[Block, int, int] | None
+Place = tuple[Block, int]  # a coordinate: (block, offset)
 
 
 class IndexHost:
@@ -447,6 +448,14 @@ class IndexHost:
 
     def first(self, block: Block) -> int:
         """The number of the block's first coordinate."""
+        raise NotImplementedError
+
+    def extent(self) -> int:
+        """How many coordinates the construction has, without those that are zero."""
+        return self.least(self.s) or 0
+
+    def place(self, coordinate: int) -> Place | None:
+        """Where a coordinate is, of constructions with a free U; None beyond the last."""
         raise NotImplementedError
 
 
@@ -1579,19 +1588,19 @@ def by_layer(s: Shape, entries: Pairs) -> dict[int, list[Entry]]:
 
 
 def index_product_is_zero(host: IndexHost, layers: dict[int, list[Entry]]) -> bool:
-    Vector = dict[tuple[Block, int], int]
+    Held = dict[tuple[Block, int], int]
 
-    def add(vector: Vector, runs: list[Run], column: int, value: int) -> None:
+    def add(vector: Held, runs: list[Run], column: int, value: int) -> None:
         for block, offset, width in runs:
             if column < width:
                 name = (block, offset + column)
                 vector[name] = vector.get(name, 0) + value
 
-    vectors: dict[int, Vector] = {}
+    vectors: dict[int, Held] = {}
     for _, word, column, value in layers.get(host.L + 1, []):
         add(vectors.setdefault(word, {}), host.outputs(), column, value)
     for layer in range(host.L, 0, -1):
-        shorter: dict[int, Vector] = {}
+        shorter: dict[int, Held] = {}
         for word, vector in vectors.items():
             parent, letter = divmod(word, host.s.letters)
             target = shorter.setdefault(parent, {})
@@ -1833,37 +1842,6 @@ def check_tied_target(claim: Claim, target: Target, row: int, z: Pairs, limits: 
     require_kernel(claim, z, limits)
 
 
-MERSENNE = (127, 521, 1279, 2203, 4423, 9689, 19937)
-"""2^n - 1 is prime for each."""
-
-
-def identity_prime(claim: Claim, basis: list[Pairs]) -> tuple[int, int]:
-    """(q, how many points): q is a prime above every coefficient of every W_all z, and a polynomial that is not zero
-    modulo q vanishes at so many random points with probability at most 2^-100.
-
-    With 1 for every variable a column of length t (of an OV word: L) has entries of at most (d d_in)^(t-1), (d d_in)^L
-    in W_all, which counts its monomials. The degree is at most 2 L."""
-    s = claim.shape
-    paths = s.head_dim * s.d_in
-    powers = [1]
-    for _ in range(s.layers):
-        powers.append(powers[-1] * paths)
-    largest = max(
-        sum(abs(value) * powers[layer - 1] for layer, found in by_layer(s, z).items() for *_, value in found)
-        for z in basis
-    )
-    exponent = next((n for n in MERSENNE if largest < 2**n - 1), None)
-    if exponent is None:
-        raise OverLimit(
-            f"the identities can have coefficients of {largest.bit_length()} bits, allowed are {MERSENNE[-1]}"
-        )
-    q = 2**exponent - 1
-    points = 1
-    while (q // (2 * s.layers)) ** points < 2**100:
-        points += 1
-    return q, points
-
-
 def random_tied_target(s: Shape, q: int) -> Target:
     sizes = {"W_Q": (s.d_in, s.head_dim), "W_K": (s.d_in, s.head_dim), "W_V": (s.d_in, s.head_dim)}
     sizes["W_O"] = (s.head_dim, s.d_in)
@@ -1895,20 +1873,17 @@ def check_tied_kernel(claim: Claim, basis: list[Pairs], p: int, limits: Limits) 
     if not rank_reaches(rows, p, k):
         raise Stop(f"the {k} vectors of the basis are not independent modulo {p}")
     # they are annihilated by every target
-    limits.require(
-        300 * s.layers * (s.layers * (s.head_dim * s.d_in).bit_length() // 8 + 100), 1000 * sum(map(len, basis))
-    )
-    q, points = identity_prime(claim, basis)
+    limits.require(100 * s.layers, 1000 * (s.layers + sum(map(len, basis))) + 10**8)
+    q = random_prime()
     size, bits = 4 * s.heads * s.d_in * s.head_dim, 2 * q.bit_length() + s.m.bit_length()
     estimates = [target_work(s, z, size // s.heads, bits, bits) for z in basis]
     limits.require(
         max(memory for memory, _ in estimates) + size * (150 + bits // 8),
-        points * (sum(work for _, work in estimates) + 2000 * size),
+        sum(work for _, work in estimates) + 2000 * size,
     )
-    for _ in range(points):
-        target = random_tied_target(s, q)
-        if any(target_product(s, target, by_layer(s, z), q) for z in basis):
-            raise Stop("W_all z is not zero for every tied target")
+    target = random_tied_target(s, q)
+    if any(target_product(s, target, by_layer(s, z), q) for z in basis):
+        raise Stop("W_all z is not zero for every tied target")
     # they are in the kernel, and nothing else is
     for z in basis:
         require_kernel(claim, z, limits, k)
@@ -1947,6 +1922,12 @@ class TwoSided(IndexHost):
     def first(self, block: Block) -> int:
         return block[0] * self.out
 
+    def extent(self) -> int:
+        return self.out * self.power[self.L // 2]
+
+    def place(self, coordinate: int) -> Place | None:
+        return ((coordinate // self.out,), coordinate % self.out) if coordinate < self.extent() else None
+
 
 class Middle(IndexHost):
     """Block (n, i) is the i-th part of the block of the n-th word of length k. There is no U."""
@@ -1969,6 +1950,14 @@ class Middle(IndexHost):
 
     def first(self, block: Block) -> int:
         return (block[0] * self.parts + block[1]) * self.out
+
+    def extent(self) -> int:
+        return self.out * self.parts * self.power[self.half]
+
+    def place(self, coordinate: int) -> Place | None:
+        if coordinate >= self.extent():
+            return None
+        return divmod(coordinate // self.out, self.parts), coordinate % self.out
 
 
 class Polynomial(Middle):
@@ -2035,6 +2024,8 @@ class Counting(IndexHost):
 class TwoSidedCounting(Counting):
     """Block (c_1, ..., c_{H-1}), sum at most k = L/2 rounded up. There is no U."""
 
+    tuples: list[Block] = []  # noqa: RUF012
+
     @staticmethod
     def least(s: Shape) -> int | None:
         if s.d_in != 1 or s.layers == 1:
@@ -2052,6 +2043,11 @@ class TwoSidedCounting(Counting):
 
     def first(self, block: Block) -> int:
         return tuple_number(block, (self.L + 1) // 2)
+
+    def place(self, coordinate: int) -> Place | None:
+        if not self.tuples:
+            self.tuples = sorted(tuples_up_to(self.H - 1, (self.L + 1) // 2))
+        return (self.tuples[coordinate], 0) if coordinate < len(self.tuples) else None
 
 
 def lowered(counts: Block, place: int) -> Block | None:
@@ -2146,33 +2142,6 @@ def read_letter(text: object, claim: Claim) -> Letter:
     return name, layer, head, "T" in suffix, "I" in suffix
 
 
-def transpose(word: Word) -> Word:
-    return tuple((name, layer, head, not turned, inverse) for name, layer, head, turned, inverse in reversed(word))
-
-
-def invert(word: Word) -> Word:
-    """The formal inverse, in the free group of the letters; a reduced word is unique there."""
-    return tuple((name, layer, head, turned, not inverse) for name, layer, head, turned, inverse in reversed(word))
-
-
-def reduce(word: Word, commute: bool) -> tuple[Any, ...]:
-    """Equal for two words only if they are equal matrices: the freely reduced word or, for 1 x 1 matrices (up to a
-    last Q or K, which occurs once), the exponents of the letters."""
-    if commute:
-        exponents: dict[Letter, int] = {}
-        for name, layer, head, _, inverse in word:
-            letter = (name, layer, head, False, False)
-            exponents[letter] = exponents.get(letter, 0) + (-1 if inverse else 1)
-        return tuple(sorted((letter, exponent) for letter, exponent in exponents.items() if exponent))
-    kept: list[Letter] = []
-    for letter in word:
-        if kept and kept[-1][:4] == letter[:4] and kept[-1][4] != letter[4]:
-            kept.pop()
-        else:
-            kept.append(letter)
-    return tuple(kept)
-
-
 class Blocks:
     """The blocks of E (columns of width d_in, or d after Q or K) or of U (rows)."""
 
@@ -2209,123 +2178,185 @@ class Blocks:
         if end > claim.shape.m:
             raise Malformed(f"a block of {what} does not end below m")
 
-    def read(self, start: int, width: int) -> Word | None:
-        """The word of the one block among these coordinates; None if they do not hold one block, at their start."""
-        i = bisect.bisect_left(self.starts, start)
-        if i == len(self.starts) or self.starts[i] != start or self.ends[i] > start + width:
-            return None
-        more = i + 1 < len(self.starts) and self.starts[i + 1] < start + width
-        return None if more else self.words[i]
+
+Runs = dict[Run, int]  # the sum of what the runs stand for, with coefficients
+Vector = list[int]
 
 
-Traced = tuple[tuple[int, ...], Any, Run]  # the heads of w, the reader's tag, the coordinates that R_w sends to it
+class Point:
+    """A target drawn at random modulo a prime q, and products of row vectors with its matrices."""
+
+    def __init__(self, claim: Claim, q: int) -> None:
+        self.claim, self.q = claim, q
+        self.drawn: dict[tuple[str, int, int], Matrix] = {}
+        self.inverses: dict[tuple[str, int, int], Matrix] = {}
+
+    def matrix(self, name: str, layer: int, head: int) -> Matrix:
+        key, s = (name, layer, head), self.claim.shape
+        if (known := self.drawn.get(key)) is not None:
+            return known
+        if self.claim.construction == "polynomial" and name == "M" and layer == s.layers // 2 + 1:
+            left, right = degrees(s)  # the coefficient of a product of two polynomials
+            pairs = [(i, head - i) for i in range(left + 1) if 0 <= head - i <= right]
+            found = [[sum(self.matrix("P", 0, i)[0][0] * self.matrix("U", 0, j)[0][0] for i, j in pairs) % self.q]]
+        else:
+            columns = s.head_dim if name in "QK" else s.d_in
+            found = [[secrets.randbelow(self.q) for _ in range(columns)] for _ in range(s.d_in)]
+        return self.drawn.setdefault(key, found)
+
+    def times(self, x: Vector, letter: Letter) -> Vector:
+        """The row vector times a letter."""
+        name, layer, head, turned, inverse = letter
+        matrix = self.matrix(name, layer, head)
+        if inverse:
+            known = self.inverses.get((name, layer, head))
+            matrix = self.inverses[name, layer, head] = known or inverse_modulo(matrix, self.q)
+        columns = matrix if turned else zip(*matrix, strict=True)
+        return [sum(map(mul, x, column)) % self.q for column in columns]
+
+    def row(self, x: Vector, word: Word) -> Vector:
+        return reduce(self.times, word, x)
+
+    def column(self, word: Word, y: Vector) -> Vector:
+        """The word times a column vector."""
+        turned = [(name, layer, head, not transposed, inverse) for name, layer, head, transposed, inverse in word]
+        return reduce(self.times, reversed(turned), y)
+
+    def weighted(self, x: Vector, weights: Matrix) -> Vector:
+        """x times the sum of all M_w with the weights of their words."""
+        tied = self.claim.targets == "all tied"
+        for layer, numbers in enumerate(weights, 1):
+            moved = (self.times(x, ("M", 0 if tied else layer, h, False, False)) for h in range(len(numbers)))
+            x = [sum(map(mul, numbers, entries)) % self.q for entries in zip(*moved, strict=True)]
+        return x
 
 
-def trace(
-    host: IndexHost, depth: int, readers: list[tuple[Any, Run]], merge: bool = False, zeros: bool = False
-) -> list[Traced]:
-    """R_w x for every reader x and every word w of length `depth`. One that is zero stops the check; with `zeros`
-    it is left out. With `merge` (the order of w's letters does not matter for what it is compared with)
-    words are sorted, and whatever is the same run for the same letters is followed once."""
-    found: list[Traced] = [((), tag, run) for tag, run in readers]
-    for layer in range(depth, 0, -1):
-        longer = []
-        for head in range(host.H):
-            for word, tag, (block, offset, width) in found:
+def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
+    """A drawn matrix is singular with a probability below its size / q; a true certificate could fail then."""
+    rows = [[*row, *(int(i == j) for j in range(len(matrix)))] for i, row in enumerate(matrix)]
+    for column in range(len(rows)):
+        pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            raise Stop("a matrix drawn at random has no inverse")
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        scale = pow(rows[column][column], -1, q)
+        rows[column] = [x * scale % q for x in rows[column]]
+        for i, row in enumerate(rows):
+            if i != column and (x := row[column]):
+                rows[i] = [(a - x * b) % q for a, b in zip(row, rows[column], strict=True)]
+    return [row[len(rows) :] for row in rows]
+
+
+def random_prime() -> int:
+    """A prime of 192 bits, drawn at random. A composite passes with probability below 2^-120 (Miller-Rabin, 64 bases)."""
+    while True:
+        n = 2**191 + 2 * secrets.randbits(190) + 1
+        odd, twos = n - 1, 0
+        while odd % 2 == 0:
+            odd, twos = odd // 2, twos + 1
+        for _ in range(64):
+            x = pow(2 + secrets.randbelow(n - 3), odd, n)
+            if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+                break
+        else:
+            return n
+
+
+def weighted_words(host: IndexHost, runs: Runs, weights: Matrix, q: int) -> Runs:
+    """The sum of all R_w, with the weights of their words, times what the runs stand for."""
+    for layer in range(len(weights), 0, -1):
+        moved: Runs = {}
+        for (block, offset, width), value in runs.items():
+            for head, weight in enumerate(weights[layer - 1]):
                 target, shift, limit = host.move(layer, head, block) or (block, 0, 0)
-                letters = tuple(sorted((head, *word))) if merge else (head, *word)
                 if limit > offset:
-                    longer.append((letters, tag, (target, offset + shift, min(width, limit - offset))))
-                elif not zeros:
-                    raise Stop("some query, key or output reads nothing of E")
-        found = list(dict.fromkeys(longer)) if merge else longer
-    return found
+                    run = target, offset + shift, min(width, limit - offset)
+                    moved[run] = (moved.get(run, 0) + weight * value) % q
+        runs = moved
+    return runs
 
 
 def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) -> None:
+    """All words at once, at a random point. The letters of each layer are added up with weights, whose products are
+    different monomials for different words, so an equation of polynomials in the weights, in the target's entries, and in
+    those of vectors that all is multiplied with, holds if and only if it holds for each word. Where inverses occur,
+    denominators are thought multiplied out: it holds for all targets that have them.
+
+    A polynomial of degree D that is not zero modulo q vanishes at a random point with probability at most D/q. With n
+    letters in the longest word D is below (2 n + 4 L + 4) (d_in + 1) + 4 L. Its coefficients have less than D (3 + log2
+    d_in) d_in + 2 log2 m bits, so that a random prime of 192 bits divides one that is not zero with probability below that
+    number / 2^183. A file has fewer than 2^26 letters and d_in fewer than 2^26: both together are far below 2^-100."""
     s = claim.shape
     inverses = e.inverses or (u is not None and u.inverses)
     # functional, H = d_in = 1: where an M^{l,0} has no inverse the target is zero, and E = 0 serves it
     if claim.notion != "functional" and inverses != (claim.targets in (INVERTIBLE, INVERTIBLE_MIDDLE)):
         raise Stop(f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"')
-    tied, commute = claim.targets == "all tied", s.d_in == 1
-    if tied:  # words are merged into multisets of heads
-        traces = s.heads * math.comb(s.layers - 1 + s.heads, s.heads) + s.counts
-        branches, size = s.layers * s.heads, s.heads + s.layers
-    else:
-        traces, branches, size = 2 * s.words(s.layers), s.layers, s.layers
-    if claim.construction == "two-sided-counting":  # states: counts of both halves
-        traces = math.comb((s.layers + 1) // 2 + s.heads - 1, s.heads - 1) ** 2
-    if claim.construction in ("middle", "polynomial"):  # several parts of a block
-        traces *= s.heads // 2 + 1 if claim.construction == "polynomial" else parts(list(claim.edges))
-    longest = max((len(word) for blocks in (e, u) if blocks for word in blocks.words), default=0)
-    limits.require(
-        (400 + 16 * size) * traces * (s.heads if tied else 1),
-        traces * (branches * (3000 + 100 * size) + 600 * longest),
-    )
-    host = identity_host(claim)
+    require_identity(claim, e, u, limits)
+    host, q = identity_host(claim), random_prime()
+    point = Point(claim, q)
 
-    def product(heads: tuple[int, ...]) -> Word:
-        return tuple(("M", 0 if tied else layer, head, False, False) for layer, head in enumerate(heads, 1))
+    def draw(count: int) -> Vector:
+        return [secrets.randbelow(q) for _ in range(count)]
 
-    def demand(good: bool, part: str, word: tuple[int, ...], layer: int = 0, head: int = 0) -> None:
-        if not good:
-            at = f" at layer {layer}, head {head}" if layer else ""
-            raise Stop(f"{part} of the word ({spelled(word)}){at} is not what the target demands")
+    def embedded(x: Vector) -> dict[int, int]:
+        """x E, by coordinate."""
+        rows = ((start, point.row(x, word)) for start, word in zip(e.starts, e.words, strict=True))
+        return {start + j: value for start, row in rows for j, value in enumerate(row)}
 
-    def found(part: str, run: Run, word: tuple[int, ...], layer: int = 0, head: int = 0) -> Word:
-        block, offset, width = run
-        result = e.read(host.first(block) + offset, width)
-        if result is None:
-            at = f" at layer {layer}, head {head}" if layer else ""
-            raise Stop(f"{part} of the word ({spelled(word)}){at} does not read exactly one block of E")
+    def read(E: dict[int, int], runs: Runs, width: int, weights: Matrix) -> Vector:
+        """E times the sum of all R_w with weights times what the runs stand for."""
+        result = [0] * width
+        for (block, offset, limit), value in weighted_words(host, runs, weights, q).items():
+            start = host.first(block) + offset
+            for j in range(limit):
+                result[j] = (result[j] + value * E.get(start + j, 0)) % q
         return result
 
-    if isinstance(host, TwoSidedCounting):
-        check_counted_halves(host, demand, found, u or Blocks([], "U", claim))
-        return
-    if isinstance(host, Middle):
-        check_middle(host, demand, found, u or Blocks([], "U", claim), commute)
-        return
-    if u is not None:  # which R_w sends which block of E to which block of U
-        half = range(s.heads ** (s.layers // 2))
-        pairs: dict[tuple[int, ...], list[tuple[Block, Run]]] = {}
-        for word, block, run in trace(host, s.layers, [((n,), ((n,), 0, s.d_in)) for n in half], zeros=True):
-            pairs.setdefault(word, []).append((block, run))
-        if len(pairs) != s.heads**s.layers or any(len(of_word) != 1 for of_word in pairs.values()):
-            raise Stop("some R_w does not move exactly one block")
-        for word, [(block, run)] in pairs.items():
-            left, right = found("the output", run, word), u.read(host.first(block), s.d_in)
-            if right is None:
-                raise Stop(f"the output of the word ({spelled(word)}) does not read exactly one block of U")
-            demand(reduce(left + right, commute) == reduce(product(word), commute), "the output", word)
-        return
-    if claim.notion != "shared attention":
-        for layer in range(1, s.layers + 1):
-            gauges: dict[int, Any] = {}
-            for part, name in enumerate(("the query", "the key")):
-                readers = [(head, host.reads(part, layer, head)[0]) for head in range(s.heads)]
-                for word, head, run in trace(host, layer - 1, readers, tied):
-                    got, m_w = found(name, run, word, layer, head), product(word)
-                    if claim.notion == "matching":
-                        wanted = (*m_w, ("QK"[part], 0, head, False, False))
-                        demand(reduce(got, commute) == reduce(wanted, commute), name, word, layer, head)
-                        continue
-                    # x y^T = M_w A M_v^T for all w and v if and only if M_w^-1 x = g = A M_v^T y^-T (in the free
-                    # group, where reduced words are unique) for some g and all w and v
-                    if part == 0:
-                        gauge = reduce(invert(m_w) + got, commute)
-                    else:
-                        a = ("A", layer, head, False, False)
-                        gauge = reduce((a, *transpose(m_w), *invert(transpose(got))), commute)
-                    demand(gauges.setdefault(head, gauge) == gauge, name, word, layer, head)
-    for word, _, run in trace(host, s.layers, [(0, host.outputs()[0])], tied):
-        got = found("the output", run, word)
-        demand(reduce(got, commute) == reduce(product(word), commute), "the output", word)
+    x, y, right = draw(s.d_in), draw(s.d_in), draw(s.d_out)
+    first, second = ([draw(s.heads) for _ in range(s.layers)] for _ in "xy")
+    E, F = embedded(x), embedded(y)
+    for layer in range(1, s.layers + 1) if claim.notion != "shared attention" else ():
+        before, other = first[: layer - 1], second[: layer - 1]
+        for head in range(s.heads):
+            query = read(E, dict.fromkeys(host.reads(0, layer, head), 1), s.head_dim, before)
+            key = read(F, dict.fromkeys(host.reads(1, layer, head), 1), s.head_dim, other)
+            m_x, m_y = point.weighted(x, before), point.weighted(y, other)
+            if claim.notion == "matching":
+                good = query == point.times(m_x, ("Q", 0, head, False, False))
+                good = good and key == point.times(m_y, ("K", 0, head, False, False))
+            else:
+                a = ("A", 0 if claim.targets == "all tied" else layer, head, False, False)
+                good = (sum(map(mul, query, key)) - sum(map(mul, point.times(m_x, a), m_y))) % q == 0
+            if not good:
+                raise Stop(f"the queries and keys of layer {layer}, head {head} are not what the target demands")
+    if u is None:
+        outputs = read(E, dict.fromkeys(host.outputs(), 1), s.d_out, first)
+    else:
+        rows: Runs = {}  # U times `right`
+        for start, word in zip(u.starts, u.words, strict=True):
+            for j, value in enumerate(point.column(word, right)):
+                if (place := host.place(start + j)) is not None:
+                    rows[*place, 1] = value
+        outputs = read(E, rows, 1, first)
+    wanted = point.weighted(x, first)
+    if outputs != (wanted if u is None else [sum(map(mul, wanted, right)) % q]):
+        raise Stop("the outputs are not what the target demands")
 
 
-Demand = Callable[..., None]
-Found = Callable[..., Word]
+def require_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) -> None:
+    s, every = claim.shape, claim.shape.layers * claim.shape.heads
+    runs = identity_host(claim).extent()
+    pulls = 1 if claim.notion == "shared attention" else 2 * every + 1
+    moves = every * runs
+    if u is None:  # a reader's run goes to no more places than there are words
+        runs = min(runs, s.heads**s.layers)
+        moves = min(moves, 4 * s.heads**s.layers if s.heads > 1 else s.layers)
+    width = max(s.d_in, s.d_out, s.head_dim)
+    letters = sum(1 + len(word) for blocks in (e, u) if blocks for word in blocks.words)
+    numbers = 2 * len(e.words) * width + every * (3 * s.d_in * width + 8) + (len(u.words) * s.d_in if u else 0)
+    limits.require(numbers * 150 + 500 * runs, 3000 * pulls * moves + 10**8)
+    work = (2 * letters + 2 * pulls * every) * s.d_in * width * 150 + pulls * runs * width * 400
+    limits.require(0, work + 3000 * pulls * moves + every * s.d_in**3 * 150 * e.inverses + 10**8)
 
 
 def followed(host: IndexHost, depth: int, runs: list[Run]) -> Iterator[tuple[int, Run]]:
@@ -2397,95 +2428,12 @@ def identity_host(claim: Claim) -> IndexHost:
     return Middle(claim.shape, list(claim.edges)) if kind is Middle else kind(claim.shape)
 
 
-def check_middle(host: Middle, demand: Demand, found: Found, u: Blocks, commute: bool) -> None:
-    """E R_w U for w = (a, h, v): the parts of block a that head h sends to parts of block v."""
-    half = range(host.H**host.half)
-    readers: list[tuple[Any, Run]] = [((n, j), ((n, j), 0, host.out)) for n in half for j in range(host.parts)]
-    pairs: dict[tuple[int, ...], list[tuple[Block, Run]]] = {}
-    for word, block, run in trace(host, host.L, readers, zeros=True):
-        pairs.setdefault(word, []).append((block, run))
-    if len(pairs) != host.H**host.L:
-        raise Stop("some R_w moves no block")
-    left, right = degrees(host.s)
-    for word, ends in pairs.items():
-        letters = [("M", layer, head, False, False) for layer, head in enumerate(word, 1)]
-        middle = word[host.half]
-        wanted: dict[Any, tuple[Any, ...]] = {None: reduce(tuple(letters), commute)}
-        if isinstance(host, Polynomial):  # one product for each way to write the middle letter as i + j
-            del letters[host.half]
-            factors = [(i, middle - i) for i in range(left + 1) if 0 <= middle - i <= right]
-            wanted = {
-                (i, j): reduce((*letters, ("P", 0, i, False, False), ("U", 0, j, False, False)), commute)
-                for i, j in factors
-            }
-        products = []
-        for block, run in ends:
-            x, y = found("the output", run, word), u.read(host.first(block), host.out)
-            if y is None:
-                raise Stop(f"the output of the word ({spelled(word)}) does not read exactly one block of U")
-            products.append(reduce(x + y, commute))
-        demand(sorted(products) == sorted(wanted.values()), "the output", word)
-
-
-def check_counted_halves(host: TwoSidedCounting, demand: Demand, found: Found, u: Blocks) -> None:
-    """Words with the same letters in the first half, and in the second, ask for the same product. States are counted: a
-    state that alone stands for as many words as there are stands for all of them, once each."""
-    half = (host.L + 1) // 2
-    origin = (0,) * (host.H - 1)
-    starts = [c for c in tuples_up_to(host.H - 1, host.L - half) if u.read(host.first(c), 1) is not None]
-    states: dict[tuple[Block, Block, Block, Block], int] = {(origin, origin, c, c): 1 for c in starts}
-    # (counts of the letters 1, ... in the first half, in the second, block of U, where it comes from)
-    for layer in range(host.L, 0, -1):
-        longer: dict[tuple[Block, Block, Block, Block], int] = {}
-        for (first, second, start, block), times in states.items():
-            for head in range(host.H):
-                step = host.move(layer, head, block)
-                if step is None:
-                    continue
-                counted = [first, second]
-                if head:
-                    counted[layer > half] = raised(counted[layer > half], head - 1)
-                state = (counted[0], counted[1], start, step[0])
-                longer[state] = longer.get(state, 0) + times
-        states = longer
-    seen: set[tuple[Block, Block]] = set()
-    for (first, second, start, block), times in states.items():
-        heads = (*spread(first, half), *spread(second, host.L - half))
-        if (first, second) in seen or times != arrangements(first, half) * arrangements(second, host.L - half):
-            raise Stop("some R_w does not move exactly one coordinate")
-        seen.add((first, second))
-        y = u.read(host.first(start), 1)
-        wanted = tuple(("M", 0, head, False, False) for head in heads)
-        x = found("the output", (block, 0, 1), heads)
-        demand(reduce(x + (y or ()), True) == reduce(wanted, True), "the output", heads)
-    if sum(states.values()) != host.H**host.L:
-        raise Stop("some R_w moves no coordinate")
-
-
 def tuples_up_to(length: int, total: int) -> list[Block]:
     """Tuples of this length of integers >= 0 with sum at most `total`."""
     found: list[Block] = [()]
     for _ in range(length):
         found = [(*c, more) for c in found for more in range(total - sum(c) + 1)]
     return found
-
-
-def spread(counts: Block, length: int) -> Block:
-    """A word of this length with so many letters 1, 2, ...; the others are 0."""
-    return (0,) * (length - sum(counts)) + tuple(i for i, count in enumerate(counts, 1) for _ in range(count))
-
-
-def arrangements(counts: Block, length: int) -> int:
-    """How many words those are."""
-    number = math.factorial(length) // math.factorial(length - sum(counts))
-    for count in counts:
-        number //= math.factorial(count)
-    return number
-
-
-def spelled(word: tuple[int, ...]) -> str:
-    text = ",".join(map(str, word[:20]))
-    return text if len(word) <= 20 else text + ",..."
 
 
 def read_identity(claim: Claim, evidence: object, limits: Limits) -> Callable[[], None]:
@@ -3350,7 +3298,6 @@ def read_lower_bound(claim: Claim, host: dict[str, Any], evidence: object, limit
 # bits = 0 stands for exact arithmetic, where units multiply and nothing is rounded.
 
 Bounds = tuple[int, int]  # a number lies between these, in units of 2^-bits
-Place = tuple[Block, int]  # a coordinate: (block, offset)
 Names = list[list[Place]]  # by column, the coordinates that have a 1 in it
 PARTS = ("scaled", "causal", "window", "alibi", "rope")
 
