@@ -99,7 +99,7 @@ def test_words_are_products_of_the_matrices_drawn(word, size):
     from flint import nmod_mat
 
     p = sceptic.LARGE
-    point = checker.Point(checker.Claim("identity", checker.Shape(2, 1, size, size, size, 99), "shared-query"), p)
+    point = checker.WordPoint(checker.Claim("identity", checker.Shape(2, 1, size, size, size, 99), "shared-query"), p)
 
     def product():
         out = nmod_mat(size, size, [int(i == j) for i in range(size) for j in range(size)], p)
@@ -121,12 +121,14 @@ def test_weights_tell_all_words_apart():
     p = sceptic.LARGE
     shape = checker.Shape(2, 3, 2, 2, 2, 99)
     for targets in ("all untied", "all tied"):
-        point = checker.Point(checker.Claim("identity", shape, "register", targets=targets), p)
+        point = checker.WordPoint(checker.Claim("identity", shape, "register", targets=targets), p)
         weights = [[3, 5], [7, 11], [13, 17]]
         total = [0, 0]
         for word in naive.words(2, 3):
             scale = math.prod(weights[layer][h] for layer, h in enumerate(word))
-            letters = tuple(("M", 0 if targets == "all tied" else layer, h, False, False) for layer, h in enumerate(word, 1))
+            letters = tuple(
+                ("M", 0 if targets == "all tied" else layer, h, False, False) for layer, h in enumerate(word, 1)
+            )
             total = [(a + scale * b) % p for a, b in zip(total, point.row([1, 2], letters), strict=True)]
         assert point.weighted([1, 2], weights) == total
 
@@ -461,19 +463,19 @@ def new_files():
     ]
 
 
-def commuting(self, x, word, row=checker.Point.row):
+def commuting(self, x, word, row=checker.WordPoint.row):
     return row(self, x, tuple(sorted(word)))
 
 
-def layerless(self, name, layer, head, matrix=checker.Point.matrix):
+def layerless(self, name, layer, head, matrix=checker.WordPoint.matrix):
     return matrix(self, name, min(layer, 1), head)
 
 
-def upright(self, x, letter, times=checker.Point.times):
+def upright(self, x, letter, times=checker.WordPoint.times):
     return times(self, x, (*letter[:3], False, letter[4]))
 
 
-def uninverted(self, x, letter, times=checker.Point.times):
+def uninverted(self, x, letter, times=checker.WordPoint.times):
     return times(self, x, (*letter[:4], False))
 
 
@@ -481,7 +483,7 @@ def words_added_up(host, runs, weights, q, weighted_words=checker.weighted_words
     return weighted_words(host, runs, [[1] * len(numbers) for numbers in weights], q)
 
 
-def unweighted(self, x, weights, weighted=checker.Point.weighted):
+def unweighted(self, x, weights, weighted=checker.WordPoint.weighted):
     return weighted(self, x, [[1] * len(numbers) for numbers in weights])
 
 
@@ -516,12 +518,12 @@ class AnyFile(dict):
 
 
 FAULTS = {
-    "words compared as multisets": (checker.Point, "row", commuting),
-    "layers of letters ignored": (checker.Point, "matrix", layerless),
-    "letters not transposed": (checker.Point, "times", upright),
-    "letters not inverted": (checker.Point, "times", uninverted),
+    "words compared as multisets": (checker.WordPoint, "row", commuting),
+    "layers of letters ignored": (checker.WordPoint, "matrix", layerless),
+    "letters not transposed": (checker.WordPoint, "times", upright),
+    "letters not inverted": (checker.WordPoint, "times", uninverted),
     "words of the host added up": (checker, "weighted_words", words_added_up),
-    "words of the target added up": (checker.Point, "weighted", unweighted),
+    "words of the target added up": (checker.WordPoint, "weighted", unweighted),
     "halves of the two-sided register exchanged": (checker.TwoSided, "move", halves_exchanged),
     "the first head counted": (checker.Counting, "move", count_too_many),
     "tuples numbered by their sum": (checker, "tuple_number", lambda counts, total: sum(counts)),

@@ -1772,6 +1772,52 @@ def value_bits(entries: Pairs) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------
+# Random points: an equation of polynomials that does not hold fails at one modulo a random prime, but for a probability
+# below 2^-100
+
+POINT_PRIME_BITS = 192  # of the random prime: a wrong equation passes below 2^-100 (degrees and heights: section 9.2)
+
+
+SMALL_PRIMES = math.prod(n for n in range(3, 400) if all(n % k for k in range(2, n)))
+
+
+class Unlucky(Stop):
+    """A matrix is singular at the drawn point."""
+
+
+def random_prime(bits: int = POINT_PRIME_BITS) -> int:
+    """Miller-Rabin with 64 random bases: composite with probability below 2^-120."""
+    while True:
+        n = secrets.randbits(bits) | 1 << (bits - 1) | 1
+        if math.gcd(n, SMALL_PRIMES) > 1:
+            continue
+        odd = (n - 1) // ((n - 1) & (1 - n))
+        twos = ((n - 1) // odd).bit_length() - 1
+        for _ in range(64):
+            x = pow(2 + secrets.randbelow(n - 3), odd, n)
+            if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
+                break
+        else:
+            return n
+
+
+def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
+    """A drawn matrix is singular with a probability below its size / q."""
+    rows = [[*row, *(int(i == j) for j in range(len(matrix)))] for i, row in enumerate(matrix)]
+    for column in range(len(rows)):
+        pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            raise Unlucky("a matrix drawn at random has no inverse")
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        scale = pow(rows[column][column], -1, q)
+        rows[column] = [x * scale % q for x in rows[column]]
+        for i, row in enumerate(rows):
+            if i != column and (x := row[column]):
+                rows[i] = [(a - x * b) % q for a, b in zip(row, rows[column], strict=True)]
+    return [row[len(rows) :] for row in rows]
+
+
+# ----------------------------------------------------------------------------------------------------
 # Tied targets: a target against a kernel vector (section 7), and tied-kernel (section 11)
 #
 # W_all z = G_0(), where G_L(w) = z_OV(w) and
@@ -2183,7 +2229,7 @@ Runs = dict[Run, int]  # the sum of what the runs stand for, with coefficients
 Vector = list[int]
 
 
-class Point:
+class WordPoint:
     """A target drawn at random modulo a prime q, and products of row vectors with its matrices."""
 
     def __init__(self, claim: Claim, q: int) -> None:
@@ -2231,37 +2277,6 @@ class Point:
         return x
 
 
-def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
-    """A drawn matrix is singular with a probability below its size / q; a true certificate could fail then."""
-    rows = [[*row, *(int(i == j) for j in range(len(matrix)))] for i, row in enumerate(matrix)]
-    for column in range(len(rows)):
-        pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
-        if pivot is None:
-            raise Stop("a matrix drawn at random has no inverse")
-        rows[column], rows[pivot] = rows[pivot], rows[column]
-        scale = pow(rows[column][column], -1, q)
-        rows[column] = [x * scale % q for x in rows[column]]
-        for i, row in enumerate(rows):
-            if i != column and (x := row[column]):
-                rows[i] = [(a - x * b) % q for a, b in zip(row, rows[column], strict=True)]
-    return [row[len(rows) :] for row in rows]
-
-
-def random_prime() -> int:
-    """A prime of 192 bits, drawn at random. A composite passes with probability below 2^-120 (Miller-Rabin, 64 bases)."""
-    while True:
-        n = 2**191 + 2 * secrets.randbits(190) + 1
-        odd, twos = n - 1, 0
-        while odd % 2 == 0:
-            odd, twos = odd // 2, twos + 1
-        for _ in range(64):
-            x = pow(2 + secrets.randbelow(n - 3), odd, n)
-            if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
-                break
-        else:
-            return n
-
-
 def weighted_words(host: IndexHost, runs: Runs, weights: Matrix, q: int) -> Runs:
     """The sum of all R_w, with the weights of their words, times what the runs stand for."""
     for layer in range(len(weights), 0, -1):
@@ -2293,7 +2308,7 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
         raise Stop(f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"')
     require_identity(claim, e, u, limits)
     host, q = identity_host(claim), random_prime()
-    point = Point(claim, q)
+    point = WordPoint(claim, q)
 
     def draw(count: int) -> Vector:
         return [secrets.randbelow(q) for _ in range(count)]
@@ -2303,9 +2318,9 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
         rows = ((start, point.row(x, word)) for start, word in zip(e.starts, e.words, strict=True))
         return {start + j: value for start, row in rows for j, value in enumerate(row)}
 
-    def read(E: dict[int, int], runs: Runs, width: int, weights: Matrix) -> Vector:
-        """E times the sum of all R_w with weights times what the runs stand for."""
-        result = [0] * width
+    def read(E: dict[int, int], runs: Runs, weights: Matrix) -> Vector:
+        """E times the sum of all R_w with weights times what the runs stand for; what lies beyond is zero."""
+        result = [0] * max((width for *_, width in runs), default=0)
         for (block, offset, limit), value in weighted_words(host, runs, weights, q).items():
             start = host.first(block) + offset
             for j in range(limit):
@@ -2318,8 +2333,8 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
     for layer in range(1, s.layers + 1) if claim.notion != "shared attention" else ():
         before, other = first[: layer - 1], second[: layer - 1]
         for head in range(s.heads):
-            query = read(E, dict.fromkeys(host.reads(0, layer, head), 1), s.head_dim, before)
-            key = read(F, dict.fromkeys(host.reads(1, layer, head), 1), s.head_dim, other)
+            query = read(E, dict.fromkeys(host.reads(0, layer, head), 1), before)
+            key = read(F, dict.fromkeys(host.reads(1, layer, head), 1), other)
             m_x, m_y = point.weighted(x, before), point.weighted(y, other)
             if claim.notion == "matching":
                 good = query == point.times(m_x, ("Q", 0, head, False, False))
@@ -2330,14 +2345,14 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
             if not good:
                 raise Stop(f"the queries and keys of layer {layer}, head {head} are not what the target demands")
     if u is None:
-        outputs = read(E, dict.fromkeys(host.outputs(), 1), s.d_out, first)
+        outputs = read(E, dict.fromkeys(host.outputs(), 1), first)
     else:
         rows: Runs = {}  # U times `right`
         for start, word in zip(u.starts, u.words, strict=True):
             for j, value in enumerate(point.column(word, right)):
                 if (place := host.place(start + j)) is not None:
                     rows[*place, 1] = value
-        outputs = read(E, rows, 1, first)
+        outputs = read(E, rows, first) or [0]
     wanted = point.weighted(x, first)
     if outputs != (wanted if u is None else [sum(map(mul, wanted, right)) % q]):
         raise Stop("the outputs are not what the target demands")
@@ -2351,7 +2366,7 @@ def require_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) 
     if u is None:  # a reader's run goes to no more places than there are words
         runs = min(runs, s.heads**s.layers)
         moves = min(moves, 4 * s.heads**s.layers if s.heads > 1 else s.layers)
-    width = max(s.d_in, s.d_out, s.head_dim)
+    width = max(s.d_in, s.head_dim) if claim.construction == "commuting-trie" else s.d_in
     letters = sum(1 + len(word) for blocks in (e, u) if blocks for word in blocks.words)
     numbers = 2 * len(e.words) * width + every * (3 * s.d_in * width + 8) + (len(u.words) * s.d_in if u else 0)
     limits.require(numbers * 150 + 500 * runs, 3000 * pulls * moves + 10**8)
@@ -2452,25 +2467,6 @@ def read_identity(claim: Claim, evidence: object, limits: Limits) -> Callable[[]
 
 Residues: TypeAlias = list[list[int]]
 Columns: TypeAlias = list[list[int]]  # of a reader: the coordinates that each of them adds up
-POINT_PRIME_BITS = 192  # of the random prime: a wrong equation passes below 2^-100 (degrees and heights: section 9.2)
-
-
-class Unlucky(Exception):
-    """A matrix is singular at the drawn point."""
-
-
-def random_prime(bits: int) -> int:
-    """Miller-Rabin with 64 random bases: composite with probability below 2^-120."""
-    while True:
-        n = secrets.randbits(bits) | 1 << (bits - 1) | 1
-        odd = (n - 1) // ((n - 1) & (1 - n))
-        twos = ((n - 1) // odd).bit_length() - 1
-        for _ in range(64):
-            x = pow(2 + secrets.randbelow(n - 3), odd, n)
-            if x not in (1, n - 1) and not any((x := x * x % n) == n - 1 for _ in range(twos - 1)):
-                break
-        else:
-            return n
 
 
 class Point:
@@ -2507,20 +2503,7 @@ class Point:
         return [[(a + sign * b) % self.p for a, b in zip(*rows, strict=True)] for rows in zip(x, y, strict=True)]
 
     def inverse(self, x: Residues) -> Residues:
-        n, p = len(x), self.p
-        rows = [[*row, *unit] for row, unit in zip(x, self.identity(n), strict=True)]
-        for i in range(n):
-            pivot = next((j for j in range(i, n) if rows[j][i]), None)
-            if pivot is None:
-                raise Unlucky
-            rows[i], rows[pivot] = rows[pivot], rows[i]
-            scale = pow(rows[i][i], -1, p)
-            rows[i] = [value * scale % p for value in rows[i]]
-            for j in range(n):
-                factor = rows[j][i]
-                if j != i and factor:
-                    rows[j] = [(value - factor * unit) % p for value, unit in zip(rows[j], rows[i], strict=True)]
-        return [row[n:] for row in rows]
+        return inverse_modulo(x, self.p)
 
     def gauges(self, layer: int, group: list[int], u: Residues, front: Residues | None = None) -> list[Residues]:
         """G of each head of a group whose last one reads u and the others' blocks: q (-G, ..., -G, G) = u, q the W_Q side by
