@@ -15,6 +15,9 @@ settings.register_profile("default", deadline=None, suppress_health_check=[Healt
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
+os.environ["COLUMNS"] = "80"
+"""Whatever the terminal's width; what is about other widths sets its own."""
+
 MAKES = {"torch": "make torch"}
 """How a missing package is installed; `make full` installs them all."""
 

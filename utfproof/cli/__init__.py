@@ -8,8 +8,10 @@ def main(arguments: list[str] | None = None) -> None:
     import sys
 
     from utfproof.cli import signals, streams
+    from utfproof.threads import wait_passively
 
     signals.while_loading()
+    wait_passively()
     streams.open_all()
     from utfproof.cli.app import run
 

@@ -19,6 +19,7 @@ from utfproof.errors import CannotCarry, MalformedInput
 from utfproof.notions import Notion
 from utfproof.progress import LARGE, expected_seconds, stage
 from utfproof.shapes import Shape
+from utfproof.threads import chosen_threads
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 EXACT_COLUMNS = 512
@@ -93,7 +94,8 @@ class _LU:
     def __init__(self, matrix: np.ndarray) -> None:
         from scipy.linalg import lapack
 
-        self._factors, self._pivots, info = lapack.dgetrf(matrix.T)
+        with chosen_threads(len(matrix) ** 3 // 3):
+            self._factors, self._pivots, info = lapack.dgetrf(matrix.T)
         self.regular = info == 0
 
     def _solve(self, right: np.ndarray, trans: int) -> np.ndarray:
@@ -117,7 +119,8 @@ class _QR:
     def __init__(self, matrix: np.ndarray) -> None:
         import scipy.linalg
 
-        self._orthogonal, self.triangle = scipy.linalg.qr(matrix, mode="economic")
+        with chosen_threads(2 * matrix.size * matrix.shape[1]):
+            self._orthogonal, self.triangle = scipy.linalg.qr(matrix, mode="economic")
         self.regular = bool((np.diagonal(self.triangle) != 0).all())
 
     def _solve(self, right: np.ndarray, trans: str) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from utfproof.arrays import is_torch
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp import field
+from utfproof.threads import chosen_threads
 
 _CHUNK = 1 << 14
 """Entries per elementwise pass (128 KiB): a chunk and its scratch stay in a core's second-level cache."""
@@ -140,13 +141,15 @@ class NumpyKernels(Kernels):
         for start in range(0, rows, step):
             part = c[start : start + step]
             space = self._space[: part.size].reshape(part.shape)
-            np.matmul(a[start : start + step], b, space)
+            with chosen_threads(space.size * len(b)):
+                np.matmul(a[start : start + step], b, space)
             np.subtract(part, space, part)
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """a b modulo p, a new array."""
         if a.shape[1] <= self.length:
-            out = np.matmul(a, b)
+            with chosen_threads(a.size * b.shape[1]):
+                out = np.matmul(a, b)
             self.reduce(out)
             return out
         out = np.zeros((a.shape[0], b.shape[1]))
