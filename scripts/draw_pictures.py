@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
 from utfproof.constructions import build_host
 from utfproof.files import write_bytes
+from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALL, ALMOST_ALL, Question
 from utfproof.frontier.table import frontier
 from utfproof.notions import Notion
 from utfproof.reporting import pictures
 from utfproof.reporting.svg import COLOURS, number, rect, svg, text
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 PLOTTED = Shape(2, 2, 3, 3)
 DRAWN = Shape(2, 2, 1, 2)
+DEEPENED = (2, 28, 30)
+"""H, d and d_in of the paper's 1-hop and 2-hop tasks, whose depth is varied."""
 STYLE = "<style>svg{color:#1f2430}@media(prefers-color-scheme:dark){svg{color:#e4e6eb}}</style>"
 """For a picture that stands alone. Inlined into a page it is left out, and the colour is that of the page's text."""
 
@@ -99,11 +103,62 @@ def least() -> str:
     return svg(left + end * scale + 90, low + 14, title, body)
 
 
+def depth() -> str:
+    """The least m against L for almost all targets, functionally: the paper's dimensions, what is proved, what is reached."""
+    layers = range(1, 7)
+    asked = Question(Notion.FUNCTIONAL, extent=ALMOST_ALL)
+    lines: dict[str, list[int]] = {"paper, m̄": [], "paper, looped": [], "reached": [], "proved": []}
+    for length in layers:
+        shape = Shape(*DEEPENED[:1], length, *DEEPENED[1:])
+        known = interval(shape, asked)
+        if known.upper is None:
+            raise SystemExit(f"no host is known for {asked}")
+        for line, m in zip(
+            lines.values(),
+            (paper_dimension(shape), paper_looped_dimension(shape), known.upper, known.lower),
+            strict=True,
+        ):
+            line.append(m)
+    left, right, top, bottom = 60.0, 400.0, 20.0, 250.0
+    low, high = math.log10(50), math.log10(20000)
+
+    def place(length: int, m: int) -> tuple[float, float]:
+        across = left + (right - left) * (length - 1) / (len(layers) - 1)
+        return across, bottom - (bottom - top) * (math.log10(m) - low) / (high - low)
+
+    body = []
+    for m in (100, 1000, 10000):
+        _, y = place(1, m)
+        body.append(
+            f'<path d="M{number(left)} {number(y)}H{number(right)}" stroke="currentColor" stroke-opacity="0.2"/>'
+        )
+        body.append(text(left - 8, y, str(m), anchor="end"))
+    for length in layers:
+        body.append(text(place(length, 100)[0], bottom + 16, f"L = {length}"))
+    looks = {"paper, m̄": ("K", "6 3"), "paper, looped": ("K", "2 3"), "reached": ("OV", ""), "proved": ("Q", "4 2")}
+    for rank, (name, values) in enumerate(lines.items()):
+        kind, dashes = looks[name]
+        points = [place(length, m) for length, m in zip(layers, values, strict=True)]
+        way = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+        style = f'stroke="{COLOURS[kind]}" stroke-width="1.8" fill="none"' + (
+            f' stroke-dasharray="{dashes}"' if dashes else ""
+        )
+        body.append(f'<path d="M{way}" {style}/>')
+        y = top + 8 + 20 * rank
+        body.append(f'<path d="M{number(left + 14)} {number(y)}h28" {style}/>')
+        body.append(text(left + 50, y, f"{name}: {values[1]} at L = 2", anchor="start"))
+    H, d, b = DEEPENED
+    title = f"Least m against L for almost all targets, functionally, at H = {H}, d = {d}, d_in = {b} (logarithmic)"
+    body.append(text((left + right) / 2, bottom + 38, f"H = {H}, d = {d}, d_in = {b}; m on a logarithmic scale"))
+    return svg(right + 60, bottom + 54, title, body)
+
+
 def drawings() -> dict[str, str]:
     """Every picture by its file name."""
     return {
         "notions.svg": notions(),
         "least-m.svg": least(),
+        "depth.svg": depth(),
         "prefix-tree.svg": pictures.embedding_svg(build_host("sparse", DRAWN)),
         "r-all-tied.svg": pictures.r_all_svg(build_host("tied", DRAWN)),
     }

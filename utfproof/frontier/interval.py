@@ -34,15 +34,16 @@ class Interval:
 
 
 @lru_cache(maxsize=4096)
-def interval(shape: Shape, question: Question, *, written: bool = True) -> Interval:
-    """The best of every bound that applies. written: hosts that a written proof alone stands behind count as well."""
+def interval(shape: Shape, question: Question, *, written: bool = True, quick: int = QUICK) -> Interval:
+    """The best of every bound that applies. written: hosts that a written proof alone stands behind count as well. quick: what
+    an elimination may take, in the measure of a bound's size."""
     lower: tuple[int, Bound | None] = (1, None)
     upper: tuple[int, Bound] | None = None
     for bound in (*BOUNDS, *RESIDUAL_BOUNDS):
         if bound.residual != shape.residual or not bound.applies(shape):
             continue
         if bound.side == LOWER and bounded_by(question, bound.question, shape):
-            if bound.name == "span" and bound.size(shape) > QUICK:
+            if bound.name == "span" and bound.size(shape) > quick:
                 continue
             lower = max(lower, (bound.value(shape), bound), key=lambda side: side[0])
         if bound.side == UPPER and implies(bound.question, question, shape) and (written or bound.evidence != WRITTEN):
