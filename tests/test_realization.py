@@ -14,6 +14,7 @@ import pytest
 from naive import words
 
 from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention, softmax
+from utfproof.constructions import random_target
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.exact import rational
 from utfproof.matching import r_all, w_all
@@ -632,3 +633,44 @@ def test_short_products_of_all_words_agree_with_the_staircase():
                     x = x @ host.R_V[at, letter - 1]
             for head in range(2):
                 assert (x @ host.R_Q[layer, head] == wanted @ target.W_Q[layer, head]).all()
+
+
+def test_structure_is_named():
+    """A dead head, a repeated one and queries of rank one, planted and named; without them nothing is said."""
+    shape = Shape(2, 2, 2, 5, residual=True)
+    plain = random_target(shape, seed=3)
+    said = minimize(plain, certify=False)
+    assert said.certificate is None
+    assert not any(said.document["structure"].values())
+    W_Q, W_K, W_V, W_O = (np.array(getattr(plain, name)) for name in ("W_Q", "W_K", "W_V", "W_O"))
+    W_O[1, 1] = 0
+    W_Q[0, 1], W_K[0, 1], W_V[0, 1], W_O[0, 1] = W_Q[0, 0], W_K[0, 0], W_V[0, 0], W_O[0, 0]
+    W_Q[1, 0, :, 1] = 0
+    found = minimize(Target(shape, W_Q, W_K, W_V, W_O), certify=False).document["structure"]
+    assert found["dead heads"] == ["1.1"]
+    assert found["repeated heads"] == ["0.1 is 0.0"]
+    assert found["low-rank queries"] == ["1.0 (1 of 2)"]
+
+
+def test_a_curve_falls_with_m_and_its_bound_holds():
+    """Keys that hardly matter: the curve has a point below the least m, whose proven bound says something, and holds."""
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.models.realization.curve import error_curve
+
+    shape = Shape(1, 1, 1, 3)
+    target = random_target(shape, seed=1)
+    W_V, W_O = np.array(target.W_V, dtype=float), np.array(target.W_O, dtype=float)
+    W_Q, W_K = 0.1 * np.asarray(target.W_Q, dtype=float), 1e-5 * np.asarray(target.W_K, dtype=float)
+    weak = Target(shape, W_Q, W_K, W_V, W_O)
+    rng = np.random.default_rng(0)
+    x = np.eye(3)[rng.integers(0, 3, 6)]
+
+    def observe(host, E):
+        return float(np.abs(host.forward(x, E, SoftmaxAttention()) - weak.forward(x, SoftmaxAttention())).max())
+
+    points = error_curve(weak, observe=observe)
+    assert [p.m for p in points] == sorted((p.m for p in points), reverse=True)
+    assert len(points) > 1
+    assert all(p.observed <= p.bound + 1e-12 for p in points)
+    assert points[0].observed < 1e-12
+    assert any(p.m < points[0].m and not p.vacuous for p in points)

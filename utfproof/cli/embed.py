@@ -123,6 +123,9 @@ def command(
         Path | None,
         typer.Option("--certificate", writable=True, help="--minimize: write the evidence that m is least (.json)."),
     ] = None,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="--minimize: m against the error of outputs, with a proven bound at each m.")
+    ] = False,
     seed: options.Seed = 0,
     law: options.LawName = "uniform",
     dtype: options.DtypeName = "float64",
@@ -140,6 +143,8 @@ def command(
     limit = options.memory_limit(max_memory)
     if certificate is not None and not minimize:
         raise MalformedInput("--certificate is the evidence of --minimize")
+    if curve and not minimize:
+        raise MalformedInput("--curve is about hosts of fewer dimensions: say --minimize")
     require_writable(output, certificate)
     if not minimize:
         options.refuse_undrawn(context, host, "law", "dtype", *(["seed"] if layout == OWN_LAYOUT else []))
@@ -160,7 +165,7 @@ def command(
     if minimize:
         from utfproof.cli.embed_minimize import run
 
-        run(Path(host), target, model, output, certificate, m, test, limit, as_json)
+        run(Path(host), target, model, output, certificate, m, curve, test, limit, as_json)
     if isinstance(model, Target):
         _embed_target(host, model, output, layers, recipe, as_json)
     else:

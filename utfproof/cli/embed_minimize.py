@@ -20,6 +20,7 @@ from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
     from utfproof.models import ImportedModel
+    from utfproof.models.attention import Kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ def smallest(
     from utfproof.models.realization.numerical import truncated_host
     from utfproof.models.realization.report import minimize
 
-    found = minimize(target, max_memory=limit)
+    found = minimize(target, certify=certificate is not None, max_memory=limit)
     document = dict(found.document)
     least = document["least"]["m"]
     arithmetic = document["host"]["arithmetic"]
@@ -58,6 +59,8 @@ def smallest(
         "host": f"m = {found.host.m}, {arithmetic}" + (", E R_all = W_all exactly" if arithmetic == "rational" else ""),
         "without dead heads": document["without_dead_heads"]["m"],
         "logits made short": f"{document['short_logits']['m']} (attention-matching; not claimed least)",
+        "structure": "; ".join(f"{kind}: {', '.join(found)}" for kind, found in document["structure"].items() if found)
+        or "none found: every head is read, of full rank, and none repeats another",
     }
     if certificate is not None:
         if found.certificate is None:
@@ -107,6 +110,7 @@ def run(
     output: Path,
     certificate: Path | None,
     m: int | None,
+    curve: bool,
     test: ComparisonOptions,
     limit: int | None,
     as_json: bool,
@@ -120,21 +124,36 @@ def run(
 
     _require_paths(host, output, certificate, source)
     if isinstance(model, Target):
-        found = smallest(model, m=m, kernel=SoftmaxAttention(), groups=None, certificate=certificate, limit=limit)
-        facts, rows, document, agrees = {}, dict(found.rows), dict(found.document), True
+        target, groups = model, None
+        kernel: Kernel = SoftmaxAttention()
+        found = smallest(target, m=m, kernel=kernel, groups=groups, certificate=certificate, limit=limit)
+        facts, rows, document, agrees, observe = {}, dict(found.rows), dict(found.document), True, None
+        rows["beside"] = why(found.document["least"]["m"], model.width, 0)
     else:
         sequences, target = test.sequences(model, limit), model.target.augmented()
         groups = [model.vocabulary, model.positions] if model.positions else None
         kernel = model.attention
-        if m is not None and not isinstance(kernel, SoftmaxAttention):
+        if (m is not None or curve) and not isinstance(kernel, SoftmaxAttention):
             raise MalformedInput(
                 f"the bound for an m that is too small is for softmax with a mask or a window, not for {kernel.words()}"
             )
         found = smallest(target, m=m, kernel=kernel, groups=groups, certificate=certificate, limit=limit)
         agreement = compare(model, found.host, found.E, None, sequences)
         agrees, facts = agreement.within(test.limit), model_facts(model)
-        rows = {**found.rows, **test.rows(model, agreement)}
+        beside = why(found.document["least"]["m"], model.target.width, 1)
+        rows = {**found.rows, "beside": beside, **test.rows(model, agreement)}
+
+        def observe(host: Universal, E: np.ndarray) -> float:
+            return compare(model, host, E, None, sequences).relative_difference
+
         document = {**found.document, **test.document(model, agreement)}
+    if curve:
+        from utfproof.models.realization.curve import error_curve
+
+        assert isinstance(kernel, SoftmaxAttention)
+        points = error_curve(target, kernel=kernel, groups=groups, observe=observe, max_memory=limit)
+        document["curve"] = [point.document() for point in points]
+        rows |= {f"error at m = {point.m}": _point(point) for point in points}
     notion = {"notion": Notion.MATCHING.value} if found.enough else {}
     with together():
         write_host(host, found.host)
@@ -143,6 +162,20 @@ def run(
     emit({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, as_json=as_json)
     fine = found.enough and agrees
     raise typer.Exit(int(not fine) if isinstance(model, Target) else exit_code(model, fine))
+
+
+def why(least: int, width: int, constants: int) -> str:
+    """The least m beside the size of the model itself, which is always enough."""
+    own = width + constants
+    itself = f"the model itself has width {width}" + (f" and one coordinate for the biases: {own}" if constants else "")
+    return f"{itself}; " + (f"{own - least} fewer are enough" if least < own else "nothing in it is spare")
+
+
+def _point(point: Any) -> str:
+    """A point of the curve for people."""
+    bound = "no proven bound below the range of outputs" if point.vacuous else f"proven at most {point.bound:.3g}"
+    seen = "" if point.observed is None else f"; observed {point.observed:.3g} relative"
+    return f"{bound}{seen}"
 
 
 def _require_paths(host: Path, output: Path, certificate: Path | None, source: Path) -> None:

@@ -48,14 +48,18 @@ def _zeros(*shape: int) -> np.ndarray:
     return out
 
 
-def least_host(target: Target | Forms, residual: bool | None = None) -> tuple[Universal, np.ndarray, LeastHost]:
+def least_host(
+    target: Target | Forms, residual: bool | None = None, least: LeastHost | None = None
+) -> tuple[Universal, np.ndarray, LeastHost]:
     """(host, E, what was found): a host of the least m and the E [d_in, m] with E R_all = W_all exactly, verified before it is
     returned. Entries are ints and Fractions. Where the least m is the target's width, the target itself is the host.
+
+    least: what `least_dimension` found for these forms, where it is known already.
 
     Raises ResourceLimit before numbers are computed that are too long.
     """
     held = target if isinstance(target, Forms) else forms(target, residual)
-    least = least_dimension(held)
+    least = least_dimension(held) if least is None else least
     if least.m == held.width:
         host, E = _itself(held)  # R_Q = W_Q and so on: the matching equations are identities
         return host, E, least

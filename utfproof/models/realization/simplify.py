@@ -9,19 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from utfproof.models.realization import linear
-from utfproof.models.realization.hankel import Forms, least_dimension, replaced, zero_like
+from utfproof.models.realization.hankel import Forms, LeastHost, least_dimension, replaced, zero_like
 
 
-def without_dead_heads(target: Forms) -> tuple[Forms, list[tuple[int, int]]]:
+def without_dead_heads(target: Forms, least: LeastHost | None = None) -> tuple[Forms, list[tuple[int, int]]]:
     """(the target with W_Q, W_K and M of its dead heads set to zero, these heads as (layer, head) from 0).
 
     A head is dead when nothing reads what it writes: every row that reaches it, times M^{l,h}, times every later reader is
     zero. Its queries and keys then play no part in any output, whatever the attention map; without them further heads may be
-    dead.
+    dead. least: what `least_dimension` found for the target, where it is known already. The target itself where none is dead.
     """
     dead: list[tuple[int, int]] = []
     while True:
-        fresh = [pair for pair in least_dimension(target).dead_heads if pair not in dead]
+        found = least_dimension(target) if dead or least is None else least
+        fresh = [pair for pair in found.dead_heads if pair not in dead]
         if not fresh:
             return target, sorted(dead)
         dead += fresh
@@ -51,7 +52,8 @@ def reached(target: Forms) -> list[Any]:
 def with_short_logits(target: Forms) -> Forms:
     """The same target with each head's W_Q and W_K exchanged for factors of its logits with as few columns as there are, the
     others zero: B W_Q' (B W_K')^T = B W_Q W_K^T B^T on the states B that reach the head, so attention that depends on the
-    logits alone, and with it the output, is the same."""
+    logits alone, and with it the output, is the same. The target itself where no head's are longer than that."""
+    changed = False
     states = reached(target)
     W_Q = [list(row) for row in target.W_Q]
     W_K = [list(row) for row in target.W_K]
@@ -66,6 +68,7 @@ def with_short_logits(target: Forms) -> Forms:
             present = max(len(linear.independent_columns(x)) for x in (query, key))
             if len(chosen) == present:
                 continue
+            changed = True
             left = linear.columns_of(logits, chosen)
             # logits = left right^T: rows that are a basis determine the coefficients
             basis = linear.independent_rows(left)
@@ -76,7 +79,7 @@ def with_short_logits(target: Forms) -> Forms:
             )
             W_Q[layer][head] = _lifted(rows, left, target.shape.head_dim)
             W_K[layer][head] = _lifted(rows, right, target.shape.head_dim)
-    return replaced(target, W_Q=W_Q, W_K=W_K)
+    return replaced(target, W_Q=W_Q, W_K=W_K) if changed else target
 
 
 def _lifted(rows: Any, values: Any, head_dim: int) -> Any:
