@@ -101,7 +101,8 @@ def _scopes(about: Scope) -> Iterator[tuple[str, Scope]]:
 def _computed(claim: Claim) -> Iterator[tuple[str, object]]:
     computed = claim.computed
     for name, value in computed.figures.items():
-        wrong = not value if isinstance(value, bool) else value + 1 if isinstance(value, int | float) else f"{value}0"
+        wrong = not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else f"{value}0"
+        wrong = 1.1 * value + 1e-300 if isinstance(value, float) else wrong
         yield "figure", change(computed, figures={**computed.figures, name: wrong})
         yield "figure", change(computed, figures={k: v for k, v in computed.figures.items() if k != name})
     yield "figure", change(computed, smallest="(9,9,9,9)")

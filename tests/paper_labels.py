@@ -6,6 +6,8 @@ LABELS = [
     "intro:sparse",
     "intro:random",
     "intro:lower-bound",
+    "intro:looped",
+    "intro:near-perfect",
     "intro:embedding-shape",
     "fig:overview",
     # Section 2: definitions

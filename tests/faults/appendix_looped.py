@@ -4,6 +4,13 @@ from planting import Fault
 
 FAULTS = [
     Fault(
+        "columns of R_all that are equal are not compared with those of W_all",
+        "utfproof.claims.appendix_looped",
+        "        if i != j and (right",
+        "        if i > j and (right",
+        ("thm:designed-R-looped/construction-tied",),
+    ),
+    Fault(
         "the trie appends the letter instead of putting it in front",
         "utfproof.constructions.tied",
         "        rows.append(start + head * H**length + words)",
@@ -68,7 +75,6 @@ FAULTS = [
         (
             "thm:designed-R-looped/blocks-once",
             "thm:designed-R-looped/routing-products",
-            "thm:designed-R-looped/construction-tied",
         ),
     ),
     Fault(

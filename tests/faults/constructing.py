@@ -15,6 +15,7 @@ FAULTS = [
         "    return b * b * words + H * (2 * d * b - d * d) + shorter * later // 2",
         (
             "thm:looped_sparse_universal_transformer/more-layers",
+            "thm:looped_sparse_universal_transformer/attention-matching",
             "thm:random_looped_universal_transformer/more-layers",
             "new:attention-matching/optimum",
         ),

@@ -5,6 +5,55 @@ from planting import Fault
 PAPER = "utfproof.paper.tables"
 FAULTS = [
     Fault(
+        "attention-only, 2-hop is harder than 1-hop",
+        PAPER,
+        '"2-hop": (33.2, 30.5, 51.8)',
+        '"2-hop": (23.2, 20.5, 51.8)',
+        ("sec:experiments/more-depth",),
+    ),
+    Fault(
+        "frozen MLPs cost the random host nothing",
+        PAPER,
+        '"MLP and LN": (100.0, 66.2, 100.0)',
+        '"MLP and LN": (100.0, 86.2, 100.0)',
+        ("sec:experiments/frozen-mlp",),
+    ),
+    Fault(
+        "the query token is a label",
+        PAPER,
+        '"right parenthesis", "query token")',
+        '"right parenthesis", "first label")',
+        ("sec:experiments/vocabulary-of-parentheses",),
+    ),
+    Fault(
+        "another gain of the default initialisation",
+        "utfproof.claims.experiments_said",
+        "        gain = Fraction(2, 1 + 5)",
+        "        gain = Fraction(2, 1 + 3)",
+        ("sec:experiments/initialisation",),
+    ),
+    Fault(
+        "an odd number of parentheses",
+        PAPER,
+        "MOST_PARENTHESES = 60",
+        "MOST_PARENTHESES = 61",
+        ("sec:experiments/lengths",),
+    ),
+    Fault(
+        "an example without equal neighbours",
+        PAPER,
+        'TWO_HOP_INPUT = "aabccabca"',
+        'TWO_HOP_INPUT = "cabcabcab"',
+        ("task:two-hop-example/neighbours",),
+    ),
+    Fault(
+        "85 % is near-perfect",
+        PAPER,
+        "NEAR_PERFECT = 95.0",
+        "NEAR_PERFECT = 85.0",
+        ("intro:near-perfect",),
+    ),
+    Fault(
         "printed m of the 1-hop task",
         PAPER,
         '"vocabulary": 30, "m": 456}',

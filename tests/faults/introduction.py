@@ -16,6 +16,7 @@ FAULTS = [
         "    return 2 * shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)",
         "    return shape.head_dim * readers + shape.d_out * shape.words_at(shape.layers)",
         (
+            "intro:looped",
             "intro:sparse/heads",
             "intro:sparse/single-head",
             "intro:random/heads",

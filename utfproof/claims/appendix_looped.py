@@ -14,7 +14,7 @@ from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, dense
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
 from utfproof.constructions import build_host
@@ -41,7 +41,7 @@ def several(shape: Shape) -> bool:
     notion=Notion.MATCHING,
     targets="all untied",
     scope="H ≥ 2",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="That m is below M unless d_in ≥ 2dH or 2d ≥ H^L·d_in, and no host below M matches; at m = M the trie with a shift register does.",
 )
@@ -53,7 +53,7 @@ def looped_untied(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(shape, False, f"m = {m} < M = {M}", dimension_certificate(shape, m), m=m)
         else:
             yield decided("tied", shape, m)
-        yield decided("tied", shape, part="repair")
+        yield decided("tied", shape, part=BESIDE)
     for name, place in PAPER_TABLE_SHAPES.items():
         shape = Shape(*place)
         m, M = paper_looped_dimension(shape), matching_dimension(shape)
@@ -105,7 +105,7 @@ def looped_where(run: Run) -> Iterator[Instance | Figure]:
     notion=Notion.MATCHING,
     targets="all tied",
     scope="H ≥ 2",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Tied targets span all M columns when d and d_in are at least L, so it fails at all four table shapes; it holds at some shapes with "
     "d_in = 1, for instance (2,3,1,1), and wherever m ≥ M.",
@@ -125,7 +125,7 @@ def looped_tied(run: Run) -> Iterator[Instance | Figure]:
         else:
             refutation = tied_span_refutes(shape, m)
             yield Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
-        yield decided("tied", shape, part="repair")
+        yield decided("tied", shape, part=BESIDE)
     anchor = Shape(2, 2, 1, 1)
     yield Figure("(2,2,1,1), m = 14", span_verdict(anchor, paper_looped_dimension(anchor)))
 
@@ -166,15 +166,15 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     targets="all untied",
     hosts="tied examined",
     scope="every H, m as printed",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="They fail at every shape: the blocks of words of length L are read both by queries and keys and by the output.",
 )
 def looped_construction(run: Run) -> Iterator[Instance | Figure]:
     """Refutations of the printed host, certificates of the repaired one."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), *TABLES]):
         yield decided("printed-looped", shape)
-        yield decided("tied", shape, part="repair")
+        yield decided("tied", shape, part=BESIDE)
 
 
 @claim(
@@ -192,7 +192,7 @@ def looped_construction(run: Run) -> Iterator[Instance | Figure]:
 )
 def looped_construction_tied(run: Run) -> Iterator[Instance | Figure]:
     """Two equal columns of R_all, and a tied target whose W_all differs in them."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=36):
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=36):
         host, target = build_host("printed-looped", shape), integer_target(shape, seed=4, tied=True)
         clash = {
             "matching": _clash(dense(r_all(host)), dense(w_all(target))),
@@ -245,7 +245,7 @@ def _readings(shape: Shape) -> dict[int, set[str]]:
 )
 def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
     """Blocks that occur twice in the list, and blocks that the printed host reads in both ways."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
         listed = [block for block, _ in printed_contents(shape)]
         twice = len(listed) - len(set(listed))
         read_twice = sum(len(kinds) > 1 for kinds in _readings(shape).values())
@@ -267,7 +267,7 @@ def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
 )
 def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
     """The printed sum in blocks, against the list of contents and its count."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 4, 30, 30)]):
         width = max(2 * shape.head_dim, shape.d_in)
         printed = sum(shape.heads**t * width for t in range(1, shape.layers)) + (shape.leaves + 1) * width
         counted = agree({"printed sum": printed // width, "formula": paper_looped_dimension(shape) // width})
@@ -291,7 +291,7 @@ def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
 )
 def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
     """Columns of the contents of a target, against the width."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=60):
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=60):
         target = integer_target(shape, tied=True)
         w_q, w_k, _, _ = target.parameters(0, 0)
         columns = agree({"target": w_q.shape[1] + w_k.shape[1], "2d": 2 * shape.head_dim})

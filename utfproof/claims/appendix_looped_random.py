@@ -12,7 +12,7 @@ from utfproof.claims.appendix_looped import letter_orders
 from utfproof.claims.appendix_random import equations_as_blocks
 from utfproof.claims.decisions import decided, dense, rank_modulo, rank_of
 from utfproof.claims.linear import determinant_of, integer_host, minors
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import span_verdict, tied_rows, tied_span_refutes
 from utfproof.constructions import build_host
@@ -41,7 +41,7 @@ TABLES = list(PAPER_TABLE_SHAPES.values())
     notion=Notion.MATCHING,
     targets="all untied",
     scope="every shape",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M_loop < M for every H ≥ 2, so no host of that dimension matches; at m ≥ M tied random hosts do. For H = 1 the two counts agree.",
 )
@@ -54,7 +54,7 @@ def untied(run: Run) -> Iterator[Instance | Figure]:
         elif M <= 40:
             yield decided("random-tied", shape, m)
         if M <= 40:
-            yield decided("random-tied", shape, M, part="repair")
+            yield decided("random-tied", shape, M, part=BESIDE)
 
 
 @claim(
@@ -92,7 +92,7 @@ def count(run: Run) -> Iterator[Instance | Figure]:
     notion=Notion.MATCHING,
     targets="all tied",
     scope="every shape",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Fails for every H ≥ 2 examined: tied targets, too, span more than M_loop columns.",
 )
@@ -109,7 +109,7 @@ def tied(run: Run) -> Iterator[Instance | Figure]:
             refutation = tied_span_refutes(shape, m)
             yield Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
         if M <= 44:
-            yield decided("random-tied", shape, M, part="repair")
+            yield decided("random-tied", shape, M, part=BESIDE)
     anchor = Shape(2, 2, 1, 1)
     yield Figure("(2,2,1,1), m = 10", span_verdict(anchor, printed_looped_random_count(anchor)))
 

@@ -14,7 +14,7 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, dense, matched, rank_of
 from utfproof.claims.linear import integer_host, left_inverse, minors
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -103,7 +103,7 @@ def constant_heads(run: Run) -> Iterator[Instance | Figure]:
     notion=Notion.MATCHING,
     targets="all untied",
     scope="H = 1; c = 1, 2, 3, 4",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M = 2dL + d_in grows with the depth while H^L d + H^L d_in does not; m ≥ M is what is needed.",
 )
@@ -114,7 +114,7 @@ def constant_single(run: Run) -> Iterator[Instance | Figure]:
         m = c * (shape.head_dim + shape.d_in)
         refuted = dimension_certificate(shape, m)
         yield Instance(shape, refuted.universal, f"c = {c}: below M = {matching_dimension(shape)}", refuted, m=m)
-        yield decided("random", shape, part="repair")
+        yield decided("random", shape, part=BESIDE)
 
 
 @claim(
@@ -125,7 +125,7 @@ def constant_single(run: Run) -> Iterator[Instance | Figure]:
     notion=Notion.MATCHING,
     targets="all untied",
     scope="all shapes",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Queries and keys both have S·d columns: M = 2dS + d_in·H^L, which is the m₀ of the same proof; "
     "below it no host matches.",
@@ -138,7 +138,7 @@ def count(run: Run) -> Iterator[Instance | Figure]:
         columns = r_all(build_host("sparse", shape)).shape[1]
         yield Instance(shape, refuted.universal, f"R_all has {columns} columns", refuted, m=m)
         if columns <= 24:
-            yield decided("random", shape, _m_0(shape), part="repair")
+            yield decided("random", shape, _m_0(shape), part=BESIDE)
     large, small = Shape(*PAPER_TABLE_SHAPES["4-hop"]), Shape(2, 1, 1, 2)
     yield Figure("printed at (2,4,30,30)", printed_random_count(large))
     yield Figure("columns at (2,4,30,30)", sum(group.words * group.width for group in column_groups(large)))
@@ -281,12 +281,12 @@ def pseudoinverse(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "thm:random-R/single-target",
     place="Appendix B, proof, after the stacked system",
-    statement="A solution E for one given target already requires independent columns.",
+    statement="The solution E = W_all R† requires independent columns: R† exists only then. A solution for one given target does not.",
     category=Category.REMARK,
-    scope="read of single targets",
-    verdict=Verdict.FAILS,
+    scope='"which requires" read of the left pseudoinverse; read of single targets the sentence would be wrong',
+    verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
-    sentence="Only solvability for every target does: some targets are matched by hosts of deficient rank, the zero target by any host.",
+    sentence="A host of deficient rank has no left inverse, and still matches targets that read alike where it does; the zero target is matched by any host.",
 )
 def single_target(run: Run) -> Iterator[Instance | Figure]:
     """A host with two equal columns still matches targets with W_Q = W_K in that head."""
@@ -301,7 +301,7 @@ def single_target(run: Run) -> Iterator[Instance | Figure]:
         carried = matched(host, target)
         yield Instance(
             shape,
-            not carried.value,
+            carried.value,
             f"rank {rank.value} < M = {m}, and E exists: {carried.value}",
             routes=carried.routes,
             m=m,

@@ -20,14 +20,14 @@ FILE = Path(__file__).with_name("computed.json")
 @dataclass(frozen=True)
 class Computed:
     """One claim's part. words: a digest of its record, so that no word changes without a run. smallest, counterexample: labels
-    of the smallest instance that holds or fails. certificates: what they say, each once (`scope.signature`). routes: names of
+    of the smallest instance that holds or fails. certificates: what they say (`scope.signature`), and how many say it. routes: names of
     the second routes. outcomes: how many instances came out which way, on the default grid."""
 
     words: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)
     smallest: str | None = None
     counterexample: str | None = None
-    certificates: tuple[str, ...] = ()
+    certificates: Mapping[str, int] = field(default_factory=dict)
     routes: tuple[str, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
 
@@ -47,10 +47,7 @@ def recorded() -> dict[str, Computed]:
     if not FILE.is_file():
         return {}
     listed = json.loads(FILE.read_text(encoding="utf-8"))
-    return {
-        name: Computed(**{**entry, "certificates": tuple(entry["certificates"]), "routes": tuple(entry["routes"])})
-        for name, entry in listed.items()
-    }
+    return {name: Computed(**{**entry, "routes": tuple(entry["routes"])}) for name, entry in listed.items()}
 
 
 def write(parts: Mapping[str, Computed]) -> None:

@@ -24,7 +24,7 @@ from utfproof.claims.hosts import (
     one_head,
     parameters,
 )
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
+from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -162,13 +162,13 @@ def least_heads(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "thm:sparse_universal_transformer/least-single-head",
     place="Section 3.1, thm:sparse_universal_transformer, H = 1",
-    statement="For H = 1 no host with m < m̄ matches all untied targets. In repair: none with m < 2dL + d_in does, and the prefix tree "
+    statement="For H = 1 no host with m < m̄ matches all untied targets. Beside it: none with m < 2dL + d_in does, and the prefix tree "
     "at m = 2dL + d_in does.",
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="H = 1",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="m̄ = (L+1) max{2d, d_in} is not tight unless d_in = 2d.",
@@ -182,9 +182,9 @@ def least_single(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(shape, not found.holds, f"matched at {M} < m-bar = {m}", found.certificate, m=M)
         else:
             yield no_matching(shape, m - 1)
-        yield decided("sparse", shape, M, part="repair")
+        yield decided("sparse", shape, M, part=BESIDE)
         if M > 1:
-            yield no_matching(shape, M - 1, part="repair")
+            yield no_matching(shape, M - 1, part=BESIDE)
         if shape == Shape(1, 3, 2, 2):
             yield Figure("(1,3,2,2): m-bar", m)
             yield Figure("(1,3,2,2): least m by matching", M)
@@ -254,7 +254,7 @@ def proof(run: Run) -> Iterator[Instance | Figure]:
         for name in names:
             yield decided(name, shape)
         for name in ("sparse", "sparse-front"):
-            yield decided(name, shape, part="repair")
+            yield decided(name, shape, paper_dimension(shape), part="repair")
 
 
 @claim(

@@ -12,7 +12,7 @@ from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED
 from utfproof.claims.bounds import below, fibre_bound
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import TABLES, is_binary, most_nonzeros, no_matching
-from utfproof.claims.record import KNOWN, Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, KNOWN, Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
@@ -146,13 +146,13 @@ LOOPED_STATEMENT = "At m ≥ m̄_loop some looped {0,1} host is universal for al
 @claim(
     f"{LOOPED}/proof",
     place="Section 3.1, thm:looped_sparse_universal_transformer, its proof (thm:designed-R-looped)",
-    statement="The way of the proof: some looped host of dimension m̄_loop matches all untied targets. In repair: the trie with a shift "
+    statement="The way of the proof: some looped host of dimension m̄_loop matches all untied targets. Beside it: the trie with a shift "
     "register does at m = M.",
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="m̄_loop < M, that is H ≥ 2, d_in < 2dH and 2d < H^L d_in",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="Matching all untied targets needs m ≥ M, tied host or not; at m = M the tied host of the repair is universal by matching.",
@@ -161,7 +161,7 @@ def looped_proof(run: Run) -> Iterator[Instance | Figure]:
     """Lower bounds at m-bar-loop, and the repaired host at M."""
     for shape in run.shapes(lambda s: looped_case(s) != MATCHED, anchors=[(2, 1, 1, 2), *TABLES]):
         yield no_matching(shape, paper_looped_dimension(shape), holds=False)
-        yield decided("tied", shape, part="repair")
+        yield decided("tied", shape, part=BESIDE)
 
 
 @claim(
@@ -311,6 +311,34 @@ def looped_counts(shapes: list[Shape]) -> dict[str, int]:
         assert known.upper is not None
         found["false" if m < known.lower else "true" if m >= known.upper else "not known"] += 1
     return found
+
+
+@claim(
+    f"{LOOPED}/attention-matching",
+    place="Section 3.1, thm:looped_sparse_universal_transformer, by the way that Section 4 ascribes to it",
+    statement="At m ≥ m̄_loop some looped host matches the attention and the outputs of all untied targets: where m̄_loop is less than that needs.",
+    category=Category.THEOREM,
+    notion=Notion.ATTENTION_MATCHING,
+    targets="all untied",
+    hosts="tied",
+    scope="the shapes examined at which the bound exceeds m̄_loop",
+    verdict=Verdict.FAILS,
+    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    proof="docs/proofs/attention-matching-optimum.md",
+    sentence="Attention-matching of almost all targets needs more than m̄_loop there, tied host or not.",
+)
+def looped_attention(run: Run) -> Iterator[Instance | Figure]:
+    """Inequalities at m-bar-loop; of a family of shapes, at how many."""
+    for shape in run.shapes(_misses_attention, anchors=[(2, 1, 1, 2), (2, 2, 1, 2)]):
+        m = paper_looped_dimension(shape)
+        yield below(shape, m, Notion.ATTENTION_MATCHING, detail=f"m-bar-loop = {m}", holds=False)
+    family = [Shape(H, L, d, b) for H in range(2, 5) for L in (1, 2, 3) for d in range(1, 6) for b in range(1, 6)]
+    yield Figure("of 225 shapes with H = 2..4, L <= 3, d, d_in <= 5", sum(map(_misses_attention, family)))
+
+
+def _misses_attention(shape: Shape) -> bool:
+    known = interval(shape, Question(Notion.ATTENTION_MATCHING, extent=ALMOST_ALL, host=TIED))
+    return paper_looped_dimension(shape) < known.lower
 
 
 @claim(

@@ -15,7 +15,7 @@ from utfproof.claims.constructing_looped import (
 )
 from utfproof.claims.decisions import decided, rank_of
 from utfproof.claims.hosts import TABLES, heads, no_matching, small_host
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.exact import gfp
 from utfproof.notions import Notion
@@ -89,13 +89,13 @@ def non_degeneracy(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     f"{RANDOM_LOOPED}/proof",
     place="Section 3.2, thm:random_looped_universal_transformer, its proof (thm:looped_random-R)",
-    statement="The way of the proof: random looped hosts of dimension m̄_loop match all untied targets. In repair: at m = M they do, "
+    statement="The way of the proof: random looped hosts of dimension m̄_loop match all untied targets. Beside it: at m = M they do, "
     "almost surely.",
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="m̄_loop < M",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="No host below M matches all untied targets; at m = M one seed's full rank shows it almost surely.",
@@ -105,7 +105,7 @@ def random_looped_proof(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(lambda s: looped_case(s) != MATCHED, anchors=[(2, 1, 1, 2), *TABLES]):
         yield no_matching(shape, paper_looped_dimension(shape), holds=False)
         if matching_dimension(shape) <= 30:
-            yield decided("random-tied", shape, part="repair")
+            yield decided("random-tied", shape, part=BESIDE)
 
 
 @claim(

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import counted, heads, no_matching, one_head
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.notions import Notion
 from utfproof.paper import formulas as printed
@@ -49,12 +49,12 @@ def theta_heads(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "sec:constructing/theta-dimension/single-head",
     place="Section 3.2, last sentence, H = 1",
-    statement="For H = 1, m = c·max{d, d_in} suffices with one constant c for every depth L. In repair: m = 3L max{d, d_in} does.",
+    statement="For H = 1, m = c·max{d, d_in} suffices with one constant c for every depth L. Beside it: m = 3L max{d, d_in} does.",
     category=Category.THEOREM,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="H = 1; c = 1 … 8",
-    verdict=Verdict.REPAIRED,
+    verdict=Verdict.FAILS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="By matching m ≥ 2dL + d_in, and this grows with the depth: at d = d_in it exceeds c·d from L = c/2 on.",
@@ -67,7 +67,7 @@ def theta_single(run: Run) -> Iterator[Instance | Figure]:
         yield no_matching(shape, printed.theta_dimension(shape, constant), holds=False)
     for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 8, 1, 1)]):
         m = printed.theta_dimension(shape, printed.ENOUGH_A_LAYER * shape.layers)
-        yield _served("sparse", shape, m, part="repair")
+        yield _served("sparse", shape, m, part=BESIDE)
 
 
 @claim(

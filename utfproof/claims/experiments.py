@@ -15,6 +15,8 @@ from utfproof.notions import Notion
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 
+FAR_FROM_OPTIMAL = 50.0
+"""Our reading of "far from optimal", in percent."""
 RECORD = (Evidence.RECORD,)
 SPARSE, RANDOM, TRAINED = 0, 1, 2
 
@@ -119,22 +121,23 @@ def consistently(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "sec:experiments/guessing",
     place="Section 5.2, attention-only results",
-    statement="Random guessing reaches 20 % on the induction-head tasks, so trained models do not fall below it.",
+    statement="Attention-only, sparse and random hosts are above random guessing, 20 %, on every induction-head task, and far from optimal: below 50 %.",
     category=Category.REMARK,
-    scope="induction-head cells of all tables",
-    verdict=Verdict.FAILS,
+    scope="attention-only cells of the sparse and random hosts; that guessing gives 20 % is not decided here",
+    verdict=Verdict.HOLDS,
     evidence=RECORD,
-    sentence="Two printed cells lie far below 20 %: 8.4 (1-hop, fully trained) and 5.5 (1-hop, random with residual); the true baselines have to be measured.",
+    sentence="They lie between 29.4 and 39.4 %. (Two other cells lie below 20 %: 8.4, 1-hop fully trained, and 5.5, 1-hop random with residual.)",
 )
 def guessing(run: Run) -> Iterator[Instance | Figure]:
-    """Every induction-head cell against the guessing level."""
+    """The attention-only cells of the fixed hosts against the guessing level; every other cell below it, listed."""
     below = []
     for task, table in paper.ABLATIONS.items():
         if task == "parentheses":
             continue
         for variant, row in table.items():
             below += [f"{task}, {variant}: {cell}" for cell in row if cell < paper.GUESSING]
-            yield Instance(f"{task}, {variant}", min(row) >= paper.GUESSING, f"least accuracy {min(row)}")
+        for name, cell in zip(("sparse", "random"), table["attention-only"], strict=False):
+            yield Instance(f"{task}, {name}", paper.GUESSING < cell < FAR_FROM_OPTIMAL, f"{cell} %")
     yield Figure("cells below", "; ".join(below))
 
 

@@ -19,6 +19,7 @@ from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.scope import is_inequality, scope_of, signature
 from utfproof.claims.computed import Computed
 from utfproof.claims.record import (
+    BESIDE,
     BEYOND,
     KNOWN,
     ONE_ROUTE,
@@ -65,8 +66,9 @@ class Observation:
 
 
 def computed_verdict(instances: Sequence[Instance]) -> Verdict:
-    """The verdict that these instances give: any failure of the printed statement decides, then any doubt."""
-    printed = [found.holds for found in instances if found.part != REPAIR]
+    """The verdict that these instances give: any failure of the printed statement decides, then any doubt. What stands beside
+    a statement does not mend it."""
+    printed = [found.holds for found in instances if found.part not in (REPAIR, BESIDE)]
     repair = [found.holds for found in instances if found.part == REPAIR]
     if False in printed:
         mended = bool(repair) and all(holds is True for holds in repair)
@@ -97,7 +99,7 @@ def computed_from(claim: Claim, seen: Observation) -> Computed:
         dict(seen.figures),
         smallest(seen.instances, True),
         smallest(seen.instances, False),
-        tuple(sorted(signatures(seen.instances))),
+        signatures(seen.instances),
         tuple(sorted(routes_of(seen.instances))),
         outcomes(seen.instances),
     )
@@ -116,7 +118,7 @@ def judge(claim: Claim, seen: Observation, *, whole: bool) -> list[str]:
         lines.append(f"the verdict is {verdict.value!r}, recorded is {claim.verdict.value!r}")
     lines += [*_figure_problems(claim, seen), *_evidence_problems(claim, seen.instances, whole)]
     lines += [*_recorded_problems(claim, seen.instances, whole), *_page_problems(claim), *_paper_problems(claim)]
-    lines += _theorem_problems(claim)
+    lines += [*_theorem_problems(claim), *_repair_problems(seen.instances)]
     return lines
 
 
@@ -196,12 +198,23 @@ def _evidence_problems(claim: Claim, instances: Sequence[Instance], whole: bool)
             yield "every instance is an inequality of a written proof, and nothing beside it could fail"
 
 
+def _repair_problems(instances: Sequence[Instance]) -> Iterator[str]:
+    """A repair keeps the statement's subject: at a shape where the printed statement fails at one m, it is about that m."""
+    failing = {(found.at, found.m) for found in instances if found.part == "" and found.holds is False}
+    shapes = {at for at, m in failing if isinstance(at, Shape) and m is not None}
+    for found in instances:
+        if found.part == REPAIR and found.at in shapes and found.m is not None and (found.at, found.m) not in failing:
+            yield f"{found.label}: a repair at another m than the statement's is another theorem, and stands beside it"
+        if found.part == BESIDE and found.holds is not True:
+            yield f"{found.label}: what stands beside the statement does not hold"
+
+
 def _recorded_problems(claim: Claim, instances: Sequence[Instance], whole: bool) -> Iterator[str]:
     computed = claim.computed
     if computed.words != claim.words:
         yield "the record is not the one that was last computed (python scripts/write_claims.py --computed)"
     for name, found, recorded in (
-        ("certificate", signatures(instances), set(computed.certificates)),
+        ("certificate", set(signatures(instances)), set(computed.certificates)),
         ("route", routes_of(instances), set(computed.routes)),
     ):
         for line in sorted(found - recorded):
@@ -209,6 +222,8 @@ def _recorded_problems(claim: Claim, instances: Sequence[Instance], whole: bool)
         if whole:
             for line in sorted(recorded - found):
                 yield f"a {name} that was recorded and is not here: {line}"
+    if whole and signatures(instances) != dict(computed.certificates):
+        yield f"certificates are {signatures(instances)}, recorded are {dict(computed.certificates)}"
     if whole and outcomes(instances) != dict(computed.outcomes):
         yield f"instances are {outcomes(instances)}, recorded are {dict(computed.outcomes)}"
 
@@ -257,13 +272,14 @@ def _paper_problems(claim: Claim) -> Iterator[str]:
         yield f"its quotation stands in {quoted.section!r}, the claim in {claim.section!r}"
 
 
-def signatures(instances: Sequence[Instance]) -> set[str]:
-    """What the certificates say, whatever their shapes, and which way the instances count that rest on them."""
-    return {
+def signatures(instances: Sequence[Instance]) -> dict[str, int]:
+    """What the certificates say, whatever their shapes, which way the instances count that rest on them, and how many do."""
+    counted = Counter(
         f"{OUTCOMES[found.holds]}{f', {found.part}' * bool(found.part)} | {signature(found.certificate.document)}"
         for found in instances
         if found.certificate is not None
-    }
+    )
+    return dict(sorted(counted.items()))
 
 
 def routes_of(instances: Sequence[Instance]) -> set[str]:

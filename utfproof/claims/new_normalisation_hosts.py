@@ -28,7 +28,7 @@ from utfproof.claims.normalised_models import (
     square_root,
     uniform,
 )
-from utfproof.claims.record import Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, stochastic_grid
 from utfproof.constructions import build_host
@@ -164,10 +164,10 @@ def _host_moved(host: Universal, norm: Norm) -> Fraction:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="some normalised untied, if integer",
-    scope="L = 1; repaired by four spare coordinates, m = M_res + 4, 2(M_res + 4) for LayerNorm, for weights up to any bound",
-    verdict=Verdict.REPAIRED,
+    scope="L = 1; beside it four spare coordinates, m = M_res + 4, 2(M_res + 4) for LayerNorm, for weights up to any bound",
+    verdict=Verdict.FAILS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
-    sentence="The root mean square of E's row over m coordinates is not the target's. The repair carries what is missing in a coordinate that nothing reads.",
+    sentence="The root mean square of E's row over m coordinates is not the target's. Another host, of more dimensions, carries what is missing in a coordinate that nothing reads.",
     proof=PAGE,
 )
 def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
@@ -184,7 +184,7 @@ def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
             host = one_layer_host(shape, _largest(target), kind)
             mended = _served(host, embed_one_layer_host(host, target, norm), target, norm)
             yield Instance(
-                shape, mended.value, f"{kind}, spare coordinates", routes=mended.routes, part="repair", m=host.m
+                shape, mended.value, f"{kind}, spare coordinates", routes=mended.routes, part=BESIDE, m=host.m
             )
 
 

@@ -73,8 +73,9 @@ UNCERTIFIED = {Evidence.WRITTEN, *ONE_ROUTE}
 
 KNOWN = "frontier"
 """Stands for a route where an instance is what the frontier knows."""
-REPAIR, BEYOND = "repair", "beyond"
-"""Parts of a claim: the mended statement; where a bound must no longer refute."""
+REPAIR, BESIDE, BEYOND = "repair", "beside", "beyond"
+"""Parts of a claim: the mended statement, about the same m; another theorem that holds beside a statement that does not, such as
+the same at another m; where a bound must no longer refute."""
 OUTCOMES = {True: "holds", False: "fails", None: "open"}
 """How an instance comes out, in a word."""
 

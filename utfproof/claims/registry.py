@@ -22,6 +22,7 @@ SECTIONS: dict[str, str] = {
     "constructing_sufficient": "3 Constructing universal transformers",
     "optimality": "4 Optimality",
     "experiments": "5 Experimental studies",
+    "experiments_said": "5 Experimental studies",
     "appendix_universal": "A Universal transformer",
     "appendix_universal_construction": "A Universal transformer",
     "appendix_random": "B Random universal transformer",

@@ -99,3 +99,11 @@ OPTIMISATION = {
     "k-hop": {"learning rate": 1e-4, "warm-up": 1000, "batch": 128},
 }
 """tab:hyperparameters_parenthesis_balancing and tab:hyperparameters_k-hop; the steps of k-hop are TRAINING_STEPS."""
+PARENTHESIS_SYMBOLS = ("left parenthesis", "right parenthesis", "first label", "second label")
+"""Section 5.1: "two parenthesis tokens and two labels"."""
+PARENTHESIS_TOKENS = ("padding/EOF", "left parenthesis", "right parenthesis", "query token")
+"""The appendix on data, encoded as 0, 1, 2, 3."""
+MOST_PARENTHESES = 60
+"""Section 5.1: the maximum length of the inputs."""
+NEAR_PERFECT = 95.0
+"""Our reading of "near-perfect accuracy", in percent."""
