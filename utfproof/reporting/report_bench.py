@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from utfproof.reporting.document import counted
+from utfproof.reporting.forms import NUMBER, WHOLE, Each, Maybe, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import Bar, bars, short
 from utfproof.reporting.report_parts import Section, alarm, figure, folded, panels, paragraph, table
-from utfproof.reporting.report_read import NUMBER, WHOLE, Each, Maybe, Source, conform, refuse
+from utfproof.reporting.report_read import Source, refuse
 
 _TIMES = {"median_seconds": Each(NUMBER), "seconds": Each([NUMBER])}
 _EXACT = {

@@ -10,6 +10,8 @@ from typing import Any
 from utfproof.emulation.compare import Comparison, EmulationReport
 from utfproof.notions import Notion
 from utfproof.reporting.document import counted
+from utfproof.reporting.documents import SHAPE
+from utfproof.reporting.forms import NUMBER, WHOLE, Maybe, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, short, swatch
 from utfproof.reporting.report_parts import (
@@ -23,7 +25,7 @@ from utfproof.reporting.report_parts import (
     shape_text,
     table,
 )
-from utfproof.reporting.report_read import NUMBER, SHAPE, WHOLE, Maybe, Source, conform, refuse
+from utfproof.reporting.report_read import Source, refuse
 
 _RUN = {
     "trial": WHOLE, "attention": str, "context": WHOLE, "relative_error": Maybe(NUMBER), "bound": Maybe(NUMBER),

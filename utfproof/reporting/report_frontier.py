@@ -14,9 +14,11 @@ from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED
 from utfproof.frontier.table import Entry, Frontier, Group, Side, groups
 from utfproof.notions import Notion
 from utfproof.reporting.document import counted
+from utfproof.reporting.documents import SHAPE
+from utfproof.reporting.forms import WHOLE, Maybe, conform
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, swatch
 from utfproof.reporting.report_parts import Section, figure, folded, legend, panels, paragraph, table
-from utfproof.reporting.report_read import SHAPE, WHOLE, Maybe, Source, conform, refuse
+from utfproof.reporting.report_read import Source, refuse
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 _STATUS = ("certificate", "on demand", "formula", "proof", "written proof only", "m ≥ 1")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,70 +151,6 @@ def _what(document: Any) -> str:
     return f"JSON with {keys}{', …' * (len(document) > 5)}" if keys else "JSON, empty"
 
 
-# --- schemas -------------------------------------------------------------------------------------------------
-
-
-class Each:
-    """A mapping whose values all conform to one schema."""
-
-    def __init__(self, schema: Any) -> None:
-        self.schema = schema
-
-
-class Maybe:
-    """null, or what conforms to the schema."""
-
-    def __init__(self, schema: Any) -> None:
-        self.schema = schema
-
-
-NUMBER, WHOLE = "a number", "a whole number"
-
-
-def conform(value: Any, schema: Any, where: str) -> None:
-    """MalformedInput, naming the place, unless `value` has the schema's form: a type; NUMBER (finite) or WHOLE (from 0 on);
-    a tuple of admitted texts; [schema] for lists; {name: schema} for objects, where names ending in "?" may be missing and
-    further names may be there; Each and Maybe."""
-    if isinstance(schema, Maybe):
-        if value is not None:
-            conform(value, schema.schema, where)
-    elif isinstance(schema, Each):
-        _require(isinstance(value, dict), where, value, "an object")
-        for name, item in value.items():
-            conform(item, schema.schema, f"{where}.{plain(name)[:60]}")
-    elif isinstance(schema, dict):
-        _require(isinstance(value, dict), where, value, "an object")
-        for name, item in schema.items():
-            key = name.rstrip("?")
-            if key in value:
-                conform(value[key], item, f"{where}.{key}")
-            elif not name.endswith("?"):
-                raise MalformedInput(f"{where} lacks {key}")
-    elif isinstance(schema, list):
-        _require(isinstance(value, list), where, value, "a list")
-        for index, item in enumerate(value):
-            conform(item, schema[0], f"{where}[{index}]")
-    elif schema in (NUMBER, WHOLE):
-        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-        fine = fine and (math.isfinite(value) if schema == NUMBER else isinstance(value, int) and value >= 0)
-        _require(fine, where, value, str(schema))
-    elif isinstance(schema, tuple):
-        _require(isinstance(value, str) and value in schema, where, value, f"one of {', '.join(schema)}")
-    else:
-        _require(isinstance(value, schema), where, value, {"str": "text", "bool": "true or false"}[schema.__name__])
-
-
-def _require(fine: bool, where: str, value: Any, expected: str) -> None:
-    if not fine:
-        raise MalformedInput(f"{where} is {plain(json.dumps(value))[:60]}, expected {expected}")
-
-
 def refuse(source: str, what: str) -> NoReturn:
     """A document that speaks against itself, or two that speak against each other."""
     raise MalformedInput(f"{source} contradicts itself: {what}; make it again")
-
-
-SHAPE = {
-    "heads": WHOLE, "layers": WHOLE, "head_dim": WHOLE, "d_in": WHOLE, "d_out": WHOLE, "residual?": bool, "m?": Maybe(WHOLE),
-}  # fmt: skip
-"""A shape, as all documents write it."""

@@ -22,9 +22,10 @@ from utfproof.reporting.document import (
     summary,
     verdict_counts,
 )
+from utfproof.reporting.forms import NUMBER, Each, Maybe, conform
 from utfproof.reporting.page import _CLASS, escape, prose
 from utfproof.reporting.report_parts import Markup, Section, alarm, folded, paragraph, table
-from utfproof.reporting.report_read import NUMBER, Each, Maybe, Source, conform, refuse
+from utfproof.reporting.report_read import Source, refuse
 from utfproof.reporting.svg import svg
 
 _CLAIM = {

@@ -1,0 +1,106 @@
+"""The form of a certificate of each kind, for JSON Schemas. The format page says what each part means and which numbers are in
+range; the checker does not read this file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from utfproof.reporting.forms import DIGITS, WHOLE, Either
+
+NUMBERS = {"denominator": DIGITS, "numerators": [DIGITS]}
+"""Rational numbers over one denominator."""
+SIDECAR = {"dtype": ("uint16", "uint32"), "length": WHOLE, "sidecar": str}
+"""Integers in a file beside the certificate, which its SHA-256 names."""
+INTEGERS = Either([DIGITS], SIDECAR)
+DRAWN = {
+    "construction?": str, "dtype?": ("float64", "float32", "float16", "bfloat16"), "law?": str, "seed?": DIGITS,
+    "system?": ("universal", "looped-universal"), "weights?": str,
+}  # fmt: skip
+"""A construction by its name, with the seed where weights are drawn; or weights by their digest."""
+SHAPE = {
+    "heads": DIGITS, "layers": DIGITS, "head_dim": DIGITS, "d_in": DIGITS, "d_out": DIGITS, "m": DIGITS, "residual?": bool,
+}  # fmt: skip
+UNIVERSAL, NOT, MATCHING = ("universal",), ("not universal",), ("matching",)
+NOTIONS = ("matching", "attention-matching", "functional", "shared attention")
+UNTIED, TARGETS = ("all untied",), ("all untied", "all tied")
+CLASSES = (*TARGETS, "generic untied", "generic tied")
+TARGET = {"system": ("target", "looped-target"), "width": WHOLE}
+_TENSORS = ("W_Q", "W_K", "W_V", "W_O")
+_POSITION = [Either(DIGITS, [DIGITS], str)]
+_LOWER = {"boundary": WHOLE, "columns": [_POSITION], "rows": [_POSITION]}
+
+
+def _kind(name: str, claim: dict[str, Any], evidence: dict[str, Any]) -> dict[str, Any]:
+    named = {"format": ("utfproof-certificate",), "version": WHOLE, "kind": (name,)}
+    return {**named, "shape": SHAPE, "claim": claim, "evidence": evidence}
+
+
+def _claim(host: Any, notion: Any, targets: Any, verdict: Any, **more: Any) -> dict[str, Any]:
+    return {"host": host, "notion": notion, "targets": targets, "verdict": verdict, **more}
+
+
+NAMED = {"construction": str}
+SHARED = ("shared-attention-universal", "looped-shared-attention-universal")
+CERTIFICATES: dict[str, dict[str, Any]] = {
+    "rank-permutation": _kind(
+        "rank-permutation", _claim(NAMED, MATCHING, TARGETS, UNIVERSAL, rank=DIGITS), {"rows": Either(str, [DIGITS], SIDECAR)}
+    ),
+    "rank-triangular": _kind(
+        "rank-triangular", _claim(NAMED, MATCHING, UNTIED, UNIVERSAL, rank=DIGITS), {"rows": INTEGERS}
+    ),
+    "rank-modular": _kind(
+        "rank-modular",
+        _claim(DRAWN, MATCHING, UNTIED, UNIVERSAL, rank=DIGITS),
+        {"method": ("recompute", "witness"), "prime": WHOLE, "inverse?": INTEGERS, "rows?": INTEGERS},
+    ),
+    "rank-deficient": _kind(
+        "rank-deficient",
+        _claim(DRAWN, MATCHING, TARGETS, NOT),
+        {
+            "method": ("dimension", "kernel-vector", "tied-target"), "column?": DIGITS, "row?": DIGITS,
+            "distance_squared?": [DIGITS],            "z?": [[DIGITS]], "target?": [[Either(DIGITS, str)]],
+        },
+    ),
+    "tied-kernel": _kind(
+        "tied-kernel", _claim(DRAWN, MATCHING, ("all tied",), UNIVERSAL, rank=DIGITS), {"basis": [[[DIGITS]]], "prime": WHOLE}
+    ),
+    "linear-test": _kind(
+        "linear-test",
+        _claim(DRAWN, ("attention-matching",), UNTIED, UNIVERSAL, rank=DIGITS),
+        {"gauges?": [[[[DIGITS]]]], "method": ("recompute",), "prime": WHOLE},
+    ),
+    "identity": _kind(
+        "identity",
+        _claim({"construction": str, "edges?": [[WHOLE]]}, NOTIONS, str, UNIVERSAL) | {"free?": ("E", "E and U")},
+        {"E": Either(str, [[Either(DIGITS, [str])]]), "U?": Either(str, [[Either(DIGITS, [str])]])},
+    ),
+    "lower-bound": _kind(
+        "lower-bound",
+        _claim(
+            {"every?": str, "R_V?": [[[[DIGITS]]]], "system?": SHARED},
+            NOTIONS, CLASSES, NOT,
+        ) | {"free?": ("E", "E and U")},
+        {
+            "method": str, "word?": DIGITS, "y?": [[DIGITS]], "prime?": WHOLE, "targets?": [[[Either(DIGITS, str)]]],
+        },
+    ),
+    "enclosure": _kind(
+        "enclosure",
+        _claim(DRAWN, ("one emulation",), ("this one",), ("equal", "within", "apart"))
+        | {"attention": str, "context": WHOLE, "difference?": [DIGITS], "digits?": WHOLE, "E?": str, "X?": str, "target?": str},
+        {
+            "method": ("interval", "rational"), "E": NUMBERS, "X": NUMBERS, "attention?": NUMBERS,
+            "target": TARGET | dict.fromkeys(_TENSORS, NUMBERS) | {"W_E?": NUMBERS, "W_U?": NUMBERS},
+        },
+    ),
+    "realization": _kind(
+        "realization",
+        _claim({"every": str}, MATCHING, ("this one",), ("least m",), target=str),
+        {
+            "host": {"E": NUMBERS, "R_Q": [NUMBERS], "R_K": [NUMBERS], "R_V": [NUMBERS], "U": NUMBERS},
+            "lower": _LOWER | {"prime": WHOLE, "steps": [_LOWER | {"combinations": [[DIGITS]]}]},
+            "target": {"M": [NUMBERS], "W_E": NUMBERS, "W_K": [NUMBERS], "W_Q": [NUMBERS], "W_U": NUMBERS, "width": WHOLE},
+        },
+    ),
+}  # fmt: skip
+"""By kind."""
