@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # as many processes as there are cores, a file at a time each: what a file prepares for its tests is prepared once
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
-.PHONY: verify tables proofs proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch models clean
+.PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch models clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -17,6 +17,10 @@ tables: $(VENV)/.core
 
 proofs:
 	$(PYTHON) proofs/check.py
+
+# the verified checker, proofs/checker/utfcheck: Coq's theories, what they rest on, OCaml
+checker:
+	$(PYTHON) proofs/checker/build.py
 
 proofs-check:
 	$(PYTHON) proofs/check.py --coqchk
@@ -90,4 +94,4 @@ corpus: $(VENV)/.dev
 	$(BIN)/python tests/make_corpus.py
 
 clean:
-	rm -rf $(VENV) proofs/build .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) proofs/build proofs/checker/build proofs/checker/utfcheck .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -15,6 +15,8 @@
 (*                          the same for tied targets, when L <= d and L <= d_in                           *)
 (*   wide_emulation         a universal host also carries every attention-only model of any width D,       *)
 (*                          with embedding and unembedding, under every attention map                      *)
+(*   wide_decision, wide_refutation                                                                        *)
+(*                          the decision theorem for any d_in and d_out                                    *)
 (*   refuting_distance, isolating_distance                                                                 *)
 (*                          |E R_all - W_all| >= |W_all z| / |z| for every E                               *)
 (*                                                                                                         *)
@@ -468,6 +470,38 @@ by exists E => A n X; apply: wide_matching_emulates.
 Qed.
 
 End Wide.
+
+(* Input and output of different widths: one fixed host carries every attention-only model, of every width,
+   with every embedding and unembedding, if and only if R_all, with d_out columns for each word, has full rank. *)
+Definition carries_all (R : ringType) (H d din dout L m : nat) (S : nat -> layer R H d m) (U : 'M[R]_(m, dout)) : Prop :=
+  forall D (WE : 'M[R]_(din, D)) (T : transformer R H d D) (WU : 'M[R]_(D, dout)),
+    exists E : 'M[R]_(din, m), E *m Rall L S U = wide_Wall L WE (layers T) WU.
+
+Section WideDecision.
+Variables (F : fieldType) (H d din dout L m : nat) (S : nat -> layer F H d m) (U : 'M[F]_(m, dout)).
+Hypotheses (d0 : (0 < d)%N) (din0 : (0 < din)%N) (dout0 : (0 < dout)%N).
+
+Theorem wide_refutation (z : 'cV_#|column H d dout L|) c : Rall L S U *m z = 0 -> z (enum_rank c) 0 != 0 ->
+  exists D (WE : 'M[F]_(din, D)) (T : transformer F H d D) (WU : 'M[F]_(D, dout)), entries01 T /\
+    forall E : 'M[F]_(din, m), E *m Rall L S U <> wide_Wall L WE (layers T) WU.
+Proof.
+move=> Rz zc; pose r := isolating_row dout0 c; pose WE := delta_mx (Ordinal din0) r : 'M[F]_(din, dout).
+exists dout, WE, (isolating F d0 dout0 c), 1%:M; split=> [|E eE]; first exact: isolating_01.
+have eW : wide_Wall L WE (layers (isolating F d0 dout0 c)) 1%:M = WE *m Wall L (layers (isolating F d0 dout0 c)).
+  by rewrite /Wall mul_pack; apply: eq_pack => // w; rewrite mulmx1.
+have := congr1 (fun A => row (Ordinal din0) (A *m z)) eE.
+rewrite eW -mulmxA Rz mulmx0 -mulmxA row0 rowE mulmxA mul_delta_mx mulmxA -rowE row_isolating_Wall -rowE.
+by move=> /rowP/(_ 0); rewrite !mxE => zc0; rewrite -zc0 eqxx in zc.
+Qed.
+
+Theorem wide_decision : carries_all din L S U <-> \rank (Rall L S U) = matching_dimension H L d dout.
+Proof.
+split=> [all|full D WE T WU]; last exact: full_rank_any_rhs.
+case: (universal_or_refuted L S U d0 dout0) => [/(decision_theorem _ _ _ d0 dout0)//|[c [z [Rz zc _]]]].
+have [D [WE [T [WU [_ no]]]]] := wide_refutation Rz zc.
+by have [E /no] := all D WE T WU.
+Qed.
+End WideDecision.
 
 (* How far a refuted host stays from the target: |E R_all - W_all|_F >= |W_all z| / |z|. *)
 

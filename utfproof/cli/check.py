@@ -7,7 +7,7 @@ import signal
 import typer
 
 from utfproof.certificates import checker
-from utfproof.cli import signals
+from utfproof.cli import signals, verified
 from utfproof.cli.declare import Command
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
@@ -26,15 +26,23 @@ def register(app: typer.Typer) -> None:
 def command(context: typer.Context) -> None:
     """Re-check certificates (files or folders) with a program that shares no code with the prover.
 
-    Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
+    Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help; --verified has the
+    verified checker (make checker) judge them as well, which covers some kinds.
     """
     words, mode = _progress(context.args)
+    own = words[: words.index("--")] if "--" in words else words
+    judged = verified.FLAG in own
+    if judged:
+        words.remove(verified.FLAG)
+        verified.binary()
     with shown(mode), stage("check", whole=True) as doing:
         code = checker.main(
             words, "utfproof check", lambda path: doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
         )
     if code == INTERRUPTED:  # it has said so itself
         raise SystemExit(signals.code(signals.received() or signal.SIGINT))
+    if judged and code == 0:
+        code = verified.run(words)
     raise typer.Exit(code)
 
 

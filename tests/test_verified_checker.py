@@ -1,0 +1,142 @@
+"""The verified checker (proofs/checker) as a third judge: over the corpus, and over certificates with a planted fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from utfproof.cli import verified
+from utfproof.errors import MalformedInput
+
+ROOT = Path(__file__).parents[1]
+CORPUS = Path(__file__).parent / "certificates"
+KINDS = ("rank-permutation", "rank-modular", "rank-deficient", "lower-bound")
+"""The kinds that it covers, each in part."""
+
+
+@pytest.fixture(scope="module")
+def utfcheck():
+    try:
+        return str(verified.binary())
+    except MalformedInput:
+        if os.environ.get("UTFPROOF_REQUIRE_CHECKER"):
+            pytest.fail("UTFPROOF_REQUIRE_CHECKER is set and make checker has not run")
+        pytest.skip("the verified checker is not built (make checker)")
+
+
+def verdicts(utfcheck, *paths):
+    """Name -> verdict of every certificate below the paths."""
+    done = subprocess.run([utfcheck, *map(str, paths)], capture_output=True, text=True, check=False, timeout=600)
+    assert done.stderr == ""
+    found = dict(re.findall(r"^(.*?\.json): (.*?), [\d.]+ s$", done.stdout, re.MULTILINE))
+    assert len(found) == done.stdout.count("\n")
+    return {
+        str(Path(name).relative_to(CORPUS) if CORPUS in Path(name).parents else Path(name).name): said
+        for name, said in found.items()
+    }
+
+
+def kind(name):
+    try:
+        return str(json.loads((CORPUS / name).read_bytes())["kind"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def test_it_agrees_with_the_corpus(utfcheck):
+    found = verdicts(utfcheck, *(CORPUS / folder for folder in ("valid", "invalid", "malformed")))
+    files = {str(path.relative_to(CORPUS)) for path in CORPUS.glob("*/**/*.json")}
+    assert set(found) == files
+    wrong = {
+        name: said
+        for name, said in found.items()
+        if (said.startswith("rejected") if name.startswith("valid/") else said == "valid")
+        or said.startswith("not checked")
+    }
+    assert wrong == {}
+    covered = {
+        (kind(name), said.split(" ")[0]) for name, said in found.items() if not said.startswith("kind not covered")
+    }
+    assert {(name, said) for name in KINDS for said in ("valid", "rejected")} - covered == set()
+    assert {name for name, said in covered if said == "valid"} == set(KINDS)
+
+
+def planted():
+    """Name -> a valid certificate and a change that makes its statement, or its evidence, false."""
+
+    def at(*keys, value):
+        def change(document):
+            inner = document
+            for key in keys[:-1]:
+                inner = inner[key]
+            inner[keys[-1]] = value(inner[keys[-1]])
+
+        return change
+
+    seed = at("claim", "host", "seed", value=lambda seed: int(seed) + 1)
+    rank = at("claim", "rank", value=lambda rank: rank - 1)
+    law = at("claim", "host", "law", value=lambda law: "signs" if law != "signs" else "uniform")
+    tying = at("claim", "host", "construction", value=lambda c: "random" if "tied" in c else "random-tied")
+    entry = at("evidence", "z", value=lambda z: [[z[0][0], z[0][1] + 1], *z[1:]])
+    return {
+        "another seed": ("witness-random", seed),
+        "another rank": ("witness-random", rank),
+        "another law": ("witness-random", law),
+        "tied weights": ("witness-random", tying),
+        "a composite modulus": ("witness-random", at("evidence", "prime", value=lambda p: p + 1)),
+        "one wrong residue": ("witness-random", at("evidence", "inverse", value=lambda b: [b[0] + 1, *b[1:]])),
+        "two rows swapped": ("permutation-", at("evidence", "rows", value=lambda a: [a[1], a[0], *a[2:]])),
+        "a smaller host": ("permutation-", at("shape", "m", value=lambda m: m - 1)),
+        "a larger head": ("permutation-", at("shape", "head_dim", value=lambda d: d + 1)),
+        "a kernel vector's entry": ("deficient-kernel-random", entry),
+        "the opposite verdict": ("deficient-kernel-random", at("claim", "verdict", value=lambda v: "universal")),
+    }
+
+
+@pytest.mark.parametrize("fault", planted())
+def test_a_planted_fault_is_rejected(utfcheck, tmp_path, fault):
+    prefix, change = planted()[fault]
+    for path in sorted((CORPUS / "valid").glob(f"{prefix}*.json")):
+        document = json.loads(path.read_bytes())
+        wanted = {"witness-random": "inverse", "permutation-": "rows", "deficient-kernel-random": "z"}[prefix]
+        inline = isinstance(document["evidence"].get(wanted), list) and len(document["evidence"][wanted]) > 1
+        small = all(isinstance(pair[1], int) for pair in document["evidence"].get("z", []))
+        if inline and small and verdicts(utfcheck, path) == {f"valid/{path.name}": "valid"}:
+            break
+    else:
+        pytest.fail("no certificate of the corpus to plant it in")
+    change(document)
+    (tmp_path / "c.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    [said] = verdicts(utfcheck, tmp_path / "c.json").values()
+    assert said.startswith(("rejected", "kind not covered"))
+    assert said.startswith("rejected") or fault == "the opposite verdict"
+
+
+def test_another_spelling_of_the_same_json_is_rejected(utfcheck, tmp_path):
+    text = (ROOT / "certificates" / "sparse-1-hop.json").read_text()
+    for i, other in enumerate(
+        (text + "\n", text.replace(":", ": ", 1), text.replace('"m":456', '"m":0456'), text[:-1])
+    ):
+        (tmp_path / f"{i}.json").write_text(other)
+    assert all(said.startswith("rejected") for said in verdicts(utfcheck, tmp_path).values())
+
+
+def test_the_command_runs_it_as_a_third_judge(utfcheck):
+    assert verified.paths(["--weights", "w", "a", "--quiet", "--", "-b"]) == ["a", "-b"]
+    command = [
+        sys.executable,
+        "-m",
+        "utfproof",
+        "check",
+        "--verified",
+        str(ROOT / "certificates" / "sparse-1-hop.json"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sparse-1-hop.json: valid, " in done.stdout
