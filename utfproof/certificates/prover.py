@@ -23,6 +23,7 @@ from utfproof.certificates.format import (
     integer,
     integer_array,
 )
+from utfproof.certificates.identities import IDENTITIES, identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.residual import (
     missed_distance,
@@ -32,7 +33,7 @@ from utfproof.certificates.residual import (
 )
 from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix
 from utfproof.certificates.structure import ATTEMPTS, find_relation
-from utfproof.constructions import Construction, build_host, construction, resolve_m
+from utfproof.constructions import CONSTRUCTIONS, Construction, build_host, construction, resolve_m
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.generator import check_dtype, check_law, check_seed
@@ -100,14 +101,14 @@ def certify(
     Raises Undecided when no kind of certificate settles the question, NotDefined outside the construction's shapes,
     ResourceLimit before allocating.
     """
+    if name in IDENTITIES and name not in CONSTRUCTIONS:
+        return _named_identity(name, shape, m, notion, max_memory)
     entry = construction(name)
     m = resolve_m(entry, shape, m)
     asked = Notion(notion) if notion is not None else entry.notion or Notion.MATCHING
     M = matching_dimension(shape)
     square = shape.d_in == shape.d_out  # what the kinds about attention-matching are specified for
-    if asked is Notion.ATTENTION_MATCHING and entry.notion is asked and square:
-        from utfproof.certificates.identities import identity_certificate
-
+    if name in IDENTITIES and IDENTITIES[name].notion is asked and square:
         return identity_certificate(name, shape, m, max_memory=max_memory)
     if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
         from utfproof.certificates.linear_test import linear_test_certificate
@@ -125,7 +126,7 @@ def certify(
             )
             + ": ask with --notion matching"
         )
-    if entry.embed is not None and entry.name not in INDEX_MAPS:
+    if entry.notion is Notion.ATTENTION_MATCHING and entry.name not in INDEX_MAPS:
         if m >= M:
             raise Undecided(f"no certificate kind decides {name} by matching at m = {m} >= M = {M}")
         return dimension_certificate(shape, m)
@@ -147,6 +148,18 @@ def certify(
         require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
         return certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M)
     return _certify_index_map(entry, shape, m, host, max_memory)
+
+
+def _named_identity(
+    name: str, shape: Shape, m: int | None, notion: Notion | str | None, max_memory: int | None
+) -> Certificate:
+    """A construction that only identities know: with attention from outside, or a part of another one."""
+    kind = IDENTITIES[name]
+    if notion is not None and Notion(notion) is not kind.notion:
+        raise Undecided(
+            f"{name} has no certificate by {notion}; it serves {kind.targets} targets by {kind.notion.value}"
+        )
+    return identity_certificate(name, shape, m, max_memory=max_memory)
 
 
 def certify_weights(

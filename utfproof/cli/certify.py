@@ -28,6 +28,15 @@ MEANINGS = {
     (Notion.MATCHING, False): "no E solves the matching equations for every target; this does not decide functional "
     "universality",
     (
+        Notion.FUNCTIONAL,
+        True,
+    ): "for every untied target some E makes the outputs agree, for every n and X, with softmax attention",
+    (
+        Notion.SHARED_ATTENTION,
+        True,
+    ): "for every untied target some E (and U where it is free) makes the outputs agree, whatever attention is "
+    "supplied from outside",
+    (
         Notion.ATTENTION_MATCHING,
         True,
     ): "for every such target some E makes attention logits and outputs agree, so the outputs "

@@ -2,6 +2,7 @@
 
 sparse, sparse-front      prefix tree, untied           matching
 tied                      trie and shift register       matching (tied targets with a residual stream)
+commuting-trie            d_in = 1, tied targets        matching
 shared-key, shared-query  below M, for d >= d_in        attention-matching
 shared-query-groups       the same for d <= d_in        attention-matching, almost all targets
 symmetric-keys(-deep)     d_in = 1, d >= 2              attention-matching, almost all targets
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from utfproof.constructions import (
     as_printed,
+    commuting,
     random,
     residual,
     residual_outputs,
@@ -49,6 +51,7 @@ _ALL = (
     sparse.SPARSE,
     sparse.SPARSE_FRONT,
     residual.TIED,
+    commuting.COMMUTING_TRIE,
     shared_key.SHARED_KEY,
     shared_query.SHARED_QUERY,
     shared_query_groups.SHARED_QUERY_GROUPS,

@@ -12,6 +12,7 @@ from math import comb
 import numpy as np
 
 from utfproof.arrays import Array, zeros
+from utfproof.constructions.record import Construction
 from utfproof.constructions.shared_attention import (
     count_tuples,
     counting_dimension,
@@ -23,14 +24,17 @@ from utfproof.constructions.shared_attention import (
     require_scalar,
     require_tied_scalar_target,
 )
+from utfproof.notions import Notion
 from utfproof.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal, Target
 
+NAME = "commuting-trie"
+
 
 def require_commuting(shape: Shape) -> None:
     """NotDefined unless d_in = d_out = 1."""
-    require_scalar("commuting-trie", shape)
+    require_scalar(NAME, shape)
 
 
 def commuting_dimension(shape: Shape) -> int:
@@ -44,7 +48,7 @@ def commuting_trie_host(shape: Shape, m: int) -> LoopedUniversal:
     """`commuting-trie`: blocks (c, g) of width 2d for counts c of all H letters with sum below L and heads g, then the
     coordinates of `counting`."""
     require_commuting(shape)
-    m = require_dimension("commuting-trie", shape, m, commuting_dimension(shape))
+    m = require_dimension(NAME, shape, m, commuting_dimension(shape))
     H, d = shape.heads, shape.head_dim
     tuples = count_tuples(H, shape.layers - 1)
     number = {counts: i for i, counts in enumerate(tuples)}
@@ -76,7 +80,7 @@ def commuting_trie_host(shape: Shape, m: int) -> LoopedUniversal:
         tuple(read(2 * h + 1, reader) for h in heads),
         tuple(route(h) for h in heads),
         read(halves, output),
-        "commuting-trie",
+        NAME,
     )
 
 
@@ -87,8 +91,8 @@ def embed_commuting_trie(shape: Shape, m: int, target: Target) -> Array:
     Raises OutsideClass for targets that are not tied, or wider than 1.
     """
     require_commuting(shape)
-    m = require_dimension("commuting-trie", shape, m, commuting_dimension(shape))
-    require_tied_scalar_target("commuting-trie", shape, target)
+    m = require_dimension(NAME, shape, m, commuting_dimension(shape))
+    require_tied_scalar_target(NAME, shape, target)
     d = shape.head_dim
     E = zeros(target.W_Q, 1, m)
     outer = target.embedding()[0, 0]
@@ -105,3 +109,17 @@ def embed_commuting_trie(shape: Shape, m: int, target: Target) -> Array:
         E[0, start] = outer * monomial(target, (shape.layers - sum(counts), *counts))
         start += 1
     return E
+
+
+COMMUTING_TRIE = Construction(
+    NAME,
+    "d_in = 1, tied targets: blocks by how often each head occurs in a word",
+    "",
+    True,
+    Notion.MATCHING,
+    commuting_dimension,
+    commuting_trie_host,
+    require_commuting,
+    targets="all tied",
+    embed=lambda shape, m, target: (embed_commuting_trie(shape, m, target), None),
+)

@@ -45,6 +45,7 @@ from utfproof.emulation.gains import (
 from utfproof.emulation.observe import Observer
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.matching import w_all
+from utfproof.notions import Notion
 from utfproof.selection import SelectionMatrix
 from utfproof.systems import Target, Universal
 
@@ -54,7 +55,7 @@ _DOUBLE = 2.0**-53
 def attention_matching(host: Universal) -> bool:
     """Whether a host's embeddings make logits agree, and not queries and keys."""
     entry = CONSTRUCTIONS.get(host.construction)
-    return entry is not None and entry.embed is not None
+    return entry is not None and entry.notion is Notion.ATTENTION_MATCHING
 
 
 def has_bound(host: Universal) -> bool:

@@ -66,6 +66,7 @@ class Embedder:
         self.max_memory = max_memory
         entry = CONSTRUCTIONS.get(host.construction)
         self.formula = None if entry is None else entry.embed
+        self.notion = None if entry is None else entry.notion
         if self.formula is not None or self._stream_formula:
             _require_genuine(host)
 
@@ -113,7 +114,8 @@ class Embedder:
         if self.formula is not None:
             E, condition = self.formula(shape, m, widened(target))
             _require_finite("E", E)
-            return Embedding(E, Notion.ATTENTION_MATCHING, "formula", condition=condition)
+            assert self.notion is not None
+            return Embedding(E, self.notion, "formula", condition=condition)
         right = w_all(target)
         _require_finite("W_all", right)
         if self._stream_formula and (target.tied or not host.tied or shape.layers == 1):
