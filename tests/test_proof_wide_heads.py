@@ -42,7 +42,7 @@ def deeper(H, L):
 
 
 def theorem_c(H, d, b):
-    """The bound (ii) on m at L = 2, rounded up."""
+    """Theorem C (i) at L = 2, rounded up."""
     tau, K = (d - b) // 2, min(H, b * b)
     return -((K * H * tau * (d - tau) - b * b * H * (H + 1 + K)) // b)
 
@@ -363,9 +363,11 @@ def test_clock_and_shift(b):
     assert b * f([(0, 0)] * (b + 1), np.eye(b, dtype=np.int64)) < (b + 1) * b
 
 
-def theorem_c_deep(H, L, b):
-    """(i) with Lemma 1's numbers."""
-    return b * H**L + b * H * sum(spread_words(H, q, b) for q in range(L))
+def theorem_c_deep(H, L, b, d=None):
+    """(i) with Lemma 1's numbers, rounded up; d = b + 1 unless given."""
+    d = b + 1 if d is None else d
+    tau, K = (d - b) // 2, [spread_words(H, q, b) for q in range(L)]
+    return -((H * tau * (d - tau) * sum(K[1:]) - b * b * (H**L + H * sum(K))) // b)
 
 
 def test_count_of_layers():
@@ -389,6 +391,9 @@ def test_count_of_layers():
         assert exact or not named
         if b > 1:
             assert theorem_c_deep(H, L, b) >= theorem_a(H, L, b)
+    for H, b, d in itertools.product(range(2, 12), range(1, 4), range(1, 9)):
+        if d >= b:
+            assert theorem_c_deep(H, 2, b, d) == theorem_c(H, d, b)
     # summation by parts: among all omega with these tails the least sum has equal omegas
     rng = np.random.default_rng(12)
     for _ in range(50):
