@@ -3,6 +3,7 @@ those of the format's page, estimates that are near what a check takes."""
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import re
 import time
@@ -344,3 +345,57 @@ def test_the_prover_binds_the_stream(tmp_path):
         assert checker.check_file(tmp_path / f"{residual}.json").code == 0
         digests.add(found.document["claim"]["host"]["weights"])
     assert len(digests) == 2
+
+
+# --- what one certificate makes one trust -------------------------------------------------------------------------------
+
+SHOWN = sorted(
+    {json.loads(path.read_bytes())["kind"]: path for path in (corpus.CORPUS / "valid").glob("*.json")}.items()
+)
+
+
+@pytest.mark.parametrize(
+    "path", [*(path for _, path in SHOWN), corpus.CORPUS / "valid" / "enclosure-weights.json"], ids=lambda p: p.stem
+)
+def test_a_check_rests_on_fewer_than_a_thousand_lines(path, capsys):
+    kind = json.loads(path.read_bytes())["kind"]
+    code, said = run(capsys, "--kind", kind, "--show", path)
+    first, *lines = said.out.splitlines()
+    assert code == 0
+    assert first.startswith("valid")
+    assert len(lines) < 1000
+    text = Path(checker.__file__).read_text(encoding="utf-8").splitlines()
+    assert all(line[6:] == text[int(line[:5]) - 1] for line in lines)
+    assert any("def check_document(" in line for line in lines)
+
+
+def test_other_kinds_are_passed_over(tmp_path, capsys):
+    stored(tmp_path, 1, "m")
+    assert run(capsys, "--kind", "rank-modular", tmp_path)[0] == 0
+    code, said = run(capsys, "--kind", "enclosure", "--json", tmp_path)
+    assert (code, json.loads(said.out)["results"]) == (2, [])  # nothing was checked
+    assert json.loads(said.out)["skipped"][0]["reason"] == "not of kind enclosure"
+
+
+def test_estimates_only_refuse(monkeypatch):
+    """What is not shown has no part in accepting: without limits, false certificates are as false as before."""
+    monkeypatch.setattr(checker.Limits, "require", lambda *_: None)
+    monkeypatch.setattr(checker, "drawn_bits", lambda *_, **__: 1)
+    monkeypatch.setattr(checker, "require_identity", lambda *_: None)
+    files = sorted((corpus.CORPUS / "invalid").glob("*.json"))[::17]
+    assert {checker.check_file(path).code for path in files} == {1}
+
+
+def test_the_walk_through_names_the_lines_as_they_are():
+    """docs/trust.md is as `python scripts/write_trust.py` writes it."""
+    spec = importlib.util.spec_from_file_location("write_trust", PAGE.parent.parent / "scripts" / "write_trust.py")
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    source = Path(checker.__file__).read_text(encoding="utf-8")
+    text = writer.PAGE.read_text(encoding="utf-8")
+    assert writer.page(text, source) == text, "run python scripts/write_trust.py"
+    lines = source.splitlines()
+    ranges = re.findall(r"^\| (\d+)–(\d+) \| `(\w+)`", text, re.MULTILINE)
+    assert [name for *_, name in ranges] == list(writer.WALK)
+    for first, last, name in ranges:
+        assert any(re.match(rf"(def|class) {name}\b", line) for line in lines[int(first) - 1 : int(last)])

@@ -4655,6 +4655,9 @@ def seconds(text: str) -> int:
 def report(args: argparse.Namespace, limits: Limits, watch: Callable[[str], None] | None = None) -> int:
     codes, results, skipped = [], [], list[tuple[str, str]]()
     for path, verdict in verdicts(args.paths, limits, skipped):
+        if args.kind is not None and verdict.facts.get("kind", args.kind) != args.kind:
+            skipped.append((path, f"not of kind {args.kind}"))
+            continue
         codes.append(verdict.code)
         if watch is not None:
             watch(path)
@@ -4670,7 +4673,7 @@ def report(args: argparse.Namespace, limits: Limits, watch: Callable[[str], None
             )
         elif verdict.code != VALID or not args.quiet:
             print(plain(f"{LABELS[verdict.code]:9} {path}: {verdict.message}"), flush=True)
-    code = exit_code(codes)
+    code = exit_code(codes) if codes else MALFORMED
     if args.json:
         passed = [{"path": plain(path), "reason": reason} for path, reason in sorted(skipped)]
         print(json.dumps({"exit_code": code, "results": results, "skipped": passed}, indent=1), flush=True)
@@ -4678,6 +4681,86 @@ def report(args: argparse.Namespace, limits: Limits, watch: Callable[[str], None
     for path, reason in sorted(skipped):
         print(plain(f"skipped   {path}: {reason}"), flush=True)
     return code
+
+
+# Functions that can refuse a certificate, find a file or say what is stated, but have no part in accepting: costs only
+# refuse, files are hashed where they are read (WeightFiles.load), and words are for people.
+ESTIMATES = [
+    "require",
+    "require_identity",
+    "require_matrix",
+    "drawing_work",
+    "drawn_bits",
+    "product_time",
+    "target_work",
+    "entry_bits",
+]
+ESTIMATES += ["magnitude", "value_bits", "default_memory", "find", "hashed_until", "folder", "look"]
+WORDING = ["figure", "quote", "stated", "scientific", "emulated", "how", "columns_name", "without_m", "__str__"]
+
+
+def code_run(path: Path, limits: Limits) -> tuple[Verdict, list[int], list[str]]:
+    """The verdict on a certificate, and what its check makes one trust of this file: the numbers of the lines of every
+    function that ran and of the constants and classes that these name; and all lines of the file."""
+    import ast
+
+    ran: set[Any] = set()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename == __file__ and code.co_name not in (*ESTIMATES, *WORDING):
+            ran.add(code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        verdict = check_file(path, limits)
+    finally:
+        sys.setprofile(before)
+    with open(__file__, encoding="utf-8") as file:
+        text = file.read()
+    starts, names = {code.co_firstlineno for code in ran}, set().union(*(code.co_names for code in ran))
+    found: set[int] = set()
+
+    def take(node: Any) -> None:
+        found.update(range(first_line(node), node.end_lineno + 1))
+
+    def first_line(node: Any) -> int:
+        return int(min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))]))
+
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and first_line(node) in starts:
+            take(node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if names & {target.id for target in targets if isinstance(target, ast.Name)}:
+                take(node)
+        elif isinstance(node, ast.ClassDef):
+            methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+            held = [part for part in methods if first_line(part) in starts]
+            if held or (node.name in names and not methods):
+                take(node)
+                for part in methods:
+                    if part not in held:
+                        found.difference_update(range(first_line(part), part.end_lineno + 1))  # type: ignore[operator]
+    return verdict, sorted(found), text.splitlines()
+
+
+def show(paths: Iterable[Path], limits: Limits, kind: str | None) -> int:
+    """Print, for each certificate (of one kind), the lines of this file that its check rests on."""
+    codes = []
+    for path, trouble in find_certificates(paths, []):
+        if trouble is not None:
+            verdict, numbers, lines = Verdict(MALFORMED, trouble), list[int](), list[str]()
+        else:
+            verdict, numbers, lines = code_run(path, limits)
+        if kind in (None, verdict.facts.get("kind", kind)):
+            codes.append(verdict.code)
+            said = f"{LABELS[verdict.code]:9} {path}: {verdict.message}; {len(numbers)} of {len(lines)} lines ran"
+            print(plain(said), flush=True)
+            for number in numbers:
+                print(f"{number:5} {lines[number - 1]}")
+    return exit_code(codes) if codes else MALFORMED
 
 
 class Parser(argparse.ArgumentParser):
@@ -4721,6 +4804,10 @@ def main(argv: list[str] | None = None, program: str = "checker", watch: Callabl
         metavar="FILE",
         help="the target, as a safetensors file, that certificates must be about (kinds enclosure and realization)",
     )
+    parser.add_argument("--kind", choices=KINDS, metavar="KIND", help="look at certificates of this kind only")
+    parser.add_argument(
+        "--show", action="store_true", help="print the lines of the checker that each certificate's check rests on"
+    )
     parser.add_argument("--numpy", action="store_true", help="check witnesses with NumPy (trusted then, too)")
     args = parser.parse_args(argv)
     if missing := [place for place in args.weights if not os.path.exists(place)]:
@@ -4729,7 +4816,8 @@ def main(argv: list[str] | None = None, program: str = "checker", watch: Callabl
         parser.error(f"--target {quote(args.target)}: there is no such file")
     memory, operations = args.max_memory or default_memory(), args.max_seconds * 10**9
     try:
-        return report(args, Limits(memory, operations, args.numpy, tuple(args.weights), args.target or ""), watch)
+        limits = Limits(memory, operations, args.numpy, tuple(args.weights), args.target or "")
+        return show(args.paths, limits, args.kind) if args.show else report(args, limits, watch)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

@@ -1,0 +1,46 @@
+"""Writes the table of line ranges into docs/trust.md: where in the checker a reader finds what the page walks through."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE, CHECKER = ROOT / "docs" / "trust.md", ROOT / "utfproof" / "certificates" / "checker.py"
+BEGIN, END = "<!-- lines: written by scripts/write_trust.py -->\n", "<!-- end of lines -->"
+WALK = {
+    "parse_canonical": "a file is canonical JSON, or nothing",
+    "record": "an object has exactly the fields asked for",
+    "read_shape": "H, L, d, d_in, d_out, m",
+    "read_claim": "host, notion, targets: what is stated",
+    "check_document": "form first, then content",
+    "IndexHost": "a construction's columns: `reads`, `move`, `outputs`",
+    "SharedKey": "one construction, by its definition",
+    "Blocks": "E, block by block, as words",
+    "random_prime": "a prime of 192 bits, drawn after the certificate is fixed",
+    "WordPoint": "a random target, and words in its matrices",
+    "weighted_words": "the layered product, all words at once",
+    "check_identity": "both sides at the random point",
+}
+"""What to read, in this order, and what it says."""
+
+
+def table(source: str) -> str:
+    """A row for each definition: its lines, its name, what it says. KeyError for a name that the source lacks."""
+    nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    rows = ["| lines of checker.py | definition | what it says |", "|---|---|---|"]
+    for name, says in WALK.items():
+        node = nodes[name]
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        rows.append(f"| {first}–{node.end_lineno} | `{name}` | {says} |")
+    return "\n".join(rows) + "\n"
+
+
+def page(text: str, source: str) -> str:
+    """The page with its table renewed."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + "\n" + table(source) + "\n" + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), CHECKER.read_text(encoding="utf-8")), encoding="utf-8")
