@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from utfproof.paper.quotations import FILE, collapse, document, seal
 
@@ -30,6 +32,46 @@ HEADINGS = [
     (r"\section{Additional ablation", "5 Experimental studies"),
 ]
 """How the paper's sections begin, and their titles in the registry."""
+
+
+TABLES = (
+    "summary, attention-only",
+    "summary, residual and LN",
+    "parentheses",
+    "2-hop",
+    "1-hop",
+    "3-hop",
+    "4-hop",
+    "hyperparameters, parentheses",
+    "hyperparameters, k-hop",
+)
+"""The tables in the order of the source."""
+
+
+def tables(source: str) -> dict[str, dict[str, list[str]]]:
+    """Every table's cells by row, read from the LaTeX source alone."""
+    found = {}
+    bodies = re.findall(r"\\midrule(.*?)\\bottomrule", source, re.DOTALL)
+    if len(bodies) != len(TABLES):
+        sys.exit(f"{len(bodies)} tables are in the source, {len(TABLES)} were expected")
+    for name, body in zip(TABLES, bodies, strict=True):
+        rows = [[cell.strip() for cell in row.split("&")] for row in body.split(r"\\") if "&" in row]
+        found[name] = {_cell(row[0]): [_cell(cell) for cell in row[1:]] for row in rows}
+    return found
+
+
+def _cell(text: str) -> str:
+    """A cell without its markup."""
+    return text.replace("$", "").replace(r"\%", "").strip()
+
+
+def _quoted(pinned: dict[str, Any], known: set[str]) -> dict[str, list[str]]:
+    """Quotations that are not listed as sentences yet, with all claims that quote them."""
+    found: dict[str, list[str]] = {}
+    for claim, entry in pinned.items():
+        if entry["text"] not in known:
+            found.setdefault(entry["text"], []).append(claim)
+    return found
 
 
 def main() -> None:
@@ -54,16 +96,21 @@ def main() -> None:
         at = place(quoted)
         pinned[claim] = {"text": quoted, "at": at, "digest": seal(claim, at, quoted)}
     listed = []
-    for entry in given["sentences"]:
+    for entry in (entry for entry in given["sentences"] if "why" in entry):
         quoted = collapse(entry["text"])
         listed.append({**entry, "text": quoted, "at": place(quoted)})
     if missing:
         sys.exit("\n".join(f"not in the paper: {quoted}" for quoted in missing))
+    listed += [
+        {"text": quoted, "at": pinned[claims[0]]["at"], "claims": claims}
+        for quoted, claims in _quoted(pinned, {entry["text"] for entry in listed}).items()
+    ]
     made = {
         "sha256": hashlib.sha256(source).hexdigest(),
         "sections": starts,
         "quotations": pinned,
         "sentences": sorted(listed, key=lambda entry: entry["at"]),
+        "tables": tables(source.decode()),
     }
     FILE.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

@@ -22,6 +22,7 @@ from utfproof.claims.judging import computed_from, judge
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
 from utfproof.claims.registry import SECTIONS, all_claims, select
 from utfproof.claims.runner import observe
+from utfproof.paper.quotations import sentences
 from utfproof.shapes import EffectiveHeadDimensionWarning
 
 PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
@@ -42,16 +43,38 @@ statement splits. "new:" marks results that the paper does not have.
 
 Matching implies attention-matching, which implies functional. "Not universal by matching" does not mean "not universal".
 
-**Verdicts**: *holds*; *fails as printed*; *holds after repair* (the printed statement or construction fails, the mended one beside it holds); *open*.
-**Evidence**: an exact certificate is re-read by the independent checker; a symbolic identity or exact arithmetic is computed by two
-routes that must agree; a written proof stands in `docs/proofs/` and is not machine-checked, what accompanies it is arithmetic. A
-machine-checked proof is a theorem of [proofs/](../proofs/README.md) for all sizes, beside what is computed and never in place of it; "in part" says how much
-of the claim it is. `make proofs` compiles the theorems, and `utfproof verify` says of each whether it is machine-checked or not built here.
+**What a claim is about** is typed: notion; targets (all, almost all, or some that were examined; untied or tied; with biases, positions, any
+width; under a condition; normalised); hosts (any, tied, the one examined); what is free with attention from outside; attention maps. One
+lattice says what implies what (`utfproof.notions`), for claims, certificates and the frontier. A certificate supports a claim only if it is about that
+shape and m and its scope settles the claim's: served, if it implies it; refuted, if the claim's implies it.
+
+**Verdicts**, by one rule:
+
+* *holds*: in the reading that is stated. Where a sentence can be read in several ways, the one that its context asks for is taken, and named in the
+  scope ("read …"); the others are not held against it.
+* *fails as printed*: an instance of the statement, inside its own hypotheses, is refuted. That another theorem holds beside it, such as the
+  same for another m, does not mend it.
+* *holds after repair*: the printed statement, formula or construction is refuted as it stands, and a mended one with the same subject (the same m,
+  the same class, the same conclusion) is established beside it.
+* *open*: neither. Where a bound is asked for, the interval is the frontier's of the day, and the run fails when it closes or moves.
+
+**Evidence**, each kind under its own name: an *exact certificate* is recomputed by the independent checker (ranks, kernels, identities); an *inequality of
+a written proof* is certified as arithmetic: two numbers that the checker computes, one of which bounds the other by a page of `docs/proofs/`, and beside
+it, where the bound ends, prover and checker must both refuse to refute; *exact arithmetic by two routes*, a symbolic identity and a grid are computed
+twice, and the two must agree: one side is most often `utfproof/claims/plain.py`, plain fractions that import nothing of the package, so that both share the
+object examined and Python's integers, no code; *by one route* is what it says; a *written proof* stands in `docs/proofs/`, which names the claims that rest on it, and
+is not machine-checked. A theorem *stated in Coq* ([proofs/](../proofs/README.md)) is for all sizes, beside what is computed; "in part" says what of the
+claim it does not prove. `make proofs` compiles the theorems, and `utfproof verify` says of each whether it is machine-checked, built here from these
+sources, or not built here. What each kind makes you trust: [trust](trust.md).
+
+**Figures** and smallest instances are recorded by a run (`python scripts/write_claims.py --computed`, in `utfproof/claims/computed.json`), never typed, and every run
+compares. What is said of the paper is pinned to it by a quotation, its place and a digest (`utfproof/paper/quotations.json`).
 
 **The document** of `utfproof verify --json`: `grid`, `holds`, `seconds`, `certificates` (by the first 16 digits of the SHA-256 of their
-canonical bytes) and `claims`, each with `id`, `section`, `place`, `statement`, `category`, `notion`, `targets`, `scope`, `recorded` and `verdict`,
-`agrees` and `problems`, `evidence`, `proof`, `theorems` (each with `name`, `status`, `detail`), `theorems_lack`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, and `instances`: where (`at`), `outcome` (holds, fails,
-open), `detail`, `part` ("repair" for the mended statement), `certificate`, `routes`.
+canonical bytes) and `claims`, each with `id`, `section`, `place`, `quotation`, `statement`, `category`, `notion`, `targets`, `hosts`, `free`, `attention`, `scope`,
+`recorded` and `verdict`, `agrees` and `problems`, `evidence`, `refuted_by` (what a computation would have to give to refute the record, for machines), `proof`, `theorems`
+(each with `name`, `status`, `detail`), `theorems_lack`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, `processor_seconds`, and `instances`: where (`at`), `outcome` (holds,
+fails, open), `detail`, `part` ("repair" for the mended statement, "beside" for another theorem, "beyond" where a bound ends), `certificate` and what it `says`, `routes`.
 
 """
 
@@ -64,7 +87,7 @@ def cell(text: str) -> str:
 def theorems(entry: Claim) -> str:
     """The theorems behind a claim, each with a link to its file."""
     links = ", ".join(f"[{name}](../proofs/theories/{name.partition('.')[0]}.v)" for name in entry.theorem)
-    return f"{Evidence.MACHINE.value}: {f'in part (missing: {entry.theorems_lack}), ' if entry.theorems_lack else ''}{links}"
+    return f"stated in Coq: {f'in part (missing: {entry.theorems_lack}), ' if entry.theorems_lack else ''}{links}"
 
 
 def row(entry: Claim) -> str:
@@ -89,6 +112,18 @@ def row(entry: Claim) -> str:
     return "| " + " | ".join(cell(text) for text in texts) + " |"
 
 
+def sentences_page() -> str:
+    """Every checkable sentence of the paper, and what decides it."""
+    rows = [
+        f"| `` {cell(entry.text)} `` | {', '.join(f'`{name}`' for name in entry.claims)}{': ' * bool(entry.claims and entry.why)}{cell(entry.why or '')} |"
+        for entry in sentences()
+    ]
+    return (
+        "\n## Every checkable sentence of the paper\n\nIn its order, by a few words of its source. Claims that decide it, or why none does.\n\n"
+        "| the paper | decided by |\n|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
 def page() -> str:
     """The whole page."""
     claims = list(all_claims().values())
@@ -100,7 +135,7 @@ def page() -> str:
     parts = [
         HEAD,
         f"{len(claims)} claims: {summary}. {written} of them rest in part on a written proof, sampling or recorded figures. "
-        f"{len(checked)} have machine-checked theorems for all sizes, {in_part} of these in part.\n",
+        f"{len(checked)} have theorems in Coq for all sizes, {in_part} of these in part.\n",
     ]
     for section in dict.fromkeys(SECTIONS.values()):
         chosen = [entry for entry in claims if entry.section == section]
@@ -109,6 +144,7 @@ def page() -> str:
                 f"\n## {section}\n\n| claim | statement | notion; targets | verdict | smallest | evidence |\n|---|---|---|---|---|---|\n"
             )
             parts.append("\n".join(row(entry) for entry in chosen) + "\n")
+    parts.append(sentences_page())
     return "".join(parts)
 
 
