@@ -9,7 +9,6 @@ from utfproof.constructions.shared_attention import SHARED_ATTENTION
 from utfproof.notions import Hosts, Notion, Scope, Targets
 
 _TIED = {
-    "commuting-trie",
     *(entry.name for entry in CONSTRUCTIONS.values() if entry.tied),
     *(entry.name for entry in SHARED_ATTENTION.values() if entry.tied),
 }

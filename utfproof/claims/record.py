@@ -7,7 +7,7 @@ recorded too). The verdict is computed from the instances and compared with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,7 @@ class Instance:
     routes: tuple[str, ...] = ()
     part: str = ""
     m: int | None = None
-    about: Scope | None = None
+    about: Scope | None = field(default=None, repr=False)
 
     @property
     def label(self) -> str:
