@@ -6,14 +6,18 @@ Usage, in an environment with torch, the library and this package:
 
 LIBRARY is transformer-lens (2 and 3), transformer-lens-bridge (4), transformers, x-transformers or torch. Every model is either
 embedded in hosts whose exported modules agree with the library's own forward pass within 1e-9 relative in float64, or refused
-with a message that names the field or tensor said here. Anything else is a failure, and the exit code 1.
+with a message that names the field or tensor said here. Anything else is a failure, and the exit code 1. LIBRARY guide runs the
+first lines of docs/embed-your-model.md with TransformerLens 3.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import json
+import re
 import sys
 import tempfile
 import warnings
@@ -391,13 +395,27 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     return small if np.array_equal(small, array, equal_nan=array.dtype.kind == "f") else array
 
 
+def guide() -> int:
+    """Run the first lines of docs/embed-your-model.md and compare what they print with what the page shows."""
+    text = (Path(__file__).parents[1] / "docs" / "embed-your-model.md").read_text()
+    code, shown = re.findall(r"```(?:python)?\n(.*?)```", text, re.DOTALL)[:2]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    lines = [line for line in printed.getvalue().splitlines() if not line.startswith("Moving model")]
+    print("\n".join(lines))
+    return int(lines[0] != shown.splitlines()[0])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compare models with their libraries, live, or freeze them.")
-    parser.add_argument("library", choices=LIBRARIES)
+    parser.add_argument("library", choices=[*LIBRARIES, "guide"])
     parser.add_argument("--write", type=Path, help="the safetensors file to freeze them into")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
+    if args.library == "guide":
+        return guide()
     cases, distribution = LIBRARIES[args.library]
     counts = {"ok": 0, "refused": 0, "wrong": 0}
     arrays: dict[str, np.ndarray] = {}

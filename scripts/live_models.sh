@@ -23,3 +23,4 @@ compare x-transformers x-transformers x-transformers==2.31.10
 compare transformer-lens-2 transformer-lens transformer-lens==2.18.0 "datasets<3" "pyarrow<18"
 compare transformer-lens-3 transformer-lens transformer-lens==3.9.0
 compare transformer-lens-4 transformer-lens-bridge transformer-lens==4.3.0
+"$FOLDER/transformer-lens-3/bin/python" scripts/freeze_models.py guide

@@ -176,6 +176,56 @@ def test_who_says_that_the_host_acts_as_the_model(stored, options, code, said, c
         assert document["read_as"]["mask"].endswith("(assumed: nobody says)")
 
 
+def test_weights_that_a_folded_norm_leaves_are_recognised(stored):
+    """Columns that sum to zero: refused where nobody says that there is no norm, read where somebody does."""
+    path, tensors = stored / "centred.safetensors", weights()
+    for name, array in tensors.items():
+        if name.endswith((".W_Q", ".W_K", ".W_V")):
+            tensors[name] = array - array.mean(axis=1, keepdims=True)
+    write_arrays(path, tensors, {})
+    with pytest.raises(MalformedInput, match="sum to zero"):
+        import_model(path)
+    assert import_model(path, config=FROZEN[PLAIN][1]["config"]).unknown == ()
+
+
+def test_a_live_module_is_compared_with_its_own_forward_pass():
+    """Open facts are settled by the module's outputs; what its tensors do not show is refused with the stage that differs."""
+    torch = pytest.importorskip("torch")
+    from utfproof import from_model
+
+    class Live(torch.nn.Module):
+        def __init__(self, trick=""):
+            super().__init__()
+            self.embedding, self.unembed = torch.nn.Embedding(4, 6), torch.nn.Linear(6, 3)
+            self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+            self.trick = trick
+
+        def forward(self, tokens):
+            x = self.embedding(tokens)
+            x = torch.nn.functional.layer_norm(x, (6,)) if self.trick == "norm" else x
+            out = self.attn(x, x, x, need_weights=False)[0]
+            x = x + (torch.relu(out) if self.trick == "relu" else out)
+            return self.unembed(x).tanh() if self.trick == "tanh" else self.unembed(x)
+
+    torch.manual_seed(0)
+    module = Live()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    model = from_model(module)
+    assert model.unknown == ()
+    assert (model.reading.stream, model.reading.attention.layers[0].causal) == (True, False)
+    embedded = model.embed("sparse")
+    assert "acts as the model" in str(embedded)
+    assert embedded.agreement.relative_difference < 1e-12
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    for trick, stage in (("norm", "input of layer 0"), ("relu", "logits"), ("tanh", "logits")):
+        with pytest.raises(MalformedInput, match=f"differ first at the {stage}, by"):
+            from_model(Live(trick))
+    with pytest.raises(MalformedInput, match=r"takes a torch\.nn\.Module"):
+        from_model("module")
+    with pytest.raises(MalformedInput, match="outside"):
+        from_model(module, example_inputs=[[7]])
+
+
 def test_a_mask_of_no_entries_says_nothing(stored):
     """As newer libraries store it."""
     path = stored / "m.safetensors"

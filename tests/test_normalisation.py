@@ -437,3 +437,49 @@ def test_stacked_operators_without_epsilon(D, d):
     one = table([[int(i == j) for j in range(D)] for i in range(D)])
     assert kernel(other, one, many, nilpotent) > 0
     assert kernel([P] * 4 * k, scale, many, nilpotent) == 0
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("D", [3, 5])
+def test_layer_norm_is_rms_of_one_coordinate_fewer(D, final):
+    """Section 7: the centred stream of a LayerNorm target is the stream of an RMS target of width D - 1, in floats."""
+    rng = np.random.default_rng(D)
+    H, L, d, n, eps = 2, 3, 2, 4, 0.3
+    draw = rng.normal
+    W_Q, W_K, W_V, W_O = (
+        draw(size=(L, H, D, d)),
+        draw(size=(L, H, D, d)),
+        draw(size=(L, H, D, d)),
+        draw(size=(L, H, d, D)),
+    )
+    W_U = draw(size=(D, 3))
+    Pi = np.eye(D) - 1 / D
+    B = np.linalg.svd(Pi)[2][: D - 1]
+    g = np.sqrt(D / (D - 1))
+    assert np.allclose(B.T @ B, Pi)
+
+    def run(stream, norm, Q, K, V, out, U):
+        rows = []
+        for layer in range(L):
+            inner, after = norm(stream), stream
+            for h in range(H):
+                logits = inner @ Q[layer, h] @ (inner @ K[layer, h]).T
+                weights = np.exp(logits)
+                after = after + weights / weights.sum(axis=1, keepdims=True) @ inner @ V[layer, h] @ out[layer, h]
+            rows.append(inner @ Q[layer, 0])
+            stream = after
+        return rows, stream, norm(stream) @ U
+
+    def rms(e):
+        return lambda x: x / np.sqrt((x**2).mean(axis=1, keepdims=True) + e)
+
+    y = draw(size=(n, D))
+    layer = run(y, lambda x: rms(eps)(x @ Pi), W_Q, W_K, W_V, W_O, W_U)
+    reduced = (g * np.einsum("ij,lhjk->lhik", B, W) for W in (W_Q, W_K, W_V))
+    small = run(y @ B.T, rms(eps * D / (D - 1)), *reduced, W_O @ B.T, g * B @ W_U)
+    assert all(np.allclose(a, b, rtol=0, atol=1e-11) for a, b in zip(layer[0], small[0], strict=True))
+    assert np.allclose(layer[1] @ B.T, small[1], rtol=0, atol=1e-11)
+    if final:
+        assert np.allclose(layer[2], small[2], rtol=0, atol=1e-11)
+    wrong = rms(eps)(y @ B.T) @ (g * B @ W_Q[0, 0])
+    assert not np.allclose(layer[0][0], wrong)

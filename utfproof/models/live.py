@@ -24,6 +24,8 @@ from utfproof.weights import TensorFile
 
 EXAMPLES = 8
 """Random sequences on which a module is compared where none are given: the longest, lengths 1 and 2, others."""
+LONGEST = 1024
+"""Most positions whose rotations are read."""
 OPEN = {"stream": (True, False), "causal": (True, False)}
 """Facts that a family may leave open, which the module's own outputs then decide."""
 
@@ -53,7 +55,7 @@ def from_model(
         family.double(twin)
     parts = _attention_modules(twin, file, family)
     fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
-    tables = None if family.rotary is None else family.rotary(twin, parts, ANY_LENGTH)
+    tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
     forward = _forward(twin)
     best: tuple[float, Reading] | None = None
     given = None if example_inputs is None else _examples(example_inputs)
@@ -129,6 +131,12 @@ def _attention_modules(module: Any, file: TensorFile, family: Family) -> dict[st
     for prefix in find_layers(_Claims(file), family, None):
         found[prefix] = module.get_submodule(prefix.rstrip("."))
     return found
+
+
+def _context(family: Family, fields: Mapping[str, Any]) -> int:
+    """Positions to read rotations for: what the configuration says, within reason."""
+    said = [value for name, value in fields.items() if name in family.config and family.config[name].fact == "context"]
+    return min(max([ANY_LENGTH, *(n for n in said if isinstance(n, int))]), LONGEST)
 
 
 def _candidates(

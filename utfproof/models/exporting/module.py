@@ -80,6 +80,8 @@ class Host(nn.Module):
     def rotated(self, x, layer):
         """Queries or keys turned by their positions, by the tables of this layer."""
         cos, sin = (getattr(self, f"{{name}}_{{layer}}")[: x.shape[-2]].to(x.dtype) for name in ("cos", "sin"))
+        if len(cos) < x.shape[-2]:
+            raise ValueError(f"{{x.shape[-2]}} tokens, rotations for {{len(cos)}} positions")
         pairs, adjacent = cos.shape[-1], ATTENTION[layer]["adjacent"]
         turned, kept = x[..., : 2 * pairs], x[..., 2 * pairs :]
         first, second = (turned[..., 0::2], turned[..., 1::2]) if adjacent else turned.chunk(2, dim=-1)
