@@ -176,6 +176,9 @@ BOUNDS = {
     "attention-untied-wide": ("attention-matching", UNTIED, None, (2, 2, 5, 1), 9),
     "attention-untied-wide-three-layers": ("attention-matching", UNTIED, None, (2, 3, 2, 1), 15),
     "attention-untied-semistable": ("attention-matching", UNTIED, None, (2, 2, 3, 2), 20),
+    "attention-untied-spread-products": ("attention-matching", UNTIED, None, (2, 3, 4, 3), 66),
+    "attention-untied-spread-no-further": ("attention-matching", UNTIED, None, (3, 3, 3, 2), 96),
+    "attention-untied-spread-values": ("attention-matching", UNTIED, None, (3, 2, 5, 3), 51),
     "attention-tied-numbers": ("attention-matching", TIED, None, (2, 3, 1, 1), 6),
     "attention-tied-paths": ("attention-matching", TIED, None, (2, 2, 2, 2), 12),
     "functional-one-layer": ("functional", UNTIED, None, (2, 1, 1, 2), 7),
@@ -372,7 +375,7 @@ def invalid():
     add("bound-least-stream-without-the-stream", bound("attention-matching", (2, 2, 1, 1), 16, UNTIED))
     add("bound-least-wide-for-one-head", bound("attention-matching", (1, 2, 3, 2), 6, UNTIED))
     add("bound-least-semistable-of-too-many-heads", bound("attention-matching", (5, 2, 3, 2), 100, UNTIED))
-    add("bound-least-semistable-of-three-layers", bound("attention-matching", (2, 3, 3, 2), 43, UNTIED))
+    add("bound-least-semistable-of-four-layers", bound("attention-matching", (3, 4, 3, 2), 401, UNTIED))
     add("bound-least-semistable-too-wide", bound("attention-matching", (2, 2, 4, 2), 19, UNTIED))
     for L, (notion, targets, free, dims, least) in LOOPED.items():
         add(f"bound-least-looped-l{L}-of-any-host", bound(notion, dims, least - 1, targets, free))

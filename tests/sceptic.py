@@ -1780,8 +1780,14 @@ def generic_bounds(notion, untied, free, H, L, d, b, tied_host):
                 yield lambda m: m < b * H**L + 2 * d * S - d * d * (Fraction(H, b) + Fraction(S - H, r))
             elif H >= 2 and L >= 2:
                 yield lambda m: m <= b * (H**L + L * H)
-                if L == 2 and d == 1 + b and H <= b * b:
-                    yield lambda m: m < b * (H + 2 * H * H)
+                if d == 1 + b:
+                    known = {0} | ({1} if H <= b * b else set())
+                    known |= {q for q in range(2, L) if H ** (q if q % 2 == 0 else q + 1) <= b * b}
+                    powers = [H ** max(p for p in known if p <= q) for q in range(L)]
+                    yield lambda m: m < b * H**L + b * H * sum(powers)
+                if L == 2 and H <= b * b:
+                    t = (d - b) // 2
+                    yield lambda m: m < b * (H + 2 * H * H) - Fraction(H * H * t * (d - t), b)
         elif walks or b == 1:
             yield lambda m: m < (b * H**L if walks else multisets(L, H)) + H * form
     if notion == "functional" and not untied:

@@ -3049,8 +3049,17 @@ def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
                 yield b * m, linear, "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
             elif H > 1 and L > 1:
                 yield m, b * (words + L * H) + 1, "m and d_in (H^L + L H) + 1"
-                if L == 2 and s.head_dim == b + 1 and H <= b**2:
-                    yield m, b * (s.words(L) + words), "m and d_in (S + H^2)"
+                if s.head_dim == b + 1:
+                    exponents = [0]
+                    for q in range(1, L):
+                        known = H <= b**2 if q == 1 else H ** ((q + 1) // 2) <= b
+                        exponents.append(q if known else exponents[-1])
+                    needed = b * (words + H * sum(H**q for q in exponents))
+                    yield m, needed, "m and d_in (H^L + H (1 + H^q_2 + ... + H^q_L))"
+                if L == 2 and H <= b**2:
+                    t = (s.head_dim - b) // 2
+                    needed = b**2 * (H + 2 * H**2) - H**2 * t * (s.head_dim - t)
+                    yield b * m, needed, "d_in m and d_in^2 (S + H^2) - H^2 t (d - t)"
         case "attention-matching" | "functional", _:
             if paths or b == 1:
                 outputs = b * words if paths else s.counts

@@ -16,7 +16,6 @@ from utfproof.shapes import (
     geometric,
     matching_dimension,
     require_words,
-    shared_query_dimension,
     tied_targets_dimension,
 )
 
@@ -112,6 +111,27 @@ def side_by_side_dimension(shape: Shape) -> int:
     return b * b * words + H * (2 * d * b - d * d) + shorter * later
 
 
+def spread_dimension(shape: Shape) -> int:
+    """d_in (H^L + H (1 + H^q_2 + ... + H^q_L)), q_l <= l-1 the largest number for which generic products of q value matrices
+    are known to be spread: 1 where H <= d_in^2, an even q where H^q <= d_in^2, an odd q where H^((q+1)/2) <= d_in."""
+    H, b = shape.heads, shape.d_in
+
+    def spread(q: int) -> bool:
+        return q == 0 or (q == 1 and H <= b * b) or H ** (q + q % 2) <= b * b
+
+    best, total = 0, 0
+    for q in range(shape.layers):
+        best = q if spread(q) else best
+        total += H**best
+    return b * (shape.leaves + H * total)
+
+
+def _turned(shape: Shape) -> int:
+    """t (d - t), t = floor((d - d_in)/2)."""
+    t = (shape.head_dim - shape.d_in) // 2
+    return t * (shape.head_dim - t)
+
+
 def word_family_dimension(shape: Shape) -> int:
     """Dimension of the family (M_w)_w, |w| = L, at head dimension >= d_in: d_in^2 (LH - L + 1)."""
     return int(shape.d_in**2 * (shape.layers * (shape.heads - 1) + 1))
@@ -187,9 +207,14 @@ def _rows() -> Iterator[DimensionRow]:
     yield row("one more", Notion.ATTENTION_MATCHING, u, None,
               lambda s, m: (m, s.d_in * (s.leaves + s.layers * s.heads) + 1), "m and d_in (H^L + L H) + 1",
               lambda s: _square(s) and s.head_dim > s.d_in and min(s.heads, s.layers) > 1, page=WIDE_PAGE)  # fmt: skip
-    yield row("semistable", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (m, shared_query_dimension(s)), "m and d_in (S + H^2)",
-              lambda s: _square(s) and s.layers == 2 and s.head_dim == s.d_in + 1 and s.heads <= s.d_in**2,
+    yield row("spread products", Notion.ATTENTION_MATCHING, u, None,
+              lambda s, m: (m, spread_dimension(s)), "m and d_in (H^L + H (1 + H^q_2 + ... + H^q_L))",
+              lambda s: _square(s) and s.head_dim == s.d_in + 1 and min(s.heads, s.layers) > 1,
+              page=WIDE_PAGE)  # fmt: skip
+    yield row("spread values", Notion.ATTENTION_MATCHING, u, None,
+              lambda s, m: (s.d_in * m, s.d_in**2 * (s.heads + 2 * s.heads**2) - s.heads**2 * _turned(s)),
+              "d_in m and d_in^2 (S + H^2) - H^2 t (d - t)",
+              lambda s: _square(s) and s.layers == 2 and s.head_dim > s.d_in and 1 < s.heads <= s.d_in**2,
               page=WIDE_PAGE)  # fmt: skip
     yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
               lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),

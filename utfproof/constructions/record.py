@@ -45,9 +45,9 @@ class Construction:
     forms: Callable[[Shape, Target], Forms] | None = None
 
     def serves_untied(self, shape: Shape) -> bool:
-        """Whether untied targets are within reach by matching: not for tied hosts with a residual stream from L = 2 on,
-        where the words (0, h) and (h, 0) cannot be told apart."""
-        return not (self.tied and shape.residual and shape.layers > 1)
+        """Whether untied targets are within reach: not for hosts made for tied ones, nor, with a residual stream from L = 2 on,
+        for tied hosts, where the words (0, h) and (h, 0) cannot be told apart."""
+        return self.targets != "all tied" and not (self.tied and shape.residual and shape.layers > 1)
 
     @property
     def is_random(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from utfproof.attention import AttentionKernel, parse_kernel
-from utfproof.constructions import build_host
+from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.emulation.compare import EmulationReport, Setting, compare
 from utfproof.emulation.laws import TAME, draw_target
 from utfproof.emulation.predict import attention_matching
@@ -77,8 +77,10 @@ class Plan:
 
 def tied_targets_only(host: Universal) -> bool:
     """Whether a host can match tied targets only: a tied one with a residual stream, from L = 2 on, where it cannot tell the
-    words (0, h) and (h, 0) apart (docs/proofs/residual.md)."""
-    return host.tied and host.shape.residual and host.shape.layers > 1
+    words (0, h) and (h, 0) apart (docs/proofs/residual.md), or one that is made for them."""
+    entry = CONSTRUCTIONS.get(host.construction)
+    made = entry is not None and entry.targets == "all tied"
+    return made or (host.tied and host.shape.residual and host.shape.layers > 1)
 
 
 def served(host: Universal, names: Sequence[str]) -> tuple[list[tuple[str, AttentionKernel]], list[tuple[str, str]]]:
