@@ -1387,7 +1387,7 @@ def rational_least(name, stream, H, L, d, b):
 
 
 def _rational(shape, claim, evidence):
-    stream = "residual" in shape
+    stream = type(shape) is dict and "residual" in shape
     host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict")
     (name,) = fields(host, "construction")
     demand(name in RATIONAL and notion == "attention-matching" and fields(evidence, "E") == ["standard"])

@@ -441,7 +441,7 @@ def fuzz(count, seed, folder, source=inputs):
         expected = judge(raw, folder)
         if verdict.code == 3:
             assert "head words" in verdict.message or re.search(rb"[0-9]{5}", raw), (verdict, raw[:2000])
-        elif expected is None or verdict.message.startswith("rows has an entry outside"):
+        elif expected is None:
             assert verdict.code in (1, 2), (verdict, raw[:2000])
         else:
             assert verdict.code == expected, (verdict, expected, raw[:2000])

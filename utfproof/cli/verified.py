@@ -13,7 +13,7 @@ from utfproof.errors import MalformedInput
 FLAG = "--verified"
 BUILT = Path(__file__).parents[2] / "proofs" / "checker" / "utfcheck"
 """Where `make checker` puts it."""
-VALUED = ("--weights", "--max-seconds", "--max-memory", "--target")
+VALUED = ("--weights", "--max-seconds", "--max-memory", "--target", "--kind")
 """The checker's options that a value follows."""
 
 
