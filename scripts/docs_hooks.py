@@ -1,4 +1,5 @@
-"""Hooks of the documentation site (mkdocs.yml): pages that stand outside docs/, links out of docs/, pictures inlined.
+"""Hooks of the documentation site (mkdocs.yml): pages that stand outside docs/, links out of docs/, pictures inlined,
+formulas set.
 
 Pictures are inlined so that they take the page's text colour, light or dark. On a hosting site that shows Markdown
 they are ordinary images with colours of their own.
@@ -11,6 +12,8 @@ import posixpath
 import re
 from pathlib import Path
 from typing import Any
+
+from utfproof.reporting.mathematics import in_html
 
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
@@ -71,5 +74,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Pictures inlined."""
-    return inlined(html)
+    """Formulas as MathML, pictures inlined."""
+    return inlined(in_html(html))

@@ -653,7 +653,8 @@ def markup_faults(text):
     allowed = {"html", "head", "meta", "title", "style", "body", "a", "header", "main", "footer", "nav", "section", "div", "p",
                "h1", "h2", "h3", "ul", "li", "dl", "dt", "dd", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure",
                "figcaption", "details", "summary", "code", "strong", "span", "sub", "sup", "button", "script", "svg", "g",
-               "path", "rect", "circle", "text", "tspan"}  # fmt: skip
+               "path", "rect", "circle", "text", "tspan", "math", "msub", "msup", "msubsup", "mi", "mn", "mo", "mrow",
+               "mtext"}  # fmt: skip
     faults = [tag for tag, _ in found if tag not in allowed]
     faults += [
         name for _, attrs in found for name in attrs if name.startswith("on") or name in ("src", "style", "srcset")

@@ -484,10 +484,17 @@ def test_page_refuses_a_certificate_under_another_name(run):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("E R_w R_Q^{l,h} = M_w W_Q", "E R<sub>w</sub> R<sub>Q</sub><sup>l,h</sup> = M<sub>w</sub> W<sub>Q</sub>"),
-        ("m ≥ H^{L/2}, 2^53, H^L d", "m ≥ H<sup>L/2</sup>, 2<sup>53</sup>, H<sup>L</sup> d"),
-        ("m̄_loop < d_in·H^L", "m̄<sub>loop</sub> &lt; d<sub>in</sub>·H<sup>L</sup>"),
-        ("2d_in, R_all z", "2d<sub>in</sub>, R<sub>all</sub> z"),
+        ("E R_w", "E <math><msub><mi>R</mi><mi>w</mi></msub></math>"),
+        (
+            "R_Q^{l,h}",
+            "<math><msubsup><mi>R</mi><mi>Q</mi><mrow><mi>l</mi><mo>,</mo><mi>h</mi></mrow></msubsup></math>",
+        ),
+        ("2^-53, 7", "<math><msup><mn>2</mn><mrow><mo>−</mo><mn>53</mn></mrow></msup></math>, 7"),
+        ("m̄_loop < d", "<math><msub><mi>m̄</mi><mtext>loop</mtext></msub></math> &lt; d"),
+        ("2d_in", "2<math><msub><mi>d</mi><mtext>in</mtext></msub></math>"),
+        ("(1+S)^L", "(1+S<math><msup><mtext>)</mtext><mi>L</mi></msup></math>"),
+        ("H^{d_in}", "<math><msup><mi>H</mi><msub><mi>d</mi><mtext>in</mtext></msub></msup></math>"),
+        ("docs/r_all.md head_dim f_x.py", "docs/r_all.md head_dim f_x.py"),
         (
             "null_vector_certificate a_b_c x_longer 2^ab ^{<b>} _",
             "null_vector_certificate a_b_c x_longer 2^ab ^{&lt;b&gt;} _",

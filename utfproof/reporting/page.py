@@ -30,6 +30,7 @@ from utfproof.reporting.document import (
     sections_of,
     verdict_counts,
 )
+from utfproof.reporting.mathematics import formulas
 
 if TYPE_CHECKING:
     from utfproof.reporting.pictures import Picture
@@ -47,10 +48,6 @@ FILTERS = ("verdict", "notion", "category", "evidence")
 NONE = "none"
 """How a claim without a notion is filtered."""
 
-_SUPERSCRIPT = re.compile(r"\^(?:\{([^{}<>&]*)\}|(\d+|[A-Za-z])(?![A-Za-z0-9]))")
-_SUBSCRIPT = re.compile(
-    r"(?<![A-Za-z_])([^\W\d_][\u0300-\u036f]*)_(?:\{([^{}<>&]*)\}|([A-Za-z0-9]{1,5})(?![A-Za-z0-9_]))"
-)
 _TOGETHER = "\u00a0=\u00a0"
 """An equals sign that no line breaks at."""
 
@@ -67,9 +64,8 @@ def escape(value: object) -> str:
 
 
 def prose(value: object) -> str:
-    """Escaped text with indices set as such: M_w, R_V^{l,h}, H^{L/2}, 2^53. What is no plain index stays as it is."""
-    text = _SUPERSCRIPT.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", escape(value))
-    return _SUBSCRIPT.sub(lambda found: f"{found[1]}<sub>{found[2] or found[3]}</sub>", text)
+    """Escaped text with its formulas as MathML: M_w, R_V^{l,h}, H^{L/2}, 2^53. What is no plain index stays as it is."""
+    return formulas(escape(value))
 
 
 def html_page(document: dict[str, Any], pictures: Sequence[Picture] = (), *, proofs: str = "") -> str:

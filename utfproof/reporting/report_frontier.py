@@ -16,6 +16,7 @@ from utfproof.notions import Notion
 from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
 from utfproof.reporting.forms import WHOLE, Maybe, conform
+from utfproof.reporting.mathematics import formulas
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, swatch
 from utfproof.reporting.report_parts import Section, figure, folded, legend, panels, paragraph, table
 from utfproof.reporting.report_read import Source, refuse
@@ -139,7 +140,7 @@ def frontier_section(sources: Sequence[Source]) -> Section | None:
     for (d, d_in, d_out, residual), members in sorted(families.items()):
         out = "" if d_out == d_in else f", d_out = {d_out}"
         stream = ", with a residual stream" if residual else ""
-        body.append(f"<h3>d = {d}, d<sub>in</sub> = {d_in}{out}{stream}</h3>" + _family(members))
+        body.append(formulas(f"<h3>d = {d}, d_in = {d_in}{out}{stream}</h3>") + _family(members))
     return Section("frontier", "How small a universal transformer can be", "".join(body), ((True, said + against),))
 
 
