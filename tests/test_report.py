@@ -887,3 +887,24 @@ def test_hostile_text_is_inert(browser, show, folder, monkeypatch):
     hit, *others = browser.run(faults)
     assert hit == 0, "the policy is the second line"
     assert any(others)
+
+
+def test_formulas_are_drawn_by_the_browser_itself(show, browser):
+    """Indices stand below the line of their base and exponents above it, smaller than it; nothing is loaded."""
+    from utfproof.reporting.mathematics import formulas
+
+    css = (Path(report.__file__).parent / "report.css").read_text()
+    show(f"<!doctype html><meta charset=utf-8><style>{css}</style><p>{formulas('x R_V^{l,h} M_w H^L (a+b)_h')}</p>")
+    where = browser.run(
+        "return [...document.querySelectorAll('msub, msup, msubsup')].map(e => [e.localName,"
+        " ...[...e.children].map(c => { const r = c.getBoundingClientRect(); return [r.top, r.bottom]; })])"
+    )
+    assert [name for name, *_ in where] == ["msubsup", "msub", "msup", "msub"]
+    for name, base, *scripts in where:
+        for script in scripts:
+            assert script[1] - script[0] < base[1] - base[0]
+        if name != "msup":
+            assert scripts[0][1] > base[1]
+        if name != "msub":
+            assert scripts[-1][0] < base[0]
+    assert browser.run("return performance.getEntriesByType('resource').length") == 0
