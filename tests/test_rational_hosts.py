@@ -6,11 +6,13 @@ host, embedding or statement is seen.
 
 import dataclasses
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import residue_hosts
 import sceptic
-from logit_equations import drawn, misses
+from logit_equations import drawn, maps_of, misses
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.certificates import checker
@@ -21,7 +23,10 @@ from utfproof.constructions import CONSTRUCTIONS, build_host, random_target
 from utfproof.constructions import shared_query_groups as groups
 from utfproof.emulation.compare import Setting, compare
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
+from utfproof.frontier.interval import interval
+from utfproof.frontier.questions import ALMOST_ALL, UNTIED, Question
 from utfproof.matching import embed
+from utfproof.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
@@ -251,3 +256,42 @@ def test_from_the_command_line(tmp_path, capsys):
     assert run(["emulate", "symmetric-keys", *wide]) == 2  # no bound is known, so a tolerance must be given
     assert "--tolerance" in capsys.readouterr().err
     assert run(["emulate", "symmetric-keys", *wide, "--tolerance", "1e-9"]) == 0
+
+
+def residue_host(host):
+    """The same host for the programs that hold the proofs against computation."""
+    grids, U = maps_of(host)
+    layers = range(host.shape.layers)
+
+    def columns(matrix):
+        return [[int(i) for i in np.flatnonzero(matrix[:, c])] for c in range(matrix.shape[1])]
+
+    def moves(matrix):
+        return {int(new): int(old) for old, new in zip(*np.nonzero(matrix), strict=True)}
+
+    return residue_hosts.Host(
+        list(range(host.m)),
+        *([[columns(head[part]) for head in grids[layer]] for layer in layers] for part in (0, 1)),
+        [[None] * host.shape.residual + [moves(head[2]) for head in grids[layer]] for layer in layers],
+        columns(U),
+    )
+
+
+RANKS = [entry for entry in HOSTS if entry[3] * entry[1][3] <= 100]
+
+
+@pytest.mark.parametrize(("name", "dims", "stream", "least"), RANKS, ids=[f"{e[0]}-{e[1]}" for e in RANKS])
+def test_the_jacobian_has_the_rank_of_the_bound(name, dims, stream, least):
+    """The derivative of all left sides in E, at a solution, modulo a prime: at least d_in times what the frontier prints as
+    proved (side by side), and all of E where the host is least."""
+    shape = Shape(*dims, residual=stream)
+    host, _, E = served(name, shape)
+    p = residue_hosts.PRIME
+    residues = np.array([[Fraction(x).numerator * pow(Fraction(x).denominator, -1, p) % p for x in row] for row in E])
+    found = residue_hosts.jacobian_rank(residue_host(host), residues.astype(np.int64))
+    proved = interval(shape, Question(Notion.ATTENTION_MATCHING, None, UNTIED, ALMOST_ALL)).lower
+    assert found <= shape.d_in * host.m
+    if shape.head_dim <= shape.d_in:
+        assert found >= shape.d_in * proved - (shape.d_in - 1)  # the bound is rounded up
+    if proved == host.m:
+        assert found == shape.d_in * host.m or shape.d_in * proved - found < shape.d_in
