@@ -179,6 +179,11 @@ def _uppers() -> Iterator[Bound]:
         yield identity_bound("shared-query-groups", replace(almost, host=TIED), "docs/proofs/sharper-frontier.md")
         yield identity_bound("symmetric-keys", replace(almost, host=TIED), "docs/proofs/wide-heads.md")
         yield identity_bound("symmetric-keys-deep", almost, "docs/proofs/wide-heads.md")
+    yield Bound(
+        "two coordinates a head", UPPER, Question(Notion.FUNCTIONAL, host=TIED), lambda shape: 2 * shape.heads,
+        lambda s: (s.layers, s.d_in, s.d_out) == (1, 1, 1) and not s.residual, "docs/proofs/sharper-frontier.md", None,
+        lambda shape: 0, WRITTEN,
+    )  # fmt: skip
     yield identity_bound("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
                     label="shared-query at H = d_in = 1")  # fmt: skip
     yield Bound(

@@ -52,7 +52,12 @@ def _sentence(entry: Entry) -> str:
     if high is None or high.bound is None:
         return f"{text or 'nothing is proved below'}; no host is known."
     text += f"{'; ' if text else ''}one with m = {high.value} does ({high.bound.name}, {high.bound.place})"
-    return text + (": this is the least m." if entry.exact else "; between the two it is open.")
+    if entry.exact:
+        return f"{text}: this is the least m."
+    proof = entry.written
+    if proof is not None and proof.bound is not None:
+        return f"{text}; one with m = {proof.value} by a written proof alone ({proof.bound.name}, {proof.bound.place})."
+    return f"{text}; between the two it is open."
 
 
 COLUMNS = [(extent, targets) for targets in (UNTIED, TIED) for extent in (ALMOST_ALL, ALL)]
