@@ -182,7 +182,7 @@ V = np.ones((2, 2, 2, 2))
         ({"R_V": V}, {}, ["--d-in", "0"], 2, "--d-in must be a positive integer"),
         ({"R_V": V}, {}, ["--target", "h.safetensors"], 2, "would overwrite an input"),
         ({"R_V": V}, {}, ["--target", "no/t.safetensors"], 2, "folder no does not exist"),
-        ({"R_V": V}, {}, ["--target", "c.json"], 2, "need different names"),
+        ({"R_V": V}, {}, ["--target", "c.json"], 2, "name one file"),
         ({"R_V": V[0]}, {}, ["--layers", "100"], 3, "head words"),
         ({"R_V": V[0]}, {}, ["--layers", "1000000000"], 3, "head words"),
         ({"R_V": V}, {}, ["--max-memory", "10"], 3, "the limit is"),

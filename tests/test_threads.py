@@ -105,13 +105,13 @@ def test_the_machine_is_looked_at_again(machine):
 
 def test_what_was_chosen_is_set_back(machine):
     pool, _ = machine(2)
-    with chosen_threads(threads.SMALL):
+    with chosen_threads(threads.SMALL + 1):
         assert pool.told == [1]
     assert pool.told == [1, 2]
-    with pytest.raises(ZeroDivisionError), chosen_threads(threads.SMALL):
+    with pytest.raises(ZeroDivisionError), chosen_threads(threads.SMALL + 1):
         raise ZeroDivisionError
     assert pool.told == [1, 2, 1, 2]
-    with chosen_threads(threads.SMALL - 1):
+    with chosen_threads(threads.SMALL):
         pass
     with chosen_threads(100 * WORTH):
         pass
@@ -137,7 +137,7 @@ class Watched:
     def __getattr__(self, name):
         return getattr(np, name)
     def matmul(self, a, b, *more):
-        if a.size * b.shape[1] >= threads.SMALL:
+        if a.size * b.shape[1] > threads.SMALL:
             seen.add((pools[0].num_threads, a.size * b.shape[1] >= 2 * threads.WORTH))
         return plain(a, b, *more)
 

@@ -18,8 +18,8 @@ from typing import Any
 
 WORTH = 1 << 25
 """Multiplications that a thread must get: about a millisecond, some twenty times what waking it takes."""
-SMALL = 1 << 20
-"""Multiplications below which BLAS libraries start no thread anyway."""
+SMALL = 1 << 18
+"""Multiplications up to which OpenBLAS starts no thread anyway."""
 _INTERVAL = 0.1
 """Seconds between two looks at the machine: ten ticks of its clock."""
 _LIBRARIES = ("numpy", "scipy.linalg", "torch")
@@ -135,7 +135,7 @@ THREADS = Threads()
 @contextmanager
 def chosen_threads(operations: int) -> Iterator[None]:
     """Inside, as many threads as so many multiplications are worth; as many as before afterwards."""
-    if operations < SMALL:
+    if operations <= SMALL:
         yield
         return
     THREADS.set(THREADS.worth(operations))
