@@ -8,6 +8,7 @@ The verified checker (make checker), where it is built, judges all that the chec
 """
 
 import argparse
+import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import make_corpus as corpus
 from sceptic import judge
 from test_certificates import LIMITS, copy_sidecars
 from test_fuzz_checker import Hangs, corpus_inputs, inputs, stop, with_files_of_the_corpus
@@ -54,6 +56,8 @@ def judged(path, raw):
 def campaign(count, seed, folder, until):
     """Verdicts counted, and what is wrong: (kind of mutant, what, its bytes)."""
     copy_sidecars(folder)
+    shutil.copytree(corpus.CORPUS, folder / "corpus")
+    corpus.CORPUS = folder / "corpus"  # as it is now, whatever is done to the files meanwhile
     with_files_of_the_corpus(folder)
     path, seen, wrong = folder / "mutant.json", Counter(), []
     signal.signal(signal.SIGALRM, stop)

@@ -399,3 +399,16 @@ def test_the_walk_through_names_the_lines_as_they_are():
     assert [name for *_, name in ranges] == list(writer.WALK)
     for first, last, name in ranges:
         assert any(re.match(rf"(def|class) {name}\b", line) for line in lines[int(first) - 1 : int(last)])
+
+
+def test_too_many_layers_are_refused_before_they_are_listed(tmp_path):
+    blocks = {"E": [[0, ["M2.0", "M1.0", "P.0"]]], "U": [[0, ["U.0", "M4.0", "M5.0"]]]}
+    host, dims = {"construction": "polynomial"}, (1, 2**31 - 1, 1, 1, 1)
+    document = corpus.statement("identity", "shared attention", host, dims, 1, blocks, free="E and U")
+    document["claim"]["verdict"] = "universal"
+    path = tmp_path / "case.json"
+    path.write_bytes(sceptic.canonical(document))
+    limits = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
+    begin = time.process_time()
+    assert checker.check_file(path, limits).code == 3
+    assert time.process_time() - begin < 1

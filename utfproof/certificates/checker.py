@@ -2360,8 +2360,9 @@ def check_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) ->
 
 def require_identity(claim: Claim, e: Blocks, u: Blocks | None, limits: Limits) -> None:
     s, every = claim.shape, claim.shape.layers * claim.shape.heads
-    runs = identity_host(claim).extent()
     pulls = 1 if claim.notion == "shared attention" else 2 * every + 1
+    limits.require(400 * every, 3000 * pulls * every)  # from here on the layers are not too many for a list
+    runs = identity_host(claim).extent()
     moves = every * runs
     if u is None:  # a reader's run goes to no more places than there are words
         runs = min(runs, s.heads**s.layers)
