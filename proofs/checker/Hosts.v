@@ -28,7 +28,8 @@ Definition numerator (f : law) (x : Z) : Z := match f with
   | Binomial => Z.sub (foldr Z.add Z0 [seq Z.land (Z.shiftr x (Z.of_nat i)) 1 | i <- iota 0 64]) 32 end.
 Definition drawn (f : law) (seed : Z) (tensor l h rows columns : nat) : mat Z :=
   let k := key seed tensor l h in
-  [seq [seq numerator f (mix (word64 (Z.add k (Z.mul golden (Z.of_nat (i * columns + j).+1))))) | j <- iota 0 columns]
+  [seq [seq numerator f (mix (word64 (Z.add k (Z.mul golden (Z.of_nat (i * columns + j).+1))))) | j <-
+    iota 0 columns]
     | i <- iota 0 rows].
 Definition random_head (tied : bool) (f : law) (seed : Z) (d m l h : nat) : head Z :=
   let l := if tied then 0%N else l in
@@ -40,12 +41,14 @@ Fixpoint least (n t : nat) (r : Z) : nat := if n is n'.+1 then
 Definition unit_of (f : law) (r : nat) : Z * Z :=
   let t := least 200 0 (Z.of_nat r) in
   let c := Z.sqrt (Z.div (Z.pow 4 (Z.of_nat t)) (Z.of_nat r)) in
-  match f with Uniform => (c, Z.pow 2 (Z.of_nat (t + 32))) | Signs => (Zpos xH, Zpos xH) | Binomial => (c, Z.pow 2 (Z.of_nat (t + 2))) end.
+  match f with Uniform => (c, Z.pow 2 (Z.of_nat (t + 32))) | Signs => (Zpos xH, Zpos xH) | Binomial =>
+    (c, Z.pow 2 (Z.of_nat (t + 2))) end.
 
 Local Open Scope nat_scope.
 (* --- hosts of zeros and ones: the rows of the ones in a column, with multiplicity --- *)
 Record ones := Ones {
-  oQ : nat -> nat -> nat -> seq nat; oK : nat -> nat -> nat -> seq nat; oV : nat -> nat -> nat -> seq nat; oU : nat -> seq nat }.
+  oQ : nat -> nat -> nat -> seq nat; oK : nat -> nat -> nat -> seq nat; oV : nat -> nat -> nat -> seq
+    nat; oU : nat -> seq nat }.
 Definition dense (rows columns : nat) (f : nat -> seq nat) : mat Z :=
   [seq [seq Z.of_nat (count_mem i (f j)) | j <- iota 0 columns] | i <- iota 0 rows].
 Definition ones_head (o : ones) (d m l h : nat) : head Z :=
@@ -66,7 +69,8 @@ Definition sparse (H L d dout : nat) : ones :=
   let place j := let: (t, s) := block_of L H b L 0 j in if (t < L)%N then (t, s) else (L, s %/ dout) in
   let sub q l h i := [seq (begins H b l + s * b + (q * H + h) * d + i)%N | s <- iota 0 (H ^ l)] in
   Ones (sub 0%N) (sub 1%N)
-    (fun l h j => let: (t, s) := place j in if (l < t)%N && (s < H ^ t)%N && (letter H t s l == h) then [:: j] else [::])
+    (fun l h j => let: (t, s) := place j in if (l < t)%N && (s < H ^ t)%N && (letter H t s l == h) then
+      [:: j] else [::])
     (fun i => [seq (begins H b L + s * dout + i)%N | s <- iota 0 (H ^ L)]).
 
 (* section 4.3 *)
@@ -80,7 +84,8 @@ Definition tied (H L d dout : nat) : ones :=
         let: (t, s) := block_of L H b L 1 j in
         if (t < L)%N then [:: start t.+1 + (h * H ^ t + s) * b + j %% b]%N else [::]
       else let s := ((j - register) %/ dout)%N in
-        if (s < H ^ L)%N then [:: register + (h * H ^ L.-1 + s %/ H) * dout + (j - register) %% dout]%N else [::])
+        if (s < H ^ L)%N then [:: register + (h * H ^ L.-1 + s %/ H) * dout + (j - register) %% dout]%N
+          else [::])
     (fun i => [:: register + i]%N).
 
 Local Open Scope ring_scope.
@@ -115,7 +120,8 @@ End Scaled.
 (* --- a selection of coordinates --- *)
 Section Permuted.
 Variables (o : ones) (H d dout m L : nat).
-Fixpoint words (l : nat) : seq (seq nat) := if l is l'.+1 then [seq h :: w | h <- iota 0 H, w <- words l'] else [:: [::]].
+Fixpoint words (l : nat) : seq (seq nat) := if l is l'.+1 then [seq h :: w | h <- iota 0 H, w <- words
+  l'] else [:: [::]].
 Fixpoint follow (l : nat) (w : seq nat) (xs : seq nat) : seq nat :=
   if w is h :: w' then flatten [seq oV o l h j | j <- follow l.+1 w' xs & (j < m)%N] else xs.
 Definition code := (nat * seq nat * nat)%type.
@@ -123,7 +129,8 @@ Definition lands (inv : seq code) (c : code) (xs : seq nat) : bool :=
   if xs is [:: a] then (a < m)%N && (nth (3, [::], 0)%N inv a == c) else false.
 Definition permuted (inv : seq code) : bool :=
   all (fun l => all (fun w => all (fun h => all (fun j =>
-      lands inv (0%N, rcons w h, j) (follow 0 w (oQ o l h j)) && lands inv (1%N, rcons w h, j) (follow 0 w (oK o l h j)))
+      lands inv (0%N, rcons w h, j) (follow 0 w (oQ o l h j)) && lands inv (1%N, rcons w h, j) (follow 0
+        w (oK o l h j)))
     (iota 0 d)) (iota 0 H)) (words l)) (iota 0 L)
   && all (fun w => all (fun j => lands inv (2%N, w, j) (follow 0 w (oU o j))) (iota 0 dout)) (words L).
 
@@ -132,8 +139,10 @@ Notation hostR := (host Z0 (inject R) H d m (ones_head o d m)).
 Notation outR := (out Z0 (inject R) dout m (ones_out o dout m)).
 Let counts (xs : seq nat) : 'cV[R]_m := \col_i (count_mem (i : nat) xs)%:R.
 Lemma mof_dense c f (j : 'I_c) : col j (mof Z0 (inject R) m c (dense m c f)) = counts (f j).
-Proof. by apply/colP => i; rewrite !mxE !(nth_map 0%N) ?size_iota // !nth_iota ?ltn_ord // add0n inject_nat. Qed.
-Lemma mof_counts f xs : mof Z0 (inject R) m m (dense m m f) *m counts xs = counts (flatten [seq f j | j <- xs & (j < m)%N]).
+Proof. by apply/colP => i; rewrite !mxE !(nth_map 0%N) ?size_iota // !nth_iota ?ltn_ord // add0n
+  inject_nat. Qed.
+Lemma mof_counts f xs : mof Z0 (inject R) m m (dense m m f) *m counts xs = counts (flatten [seq f j | j
+  <- xs & (j < m)%N]).
 Proof.
 elim: xs => [|x xs IH].
   by apply/colP => i; rewrite !mxE big1 // => k _; rewrite !mxE mulr0.
@@ -150,7 +159,8 @@ Lemma wprod_counts l (w : seq 'I_H) xs :
 Proof. by elim: w l => [|h w IH] l /=; rewrite ?mul1mx // -mulmxA IH mof_counts. Qed.
 Lemma words_mem (w : seq 'I_H) : [seq nat_of_ord h | h <- w] \in words (size w).
 Proof.
-by elim: w => //= h w IH; apply/allpairsP; exists (nat_of_ord h, [seq nat_of_ord h | h <- w]); rewrite mem_iota IH /=.
+by elim: w => //= h w IH; apply/allpairsP; exists (nat_of_ord h, [seq nat_of_ord h | h <- w]); rewrite
+  mem_iota IH /=.
 Qed.
 
 Let name (c : column H d dout L) : code := match c with
@@ -170,7 +180,8 @@ Qed.
 Theorem permuted_left_inverse inv : permuted inv -> exists B, B *m Rall L hostR outR = 1%:M.
 Proof.
 case/andP => /allP okQK /allP okU.
-have land_sum (x : code) c xs : lands inv c xs -> \sum_(i < m) (nth (3, [::], 0)%N inv i == x)%:R * (counts xs) i 0 = (c == x)%:R :> R.
+have land_sum (x : code) c xs : lands inv c xs -> \sum_(i < m) (nth (3, [::], 0)%N inv i == x)%:R *
+  (counts xs) i 0 = (c == x)%:R :> R.
   case: xs => [|a [|]] //= /andP[am /eqP <-]; rewrite (bigD1 (Ordinal am)) //= big1 ?addr0 => [|k /negbTE ne].
     by rewrite mxE /= eqxx mulr1.
   by rewrite mxE /= addn0 -val_eqE /= eq_sym in ne *; rewrite ne mulr0.
@@ -181,7 +192,8 @@ have -> : (c == c')%:R = (name (enum_val c') == name (enum_val c))%:R :> R.
 suff [xs] : exists2 xs, lands inv (name (enum_val c')) xs & forall i, Rall L hostR outR i c' = counts xs i 0.
   by move=> /(land_sum (name (enum_val c))) <- E; apply: eq_bigr => i _; rewrite mxE E.
 have column_counts n (w : seq 'I_H) f (j : 'I_n) i :
-    (wprod (values hostR) 0 w *m mof Z0 (inject R) m n (dense m n f)) i j = counts (follow 0 [seq nat_of_ord h | h <- w] (f j)) i 0.
+    (wprod (values hostR) 0 w *m mof Z0 (inject R) m n (dense m n f)) i j = counts (follow 0 [seq
+      nat_of_ord h | h <- w] (f j)) i 0.
   by rewrite -wprod_counts -mof_dense [LHS]mxE [RHS]mxE; apply: eq_bigr => k _; rewrite [in RHS]mxE.
 case e : (enum_val c') => [[w j]|[w j]]; last first.
   exists (follow 0 [seq nat_of_ord h | h <- w] (oU o j)); last by move=> i; rewrite mxE e column_counts.
@@ -193,7 +205,9 @@ have wm := words_mem (prew w); rewrite size_tuple in wm.
 have /allP okh := okl _ wm; have /allP okj := okh (lastw w : nat) ltac:(by rewrite mem_iota /=).
 rewrite /name lw map_rcons.
 case sp : (split j) => [j'|j']; have /andP[okq okk] := okj (j' : nat) ltac:(by rewrite mem_iota /=).
-  by exists (follow 0 [seq nat_of_ord h | h <- prew w] (oQ o (tag w) (lastw w) j')) => // i; rewrite mxE e sp column_counts.
-by exists (follow 0 [seq nat_of_ord h | h <- prew w] (oK o (tag w) (lastw w) j')) => // i; rewrite mxE e sp column_counts.
+  by exists (follow 0 [seq nat_of_ord h | h <- prew w] (oQ o (tag w) (lastw w) j')) => // i; rewrite mxE
+    e sp column_counts.
+by exists (follow 0 [seq nat_of_ord h | h <- prew w] (oK o (tag w) (lastw w) j')) => // i; rewrite mxE e
+  sp column_counts.
 Qed.
 End Permuted.

@@ -33,7 +33,8 @@ Qed.
 Lemma injectM a b : inject R (Z.mul a b) = inject R a * inject R b.
 Proof.
 have [n [k e]] := inject_split a; have [n' [k' e']] := inject_split b.
-rewrite (injectE e) (injectE e') (@injectE _ (n * n' + k * k') (n * k' + k * n')); last by rewrite -!plusE -!multE; nia.
+rewrite (injectE e) (injectE e') (@injectE _ (n * n' + k * k') (n * k' + k * n')); last by rewrite
+  -!plusE -!multE; nia.
 rewrite mulrBl !mulrBr !opprB !natrD !natrM !opprD -!addrA; congr (_ + _).
 by rewrite addrCA addrC -!addrA; congr (_ + _); rewrite [LHS]addrC.
 Qed.

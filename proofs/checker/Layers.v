@@ -23,7 +23,8 @@ Definition head0 := Head [::] [::] [::].
 Inductive tree := Leaf of vec | Node of seq (vec * vec * tree).
 Definition entry0 : vec * vec * tree := ([::], [::], Leaf [::]).
 
-Fixpoint dot (r x : vec) : A := match r, x with a :: r', b :: x' => add (mul a b) (dot r' x') | _, _ => a0 end.
+Fixpoint dot (r x : vec) : A := match r, x with a :: r', b :: x' => add (mul a b) (dot r' x') | _, _ =>
+  a0 end.
 Definition matvec n (B : mat) (x : vec) : vec :=
   if x is [::] then [::] else let y := take n x in [seq red (dot r y) | r <- B].
 Fixpoint vadd (x y : vec) : vec := match x, y with
@@ -55,7 +56,8 @@ Fixpoint some (k : nat) (t : tree) : bool := match k with
   | 0 => ~~ all0 din (leaf t)
   | k'.+1 => has (fun h => let c := at_head t h in
       [|| ~~ all0 d c.1.1, ~~ all0 d c.1.2 | some k' c.2]) (iota 0 H) end.
-Definition refutes (L : nat) (t : tree) : bool := [&& 0 < d, 0 < din, some L t & all0 m (nth [::] (applies L 0 [:: t]) 0)]%N.
+Definition refutes (L : nat) (t : tree) : bool := [&& 0 < d, 0 < din, some L t & all0 m (nth [::]
+  (applies L 0 [:: t]) 0)]%N.
 End Shape.
 End Program.
 
@@ -72,10 +74,12 @@ Proof.
 move=> sz; elim: k a h => // k IH a [|h] /=; first by rewrite mul0n drop0 take_size_cat // addn0.
 by move=> hk; rewrite drop_cat sz mulSn ltnNge leq_addr /= addKn IH // addSnnS.
 Qed.
-Lemma appliesE k l ts : applies a0 add mul red H d din m S U k l ts = [seq apply a0 add mul red H d din m S U k l t | t <- ts].
+Lemma appliesE k l ts : applies a0 add mul red H d din m S U k l ts = [seq apply a0 add mul red H d din m
+  S U k l t | t <- ts].
 Proof.
 elim: k l ts => [|k IH] l ts //=; rewrite IH; set f := apply _ _ _ _ _ _ _ _ _ _ k l.+1.
-set below := map f _; have belowE h : (h < H)%N -> take (size ts) (drop (h * size ts) below) = [seq f (at_head t h).2 | t <- ts].
+set below := map f _; have belowE h : (h < H)%N -> take (size ts) (drop (h * size ts) below) = [seq f
+  (at_head t h).2 | t <- ts].
   move=> hH; rewrite /below map_flatten -map_comp /comp.
   have sz i : size (map f [seq (at_head t i).2 | t <- ts]) = size ts by rewrite !size_map.
   by rewrite (block_flatten 0 sz hH) add0n -map_comp.
@@ -90,7 +94,8 @@ Section Meaning.
 Variables (A : Type) (a0 : A) (add mul : A -> A -> A) (red : A -> A) (nz : A -> bool).
 Variables (R : ringType) (phi : A -> R).
 Hypotheses (phi0 : phi a0 = 0) (phiD : forall a b, phi (add a b) = phi a + phi b)
-           (phiM : forall a b, phi (mul a b) = phi a * phi b) (phi_red : forall a, phi (red a) = phi a) (phi_nz : forall a, nz a = (phi a != 0)).
+           (phiM : forall a b, phi (mul a b) = phi a * phi b) (phi_red : forall a, phi (red a) = phi a)
+             (phi_nz : forall a, nz a = (phi a != 0)).
 Notation vec := (vec A). Notation mat := (mat A). Notation tree := (tree A).
 Definition cof n (x : vec) : 'cV[R]_n := \col_i phi (nth a0 x i).
 Definition mof a b (B : mat) : 'M[R]_(a, b) := \matrix_(i, j) phi (nth a0 (nth [::] B i) j).
@@ -157,7 +162,8 @@ Definition zvec (t : tree) : 'cV[R]_#|column H d din L| := \col_c match (enum_va
 
 Lemma sum_word (V : zmodType) (F : word H L -> V) :
   \sum_w F w = \sum_(l < L) \sum_(v : l.+1.-tuple 'I_H) F (Tagged (fun l : 'I_L => l.+1.-tuple 'I_H) v).
-Proof. by rewrite ![index_enum _]unlock [@Finite.enum in LHS]unlock /= /tag_enum big_flatten big_map; apply: eq_bigr => l _; rewrite big_map [index_enum _]unlock. Qed.
+Proof. by rewrite ![index_enum _]unlock [@Finite.enum in LHS]unlock /= /tag_enum big_flatten big_map;
+  apply: eq_bigr => l _; rewrite big_map [index_enum _]unlock. Qed.
 
 Let read l (w : seq 'I_H) (h : 'I_H) t := lQ (host l) h *m cof d (at_head (descend t w) h).1.1
                             + lK (host l) h *m cof d (at_head (descend t w) h).1.2.
@@ -187,13 +193,15 @@ rewrite big_sumType /= mxE !pairE; congr (_ + _); last first.
   by rewrite mulmxA mxE; apply: eq_bigr => j _; rewrite !mxE.
 transitivity (\sum_(w : word H L) (wprod (values host) 0 (prew w) *m read (tag w) (prew w) (lastw w) t) i 0).
   rewrite sum_word summxE; apply: eq_bigr => l _; rewrite -summxE; congr (fun_of_matrix _ i 0).
-  pose F (s : seq 'I_H) := if s is h :: s' then wprod (values host) 0 (belast h s') *m read l (belast h s') (last h s') t else 0.
+  pose F (s : seq 'I_H) := if s is h :: s' then wprod (values host) 0 (belast h s') *m read l (belast h
+    s') (last h s') t else 0.
   transitivity (\sum_(v : l.+1.-tuple 'I_H) F v); last first.
     apply: eq_bigr => v _; rewrite /F /prew /lastw /letters /=.
     by case/tupleP: v => h s /=; rewrite theadE.
   rewrite (@sum_words_rcons _ _ _ F); apply: eq_bigr => w _; apply: eq_bigr => h _.
   by rewrite /F; case: (tval w) => [|b s] //=; rewrite belast_rcons last_rcons.
-apply: eq_bigr => w _; rewrite /read mulmxDr mxE big_split_ord /=; congr (_ + _); rewrite mulmxA mxE; apply: eq_bigr => j _.
+apply: eq_bigr => w _; rewrite /read mulmxDr mxE big_split_ord /=; congr (_ + _); rewrite mulmxA mxE;
+  apply: eq_bigr => j _.
   by rewrite (unsplitK (inl j)) mxE.
 by rewrite (unsplitK (inr j)) mxE.
 Qed.
@@ -213,10 +221,12 @@ have lL : (size w < L)%N by rewrite -e addnS ltnS leq_addr.
 case/or3P => [/not_all0[j nzj]|/not_all0[j nzj]|].
 - exists (enum_rank (inl (mkword (in_tuple w) (Ordinal hH) lL, lshift d j) : column H d din L)).
   rewrite mxE enum_rankK (unsplitK (inl j)).
-  by rewrite (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => cof d (at_head (descend t w) h).1.1 j 0)).
+  by rewrite (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => cof d (at_head (descend t w) h).1.1
+    j 0)).
 - exists (enum_rank (inl (mkword (in_tuple w) (Ordinal hH) lL, rshift d j) : column H d din L)).
   rewrite mxE enum_rankK (unsplitK (inr j)).
-  by rewrite (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => cof d (at_head (descend t w) h).1.2 j 0)).
+  by rewrite (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => cof d (at_head (descend t w) h).1.2
+    j 0)).
 move=> s; apply: (IH (rcons w (Ordinal hH))); first by rewrite size_rcons addSnnS.
 by rewrite /descend foldl_rcons.
 Qed.

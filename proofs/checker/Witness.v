@@ -82,7 +82,8 @@ rewrite mxE enum_rankK; case: c => [[w j]|[w j]]; last first.
   by rewrite mxE descend_plant ?size_tuple // subnn /= nth_window ?ltn_ord.
 have wL : (size (prew w) < L)%N by rewrite size_tuple.
 rewrite /pos; case: (split j) => i; rewrite mxE descend_plant ?(ltnW wL) //;
-  by rewrite -(prednK (n := L - size (prew w))) ?subn_gt0 // at_plant /= nth_window ?ltn_ord // prednK ?subn_gt0.
+  by rewrite -(prednK (n := L - size (prew w))) ?subn_gt0 // at_plant /= nth_window ?ltn_ord // prednK
+    ?subn_gt0.
 Qed.
 End Column.
 
@@ -117,7 +118,8 @@ rewrite /G map_hostR map_mof !map_mxM /=.
 by congr (_ *m _ *m _ *m _); apply/matrixP => i j; rewrite !mxE; case: (_ == _).
 Qed.
 
-Lemma full_rank (F : numFieldType) : G Fp = 1%:M -> \rank (Rall L (hostR F) (outR F)) = matching_dimension H L d din.
+Lemma full_rank (F : numFieldType) : G Fp = 1%:M -> \rank (Rall L (hostR F) (outR F)) =
+  matching_dimension H L d din.
 Proof.
 rewrite map_G => G1; have detG : \det (G [ringType of int]) != 0.
   apply/eqP => G0; have := oner_neq0 Fp.
@@ -138,7 +140,8 @@ elim: C x i => [|b C IH] [|a x] [|i] //= /andP[/Z.eqb_spec e ok] ix; last exact:
 by rewrite -(inject_mod pp (dot _ _ _ _ _)) e inject_mod.
 Qed.
 
-Lemma draw_passes (x : 'cV[Fp]_M) : (let y := apply Z0 Z.add Z.mul (fun a => Z.modulo a p) H d din m S U L 0 (plant H d din L 0 (draw x)) in
+Lemma draw_passes (x : 'cV[Fp]_M) : (let y := apply Z0 Z.add Z.mul (fun a => Z.modulo a p) H d din m S U
+  L 0 (plant H d din L 0 (draw x)) in
   agree p (take M (pick m J y)) B (draw x)) -> (G Fp - 1%:M) *m x = 0.
 Proof.
 set y := apply _ _ _ _ _ _ _ _ _ _ _ _ _ => /= ok.
@@ -168,7 +171,8 @@ Qed.
 
 Theorem witness_sound (k : nat) :
   (forall F : numFieldType, \rank (Rall L (hostR F) (outR F)) = matching_dimension H L d din) \/
-  (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p B J [seq draw (xs i) | i <- enum 'I_k]]| * q ^ k
+  (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p B J [seq draw (xs i) | i <- enum
+    'I_k]]| * q ^ k
     <= #|{ffun 'I_k -> 'cV[Fp]_M}|)%N.
 Proof.
 case: (eqVneq (G Fp) 1%:M) => [G1|]; [by left=> F; exact: full_rank | rewrite -subr_eq0 => D0; right].
@@ -177,7 +181,8 @@ have [i ri] : exists i, row i (G Fp - 1%:M) != 0.
   by rewrite row0; apply/eqP; rewrite -[_ == _]negbK no.
 set r := row i _ in ri; pose K := [set x : 'cV[Fp]_M | r *m x == 0].
 have cq : #|Fp| = q by rewrite card_Fp // q_prime.
-have sub : (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p B J [seq draw (xs i) | i <- enum 'I_k]]|
+have sub : (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p B J [seq draw (xs i) | i <-
+  enum 'I_k]]|
     <= #|K| ^ k)%N.
   rewrite -[k in (_ ^ k)%N](card_ord k) -card_ffun_on; apply: subset_leq_card; apply/subsetP => xs.
   rewrite inE /passes appliesE -!map_comp zip_map all_map => /allP ok; apply/ffun_onP => a.

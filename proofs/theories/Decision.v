@@ -472,8 +472,10 @@ Qed.
 End Wide.
 
 (* Input and output of different widths: one fixed host carries every attention-only model, of every width,
-   with every embedding and unembedding, if and only if R_all, with d_out columns for each word, has full rank. *)
-Definition carries_all (R : ringType) (H d din dout L m : nat) (S : nat -> layer R H d m) (U : 'M[R]_(m, dout)) : Prop :=
+   with every embedding and unembedding, if and only if R_all, with d_out columns for each word, has full
+     rank. *)
+Definition carries_all (R : ringType) (H d din dout L m : nat) (S : nat -> layer R H d m) (U : 'M[R]_(m,
+  dout)) : Prop :=
   forall D (WE : 'M[R]_(din, D)) (T : transformer R H d D) (WU : 'M[R]_(D, dout)),
     exists E : 'M[R]_(din, m), E *m Rall L S U = wide_Wall L WE (layers T) WU.
 
@@ -487,7 +489,8 @@ Theorem wide_refutation (z : 'cV_#|column H d dout L|) c : Rall L S U *m z = 0 -
 Proof.
 move=> Rz zc; pose r := isolating_row dout0 c; pose WE := delta_mx (Ordinal din0) r : 'M[F]_(din, dout).
 exists dout, WE, (isolating F d0 dout0 c), 1%:M; split=> [|E eE]; first exact: isolating_01.
-have eW : wide_Wall L WE (layers (isolating F d0 dout0 c)) 1%:M = WE *m Wall L (layers (isolating F d0 dout0 c)).
+have eW : wide_Wall L WE (layers (isolating F d0 dout0 c)) 1%:M = WE *m Wall L (layers (isolating F d0
+  dout0 c)).
   by rewrite /Wall mul_pack; apply: eq_pack => // w; rewrite mulmx1.
 have := congr1 (fun A => row (Ordinal din0) (A *m z)) eE.
 rewrite eW -mulmxA Rz mulmx0 -mulmxA row0 rowE mulmxA mul_delta_mx mulmxA -rowE row_isolating_Wall -rowE.

@@ -263,3 +263,33 @@ Proof.
 move=> H0 d0 din0 L2 full; have univ : res_universal_by_matching L (fun=> lay) U by apply/res_decision.
 exact: res_tied_negative univ.
 Qed.
+
+(* Input and output of different widths: targets of every width, with every embedding and unembedding. *)
+Section ResWide.
+Variables (F : fieldType) (H d din dout L m : nat) (S : nat -> layer F H d m) (U : 'M[F]_(m, dout)).
+
+(* the right-hand side of a target with embedding WE and unembedding WU is WE times its R_all *)
+Definition res_carries_all : Prop :=
+  forall D (WE : 'M[F]_(din, D)) (T : transformer F H d D) (WU : 'M[F]_(D, dout)),
+    exists E : 'M[F]_(din, m), E *m res_Rall L S U = WE *m res_Rall L (layers T) WU.
+
+
+Theorem res_wide_decision : (0 < d)%N -> (0 < din)%N -> (0 < dout)%N ->
+  res_carries_all <-> \rank (res_Rall L S U) = res_matching_dimension H L d dout.
+Proof.
+move=> d0 din0 dout0; rewrite -card_res_column; split=> [univ|/eqP/row_fullP[B BR] D WE T WU]; last first.
+  by exists (WE *m res_Rall L (layers T) WU *m B); rewrite -mulmxA BR mulmx1.
+apply/eqP; change (row_full (res_Rall L S U)); rewrite -cokermx_eq0.
+apply/eqP/matrixP => i j; rewrite [RHS]mxE.
+suff /matrixP/(_ i 0) : col j (cokermx (res_Rall L S U)) = 0 by rewrite !mxE.
+apply: (routed_separate d0 dout0) => c.
+have R1 : res_Rall L (layers (routed F d0 dout0 c)) 1%:M = res_Wall L (layers (routed F d0 dout0 c)).
+  apply/matrixP => a b; rewrite !mxE; case: (enum_val b) => // -[w k]; by rewrite mulmx1.
+have [E] := univ dout (delta_mx (Ordinal din0) (routed_row dout0 c)) (routed F d0 dout0 c) 1%:M.
+rewrite R1 => /(congr1 (fun A => (A *m col j (cokermx (res_Rall L S U))) (Ordinal din0) 0)).
+rewrite colE mulmxA -(mulmxA E) mulmx_coker mulmx0 mul0mx mxE -colE -mulmxA => /esym.
+rewrite mxE (bigD1 (routed_row dout0 c)) //= [X in _ + X]big1 => [|k /negbTE ne].
+  by rewrite addr0 mxE !eqxx mul1r.
+by rewrite mxE eqxx ne mul0r.
+Qed.
+End ResWide.
