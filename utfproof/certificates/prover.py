@@ -34,7 +34,7 @@ from utfproof.certificates.residual import (
 from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix
 from utfproof.certificates.structure import ATTEMPTS, find_relation
 from utfproof.constructions import CONSTRUCTIONS, Construction, build_host, construction, resolve_m
-from utfproof.errors import MalformedInput, ResourceLimit, Undecided
+from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.generator import check_dtype, check_law, check_seed
 from utfproof.matching import distance_bound, r_all
@@ -215,6 +215,16 @@ def decide_weights(
         found = _decide_dense(source, document, primes, witness, max_memory)
     stored.file.require_unchanged()
     return found
+
+
+def require_rebuilt(entry: Construction) -> Construction:
+    """The construction, or NotDefined where a checker knows its identity and not its matrices on their own."""
+    if entry.embed is not None and entry.name not in INDEX_MAPS:
+        raise NotDefined(
+            f"certificates of this kind name {entry.name} by its weights only: write them with utfproof build {entry.name}, "
+            "and pass that file"
+        )
+    return entry
 
 
 def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:

@@ -119,7 +119,8 @@ def report(found: Certificate, output: Path, subject: str, *, as_json: bool) -> 
         written = found.write(output)
     shape, dimensions = found.document["shape"], shape_of(found.document)
     notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
-    verdict = f"universal by {notion.value}" if found.universal else f"not universal by {notion.value}"
+    sense = "in the functional sense" if notion is Notion.FUNCTIONAL else f"by {notion.value}"
+    verdict = f"universal {sense}" if found.universal else f"not universal {sense}"
     document: dict[str, Any] = {
         "verdict": verdict,
         "notion": notion.value,

@@ -31,12 +31,12 @@ def named_host(
     argument: str, *, tied: bool, seed: int, law: str, dtype: str, limit: int | None, residual: bool = False
 ) -> dict[str, Any]:
     """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
-    from utfproof.certificates.prover import host_document
+    from utfproof.certificates.prover import host_document, require_rebuilt
     from utfproof.constructions import construction
     from utfproof.weights import read_tensors
 
     if not options.is_host_file(argument):
-        return host_document(construction(argument), seed=seed, law=law, dtype=dtype)
+        return host_document(require_rebuilt(construction(argument)), seed=seed, law=law, dtype=dtype)
     digest = read_tensors(argument, max_memory=limit).digest(residual)
     return {"system": "looped-universal" if tied else "universal", "weights": digest}
 
