@@ -53,6 +53,12 @@ def command(
         list[str] | None,
         typer.Option("--set", help="NAME=VALUE for any field of the preset (m, learning_rate, host, ...); repeatable."),
     ] = None,
+    follow: Annotated[
+        str,
+        typer.Option(
+            "--preset", help="Where the paper is silent: paper (this project's choices) or upstream (public code)."
+        ),
+    ] = "paper",
     scaling: Annotated[
         str | None,
         typer.Option("--scaling", help="Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all."),
@@ -89,7 +95,7 @@ def command(
     """
     from utfproof.arrays import require_device
     from utfproof.training.presets import preset as preset_named
-    from utfproof.training.presets import scaling_presets
+    from utfproof.training.presets import scaling_presets, upstream_fields
     from utfproof.training.results import DEFAULT_FOLDER
     from utfproof.training.run import Interrupted, Setting
 
@@ -103,7 +109,10 @@ def command(
     if threads is not None:
         use_threads(positive_integer("--threads", threads))
     given = {"steps": steps, "batch": batch, "positions": positions, "loss": loss}
-    overrides = {**name_values(changes or []), **{k: v for k, v in given.items() if v is not None}}
+    if follow not in ("paper", "upstream"):
+        raise MalformedInput(f"--preset {follow!r} is unknown; choose paper or upstream")
+    silent = upstream_fields(preset) if follow == "upstream" else {}
+    overrides = {**silent, **name_values(changes or []), **{k: v for k, v in given.items() if v is not None}}
     if scaling is None:
         points = [preset_named(preset, **overrides)]
     elif output is not None:

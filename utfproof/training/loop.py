@@ -116,6 +116,7 @@ class Trainer:
         require_device(device)
         self.preset, self.device, self.dtype = preset, device, dtype
         self.task: Task = preset.make_task()
+        self.scored_task: Task = preset.make_task(scored=True)
         name = engine_name(preset, engine)
         if name == "wide":
             needed = wide_memory(preset, self.task.context, dtype)
@@ -265,7 +266,9 @@ class Trainer:
         for number, start in enumerate(range(0, sequences, EVALUATION_BATCH)):
             size = min(EVALUATION_BATCH, sequences - start)
             seeds = self.model.seeds
-            yield stack_batches([self.task.batch(size, seeded(s, "evaluation", number, self.device)) for s in seeds])
+            yield stack_batches(
+                [self.scored_task.batch(size, seeded(s, "evaluation", number, self.device)) for s in seeds]
+            )
 
     def evaluate(self, sequences: int) -> Scores:
         """Loss and accuracies over fresh sequences, the same ones for every step at which it is asked."""

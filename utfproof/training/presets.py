@@ -23,7 +23,7 @@ from utfproof.shapes import (
     shared_key_dimension,
     shared_query_dimension,
 )
-from utfproof.training.tasks import LOSSES, TASKS, task_named
+from utfproof.training.tasks import LOSSES, MOST_HOPS, TASKS, task_named
 
 if TYPE_CHECKING:
     from utfproof.training.tasks import Task
@@ -82,6 +82,9 @@ class Preset:
     seed: int = 0
     length: int = 0
     """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
+    min_hops: int = -1
+    """With max_hops: a k-hop sequence asks for so many hops, drawn uniformly; -1: always k. Accuracy is always that at k."""
+    max_hops: int = -1
     norm_place: str = "pre"
     """With LN. pre: what a layer reads, and once before U. post: the stream after each layer."""
     norm_gain: bool = False
@@ -106,9 +109,14 @@ class Preset:
         """(H, L, d, d_in), without the residual stream: the shape whose m-bar is the paper's m."""
         return quiet_shape(self.heads, self.layers, self.head_dim, self.vocabulary)
 
-    def make_task(self) -> Task:
-        """The task with this preset's loss and length. MalformedInput for a length that it does not have."""
-        options = {"pairs" if self.task == "parentheses" else "length": self.length} if self.length else {}
+    def make_task(self, *, scored: bool = False) -> Task:
+        """The task with this preset's loss, length and hops; scored: the one that accuracy is measured on, with k hops always.
+        MalformedInput for a length or hops that it does not have."""
+        options: dict[str, int] = {}
+        if self.length:
+            options["pairs" if self.task == "parentheses" else "length"] = self.length
+        if self.max_hops >= 0 and not scored:
+            options |= {"min_hops": self.min_hops, "max_hops": self.max_hops}
         return task_named(self.task, loss=self.loss, **options)
 
     def __post_init__(self) -> None:
@@ -124,6 +132,11 @@ class Preset:
             if getattr(self, name) not in choices:
                 near = ", ".join(difflib.get_close_matches(str(getattr(self, name)), choices, 3, 0.5) or choices[:7])
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is unknown; choose {near}")
+        hops = (self.min_hops, self.max_hops)
+        if hops != (-1, -1) and (self.task == "parentheses" or not all(type(h) is int and h >= 0 for h in hops)):
+            raise MalformedInput(
+                f"min_hops and max_hops belong together, to k-hop tasks, from 0 on; got {hops[0]} and {hops[1]}"
+            )
         if not isinstance(self.norm_gain, bool):
             raise MalformedInput(f"norm_gain is true or false, got {self.norm_gain!r}")
         if not self.norm and (self.norm_gain or self.norm_place != "pre"):
@@ -235,6 +248,22 @@ def preset(name: str, /, **overrides: Any) -> Preset:
         )
     changed = replace(changed, m=m)
     return replace(changed, mlp_width=changes.get("mlp_width", MLP_FACTOR * m if changed.mlp else 0))
+
+
+UPSTREAM: dict[str, dict[str, Any]] = {
+    "parentheses": {"positions": "learned", "weight_decay": 0.001, "decay": "cosine"},
+    "k-hop": {"positions": "learned", "min_hops": 0, "max_hops": MOST_HOPS},
+}
+"""What the public code that the paper builds on does, where the paper is silent.
+
+github.com/fjzzq2002/random_transformers (task_dyckstream.py, experiment_stream.py): GPT-2, so learned positions; loss and
+accuracy at the answer alone; weight decay 0.001; cosine. github.com/chsanford/hop-induction-heads (src/tasks.py, src/train.py):
+GPT-2; hops drawn from 0 to 16; loss at all positions; linear warm-up and decay; AdamW as torch has it."""
+
+
+def upstream_fields(name: str) -> dict[str, Any]:
+    """The fields of `UPSTREAM` for a preset of this name."""
+    return dict(UPSTREAM["parentheses" if name.startswith("parentheses/") else "k-hop"])
 
 
 def field_names() -> set[str]:
