@@ -83,10 +83,15 @@ def test_a_preset_can_follow_the_public_code():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"min_hops": 0}, {"max_hops": 3}, {"min_hops": 3, "max_hops": 2}, {"min_hops": 0, "max_hops": 17}, {"min_hops": -2, "max_hops": 1}, {"min_hops": 0.0, "max_hops": 1}]
-)  # fmt: skip
-def test_impossible_hops_are_refused(changes):
+    "hops",
+    [
+        {"min_hops": 0},
+        {"max_hops": 3},
+        *({"min_hops": a, "max_hops": b} for a, b in ((3, 2), (0, 17), (-2, 1), (0.0, 1))),
+    ],
+)
+def test_impossible_hops_are_refused(hops):
     with pytest.raises(MalformedInput, match="hops"):
-        preset("1-hop/sparse/attention", **changes).make_task()
+        preset("1-hop/sparse/attention", **hops).make_task()
     with pytest.raises(MalformedInput, match="hops"):
         preset("parentheses/sparse/attention", min_hops=0, max_hops=1)
