@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Notion(StrEnum):
@@ -76,6 +77,7 @@ class Targets:
     normalised: bool = False
 
     @staticmethod
+    @lru_cache(maxsize=256)
     def parse(text: str) -> Targets:
         """From the words of a claim or of a certificate. ValueError where they are not understood."""
         if text == "this one":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from utfproof.frontier.bounds import BOUNDS, LOWER, UPPER, WRITTEN, Bound
-from utfproof.frontier.questions import Question, bounded_by, implies
+from utfproof.frontier.questions import UNTIED, Question, bounded_by, implies
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.shapes import Shape
 
@@ -43,8 +43,8 @@ def interval(shape: Shape, question: Question, *, written: bool = True, quick: i
         if bound.residual != shape.residual or not bound.applies(shape):
             continue
         if bound.side == LOWER and bounded_by(question, bound.question, shape):
-            if bound.name == "span" and bound.size(shape) > quick:
-                continue
+            if bound.name == "span" and (question.targets == UNTIED or bound.size(shape) > quick):
+                continue  # what tied targets span is no more than what untied ones do, which has a formula
             lower = max(lower, (bound.value(shape), bound), key=lambda side: side[0])
         if bound.side == UPPER and implies(bound.question, question, shape) and (written or bound.evidence != WRITTEN):
             reached = (bound.value(shape), bound)
