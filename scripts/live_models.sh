@@ -5,16 +5,21 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3} FOLDER=${FOLDER:-out/models}
 mkdir -p "$FOLDER"
+# this package is read from here, and its requirements installed beside the library: TransformerLens 2 wants a NumPy before 2
+mapfile -t needed < <("$PYTHON" -c '
+import tomllib
+names = tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]
+print(*(n for n in names if not n.startswith("numpy")), sep="\n")')
 
 compare() { # NAME LIBRARY PACKAGES...
   local name=$1 library=$2
   shift 2
   if [ ! -e "$FOLDER/$name/.done" ]; then
     "$PYTHON" -m venv "$FOLDER/$name"
-    "$FOLDER/$name/bin/python" -m pip install --quiet --disable-pip-version-check -e . torch==2.13.0 "$@"
+    "$FOLDER/$name/bin/python" -m pip install --quiet --disable-pip-version-check torch==2.13.0 "${needed[@]}" "$@"
     touch "$FOLDER/$name/.done"
   fi
-  OMP_NUM_THREADS=1 "$FOLDER/$name/bin/python" scripts/freeze_models.py "$library" ${WRITE:+--write "$WRITE/$name.safetensors"}
+  OMP_NUM_THREADS=1 PYTHONPATH=. "$FOLDER/$name/bin/python" scripts/freeze_models.py "$library" ${WRITE:+--write "$WRITE/$name.safetensors"}
 }
 
 compare torch torch
@@ -23,4 +28,4 @@ compare x-transformers x-transformers x-transformers==2.31.10
 compare transformer-lens-2 transformer-lens transformer-lens==2.18.0 "datasets<3" "pyarrow<18"
 compare transformer-lens-3 transformer-lens transformer-lens==3.9.0
 compare transformer-lens-4 transformer-lens-bridge transformer-lens==4.3.0
-"$FOLDER/transformer-lens-3/bin/python" scripts/freeze_models.py guide
+PYTHONPATH=. "$FOLDER/transformer-lens-3/bin/python" scripts/freeze_models.py guide

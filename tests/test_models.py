@@ -332,3 +332,35 @@ def test_a_tied_host_with_a_stream_cannot_carry_an_untied_model():
     target = reading(PLAIN).target().augmented()
     with pytest.raises(CannotCarry):
         embed(build_host("tied", target.shape), target)
+
+
+def test_a_module_by_command(stored, monkeypatch, capsys):
+    """--module makes the live module; what it shows by itself is not said again."""
+    pytest.importorskip("torch")
+    monkeypatch.chdir(stored)
+    monkeypatch.syspath_prepend(str(stored))
+    (stored / "live_factory.py").write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.embedding, self.unembed = torch.nn.Embedding(4, 6), torch.nn.Linear(6, 3)\n"
+        "        self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)\n"
+        "    def forward(self, tokens):\n"
+        "        x = self.embedding(tokens)\n"
+        "        return self.unembed(self.attn(x, x, x, need_weights=False)[0])\n"
+        "def make(path):\n"
+        "    torch.manual_seed(0)\n"
+        "    return Model()\n"
+        "def broken():\n"
+        "    raise OSError('nothing there')\n"
+    )
+    arguments = ["embed", "tied", "m.safetensors", "-o", "E.safetensors", "--json", "--module"]
+    assert run([*arguments, "live_factory:make"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "the host acts as the model" in document["verdict"]
+    assert document["read_as"]["residual stream"].startswith("no (the module")
+    for wrong in ("live_factory:broken", "live_factory:absent", "live_factory", "absent_module:make"):
+        assert run([*arguments, wrong]) == 2
+    assert run([*arguments, "live_factory:make", "--attention", "causal"]) == 2
+    assert "--attention" in capsys.readouterr().err
