@@ -72,7 +72,7 @@ def campaign(count, seed, folder, until):
         if problem:
             wrong.append((how, problem, raw))
             print(f"{problem} ({how}): {raw[:600]!r}", flush=True)
-        if number % 10_000 == 9999:
+        if number % 2000 == 1999:
             print(f"{number + 1} mutants, {len(wrong)} wrong", file=sys.stderr, flush=True)
     return seen, wrong
 

@@ -457,7 +457,7 @@ def replacements(value):
         yield "upper case", value.upper()
         yield "with a space", value + " "
         yield "with a nul", value + "\0"
-        if value.isdigit():
+        if value.isascii() and value.isdigit():
             yield "+1", str(int(value) + 1)
             yield "with a zero in front", "0" + value
             yield "as a number", int(value)
