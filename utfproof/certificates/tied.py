@@ -28,7 +28,7 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
     target_entries,
 )
-from utfproof.certificates.prover import PERMUTATIONS, certify, host_document
+from utfproof.certificates.prover import PERMUTATIONS, certify, host_document, require_rebuilt
 from utfproof.certificates.residual import reduced_columns
 from utfproof.certificates.sources import RandomDraw, StoredWeights
 from utfproof.constructions import build_host, construction, resolve_m
@@ -95,7 +95,7 @@ def certify_tied(
         from utfproof.certificates.identities import identity_certificate
 
         return identity_certificate(name, shape, m, max_memory=max_memory)
-    entry = construction(name)
+    entry = require_rebuilt(construction(name))
     m = resolve_m(entry, shape, m)
     if name in PERMUTATIONS:
         return certify(name, shape, m, notion=Notion.MATCHING, max_memory=max_memory)
