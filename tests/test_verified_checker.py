@@ -140,3 +140,10 @@ def test_the_command_runs_it_as_a_third_judge(utfcheck):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "sparse-1-hop.json: valid, " in done.stdout
+    assert subprocess.run([*command, "--json"], capture_output=True, check=False).returncode == 2
+
+
+def test_without_the_program_it_says_how_to_build_it(monkeypatch):
+    monkeypatch.setenv("UTFPROOF_UTFCHECK", "/nowhere/utfcheck")
+    with pytest.raises(MalformedInput, match="make checker"):
+        verified.require(["a.json"])

@@ -34,7 +34,7 @@ def command(context: typer.Context) -> None:
     judged = verified.FLAG in own
     if judged:
         words.remove(verified.FLAG)
-        verified.binary()
+        verified.require(own)
     with shown(mode), stage("check", whole=True) as doing:
         code = checker.main(
             words, "utfproof check", lambda path: doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")

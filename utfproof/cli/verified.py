@@ -26,6 +26,13 @@ def binary() -> Path:
     return found
 
 
+def require(words: Sequence[str]) -> None:
+    """MalformedInput where it cannot run, or its lines would stand in a JSON document."""
+    if "--json" in words:
+        raise MalformedInput(f"{FLAG} prints a line a certificate; --json has no place for them")
+    binary()
+
+
 def paths(words: Sequence[str]) -> list[str]:
     """The certificates and folders among the checker's words."""
     found, skip, ended = [], False, False
@@ -43,7 +50,5 @@ def paths(words: Sequence[str]) -> list[str]:
 
 def run(words: Sequence[str]) -> int:
     """Have the verified checker judge the same certificates; it prints a line each. Its exit code: 0 where it rejects none."""
-    if "--json" in words:
-        raise MalformedInput(f"{FLAG} prints a line a certificate; --json has no place for them")
     command = [str(binary()), *(path if not path.startswith("-") else f"./{path}" for path in paths(words))]
     return subprocess.run(command, check=False).returncode
