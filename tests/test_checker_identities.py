@@ -330,7 +330,7 @@ SAID = {
     ),
     "bound-functional-low-rank-tied-host": (
         "not universal in the functional sense (targets: all untied): "
-        "every tied host with m <= 6 at H=2, L=1, d=1, d_in=2, d_out=2"
+        "every tied host with m <= 11 at H=2, L=1, d=2, d_in=3, d_out=3"
     ),
     "tied-kernel-h2-l3-d1": (
         "universal by matching (targets: all tied): looped-universal weights {} at H=2, L=3, d=1, d_in=1, d_out=1, m=28"
