@@ -364,3 +364,24 @@ def test_a_module_by_command(stored, monkeypatch, capsys):
         assert run([*arguments, wrong]) == 2
     assert run([*arguments, "live_factory:make", "--attention", "causal"]) == 2
     assert "--attention" in capsys.readouterr().err
+
+
+def test_linears_instead_of_conv1d_are_told_apart_by_their_shapes():
+    """nanoGPT has GPT-2's names with weights [out, in]: the same model transposed, recognised, with the same logits."""
+    name = next(n for n in READ if n.endswith(": GPT-2"))
+    tensors, record = FROZEN[name]
+    turned = {n: a.T if n.endswith(("c_attn.weight", "c_proj.weight")) else a for n, a in tensors.items()}
+    file = TensorFile(name, {n: a for n, a in turned.items() if not n.startswith("frozen.")}, {}, {})
+    assert recognise(file).name == "nanogpt"
+    fields = {"n_layer": 2, "n_head": 2, "n_embd": 6, "block_size": 7, "vocab_size": 5, "bias": True, "dropout": 0.0}
+    assert error(read_model(file, recognise(file), fields), name) < 1e-9
+    with pytest.raises(MalformedInput, match="n_head"):
+        read_model(file, recognise(file), {**fields, "n_head": 4})
+    assert record["family"] == "gpt2"
+
+
+def test_a_model_taken_for_a_target_says_its_layout(stored, capsys):
+    np.savez(stored / "m.npz", **weights())
+    for name in ("m.safetensors", "m.npz"):
+        assert run(["embed", "sparse", str(stored / name), "-o", str(stored / "E.safetensors")]) == 2
+        assert "--layout transformer-lens" in capsys.readouterr().err

@@ -154,9 +154,11 @@ def command(
     test = ComparisonOptions(names, scale, attention, config, reference, module, inputs, trials, tolerance, seed)
     model: Target | ImportedModel
     if layout == OWN_LAYOUT and module is None:
+        from utfproof.models import refuse_models
         from utfproof.weights import read_target
 
         test.refuse_unused(target)
+        refuse_models(target, limit)
         model = read_target(target, layers=layers, residual=residual, max_memory=limit)
         options.agree_with(model.shape, **sizes)
     else:

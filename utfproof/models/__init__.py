@@ -11,7 +11,7 @@ from utfproof.models.attention import LayerAttention, ModelAttention, Rotary, re
 from utfproof.models.embedding import EmbeddedModel, embed_model
 from utfproof.models.files import read_config
 from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
-from utfproof.models.importing import import_model, layouts
+from utfproof.models.importing import import_model, layouts, refuse_models
 from utfproof.models.live import from_model, make_module
 from utfproof.models.model import (
     Agreement,
@@ -43,5 +43,6 @@ __all__ = [
     "read_config",
     "read_kernel",
     "read_sequences",
+    "refuse_models",
     "write_kernel",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.models.families import families
 from utfproof.models.family import Family
-from utfproof.models.files import read_file
+from utfproof.models.files import SUFFIXES, read_file
 from utfproof.models.model import (
     AGREEMENT,
     ImportedModel,
@@ -112,6 +112,28 @@ def with_reference(model: ImportedModel, path: Path | str, max_memory: int | Non
 def summary(model: ImportedModel) -> str:
     """The facts under which a model was read, in one line."""
     return "; ".join(f"{word}: {value}" for word, value in model.reading.assumptions.items())
+
+
+def refuse_models(path: Path | str, max_memory: int | None = None) -> None:
+    """MalformedInput for a file that is no target of the package's own layout and looks like a model, saying of which."""
+    path = Path(path)
+    if not path.is_file():
+        return
+    if path.suffix == ".safetensors":
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, "numpy") as stored:
+                if "W_O" in stored.keys():  # noqa: SIM118 - not a dict
+                    return
+        except SafetensorError:
+            return
+    elif not path.name.endswith(SUFFIXES):
+        return
+    file = read_file(path, max_memory)
+    for family in families().values():
+        if has_names(family, file):
+            raise file.refuse(f"this file looks like {family.title}: say --layout {family.name}, or --layout auto")
 
 
 def _say_what_it_looks_like(file: TensorFile, family: Family) -> None:
