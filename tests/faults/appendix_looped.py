@@ -112,8 +112,8 @@ FAULTS = [
     Fault(
         "words of R_all's columns are one letter short",
         "utfproof.matching.equations",
-        "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])",
-        "        length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length, shape.letters)])",
+        "    length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length + 1, shape.letters)])",
+        "    length = np.concatenate([0 * heads + 1, 0 * heads + 1, np.tile(length, shape.letters)])",
         ("eq:multi-head-stacked", "eq:looped-random-stacked"),
     ),
     Fault(

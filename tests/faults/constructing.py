@@ -133,8 +133,8 @@ FAULTS = [
     Fault(
         "every head drawn like the first",
         "utfproof.certificates.sources",
-        "self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=head\n",
-        "self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=0\n",
+        "self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=head, part=part\n",
+        "self.seed, tensor, self.m, columns, law=self.law, dtype=self.dtype, layer=layer, head=0, part=part\n",
         (
             "thm:random_universal_transformer",
             f"{RANDOM_LOOPED}/proof",
