@@ -57,6 +57,10 @@ gpu: $(VENV)/.dev
 # PyTorch, for training, for modules and for other devices
 torch: $(VENV)/.torch
 
+# models of other libraries, each installed from the index, read and compared live
+models:
+	PYTHON=$(PYTHON) scripts/live_models.sh
+
 # the documentation site, into out/site; warnings are errors, and nothing is fetched while it is built
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
