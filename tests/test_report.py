@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -908,3 +909,28 @@ def test_formulas_are_drawn_by_the_browser_itself(show, browser):
         if name != "msub":
             assert scripts[-1][0] < base[0]
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_what_other_commands_write_is_understood(tmp_path, monkeypatch, capsys):
+    """Certificates, outputs of single commands, a sweep's lines; what has a wrong form is no certificate."""
+    monkeypatch.chdir(tmp_path)
+    for source in (Path(__file__).parent / "data" / "outputs").glob("*.json"):
+        shutil.copy(source, tmp_path / source.name)
+    assert command_line.run(["certify", "tied", *["-H", "1", "-L", "1", "-d", "1", "--d-in", "1", "-o", "c.json"]]) == 0
+    job = {"key": "k", "job": {"command": "certify", "parameters": {}}, "result": {"verdict": "universal"}, "files": []}
+    (tmp_path / "results.jsonl").write_text(f"{json.dumps(job)}\n{json.dumps(job)}\n")
+    (tmp_path / "odd.json").write_text(
+        json.dumps({**json.loads((tmp_path / "c.json").read_text()), "shape": {"m": "x"}})
+    )
+    (tmp_path / "broken.jsonl").write_text("{}\n{")
+    capsys.readouterr()
+    assert command_line.run(["report", ".", "-o", "r.html", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["files"]["certificate"] == ["c.json"]
+    assert document["files"]["sweep"] == ["results.jsonl"]
+    assert {"train.json", "refute-lower.json", "search-numerical.json"} <= set(document["files"]["output"])
+    assert set(document["not_understood"]) == {"broken.jsonl", "odd.json"}
+    page_text = (tmp_path / "r.html").read_text()
+    assert "rank-permutation" in page_text
+    assert "utfproof refute-lower" in page_text
+    assert markup_faults(page_text) == []

@@ -12,6 +12,7 @@ from utfproof.reporting.page import _hash, _part, escape
 from utfproof.reporting.report_bench import bench_section
 from utfproof.reporting.report_emulation import emulation_section
 from utfproof.reporting.report_frontier import frontier_section
+from utfproof.reporting.report_others import others_section
 from utfproof.reporting.report_parts import Markup, Section, section, table
 from utfproof.reporting.report_read import KINDS, Gathered
 from utfproof.reporting.report_training import Training, training_section
@@ -46,6 +47,7 @@ def sections_of_report(found: Gathered, training: Training | None = None) -> lis
         emulation_section(found.of("emulation")),
         bench_section(found.of("bench")),
         training_section(training),
+        others_section(found.of("certificate"), found.of("sweep"), found.of("output")),
     ]
     return [part for part in parts if part is not None]
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import read_bytes
 from utfproof.reporting.document import plain
+from utfproof.reporting.report_others import command_of, is_certificate, jobs_of
 
 KINDS = {
     "verify": "verify: claims and their verdicts",
@@ -22,6 +23,9 @@ KINDS = {
     "emulation": "emulate: errors and bounds",
     "bench": "bench: times side by side",
     "training": "train: a finished run",
+    "certificate": "a certificate",
+    "sweep": "sweep: results of jobs",
+    "output": "what a command printed",
 }
 """What is understood, and what it is called in the list of files."""
 
@@ -105,6 +109,11 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _source(path: Path, name: str) -> Source:
+    if path.suffix == ".jsonl" and path.exists() and path.stat().st_size <= MOST_BYTES:
+        data = read_bytes(path)
+        jobs = jobs_of(data)
+        if jobs is not None:
+            return Source(name, len(data), hashlib.sha256(data).hexdigest(), "sweep", jobs)
     if path.suffix != ".json":
         size = path.stat().st_size if path.exists() else 0
         return Source(name, size, "", None, why="no JSON")
@@ -140,7 +149,9 @@ def kind_of(document: Any) -> str | None:
     for kind, keys in _SIGNS.items():
         if sum(key in document for key in keys) >= 2:
             return kind
-    return None
+    if is_certificate(document):
+        return "certificate"
+    return "output" if command_of(document) else None
 
 
 def _what(document: Any) -> str:
