@@ -126,3 +126,19 @@ def test_each_command_is_imported_when_it_is_asked_for():
                 "tables",
                 "train",
             }
+
+
+@pytest.mark.parametrize("context", ["9" * 5000, "1,x", "1,,2", "0", "٣", "-1"])
+def test_contexts_are_one_line_of_error_in_command_and_sweep(context, tmp_path, monkeypatch, capsys):
+    """Of any length: one reader for both."""
+    monkeypatch.chdir(tmp_path)
+    shape = "-H 1 -L 1 -d 1 --d-in 1".split()
+    (tmp_path / "s.toml").write_text(
+        f'[sweep]\nname = "s"\n[[jobs]]\ncommand = "emulate"\nhost = "tied"\nshape = [[1, 1, 1, 1]]\ncontext = "{context}"\n'
+    )
+    for arguments in (["emulate", "tied", *shape, "--context", context], ["sweep", "s.toml"]):
+        assert run(arguments) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1
+        assert "context" in lines[0]
+        assert len(lines[0]) < 300

@@ -26,6 +26,24 @@ class EffectiveHeadDimensionWarning(UserWarning):
     """d > d_in: attention logits see a bilinear form of rank at most d_in."""
 
 
+def listed(name: str, text: str) -> list[str]:
+    """The items of a comma-separated list; MalformedInput where one is empty."""
+    items = [item.strip() for item in text.split(",")]
+    if not all(items):
+        raise MalformedInput(f"{name} {text!r} has an empty item; separate values by single commas")
+    return items
+
+
+def listed_integers(name: str, text: str) -> list[int]:
+    """The positive integers of a comma-separated list; MalformedInput for anything else, however long."""
+    items = listed(name, text)
+    for item in items:
+        if not (item.isdecimal() and item.isascii() and len(item) < 16):
+            shown = item if len(item) <= 40 else f"{item[:40]}…"
+            raise MalformedInput(f"{name} holds {shown!r}, expected positive integers separated by commas")
+    return [positive_integer(name, int(item)) for item in items]
+
+
 def positive_integer(name: str, value: object) -> int:
     """`value` as a positive int, or MalformedInput naming the field (bool, float and NumPy bools are refused)."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):

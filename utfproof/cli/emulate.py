@@ -13,7 +13,7 @@ from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.files import require_writable
 from utfproof.progress import stage
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, positive_integer
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, listed, listed_integers, positive_integer
 
 if TYPE_CHECKING:
     from utfproof.emulation.compare import EmulationReport
@@ -140,7 +140,7 @@ def command(
         raise MalformedInput(f"--inputs {inputs!r} is unknown; choose {', '.join(INPUTS)}")
     plan = Plan(
         _kernels(attention),
-        [_length(text) for text in _items("--context", context)],
+        listed_integers("--context", context),
         trials,
         seed,
         m,
@@ -153,9 +153,9 @@ def command(
         options.memory_limit(max_memory),
     )
     laws = [
-        check_target_law(name) for name in (TARGET_LAWS if target_law == "all" else _items("--target-law", target_law))
+        check_target_law(name) for name in (TARGET_LAWS if target_law == "all" else listed("--target-law", target_law))
     ]
-    hosts = _items("HOST", host)
+    hosts = listed("HOST", host)
     if len(hosts) == 1:
         options.refuse_undrawn(given, host, "law", "dtype")
     if target is not None and options.was_given(given, "trials"):
@@ -439,7 +439,7 @@ def _short(shape: Shape) -> str:
 
 
 def _table_shapes(text: str, residual: bool) -> list[Shape]:
-    names = list(PAPER_TABLE_SHAPES) if text == "all" else _items("--shapes", text)
+    names = list(PAPER_TABLE_SHAPES) if text == "all" else listed("--shapes", text)
     unknown = [name for name in names if name not in PAPER_TABLE_SHAPES]
     if unknown:
         raise MalformedInput(f"shape {unknown[0]!r} is unknown; choose {', '.join(PAPER_TABLE_SHAPES)}, or all")
@@ -449,17 +449,4 @@ def _table_shapes(text: str, residual: bool) -> list[Shape]:
 def _kernels(text: str) -> list[str]:
     from utfproof.attention import EVERY_KERNEL
 
-    return list(EVERY_KERNEL) if text == "all" else _items("--attention", text)
-
-
-def _items(option: str, text: str) -> list[str]:
-    items = [item.strip() for item in text.split(",")]
-    if not all(items):
-        raise MalformedInput(f"{option} {text!r} has an empty item; separate values by single commas")
-    return items
-
-
-def _length(text: str) -> int:
-    if not text.isdecimal():
-        raise MalformedInput(f"--context holds {text!r}, expected positive integers separated by commas")
-    return positive_integer("--context", int(text))
+    return list(EVERY_KERNEL) if text == "all" else listed("--attention", text)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, NotDefined, Undecided
+from utfproof.shapes import listed, listed_integers
 
 DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
 REQUIRED: Any = ...
@@ -214,10 +215,10 @@ def _prepare_emulate(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
 
     entry = construction(given["host"])
     shape = shape_of(given)
-    kernels = list(EVERY_KERNEL) if given["attention"] == "all" else _items("attention", given["attention"])
+    kernels = list(EVERY_KERNEL) if given["attention"] == "all" else listed("attention", given["attention"])
     for name in kernels:
         parse_kernel(name, shape.heads, 2)  # whether heads are wide enough for it is said in the result
-    contexts = [_length(text) for text in _items("context", str(given["context"]))]
+    contexts = listed_integers("context", str(given["context"]))
     check_target_law(given["target_law"])
     for name, known in (("inputs", INPUTS), ("precision", PRECISIONS), ("engine", (None, *ENGINES))):
         if given[name] not in known:
@@ -228,21 +229,6 @@ def _prepare_emulate(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
     if not entry.is_random:  # the seed still draws targets and inputs
         del found["law"], found["dtype"]
     yield found, {}
-
-
-def _items(name: str, text: str) -> list[str]:
-    items = [item.strip() for item in text.split(",")]
-    if not all(items):
-        raise MalformedInput(f"{name} {text!r} has an empty item; separate values by single commas")
-    return items
-
-
-def _length(text: str) -> int:
-    from utfproof.shapes import positive_integer
-
-    if not (text.isdecimal() and text.isascii() and len(text) < 16):
-        raise MalformedInput(f"context holds {text!r}, expected positive integers separated by commas")
-    return positive_integer("context", int(text))
 
 
 def _run_emulate(parameters: dict[str, Any], context: Context) -> Found:
