@@ -132,7 +132,7 @@ def test_each_command_is_imported_when_it_is_asked_for():
 def test_contexts_are_one_line_of_error_in_command_and_sweep(context, tmp_path, monkeypatch, capsys):
     """Of any length: one reader for both."""
     monkeypatch.chdir(tmp_path)
-    shape = "-H 1 -L 1 -d 1 --d-in 1".split()
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1"]
     (tmp_path / "s.toml").write_text(
         f'[sweep]\nname = "s"\n[[jobs]]\ncommand = "emulate"\nhost = "tied"\nshape = [[1, 1, 1, 1]]\ncontext = "{context}"\n'
     )
