@@ -176,6 +176,81 @@ def test_who_says_that_the_host_acts_as_the_model(stored, options, code, said, c
         assert document["read_as"]["mask"].endswith("(assumed: nobody says)")
 
 
+def mixed_inputs(model):
+    """Mixtures of tokens, and of positions, that are no one-hots: [batch, n, V + P]; tokens' weights sum to 1."""
+    rng = np.random.default_rng(4)
+    tokens = rng.random((3, 4, model.vocabulary)) - 0.2
+    return np.concatenate([tokens / tokens.sum(-1, keepdims=True), rng.normal(size=(3, 4, model.positions))], axis=-1)
+
+
+def test_a_reference_of_inputs(stored, capsys):
+    """Real inputs, logits written again from the tensors alone; a fault in one logit, and every wrong shape, is refused."""
+    model, tensors = import_model(stored / "m.safetensors"), weights()
+    inputs = mixed_inputs(model)
+    logits = np.stack([plain_logits(tensors, x) for x in inputs])
+    path, E = stored / "inputs.safetensors", stored / "E.safetensors"
+    command = [
+        "embed",
+        "sparse",
+        str(stored / "m.safetensors"),
+        "--layout",
+        "auto",
+        "-o",
+        str(E),
+        "--reference",
+        str(path),
+    ]
+    for batch in (slice(None), 0):
+        write_arrays(path, {"inputs": inputs[batch], "logits": logits[batch]}, {})
+        assert run([*command, "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["verdict"].endswith("compared with the outputs in inputs.safetensors")
+        assert document["relative_difference"] < 1e-9
+    E.unlink()
+    off, wide = logits.copy(), np.concatenate([inputs, inputs[..., :1]], axis=-1)
+    off[2, 3, 1] += 1e-4
+    for held, said in (
+        ({"inputs": inputs, "logits": off}, "other outputs than the reference"),
+        ({"inputs": wide, "logits": logits}, r"expected floats [n, 12] or [batch, n, 12]"),
+        ({"inputs": inputs[..., :5], "logits": logits}, "5 columns for tokens, then 7 for positions"),
+        ({"inputs": inputs.astype(np.int64), "logits": logits}, "inputs are int64"),
+        ({"inputs": inputs[None], "logits": logits}, "expected floats"),
+        ({"inputs": inputs[:0], "logits": logits[:0]}, "not empty"),
+        ({"inputs": inputs, "logits": logits[:2]}, "logits has shape [2, 4, 5], expected [3, 4, 5]"),
+        ({"inputs": inputs, "logits": logits[..., :2]}, "logits has shape [3, 4, 2]"),
+        ({"inputs": 2 * inputs, "logits": logits}, "sums to 2 over the 5 columns of tokens, expected 1"),
+        ({"inputs": inputs + np.inf, "logits": logits}, "inputs"),
+        ({"inputs": inputs}, "inputs and logits, found inputs"),
+        ({"inputs": inputs, "tokens": np.zeros((3, 4), dtype=np.int64), "logits": logits}, "or inputs and logits"),
+    ):
+        write_arrays(path, held, {})
+        assert run(command) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert "inputs.safetensors" in error
+        assert len(error.strip().splitlines()) == 1
+        assert not E.exists()
+
+
+def plain_logits(tensors, x):
+    """Logits of a causal TransformerLens model of inputs [n, V + P], from its tensors, head by head."""
+    V, n = len(tensors["embed.W_E"]), len(x)
+    stream = x[:, :V] @ tensors["embed.W_E"] + x[:, V:] @ tensors["pos_embed.W_pos"]
+    layer = 0
+    while f"blocks.{layer}.attn.W_Q" in tensors:
+        W, before = {k: tensors[f"blocks.{layer}.attn.{k}"].astype(float) for k in _HEADS}, stream
+        for h in range(len(W["W_Q"])):
+            q, k, v = (before @ W[f"W_{c}"][h] + W[f"b_{c}"][h] for c in "QKV")
+            scores = np.where(np.tri(n, dtype=bool), q @ k.T / np.sqrt(q.shape[1]), -np.inf)
+            pattern = np.exp(scores - scores.max(axis=1, keepdims=True))
+            stream = stream + pattern / pattern.sum(axis=1, keepdims=True) @ v @ W["W_O"][h]
+        stream, layer = stream + W["b_O"], layer + 1
+    return stream @ tensors["unembed.W_U"] + tensors["unembed.b_U"]
+
+
+_HEADS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
+
+
 def test_weights_that_a_folded_norm_leaves_are_recognised(stored):
     """Columns that sum to zero: refused where nobody says that there is no norm, read where somebody does."""
     path, tensors = stored / "centred.safetensors", weights()

@@ -98,7 +98,10 @@ def command(
     ] = None,
     reference: Annotated[
         Path | None,
-        typer.Option("--reference", help="Models: `tokens` [batch, n] and the model's own `logits` [batch, n, d_out]."),
+        typer.Option(
+            "--reference",
+            help="Models: `tokens` [batch, n] or `inputs` [batch, n, d_in], and the model's own `logits` [batch, n, d_out].",
+        ),
     ] = None,
     module: Annotated[
         str | None,

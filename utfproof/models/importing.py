@@ -65,7 +65,7 @@ def import_model(
 
     attention: whom a position sees (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
     names: its roles, as --names. scale: what logits are multiplied by. config: its configuration, every field of which must be
-    known. reference: a file of tokens and the model's own logits, with which the reading must agree.
+    known. reference: a file of tokens or inputs and the model's own logits, with which the reading must agree.
     Raises MalformedInput with the tensor, the field or the first difference.
     """
     if layout not in layouts():
@@ -100,7 +100,7 @@ def spoken(
 def with_reference(model: ImportedModel, path: Path | str, max_memory: int | None = None) -> ImportedModel:
     """The model with the outputs that it was seen to give. MalformedInput where the reading does not give them."""
     references = read_reference(path, model, max_memory)
-    found = agreement([(model.original(tokens), logits) for tokens, logits in references])
+    found = agreement([(model.original(given), logits) for given, logits in references])
     if not found.within(AGREEMENT):
         raise MalformedInput(
             f"{path}: this reading of the file gives other outputs than the reference, by "

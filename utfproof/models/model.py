@@ -25,6 +25,8 @@ from utfproof.weights import as_float64, read_tensors
 
 AGREEMENT = 1e-8
 """Largest relative difference of outputs under which two models are called the same."""
+UNIT = 1e-12
+"""How far from 1 the tokens' part of an input row may be: rounding of its own sum."""
 
 
 def attention_kernel(text: str) -> SoftmaxAttention:
@@ -58,7 +60,7 @@ class ImportedModel:
 
     reading: its tensors and facts. witness: where the model's own outputs come from (a live module, a reference file), None
     where there is nothing but the reading; forward: tokens [n] -> the model's own logits, of a live module; references: tokens
-    and the model's own logits, of a file. agreement: how well the reading and the model's own outputs agree.
+    [n] or inputs [n, V + P] and the model's own logits, of a file. agreement: of the reading with the model's own outputs.
     """
 
     reading: Reading
@@ -116,9 +118,9 @@ class ImportedModel:
         """Facts that change outputs and that neither file, configuration, caller nor the model's own outputs say."""
         return () if self.witness else self.reading.unknown
 
-    def original(self, tokens: np.ndarray, kernel: Kernel | None = None) -> np.ndarray:
-        """Logits [n, d_out] by the model's own formulas, as they were read."""
-        return self.reading.stages(tokens, kernel)["logits"]
+    def original(self, given: np.ndarray, kernel: Kernel | None = None) -> np.ndarray:
+        """Logits [n, d_out] by the model's own formulas, as they were read. given: tokens [n], or inputs [n, V + P]."""
+        return self.reading.stages(given, kernel)["logits"]
 
     def outputs(self, tokens: np.ndarray) -> np.ndarray:
         """Logits [n, d_out] on the highest authority there is: the module's own forward pass, or the reading."""
@@ -139,6 +141,27 @@ class ImportedModel:
         if self.positions:
             x[np.arange(n), self.vocabulary + np.arange(n)] = 1
         return x
+
+    def rows(self, given: np.ndarray) -> np.ndarray:
+        """X [n, V + P]: the one-hots of tokens [n], or inputs [n, V + P] as they are. MalformedInput as `one_hots`, and for
+        inputs that this model's biases have no constant coordinate in."""
+        given = np.asarray(given)
+        if given.ndim != 2:
+            return self.one_hots(given)
+        V, P = self.vocabulary, self.positions
+        if not len(given) or given.shape[1] != V + P:
+            apart = f", {V} tokens and {P} positions" if P else ""
+            raise MalformedInput(
+                f"inputs have shape {list(given.shape)}, expected [n, {V + P}] with d_in = {V + P}{apart}"
+            )
+        sums = given[:, :V].sum(axis=1)
+        worst = int(np.argmax(np.abs(sums - 1)))
+        if self.reading.biases() != "none" and not abs(sums[worst] - 1) <= UNIT:
+            raise MalformedInput(
+                f"row {worst} of inputs sums to {sums[worst]:.6g} over the {V} columns of tokens, expected 1: the model has "
+                f"biases ({self.reading.biases()}), which a host carries as a constant coordinate of its inputs"
+            )
+        return given
 
     def embed(self, host: str | Universal = "sparse", **recipe: Any) -> Any:
         """The embedding under which a host acts as this model, compared on the model's own outputs: an
@@ -180,21 +203,38 @@ def read_sequences(path: Path | str, model: ImportedModel, max_memory: int | Non
 def read_reference(
     path: Path | str, model: ImportedModel, max_memory: int | None = None
 ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Tokens and the model's own logits: tensors `tokens` [n] or [batch, n] and `logits` [n, d_out] or [batch, n, d_out].
-    MalformedInput where they do not fit the model."""
+    """What the model was given and its own logits: tensors `tokens` [n] or [batch, n], integers, or `inputs` [n, d_in] or
+    [batch, n, d_in], floats with d_in = V + P, and `logits` [n, d_out] or [batch, n, d_out]. MalformedInput where they do
+    not fit the model."""
     file = read_tensors(path, max_memory=max_memory)
-    if file.tensors.keys() != {"tokens", "logits"}:
-        raise file.refuse(f"a reference holds tokens and logits, found {listed(file.tensors) or 'nothing'}")
-    tokens, logits = file.tensors["tokens"], as_float64(file, "logits")
-    if tokens.dtype.kind not in "iu" or tokens.ndim not in (1, 2) or not tokens.size:
-        raise file.refuse("tokens must be integers [n] or [batch, n], not empty")
-    d_out = model.target.shape.d_out
-    if logits.shape != (*tokens.shape, d_out):
-        raise file.refuse(f"logits has shape {list(logits.shape)}, expected {[*tokens.shape, d_out]}")
-    rows = np.atleast_2d(tokens)
-    for row in rows:
-        model.one_hots(row)
-    return tuple(zip(rows, logits.reshape(len(rows), -1, d_out), strict=True))
+    given = next(iter(file.tensors.keys() - {"logits"}), "")
+    if file.tensors.keys() not in ({"tokens", "logits"}, {"inputs", "logits"}):
+        found = listed(file.tensors) or "nothing"
+        raise file.refuse(f"a reference holds tokens and logits, or inputs and logits, found {found}")
+    logits, d_in, d_out = as_float64(file, "logits"), model.vocabulary + model.positions, model.target.shape.d_out
+    if given == "tokens":
+        values = file.tensors["tokens"]
+        if values.dtype.kind not in "iu" or values.ndim not in (1, 2) or not values.size:
+            raise file.refuse("tokens must be integers [n] or [batch, n], not empty")
+        lead, batch = values.shape, np.atleast_2d(values)
+    else:
+        values = file.tensors["inputs"]
+        if values.dtype.kind != "f" or values.ndim not in (2, 3) or not values.size or values.shape[-1] != d_in:
+            found = f"{values.dtype} {list(values.shape)}"
+            raise file.refuse(
+                f"inputs are {found}, expected floats [n, {d_in}] or [batch, n, {d_in}], not empty: {model.vocabulary} columns "
+                f"for tokens, then {model.positions} for positions"
+            )
+        values = as_float64(file, "inputs")
+        lead, batch = values.shape[:-1], values.reshape(-1, *values.shape[-2:])
+    if logits.shape != (*lead, d_out):
+        raise file.refuse(f"logits has shape {list(logits.shape)}, expected {[*lead, d_out]}")
+    for part in batch:
+        try:
+            model.rows(part)
+        except MalformedInput as error:
+            raise file.refuse(str(error)) from error
+    return tuple(zip(batch, logits.reshape(len(batch), -1, d_out), strict=True))
 
 
 @one_line
@@ -244,10 +284,10 @@ def compare(
     """The host with E on these sequences, and on those of the model's references, against the model's outputs, at all
     positions, in float64. kernel: another attention than the model's, in both."""
 
-    def host_outputs(tokens: np.ndarray) -> np.ndarray:
-        return host.forward(model.one_hots(tokens), E, model.attention if kernel is None else kernel)
+    def host_outputs(given: np.ndarray) -> np.ndarray:
+        return host.forward(model.rows(given), E, model.attention if kernel is None else kernel)
 
     own = model.outputs if kernel is None else lambda tokens: model.original(tokens, kernel)
     pairs = [(host_outputs(tokens), own(tokens)) for tokens in sequences]
-    pairs += [(host_outputs(tokens), logits) for tokens, logits in model.references] if kernel is None else []
+    pairs += [(host_outputs(given), logits) for given, logits in model.references] if kernel is None else []
     return agreement(pairs)

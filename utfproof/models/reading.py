@@ -129,13 +129,16 @@ class Reading:
         tables = [len(layer.rotary.cos) for layer in self.attention.layers if layer.rotary is not None]
         return min([self.positions or self.context, *tables])
 
-    def stages(self, tokens: np.ndarray, kernel: Kernel | None = None) -> dict[str, np.ndarray]:
+    def stages(self, given: np.ndarray, kernel: Kernel | None = None) -> dict[str, np.ndarray]:
         """The model's own formulas, tensor by tensor in the file's grouping: the stream before each layer, what its attention
-        adds, and the logits [n, O]."""
-        a, places = self.arrays, np.arange(len(tokens))
+        adds, and the logits [n, O]. given: tokens [n], or inputs [n, V + P]."""
+        a, places = self.arrays, np.arange(len(given))
         attention = self.attention if kernel is None else kernel
-        x = a["W_E"][tokens]
-        at = a["W_pos"][: len(tokens)] if self.positions else np.zeros((1, x.shape[1]))
+        if given.ndim == 2:
+            x, at = given[:, : self.vocabulary] @ a["W_E"], given[:, self.vocabulary :] @ a["W_pos"]
+        else:
+            x = a["W_E"][given]
+            at = a["W_pos"][: len(given)] if self.positions else np.zeros((1, x.shape[1]))
         out: dict[str, np.ndarray] = {}
         if not self.shortformer:
             x, at = x + at, np.zeros((1, x.shape[1]))
