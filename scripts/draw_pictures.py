@@ -34,6 +34,8 @@ ASKS = {
     Notion.FUNCTIONAL: "for softmax of logits",
 }
 
+TURNED = "for almost all targets functional implies attention-matching, up to the names of heads within each layer"
+
 
 def standalone(picture: str) -> str:
     """The picture with colours of its own, for light and for dark."""
@@ -66,9 +68,12 @@ def notions() -> str:
                 body.append(f'<path d="{start}v11m-4 -5l4 5l4 -5" fill="none" stroke="currentColor"/>')
         if place:
             body.append(text(left - gap / 2, 56 + 1.5 * 42 + 13, "⇒"))
+        if notion is Notion.FUNCTIONAL:  # docs/proofs/functional-is-attention-matching.md
+            body.append(text(left - gap / 2, 56 + 2.5 * 42 + 13, "⇐*"))
     body.append(text(20, 238, "filled: has to be the target's; dashed: may differ", anchor="start"))
-    title = "What host and target have to agree on, by notion of universality; each notion implies the next"
-    return svg(3 * width + 2 * gap + 40, 252, title, body)
+    body.append(text(20, 256, f"* {TURNED}", anchor="start"))
+    title = f"What host and target have to agree on, by notion of universality; each notion implies the next; {TURNED}"
+    return svg(3 * width + 2 * gap + 40, 270, title, body)
 
 
 def least() -> str:

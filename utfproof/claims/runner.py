@@ -21,6 +21,8 @@ from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import standing
 from utfproof.errors import MalformedInput, UtfproofError
 
+SPENT = ("seconds", "processor_seconds")
+"""Of a claim's document: what differs from run to run."""
 COMPANIONS = 3
 """Inequalities of one claim whose end is looked for."""
 CHECKER_OPERATIONS = 600 * 10**9
@@ -116,8 +118,7 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Outcome:
         "smallest": smallest(seen.instances, True),
         "counterexample": smallest(seen.instances, False),
         "instances": [_row(found, seen.digests.get(i)) for i, found in enumerate(seen.instances)],
-        "seconds": round(time.perf_counter() - start, 3),
-        "processor_seconds": round(time.process_time() - used, 3),
+        **dict(zip(SPENT, (round(time.perf_counter() - start, 3), round(time.process_time() - used, 3)), strict=True)),
     }
     return Outcome(claim.id, document, seen.certificates, seen.sidecars)
 

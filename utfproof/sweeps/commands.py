@@ -278,13 +278,13 @@ def _prepare_verify(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
 def _run_verify(parameters: dict[str, Any], context: Context) -> Found:
     from utfproof.claims.grid import Grid
     from utfproof.claims.registry import all_claims
-    from utfproof.claims.runner import decide
+    from utfproof.claims.runner import SPENT, decide
 
     outcome = decide(all_claims()[parameters["claim"]], Grid.parse(parameters["grid"]))
     for problem in outcome.document["problems"]:
         if problem.startswith(("the check stopped", "the check failed")):  # for want of memory, say: no result
             raise Undecided(problem)
-    document = {name: value for name, value in outcome.document.items() if name != "seconds"}
+    document = {name: value for name, value in outcome.document.items() if name not in SPENT}
     files = {f"{digest}.json": data for digest, data in outcome.certificates.items()} | outcome.sidecars
     verdict = document.pop("verdict") + ("" if outcome.agrees else " (not as recorded)")
     return {"verdict": verdict, **document}, files
