@@ -70,7 +70,9 @@ def reading_target(host: Universal, target: Target) -> Target:
         return target
     if target.shape.residual != host.shape.residual:
         more = "with" if host.shape.residual else "without"
-        raise NotDefined(f"{host.construction} here is read {more} a residual stream only, got a target of the other kind")
+        raise NotDefined(
+            f"{host.construction} here is read {more} a residual stream only, got a target of the other kind"
+        )
     forms = CONSTRUCTIONS[host.construction].forms
     if forms is None:
         raise NotDefined(
