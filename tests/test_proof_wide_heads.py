@@ -36,9 +36,13 @@ def theorem_b(H, d):
     return 2 * H * H + H - e * (e - 1) // 2
 
 
-def deeper(H, L):
+def own_and_room(H, L):
     own = H**L + H + powers(H, 1, L - 1) + H ** (L - 1) * (H - 1) // 2
-    return max(own, powers(H, 1, L) + 2 * H ** (L - 1) - H ** (L - 2) - H)
+    return own, powers(H, 1, L) + 2 * H ** (L - 1) - H ** (L - 2) - H
+
+
+def deeper(H, L):
+    return max(own_and_room(H, L))
 
 
 def theorem_c(H, d, b):
@@ -54,6 +58,9 @@ def test_values_of_wide_heads():
     assert theorem_a(2, 2, 1) == theorem_b(2, 2) == 9
     assert [deeper(*dims) for dims in ((2, 3), (3, 3), (2, 4))] == [18, 51, 40]
     assert [theorem_a(*dims) for dims in ((2, 3, 1), (3, 3, 1), (2, 4, 1))] == [15, 37, 25]
+    assert [own_and_room(H, 3)[0] - own_and_room(H, 3)[1] for H in range(2, 8)] == [
+        H * (H - 2) * (H - 3) // 2 for H in range(2, 8)
+    ]
     for H in range(2, 7):
         assert deeper(H, 2) == theorem_b(H, H)
         for L in range(2, 6):
@@ -259,6 +266,25 @@ def phi(H, b, w, v):
 
 def counted(H, b):
     return all(phi(H, b, w, v) > 0 for w in range(1, b + 1) for v in range(H) if v * b < H * w)
+
+
+def test_a_limit_of_smaller_hosts():
+    """(1,2,2,1) with a stream: six coordinates, one below the bound, are off by delta A^1 / M^1 in layer 2 and nowhere else."""
+    read = np.eye(6, dtype=int)  # 1, M^2, M^1, M^1 M^2, f, g
+    moved = {1: np.zeros((6, 6), dtype=int), 2: np.zeros((6, 6), dtype=int)}
+    for there, here in ((0, 2), (1, 3), (4, 5)):
+        moved[1][here, there] = 1
+    moved[2][1, 0] = 1
+    for A1, A2, M1, M2 in ((3, -5, 7, 2), (1, 1, -2, 9)):
+        for delta in (Fraction(1, 10), Fraction(1, 10**6)):
+            wrong = delta * A1 / M1
+            E = np.array([1, M2, M1, M1 * M2, A2 + wrong, A2 * M1], dtype=object)
+            rows = [E, E @ moved[1]]
+            outputs = [row @ step @ read[:, 0] for row in rows for step in (np.eye(6, dtype=int), moved[2])]
+            assert outputs == [1, M2, M1, M1 * M2]
+            assert (E[4] * E[2] - E[5] * E[0]) / delta == A1
+            forms = [[row[4] * other[0] for other in rows] for row in rows]
+            assert forms == [[A2 + wrong, (A2 + wrong) * M1], [A2 * M1, A2 * M1 * M1]]
 
 
 def test_dimension_count_is_positive():

@@ -416,10 +416,10 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
     category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all normalised untied, if L = 2 and weights are bounded",
-    scope="L = 2, eps = 0",
+    scope="L = 2, eps = 0, d_in ≤ 2 or H < (d_in + 1)⌈d_in/min(d, d_in − 2)⌉; beyond, no host matches more than a null set",
     verdict=Verdict.OPEN,
     evidence=(Evidence.OPEN,),
-    sentence="The isometric host needs a part that depends on the token only, of squared length m·eps·(κ² − 1): nothing is left at eps = 0. The obstruction of three layers does not apply.",
+    sentence="The isometric host needs a part that depends on the token only, of squared length m·eps·(κ² − 1): nothing is left at eps = 0, and with many heads nothing else serves (section 9). The obstruction of three layers does not apply.",
 )
 def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     """The room that eps leaves, and that the construction refuses eps = 0."""
