@@ -460,3 +460,71 @@ def test_a_model_taken_for_a_target_says_its_layout(stored, capsys):
     for name in ("m.safetensors", "m.npz"):
         assert run(["embed", "sparse", str(stored / name), "-o", str(stored / "E.safetensors")]) == 2
         assert "--layout transformer-lens" in capsys.readouterr().err
+
+
+ROUND_TRIPS = {
+    "plain": PLAIN,
+    "other attention in layers": next(n for n in READ if n.endswith(": local in one layer")),
+    "rotated": next(n for n in READ if n.endswith(": rotary, adjacent, in part")),
+    "ALiBi": next(n for n in READ if n.endswith(": ALiBi")),
+    "capped": next(n for n in READ if n.endswith(": capped logits")),
+}
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+@pytest.mark.parametrize("host", ["sparse", "random"])
+def test_an_exported_module_is_read_back(name, host, tmp_path):
+    """The live module, its buffers and the constants in its text are the same model again, and a host carries that too; one
+    number of its tensors, or a constant that contradicts them, is seen."""
+    pytest.importorskip("torch")
+    from utfproof.models import from_model
+
+    tensors = FROZEN[ROUND_TRIPS[name]][0]
+    embedded = ImportedModel(reading(ROUND_TRIPS[name])).embed(host)
+    path = embedded.export(tmp_path / "host.py")
+
+    def load(text):
+        names = {"__file__": str(path), "__name__": "exported"}
+        exec(compile(text, "host.py", "exec"), names)
+        return names["Host"]()
+
+    back = from_model(load(path.read_text()))
+    assert back.agreement.relative_difference < 1e-11
+    assert (back.vocabulary, back.positions) == (embedded.model.vocabulary, embedded.model.positions)
+    assert back.reading.stream == embedded.model.reading.stream
+    for tokens, logits in zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True):
+        assert relative_difference(back.original(tokens), logits) < 1e-9
+    text = path.read_text()
+    for old, new in (("POSITIONS = 5, ", "POSITIONS = 4, "), ("RESIDUAL, TIED = 2, 2,", "RESIDUAL, TIED = 3, 2,")):
+        assert old in text
+        with pytest.raises(MalformedInput, match=r"E has|is missing"):
+            from_model(load(text.replace(old, new)))
+
+
+def test_an_exported_module_without_a_stream_is_embedded_again(tmp_path):
+    """Tied and factored hosts too; the second host acts as the first host's module."""
+    torch = pytest.importorskip("torch")
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.models import from_model
+    from utfproof.models.exporting import write_module
+    from utfproof.shapes import Shape
+    from utfproof.systems import Universal
+
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(2, 2, 3, k)) / 2 for k in (1, 1, 2)]
+    factored = Universal(Shape(2, 2, 1, 4, 3), 3, *parts, rng.normal(size=(3, 3)), R_Vo=rng.normal(size=(2, 2, 2, 3)))
+    write_module(tmp_path / "host.py", factored, rng.normal(size=(4, 3)), SoftmaxAttention(), vocabulary=4, positions=0)
+    names = {"__file__": str(tmp_path / "host.py"), "__name__": "exported"}
+    exec(compile((tmp_path / "host.py").read_text(), "host.py", "exec"), names)
+    module = names["Host"]()
+    model = from_model(module)
+    for host in ("sparse", "tied"):
+        assert "acts as the model" in model.embed(host).verdict
+    with torch.no_grad():
+        module.R_V_1_0_left[0, 0] += 1  # another module, read as it is now
+    again = from_model(module)
+    tokens = np.array([0, 1, 3, 2])
+    assert relative_difference(again.outputs(tokens), model.original(tokens)) > 1e-3
+    module.E = torch.nn.Parameter(module.E[:3])
+    with pytest.raises(MalformedInput, match="E has 3 rows"):
+        from_model(module)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
+from utfproof.models.exporting.reading import exported_constants, read_exported
 from utfproof.models.family import ANY_LENGTH, Family
 from utfproof.models.importing import recognise, spoken, summary
 from utfproof.models.model import AGREEMENT, ImportedModel, agreement, random_sequences, relative_difference
@@ -50,17 +51,10 @@ def from_model(
         raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
     twin = _in_float64(module)
     file = _tensors(twin)
-    family = recognise(file)
-    if family.double is not None:
-        family.double(twin)
-    parts = _attention_modules(twin, file, family)
-    fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
-    tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
     forward = _forward(twin)
     best: tuple[float, Reading] | None = None
     given = None if example_inputs is None else _examples(example_inputs)
-    for said in _candidates(family, fields, spoken(None, heads, None, None)):
-        reading = read_model(file, family, fields, said, None, tables)
+    for reading in _readings(twin, file, heads, config):
         sequences = random_sequences(reading, EXAMPLES, seed) if given is None else given
         model = ImportedModel(reading, f"the forward pass of {type(module).__name__}", forward)
         pairs = [(model.original(_checked(model, tokens)), forward(tokens)) for tokens in sequences]
@@ -74,6 +68,24 @@ def from_model(
             best = result.relative_difference, reading
     assert best is not None
     raise file.refuse(_difference(twin, best[1], sequences, forward))
+
+
+def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[str, Any] | None) -> Iterator[Reading]:
+    """What the module may be, by the table of its family, or by its own text where this package has written it."""
+    written = exported_constants(twin)
+    if written is not None:
+        if heads is not None or config:
+            raise file.refuse("this module was written by utfproof export and says all of its configuration")
+        yield read_exported(file, written)
+        return
+    family = recognise(file)
+    if family.double is not None:
+        family.double(twin)
+    parts = _attention_modules(twin, file, family)
+    fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
+    tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
+    for said in _candidates(family, fields, spoken(None, heads, None, None)):
+        yield read_model(file, family, fields, said, None, tables)
 
 
 def make_module(text: str, path: Path) -> Any:
