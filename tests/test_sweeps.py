@@ -2,25 +2,32 @@
 
 import contextlib
 import csv
+import importlib
+import inspect
 import json
 import multiprocessing
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
 import time
 import types
+import typing
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
+from safetensors.numpy import load_file, save_file
 
 from utfproof import weights
 from utfproof.certificates import checker
 from utfproof.cli.app import run as run_cli
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.parameters import DIMENSIONS
 from utfproof.processes import THREAD_VARIABLES
 from utfproof.shapes import Shape
 from utfproof.sweeps import commands, executor, jobs, table
@@ -77,6 +84,8 @@ class Here:
         ("CERTIFY\nlaw = 'gauss'", "law 'gauss' is unknown; choose uniform"),
         ("CERTIFY\nlaw = ['uniform', 'gauss']", "law 'gauss' is unknown"),
         ("CERTIFY\nwitness = 1", "witness has 1, expected true or false"),
+        ("CERTIFY\nresidual = 1", "residual has 1, expected true or false"),
+        ("[[jobs]]\ncommand = 'verify'\nresidual = true", "key 'residual' is unknown"),
         ("CERTIFY\nm = 0", "m has 0, expected 1 ..."),
         ("CERTIFY\nnotion = 'full'", "notion 'full' is unknown"),
         ("CERTIFY\nshape = 'parentheses'", "shape cannot be combined with heads"),
@@ -125,7 +134,7 @@ def test_grids_are_products_in_the_order_of_the_file():
 def test_a_key_is_the_content_of_a_job():
     plain = sweep_of(certify_group()).jobs[0]
     same = [
-        certify_group(seed=0, law="uniform", d_out=3, m=36),
+        certify_group(seed=0, law="uniform", d_out=3, m=36, residual=False),
         dict(reversed(certify_group(notion="matching").items())),
         {"command": "certify", "construction": "random", "shape": [[2, 2, 2, 3]]},
         {"command": "certify", "construction": "random", "shape": [[2, 2, 2, 3, 3]]},
@@ -133,6 +142,7 @@ def test_a_key_is_the_content_of_a_job():
     assert {sweep_of(group).jobs[0].key for group in same} == {plain.key}
     other = [{"seed": 1}, {"m": 37}, {"law": "signs"}, {"dtype": "float32"}, {"witness": True}, {"d_out": 2}]
     other += [{"construction": "random-tied"}, {"heads": 3}, {"device": "cuda"}, {"notion": "attention-matching"}]
+    other += [{"residual": True}]
     assert len({plain.key} | {sweep_of(certify_group(**change)).jobs[0].key for change in other}) == 1 + len(other)
     largest = sweep_of(certify_group(seed=2**64 - 1)).jobs[0]
     assert json.loads(jobs.canonical(largest.document))["parameters"]["seed"] == str(2**64 - 1)
@@ -173,6 +183,12 @@ def one(group, folder=Path()):
         ({"construction": "sparse", "m": 35}, "refused"),
         ({"notion": "attention-matching"}, "undecided"),
         ({"d_in": 2, "notion": "attention-matching"}, "universal"),
+        ({"residual": True, "construction": "sparse"}, "universal"),
+        ({"residual": True, "construction": "sparse", "m": 36}, "refused"),
+        ({"residual": True, "m": 36}, "not universal"),
+        ({"residual": True, "construction": "shared-key", "d_in": 2}, "refused"),
+        ({"construction": "residual-key", "d_in": 2}, "refused"),
+        ({"residual": True, "construction": "residual-key", "d_in": 2}, "universal"),
     ],
 )
 def test_certify(tmp_path, changes, verdict):
@@ -183,6 +199,8 @@ def test_certify(tmp_path, changes, verdict):
     assert bool(answer.files) == (verdict in ("universal", "not universal"))
     if answer.files:
         assert checker.check_file(tmp_path / f"{answer.key}.json").code == checker.VALID
+        written = json.loads((tmp_path / f"{answer.key}.json").read_text())
+        assert written["shape"].get("residual", False) == changes.get("residual", False)
 
 
 def test_decide_names_weights_by_content_and_never_by_path(tmp_path):
@@ -200,6 +218,66 @@ def test_decide_names_weights_by_content_and_never_by_path(tmp_path):
     assert "has changed" in "".join(run_task(Task(job, code_digest())).failure or "" for job in found.jobs)
 
 
+def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
+    """The same numbers with a stream and without one are two hosts; what the metadata says is not contradicted."""
+    host, streaming = (build_host("sparse", Shape(2, 2, 2, 3, residual=stream)) for stream in (False, True))
+    weights.write_host(tmp_path / "plain.safetensors", host, dtype="int8")
+    weights.write_host(tmp_path / "streaming.safetensors", streaming, dtype="int8")
+    save_file(load_file(tmp_path / "plain.safetensors"), tmp_path / "silent.safetensors")  # without the metadata
+    asked = {"command": "decide", "weights": "silent.safetensors"}
+    assert one(asked, tmp_path).result["result"]["verdict"] == "universal"
+    assert one({**asked, "residual": True}, tmp_path).result["result"]["verdict"] == "not universal"
+    keys = [
+        sweep_of({**asked, "residual": said}, folder=tmp_path).jobs[0].key for said in (False, True)
+    ]  # fmt: skip
+    assert keys[0] == sweep_of(asked, folder=tmp_path).jobs[0].key != keys[1]
+    named = {"command": "decide", "weights": "streaming.safetensors"}
+    assert one(named, tmp_path).key == one({**named, "residual": True}, tmp_path).key
+    assert one(named, tmp_path).result["result"]["verdict"] == "universal"
+    with pytest.raises(MalformedInput, match="residual"):
+        sweep_of({**named, "residual": False}, folder=tmp_path)
+
+
+APART = {
+    "certify": set(),
+    "decide": {"explain", "visible", "target", "seed", "context"},
+    "emulate": {"shapes", "target", "embedding", "rows", "digits", "plot"},
+}
+"""Options that no sweep has: they name files, or say more of one run."""
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_sweeps_keys_are_its_commands_options(name):
+    """Each option is a key with the same default, but for files written, limits and what is said to people."""
+    signature = inspect.signature(importlib.import_module(f"utfproof.cli.{name}").command)
+    hints = typing.get_type_hints(importlib.import_module(f"utfproof.cli.{name}").command, include_extras=True)
+    given = {
+        key: parameter
+        for key, parameter in signature.parameters.items()
+        if isinstance(getattr(hints[key], "__metadata__", (None,))[0], typer.models.ParameterInfo)
+    }
+    keys = commands.COMMANDS[name].parameters
+    subject = {"decide": {"host": "weights"}}.get(name, {})
+    options = {subject.get(key, key) for key in given} - {"output", "max_memory", "as_json"} - APART[name]
+    assert options == set(keys)
+    for key in keys.keys() & given.keys():
+        default = given[key].default
+        wanted = keys[key].default
+        if wanted is commands.REQUIRED:
+            assert default in (None, inspect.Parameter.empty), key
+        else:
+            assert (default or None) == (wanted or None), key
+
+
+def test_the_page_names_every_key_of_a_command():
+    page = (EXAMPLE.parent / "sweeps.md").read_text()
+    for name in ("certify", "decide", "emulate", "verify", "search"):
+        (row,) = re.findall(rf"^\| {name} \|.*$", page, re.MULTILINE)
+        words = set(re.findall(r"[a-z_]+", row))
+        shape = set(DIMENSIONS) if "shape" in words else set()
+        assert set(commands.command(name).parameters) <= words | shape, name
+
+
 def test_an_undecided_host_gives_no_path_either(tmp_path, monkeypatch):
     weights.write_host(tmp_path / "random.safetensors", build_host("random", Shape(2, 2, 2, 3)))
     monkeypatch.setattr("utfproof.certificates.prover._modular_evidence", lambda *_: None)
@@ -215,6 +293,8 @@ def test_an_undecided_host_gives_no_path_either(tmp_path, monkeypatch):
     [
         ({}, "outputs agree"),
         ({"attention": "softmax,rope", "context": "1,7", "trials": 2}, "outputs agree"),
+        ({"residual": True}, "outputs agree"),
+        ({"residual": True, "m": 36}, "refused"),
         ({"host": "shared-key"}, "refused"),
         ({"tolerance": 1e-300, "context": 7}, "outputs differ"),
         ({"engine": "index-map", "host": "random"}, "refused"),
@@ -223,6 +303,8 @@ def test_an_undecided_host_gives_no_path_either(tmp_path, monkeypatch):
 def test_emulate(changes, verdict):
     result = one({"command": "emulate", "host": "sparse", **SMALL, **changes}).result["result"]
     assert result["verdict"] == verdict
+    if "report" in result:
+        assert result["report"]["shape"].get("residual", False) == changes.get("residual", False)
 
 
 def test_verify_keeps_certificates_and_no_time(tmp_path):

@@ -9,33 +9,40 @@ import typer
 
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.generator import DTYPES, LAWS, check_dtype, check_law, check_seed
+from utfproof.generator import check_dtype, check_law, check_seed
+from utfproof.parameters import (
+    DIMENSIONS,
+    DRAW,
+    EMBEDDING_DIMENSION,
+    REQUIRED,
+    RESIDUAL_OF_WEIGHTS,
+    SHAPE,
+    Parameter,
+    option,
+    shape_of,
+)
 from utfproof.resources import parse_bytes
 from utfproof.shapes import Shape
 
-Heads = Annotated[int | None, typer.Option("--heads", "-H", help="Heads H per layer.", metavar="H")]
-Layers = Annotated[int | None, typer.Option("--layers", "-L", help="Layers L.", metavar="L")]
-HeadDim = Annotated[int | None, typer.Option("--head-dim", "-d", help="Head dimension d.", metavar="d")]
-DIn = Annotated[int | None, typer.Option("--d-in", help="Input dimension d_in (vocabulary size for one-hots).")]
-DOut = Annotated[int | None, typer.Option("--d-out", help="Output dimension; d_in unless said otherwise.")]
-Residual = Annotated[
-    bool,
-    typer.Option("--residual", help="With a residual stream: X^l = X^(l-1) + sum over heads, in hosts and targets."),
-]
-ResidualFile = Annotated[
-    bool | None,
-    typer.Option(
-        "--residual/--no-residual",
-        help="Whether weights have a residual stream, where their metadata does not say it; none by default.",
-    ),
-]
-EmbeddingDimension = Annotated[
-    int | None,
-    typer.Option("--m", help="Embedding dimension m; the construction's own unless said otherwise."),
-]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of random weights, 0 ... 2^64-1.")]
-LawName = Annotated[str, typer.Option("--law", help=f"Law of random weights: {', '.join(LAWS)}.")]
-DtypeName = Annotated[str, typer.Option("--dtype", help=f"Number format of random weights: {', '.join(DTYPES)}.")]
+
+def declared(name: str, parameter: Parameter, *, deniable: bool = False) -> Any:
+    """A parameter as an option; deniable: with --no-NAME besides, so that silence is told from no."""
+    long = option(name)
+    names = [f"{long}/--no-{name}" if deniable else long, *([f"-{parameter.letter}"] if parameter.letter else [])]
+    return typer.Option(*names, help=parameter.whole_help, metavar=parameter.letter or None)
+
+
+Heads = Annotated[int | None, declared("heads", SHAPE["heads"])]
+Layers = Annotated[int | None, declared("layers", SHAPE["layers"])]
+HeadDim = Annotated[int | None, declared("head_dim", SHAPE["head_dim"])]
+DIn = Annotated[int | None, declared("d_in", SHAPE["d_in"])]
+DOut = Annotated[int | None, declared("d_out", SHAPE["d_out"])]
+Residual = Annotated[bool, declared("residual", SHAPE["residual"])]
+ResidualFile = Annotated[bool | None, declared("residual", RESIDUAL_OF_WEIGHTS, deniable=True)]
+EmbeddingDimension = Annotated[int | None, declared("m", EMBEDDING_DIMENSION)]
+Seed = Annotated[int, declared("seed", DRAW["seed"])]
+LawName = Annotated[str, declared("law", DRAW["law"])]
+DtypeName = Annotated[str, declared("dtype", DRAW["dtype"])]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 MaxMemory = Annotated[
     str | None,
@@ -58,22 +65,23 @@ def required_shape(
     residual: bool = False,
 ) -> Shape:
     """The shape, or MalformedInput naming the options that are missing."""
-    given = {"--heads": heads, "--layers": layers, "--head-dim": head_dim, "--d-in": d_in}
-    missing = [name for name, value in given.items() if value is None]
+    given = dict(zip(DIMENSIONS, (heads, layers, head_dim, d_in, d_out), strict=True))
+    needed = [name for name, parameter in DIMENSIONS.items() if parameter.default is REQUIRED]
+    missing = [option(name) for name in needed if given[name] is None]
     if missing:
         raise MalformedInput(
-            f"the shape is incomplete: {', '.join(missing)} missing (all of {', '.join(given)} are needed)"
+            f"the shape is incomplete: {', '.join(missing)} missing (all of {', '.join(map(option, needed))} are needed)"
         )
-    H, L, d, width = (value for value in given.values() if value is not None)
-    return Shape(H, L, d, width, d_out, residual=residual)
+    return shape_of({**given, "residual": residual})
 
 
 def agree_with(shape: Shape, **given: int | None) -> None:
     """MalformedInput when an option contradicts a file's shape."""
     for name, value in given.items():
         if value is not None and value != getattr(shape, name):
-            option = "--" + name.replace("_", "-")
-            raise MalformedInput(f"{option} {value} contradicts the file, which has {name} = {getattr(shape, name)}")
+            raise MalformedInput(
+                f"{option(name)} {value} contradicts the file, which has {name} = {getattr(shape, name)}"
+            )
 
 
 def memory_limit(text: str | None) -> int | None:
@@ -140,7 +148,7 @@ def is_host_file(name: str) -> bool:
 
 def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
     """A shape for --json."""
-    document = {name: getattr(shape, name) for name in ("heads", "layers", "head_dim", "d_in", "d_out")}
+    document = {name: getattr(shape, name) for name in DIMENSIONS}
     if shape.residual:
         document["residual"] = True
     return document if m is None else {**document, "m": m}

@@ -16,22 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, NotDefined, Undecided
-from utfproof.shapes import listed, listed_integers
+from utfproof.parameters import (
+    DIMENSIONS,
+    DRAW,
+    EMBEDDING_DIMENSION,
+    REQUIRED,
+    RESIDUAL_OF_WEIGHTS,
+    SHAPE,
+    Parameter,
+    shape_of,
+)
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape, listed, listed_integers
 
-DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
-REQUIRED: Any = ...
-"""In place of a default."""
 RESULT_VERSION = 1
 """Of what `run` returns here; raised when its content changes."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """kind: positive, seed, integer, number, flag, text or lengths. choices: of a text."""
-
-    kind: str
-    default: Any = None
-    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,16 @@ def _certificate_versions() -> dict[str, int | str]:
     return {"certificate": VERSION, "result": RESULT_VERSION}
 
 
-def shape_of(parameters: Mapping[str, Any]) -> Any:
-    """The shape; MalformedInput naming a dimension that is not positive."""
-    from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
-
+def _quiet_shape(parameters: Mapping[str, Any]) -> Shape:
+    """The shape, without a word on d > d_in."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
-        return Shape(*(parameters[name] for name in DIMENSIONS))
+        return shape_of(parameters)
+
+
+def _stream(residual: bool) -> dict[str, Any]:
+    """The key of a residual stream: without one it says nothing and is left out."""
+    return {"residual": residual or None}
 
 
 def _prepare_certify(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
@@ -101,8 +102,12 @@ def _prepare_certify(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
     from utfproof.notions import Notion
 
     entry = construction(given["construction"])
-    shape = shape_of(given)
-    found = {"construction": entry.name, **{name: getattr(shape, name) for name in DIMENSIONS}}
+    shape = _quiet_shape(given)
+    found = {
+        "construction": entry.name,
+        **{name: getattr(shape, name) for name in DIMENSIONS},
+        **_stream(shape.residual),
+    }
     try:
         found["m"] = resolve_m(entry, shape, given["m"])
     except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
@@ -125,7 +130,11 @@ def _run_certify(parameters: dict[str, Any], context: Context) -> Found:
         require_device(given["device"])  # this machine's doing: no result
     try:
         found = certify(
-            parameters["construction"], shape_of(parameters), parameters["m"], **given, max_memory=context.max_memory
+            parameters["construction"],
+            _quiet_shape(parameters),
+            parameters["m"],
+            **given,
+            max_memory=context.max_memory,
         )
     except Undecided as error:
         return {"verdict": "undecided", "reason": str(error)}, {}
@@ -144,6 +153,9 @@ def _decided(found: Any, context: Context) -> Found:
 
 # --- decide ----------------------------------------------------------------------------------------------------
 
+_SAID_OF_WEIGHTS = ("layers", "d_in", "residual")
+"""Where a file's metadata does not say it."""
+
 
 def _prepare_decide(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     from utfproof.weights import stored_host
@@ -153,9 +165,10 @@ def _prepare_decide(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
     for path in _weights(given["weights"], folder):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            host = stored_host(path, layers=given["layers"], d_in=given["d_in"])
-        digest = host.file.digest()
-        yield {**given, "weights": digest, "layers": host.shape.layers, "d_in": host.shape.d_in}, {digest: str(path)}
+            host = stored_host(path, **{name: given[name] for name in _SAID_OF_WEIGHTS})
+        digest, shape = host.file.digest(), host.shape
+        known = {"weights": digest, "layers": shape.layers, "d_in": shape.d_in, **_stream(shape.residual)}
+        yield {**given, **known}, {digest: str(path)}
 
 
 def _weights(text: str, folder: Path) -> list[Path]:
@@ -177,7 +190,7 @@ def _run_decide(parameters: dict[str, Any], context: Context) -> Found:
     from utfproof.weights import stored_host
 
     path = context.files[parameters["weights"]]
-    given: dict[str, Any] = {name: parameters[name] for name in ("layers", "d_in")}
+    given: dict[str, Any] = {name: parameters[name] for name in _SAID_OF_WEIGHTS}
     given["max_memory"] = context.max_memory
     if parameters["device"] != "cpu":
         require_device(parameters["device"])
@@ -214,7 +227,7 @@ def _prepare_emulate(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
     from utfproof.emulation.laws import check_target_law
 
     entry = construction(given["host"])
-    shape = shape_of(given)
+    shape = _quiet_shape(given)
     kernels = list(EVERY_KERNEL) if given["attention"] == "all" else listed("attention", given["attention"])
     for name in kernels:
         parse_kernel(name, shape.heads, 2)  # whether heads are wide enough for it is said in the result
@@ -226,6 +239,7 @@ def _prepare_emulate(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
     if given["tolerance"] is not None and not given["tolerance"] > 0:
         raise MalformedInput(f"tolerance must be positive, got {given['tolerance']}")
     found = {**given, "host": entry.name, "attention": kernels, "context": contexts, "d_out": shape.d_out}
+    found |= _stream(shape.residual)
     if not entry.is_random:  # the seed still draws targets and inputs
         del found["law"], found["dtype"]
     yield found, {}
@@ -253,7 +267,7 @@ def _run_emulate(parameters: dict[str, Any], context: Context) -> Found:
         context.max_memory,
     )
     try:
-        outcome = run_case(Case(shape_of(parameters), parameters["host"], parameters["target_law"]), plan)
+        outcome = run_case(Case(_quiet_shape(parameters), parameters["host"], parameters["target_law"]), plan)
     except MalformedInput as error:
         return {"verdict": "refused", "reason": str(error)}, {}
     if outcome.report is None:
@@ -313,27 +327,13 @@ def _external(name: str, module: Any) -> Command:
 _NOTIONS = ("matching", "attention-matching", "functional", "shared attention")
 
 
-def _shape_parameters() -> dict[str, Parameter]:
-    required = {name: Parameter("positive", REQUIRED) for name in DIMENSIONS[:-1]}
-    return {**required, "d_out": Parameter("positive"), "m": Parameter("positive")}
-
-
-def _weight_parameters() -> dict[str, Parameter]:
-    from utfproof.generator import DTYPES, LAWS
-
-    return {
-        "seed": Parameter("seed", 0),
-        "law": Parameter("text", "uniform", LAWS),
-        "dtype": Parameter("text", "float64", DTYPES),
-    }
-
-
 def _commands() -> dict[str, Command]:
     flag, cpu = Parameter("flag", False), Parameter("text", "cpu")
     certify = {
         "construction": Parameter("text", REQUIRED),
-        **_shape_parameters(),
-        **_weight_parameters(),
+        **SHAPE,
+        "m": EMBEDDING_DIMENSION,
+        **DRAW,
         "notion": Parameter("text", None, _NOTIONS),
         "witness": flag,
         "device": cpu,
@@ -342,6 +342,7 @@ def _commands() -> dict[str, Command]:
         "weights": Parameter("text", REQUIRED),
         "layers": Parameter("positive"),
         "d_in": Parameter("positive"),
+        "residual": RESIDUAL_OF_WEIGHTS,
         "notion": Parameter("text", "matching", _NOTIONS[:2]),
         "tied_targets": flag,
         "witness": flag,
@@ -349,8 +350,9 @@ def _commands() -> dict[str, Command]:
     }
     emulate = {
         "host": Parameter("text", REQUIRED),
-        **_shape_parameters(),
-        **_weight_parameters(),
+        **SHAPE,
+        "m": EMBEDDING_DIMENSION,
+        **DRAW,
         "target_law": Parameter("text", "uniform"),
         "attention": Parameter("text", "softmax,causal"),
         "context": Parameter("lengths", "1,7,64"),

@@ -17,8 +17,9 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.files import read_bytes
+from utfproof.parameters import DIMENSIONS, REQUIRED, Parameter
 from utfproof.shapes import PAPER_TABLE_SHAPES
-from utfproof.sweeps.commands import DIMENSIONS, REQUIRED, Command, Parameter, command
+from utfproof.sweeps.commands import Command, command
 from utfproof.sweeps.jobs import Job
 
 MAX_JOBS = 250_000
@@ -83,7 +84,7 @@ class _Grid:
         except MalformedInput as error:
             raise MalformedInput(f"{place}: {error}") from error
         parameters = self.command.parameters
-        shaped = set(DIMENSIONS[:-1]) <= set(parameters)
+        shaped = DIMENSIONS.keys() <= parameters.keys()
         _known(table, ("command", *parameters, *(["shape"] if shaped else [])), self.place)
         self.axes: dict[str, Sequence[Mapping[str, Any]]] = {}
         for key, given in table.items():
