@@ -70,7 +70,8 @@ LOWER = [
     ("shared attention", "all untied", "E and U", (2, 3, 1, 1), 3),
     ("shared attention", "all tied", "E", (2, 6, 1, 1), 7),
     ("shared attention", "all tied", "E and U", (3, 3, 1, 1), 4),
-    ("functional", "all untied", None, (2, 1, 1, 2), 7),
+    ("functional", "all untied", None, (2, 1, 1, 2), 8),  # no room to share: M
+    ("functional", "all untied", None, (3, 1, 1, 2), 11),
     ("functional", "all untied", None, (3, 1, 2, 2), 12),
 ]
 """notion, targets, free, shape, least m that is not below the bound."""

@@ -95,8 +95,9 @@ def certify_tied(
         from utfproof.certificates.identities import identity_certificate
 
         return identity_certificate(name, shape, m, max_memory=max_memory)
-    entry = require_rebuilt(construction(name))
-    m = resolve_m(entry, shape, m)
+    entry = construction(name)
+    m = resolve_m(entry, shape, m)  # first: outside its shapes there is no file to point to either
+    require_rebuilt(entry)
     if name in PERMUTATIONS:
         return certify(name, shape, m, notion=Notion.MATCHING, max_memory=max_memory)
     document = host_document(entry, seed=check_seed(seed), law=check_law(law), dtype=check_dtype(dtype))
