@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from utfproof.cli import app
+
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "sympy", "flint", "numpy", "scipy", "typer", "rich", "safetensors")
 STANDALONE = {"checker.py"}
@@ -24,6 +26,28 @@ def test_import_is_light():
 def test_import_is_fast():
     code = "import time; t = time.process_time(); import utfproof; print(time.process_time() - t)"
     assert min(float(python(code)) for _ in range(3)) < 0.3
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["--version"], ["certifi"]])
+def test_help_and_version_start_light(arguments):
+    """No command's own imports: NumPy alone takes longer than the rest of the start."""
+    heavy = [name for name in HEAVY if name != "typer"]
+    code = (
+        "import contextlib, io, sys, time; from utfproof.cli.app import run; out = io.StringIO(); "
+        f"stack = contextlib.redirect_stdout(out); stack.__enter__(); run({arguments}); stack.__exit__(None, None, None); "
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    assert python(code) == "[]"
+
+
+def test_the_outlined_help_is_the_whole_one(capsys):
+    """What is read from the source is what the commands say when they are imported."""
+    shown = []
+    for outlined in (True, False):
+        assert not app.application(outlined=outlined)(["--help"], standalone_mode=False)
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert all(f"\n  {name} " in shown[0] for name in app.MODULES)
 
 
 def test_the_checker_imports_the_standard_library_only():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import signal
@@ -9,13 +10,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from utfproof import __version__
 from utfproof.cli import signals
-from utfproof.cli.declare import Group
+from utfproof.cli.declare import Command, Group, group
 from utfproof.errors import UtfproofError, install
 
 INTERRUPTED = 130
@@ -64,8 +66,9 @@ def root(
     """Options before the command."""
 
 
-def application(commands: Iterable[str] = MODULES) -> typer.Typer:
-    """The command line with these commands, all of them unless said otherwise."""
+def application(commands: Iterable[str] = MODULES, *, outlined: bool = False) -> typer.Typer:
+    """The command line with these commands, all of them unless said otherwise; outlined: their names and sentences alone, for
+    --help and for a name that is none, without importing them."""
     app = typer.Typer(
         name="utfproof",
         cls=Group,
@@ -78,15 +81,38 @@ def application(commands: Iterable[str] = MODULES) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(root)
+    if outlined:
+        for name in commands:
+            _outline(app, name)
+        return app
     for module in dict.fromkeys(MODULES[name] for name in commands):
         import_module(f"utfproof.cli.{module}").register(app)
     return app
 
 
-def _asked_for(arguments: list[str]) -> Iterable[str]:
-    """The commands that these arguments need: one, none for the version, all for help and for a name that is none."""
+def _outline(app: typer.Typer, name: str) -> None:
+    """Add a command's name and help as its module's source has them: the docstring of `command`, or of the function of that
+    name; a group's help is HELP."""
+    source = (Path(__file__).parent / f"{MODULES[name]}.py").read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name in ("command", name):
+            app.command(name, help=ast.get_docstring(node), cls=Command)(lambda: None)
+            return
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HELP":
+            group(app, name, ast.literal_eval(node.value))
+            return
+    raise LookupError(f"module {MODULES[name]} has no command {name}")
+
+
+def _asked_for(arguments: list[str]) -> typer.Typer:
+    """The command line that these arguments need: one command, none for the version, outlines for help and for a name that is
+    none; all where a shell asks how to complete them, or where options come first."""
+    if any(name.endswith("_COMPLETE") for name in os.environ):
+        return application()
     first = arguments[0] if arguments else "--help"
-    return (first,) if first in MODULES else () if first == "--version" else MODULES
+    if first in MODULES or first == "--version":
+        return application((first,) if first in MODULES else ())
+    return application(outlined=first == "--help" or not first.startswith("-"))
 
 
 def _one_line(text: str) -> str:
@@ -131,7 +157,7 @@ def run(arguments: list[str], *, begin: Callable[[], None] | None = None) -> int
                 begin()
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="backslashreplace")  # file names need not fit the terminal's encoding
-            result = application(_asked_for(arguments))(arguments, standalone_mode=False)
+            result = _asked_for(arguments)(arguments, standalone_mode=False)
             _flush()
             if result == INTERRUPTED:  # how the argument parser hands on Ctrl-C
                 raise KeyboardInterrupt

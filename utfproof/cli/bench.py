@@ -27,9 +27,12 @@ EMULATE_EPILOG = "Example: utfproof bench emulate --shapes parentheses,4-hop --c
 TRAIN_EPILOG = "Example: utfproof bench train --tasks parentheses,4-hop --repetitions 3 -o results/bench-train-cpu.json"
 
 
+HELP = "Measurements side by side with what a user would otherwise use."
+
+
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = declare.group(app, "bench", "Measurements side by side with what a user would otherwise use.")
+    group = declare.group(app, "bench", HELP)
     declare.add(group, "exact", exact, epilog=EPILOG)
     declare.add(group, "certify", certify, epilog=CERTIFY_EPILOG)
     declare.add(group, "emulate", emulate, epilog=EMULATE_EPILOG)
