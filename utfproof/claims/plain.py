@@ -34,9 +34,20 @@ def identity(size: int) -> Rows:
 
 
 def multiply(a: Rows, b: Rows) -> Rows:
-    """a b."""
-    columns = list(zip(*b, strict=True))
-    return [[sum(x * y for x, y in zip(row, column, strict=True) if x and y) for column in columns] for row in a]
+    """a b, by the entries that are not zero: hosts are mostly zeros."""
+    width = len(b[0]) if b else 0
+    if any(len(row) != width for row in b):
+        raise ValueError("rows of different lengths")
+    sparse = [[(j, y) for j, y in enumerate(row) if y] for row in b]
+    out = []
+    for row in a:
+        sums: list[Any] = [0] * width
+        for x, entries in zip(row, sparse, strict=True):
+            if x:
+                for j, y in entries:
+                    sums[j] += x * y
+        out.append(sums)
+    return out
 
 
 def add(a: Rows, b: Rows) -> Rows:

@@ -20,6 +20,7 @@ from utfproof.claims.record import OUTCOMES, Claim, Evidence, Figure, Instance, 
 from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import standing
 from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.files import write_bytes
 
 SPENT = ("seconds", "processor_seconds")
 """Of a claim's document: what differs from run to run."""
@@ -55,7 +56,7 @@ def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observatio
                     seen.figures[found.name] = found.value
                     continue
                 seen.instances.append(found)
-                _recheck(seen, folder)
+                _recheck(seen, folder, kept=keep is not None)
             seen.instances += _companions(seen.instances, Path(scratch))
         except RoutesDisagree as error:
             seen.stopped = f"two routes disagree: {error}"
@@ -79,8 +80,9 @@ def _companions(instances: Sequence[Instance], scratch: Path) -> list[Instance]:
     return ends
 
 
-def _recheck(seen: Observation, folder: Path) -> None:
-    """Write the newest instance's certificate and have the independent checker read it."""
+def _recheck(seen: Observation, folder: Path, *, kept: bool) -> None:
+    """Write the newest instance's certificate and have the independent checker read it. kept: each file appears whole, for
+    those who read the folder later; a temporary one that is lost with its folder need not."""
     found = seen.instances[-1]
     if found.certificate is None:
         return
@@ -90,9 +92,10 @@ def _recheck(seen: Observation, folder: Path) -> None:
     if digest in seen.certificates:
         return
     path = folder / f"{digest}.json"
-    for written in found.certificate.write(path):
-        if written != path:
-            seen.sidecars[written.name] = written.read_bytes()
+    beside = {f"{name}.bin": content for name, content in found.certificate.sidecars.items()}
+    for place, content in [*((folder / name, content) for name, content in beside.items()), (path, data)]:
+        (write_bytes if kept else Path.write_bytes)(place, content)
+    seen.sidecars |= beside
     seen.certificates[digest] = data
     answer = checker.check_file(path, checker.Limits(operations=CHECKER_OPERATIONS))
     if answer.code != checker.VALID:
