@@ -10,15 +10,17 @@ from __future__ import annotations
 import importlib
 import posixpath
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
-from utfproof.reporting.mathematics import in_html
+from utfproof.reporting.mathematics import display, in_html
 
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
 """Pages outside docs/ and what they are called on the site."""
 LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
+BLOCK = re.compile(r'<div class="language-text highlight"><pre>(?:<span></span>)?<code>([^<]*)</code></pre>\s*</div>')
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
 
 
@@ -60,6 +62,18 @@ def inlined(html: str) -> str:
     return PICTURE.sub(picture, html)
 
 
+def displayed(html: str, markdown: str) -> str:
+    """Formulas that stand on a line of their own, an indented block in the Markdown: as MathML where they can be told. What is
+    fenced is code."""
+
+    def formula(found: re.Match[str]) -> str:
+        line = found[1].strip("\n")
+        made = display(line) if f"\n\n    {unescape(line)}\n" in markdown else None
+        return found[0] if made is None else f'<div class="formula">{made}</div>'
+
+    return BLOCK.sub(formula, html)
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that stand outside docs/."""
     File = importlib.import_module("mkdocs.structure.files").File
@@ -75,4 +89,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     """Formulas as MathML, pictures inlined."""
+    written = page.file.src_uri
+    if written.startswith("proofs/") or written == "mathematics.md":
+        html = displayed(html, page.markdown)
     return inlined(in_html(html))
