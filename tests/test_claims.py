@@ -172,7 +172,7 @@ def test_verify_decides_every_claim(verified):
         assert entry["problems"] == []
         assert entry["instances"], entry["id"]
         assert entry["smallest"] or entry["counterexample"] or entry["verdict"] == "open", entry["id"]
-    assert spent / 2 < 60  # seconds of a processor, on two cores
+    assert spent < 45  # seconds of a processor, all processes together; 30 is the line, the rest is for a busy machine
 
 
 @pytest.mark.full

@@ -12,15 +12,18 @@ from test_decide import random_tensors, save
 from utfproof import weights
 from utfproof.arrays import exact
 from utfproof.attention import SoftmaxAttention
+from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.certificates.prover import certify
 from utfproof.constructions import build_host, random_target
 from utfproof.decision import explain, margin, missed
 from utfproof.decision.attention import exact_host, matched_target
-from utfproof.decision.verdict import Decision, Verdict, decide_matching
+from utfproof.decision.verdict import Decision, Verdict, decide_matching, decision_of
 from utfproof.emulation.compare import random_input
+from utfproof.errors import Undecided
 from utfproof.exact import rational
 from utfproof.generator import round_to
 from utfproof.matching import embed, isolating_target, numerical_rank, r_all, w_all
-from utfproof.notions import Notion
+from utfproof.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Column, Shape, column_index, matching_dimension
 from utfproof.weights import stored_host
 
@@ -319,11 +322,33 @@ def test_columns_in_words():
 @pytest.mark.parametrize("notion", [Notion.MATCHING, Notion.ATTENTION_MATCHING])
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_every_verdict_says_its_notion_and_its_limits(notion, verdict):
-    decision = Decision(notion, verdict, "all untied", None, "because")
+    decision = Decision(Scope(notion, Targets.parse("all untied")), verdict, None, "because")
     assert explain.verdict_in_words(decision) == f"{verdict.value} by {notion.value}"
     assert explain.implies(decision)
     assert explain.does_not_imply(decision)
     assert verdict.exit_code == {"universal": 0, "not universal": 1}.get(verdict.value, 4)
+    almost = replace(decision, scope=Scope(notion, Targets.parse("almost all untied")))
+    assert "every target of the class" not in explain.implies(almost)
+
+
+def test_a_certificate_decides_only_what_its_scope_supports():
+    shape = Shape(2, 2, 2, 2)
+    for_all, matched = Targets.parse("all untied"), certify("sparse", shape)
+    for notion in (Notion.MATCHING, Notion.ATTENTION_MATCHING):
+        question = Scope(notion, for_all, Hosts(examined=True))
+        found = decision_of(matched, question)
+        assert (found.universal, found.scope) == (True, question)
+    refuted = dimension_certificate(shape, 1)
+    assert decision_of(refuted, Scope(Notion.MATCHING, for_all, Hosts(examined=True))).verdict is Verdict.REFUTED
+    with pytest.raises(Undecided, match="does not decide"):  # not matched says nothing of attention-matching
+        decision_of(refuted, Scope(Notion.ATTENTION_MATCHING, for_all, Hosts(examined=True)))
+    almost = certify("shared-query-groups", shape)
+    with pytest.raises(Undecided, match="does not decide"):
+        decision_of(almost, Scope(Notion.ATTENTION_MATCHING, for_all, Hosts(tied=True, examined=True)))
+    question = Scope(Notion.ATTENTION_MATCHING, Targets.parse("almost all untied"), Hosts(tied=True, examined=True))
+    assert decision_of(almost, question).universal
+    with pytest.raises(Undecided, match="does not decide"):  # almost all untied targets: perhaps no tied one
+        decision_of(almost, replace(question, targets=Targets.parse("almost all tied")))
 
 
 @pytest.mark.parametrize(("place", "m"), [((2, 2, 2, 3), 36), ((3, 1, 2, 4), 25), ((1, 1, 2, 2), 6), ((4, 1, 1, 1), 3)])

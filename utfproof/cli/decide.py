@@ -13,7 +13,7 @@ from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import require_writable, together
-from utfproof.notions import Notion
+from utfproof.notions import Notion, Tying
 from utfproof.shapes import positive_integer, require_words
 
 if TYPE_CHECKING:
@@ -250,7 +250,8 @@ def _say(found: Findings, subject: str, *, explain: bool, as_json: bool) -> None
     document: dict[str, Any] = {
         "verdict": words.verdict_in_words(decision),
         "notion": decision.notion.value,
-        "targets": decision.targets,
+        "targets": str(decision.targets),
+        "scope": str(decision.scope),
         "kind": None if certificate is None else certificate.kind,
         "host": None if certificate is None else certificate.document["claim"].get("host"),
         "shape": options.shape_document(stored.shape, stored.m),
@@ -267,7 +268,7 @@ def _say(found: Findings, subject: str, *, explain: bool, as_json: bool) -> None
         "means": document["implies"],
         "does not say": document["does_not_imply"],
     }
-    if decision.verdict is Verdict.REFUTED and decision.targets == "all untied":
+    if decision.verdict is Verdict.REFUTED and decision.targets.tying is Tying.UNTIED:
         lines = words.target_lines(found.missed, stored.shape.residual)
         rows["missed"] = "; ".join(lines)
         document["missed"] = _missed_document(found)

@@ -18,13 +18,13 @@ from utfproof.certificates.linear_test import linear_test_weights
 from utfproof.certificates.prover import certify
 from utfproof.certificates.sources import assemble
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.decision.verdict import Decision, Verdict, decide_matching, decision_of
+from utfproof.decision.verdict import Decision, Verdict, asked, decide_matching, decision_of
 from utfproof.errors import NotDefined, Refuted, Undecided
 from utfproof.exact import rational
 from utfproof.generator import integer_matrix
 from utfproof.local_test import local_test
 from utfproof.matching import r_all, w_all
-from utfproof.notions import Notion
+from utfproof.notions import Extent, Notion
 from utfproof.shapes import column_groups
 from utfproof.systems import Target, Universal
 from utfproof.weights import HostFile, StoredHost, read_host, stored_host
@@ -77,9 +77,10 @@ def decide_attention_matching(
     given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
     options = {**given, "device": device}
     stored = stored_host(host, **given)
+    question = asked(Notion.ATTENTION_MATCHING, stored)
     reasons = []
     try:
-        return AttentionDecision(decision_of(linear_test_weights(stored, **options)))
+        return AttentionDecision(decision_of(linear_test_weights(stored, **options), question))
     except (Undecided, NotDefined) as error:
         reasons.append(str(error))
     name = stored.file.metadata.get("construction", "")
@@ -91,13 +92,13 @@ def decide_attention_matching(
     if matching.universal:
         reason = "universal by matching, which implies attention-matching"
         assert matching.certificate is not None
-        return AttentionDecision(decision_of(matching.certificate, Notion.ATTENTION_MATCHING, reason))
+        return AttentionDecision(decision_of(matching.certificate, question, reason))
     reasons.append(
         "not universal by matching, which does not decide it"
         if matching.verdict is Verdict.REFUTED
         else f"undecided by matching ({matching.reason})"
     )
-    opened = Decision(Notion.ATTENTION_MATCHING, Verdict.OPEN, "all untied", None, "; ".join(reasons))
+    opened = Decision(question, Verdict.OPEN, None, "; ".join(reasons))
     found = _local(stored, max_memory)
     return AttentionDecision(opened, None, found) if isinstance(found, str) else AttentionDecision(opened, found)
 
@@ -107,11 +108,13 @@ def _by_identity(name: str, stored: StoredHost, given: dict[str, Any]) -> Decisi
     host = read_host(stored)
     try:
         found = certify(name, host.shape, stored.m, max_memory=given["max_memory"])
+        if not found.universal:
+            return None
+        almost = asked(Notion.ATTENTION_MATCHING, stored, extent=Extent.ALMOST_ALL)
+        reason = f"the weights are those of the construction {name}, which the certificate names"
+        return decision_of(found, almost, reason)
     except (Undecided, NotDefined):
         return None
-    if not found.universal or Notion(found.document["claim"]["notion"]) is not Notion.ATTENTION_MATCHING:
-        return None
-    return decision_of(found, reason=f"the weights are those of the construction {name}, which the certificate names")
 
 
 def _local(stored: StoredHost, max_memory: int | None) -> LocalFinding | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from utfproof.arrays import one_line
@@ -12,7 +12,7 @@ from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
 from utfproof.decision.verdict import Decision, Verdict
-from utfproof.notions import Notion
+from utfproof.notions import Extent, Notion, Targets, Tying
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import StoredHost
 
@@ -41,23 +41,32 @@ def verdict_in_words(decision: Decision) -> str:
     return f"{decision.verdict} by {decision.notion.value}"
 
 
+def _each(targets: Targets) -> tuple[str, str]:
+    """What a yes is about, and what a no is about."""
+    kind = str(replace(targets, extent=Extent.ALL)).removeprefix(f"{Extent.ALL} ")
+    group = f"of the class ({kind})"
+    if targets.extent is Extent.ALL:
+        return f"every target {group}", f"some target {group}"
+    return f"all targets {group} but a set of measure zero", f"a set of targets {group} that has positive measure"
+
+
 def implies(decision: Decision) -> str:
     """What the verdict says."""
-    targets = decision.targets.removeprefix("all ")
+    every, some = _each(decision.targets)
     if decision.notion is Notion.ATTENTION_MATCHING:
         if decision.universal:
             return (
-                f"for every target of the class ({targets}) some E makes attention logits and outputs agree, so outputs agree "
+                f"for {every} some E makes attention logits and outputs agree, so outputs agree "
                 "for every n and X where attention depends on the logits alone (no RoPE, no normalised queries or keys)"
             )
         return "no proof that some E serves every target was found, and none that it cannot: nothing here says no"
     if decision.verdict is Verdict.UNIVERSAL:
         return (
-            f"for every target of the class ({targets}) some E makes queries, keys and outputs agree, so outputs agree for "
+            f"for {every} some E makes queries, keys and outputs agree, so outputs agree for "
             "every n, X and attention kernel: universal by attention-matching and functionally as well"
         )
     if decision.verdict is Verdict.REFUTED:
-        return f"some target of the class ({targets}) has no E that makes its queries, keys and outputs agree with the host's"
+        return f"{some} has no E that makes its queries, keys and outputs agree with the host's"
     return "neither that every target is matched nor that some is not was established"
 
 
@@ -278,7 +287,7 @@ def explanation(found: Findings) -> list[tuple[str, list[str]]]:
         ("Why", [why(found)]),
     ]
     if decision.verdict is Verdict.REFUTED:
-        untied = decision.targets == "all untied"
+        untied = decision.targets.tying is Tying.UNTIED
         lines = target_lines(found.missed, stored.shape.residual) if untied else tied_lines(found.missed_tied)
         if found.miss is not None:
             lines.append("the same target with generic queries and keys: " + miss_line(found.miss))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from utfproof.arrays import one_line
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import decide_weights
+from utfproof.certificates.scope import scope_of
 from utfproof.errors import Undecided
-from utfproof.notions import Notion
-from utfproof.weights import HostFile
+from utfproof.notions import Extent, Hosts, Notion, Scope, Targets, Tying
+from utfproof.weights import HostFile, StoredHost, stored_host
 
 
 class Verdict(StrEnum):
@@ -30,13 +32,22 @@ class Verdict(StrEnum):
 @one_line
 @dataclass(frozen=True)
 class Decision:
-    """The verdict about a host; reason: why, in one line; certificate: None unless decided."""
+    """The verdict about a host; scope: what it is about; reason: why, in one line; certificate: None unless decided."""
 
-    notion: Notion
+    scope: Scope
     verdict: Verdict
-    targets: str
     certificate: Certificate | None
     reason: str = ""
+
+    @property
+    def notion(self) -> Notion:
+        """The notion of universality."""
+        return self.scope.notion
+
+    @property
+    def targets(self) -> Targets:
+        """The class of targets, and how much of it."""
+        return self.scope.targets
 
     @property
     def universal(self) -> bool:
@@ -49,11 +60,20 @@ class Decision:
         return self.certificate is not None and shape_of(self.certificate.document).residual
 
 
-def decision_of(certificate: Certificate, notion: Notion | None = None, reason: str = "") -> Decision:
-    """The decision that a certificate is. notion: one that the certificate's own implies, where asked for."""
-    claim = certificate.document["claim"]
+def asked(notion: Notion, stored: StoredHost, tying: Tying = Tying.UNTIED, extent: Extent = Extent.ALL) -> Scope:
+    """The question about this very host: these targets, by this notion."""
+    return Scope(notion, Targets(extent, tying), Hosts(tied=stored.tied, examined=True))
+
+
+def decision_of(certificate: Certificate, question: Scope, reason: str = "") -> Decision:
+    """The decision of a question by a certificate: for the certificate's own targets, which may be more, at the notion asked
+    for. Undecided where its scope says nothing of the question."""
+    about = scope_of(certificate.document)
+    layers = shape_of(certificate.document).layers
+    if not about.supports(question, universal=certificate.universal, layers=layers):
+        raise Undecided(f"a certificate about '{about}' does not decide '{question}'")
     verdict = Verdict.UNIVERSAL if certificate.universal else Verdict.REFUTED
-    return Decision(notion or Notion(claim["notion"]), verdict, claim["targets"], certificate, reason)
+    return Decision(replace(question, targets=about.targets), verdict, certificate, reason)
 
 
 def decide_matching(
@@ -70,19 +90,14 @@ def decide_matching(
 
     Raises MalformedInput for files that hold no host, ResourceLimit before allocating.
     """
+    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
+    stored = stored_host(host, **given)
+    question = asked(Notion.MATCHING, stored)
     try:
-        found = decide_weights(
-            host,
-            layers=layers,
-            d_in=d_in,
-            residual=residual,
-            witness=witness,
-            device=device,
-            max_memory=max_memory,
-        )
+        found = decide_weights(stored, witness=witness, device=device, **given)
+        return decision_of(found.certificate, question, found.reason)
     except Undecided as error:
-        return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all untied", None, str(error))
-    return decision_of(found.certificate, reason=found.reason)
+        return Decision(question, Verdict.UNDECIDED, None, str(error))
 
 
 def decide_tied_targets(
@@ -96,8 +111,10 @@ def decide_tied_targets(
     """Universality by matching, for all tied targets. Raises as `decide_matching` does."""
     from utfproof.certificates.tied import certify_tied_weights
 
+    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
+    stored = stored_host(host, **given)
+    question = asked(Notion.MATCHING, stored, Tying.TIED)
     try:
-        found = certify_tied_weights(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+        return decision_of(certify_tied_weights(stored, **given), question)
     except Undecided as error:
-        return Decision(Notion.MATCHING, Verdict.UNDECIDED, "all tied", None, str(error))
-    return decision_of(found)
+        return Decision(question, Verdict.UNDECIDED, None, str(error))
