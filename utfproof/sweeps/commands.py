@@ -207,7 +207,7 @@ def _run_decide(parameters: dict[str, Any], context: Context) -> Found:
         ).decision
     reason = decision.reason.replace(str(path), "the weights")  # a path is no part of a result
     if decision.certificate is None:
-        return {"verdict": decision.verdict.value, "targets": decision.targets, "reason": reason}, {}
+        return {"verdict": decision.verdict.value, "targets": str(decision.targets), "reason": reason}, {}
     result, files = _decided(decision.certificate, context)
     return {**result, "reason": reason}, files
 
