@@ -33,7 +33,7 @@ import torch
 from torch import nn
 
 from utfproof.errors import CannotCarry, MalformedInput, NotDefined
-from utfproof.models import from_model
+from utfproof.models import from_model, from_normalised_model
 from utfproof.models.exporting import transformer_lens_tensors, write_arrays
 
 LIMIT = 1e-9
@@ -51,11 +51,13 @@ TL |= {"normalization_type": None, "device": "cpu"}
 
 @dataclass(frozen=True)
 class Case:
-    """A model: its name, how it is made, and the field or tensor by which it is refused ("" where it is embedded)."""
+    """A model: its name, how it is made, and the field or tensor by which it is refused ("" where it is embedded). normalised:
+    whether it is one for hosts with a norm of their own, which are compared live and not frozen."""
 
     name: str
     make: Callable[[], nn.Module]
     refused: str = ""
+    normalised: bool = False
 
 
 def drawn(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -150,6 +152,30 @@ def transformer_lens() -> Iterator[Case]:
         return module
 
     yield from _lens(make, {**_SHAPES, **_OLD}, {**_REFUSED, **_REFUSED_OLD})
+
+    def normed(kind: str, final: bool, teach: bool = False, bias: bool = False, **extra: Any) -> nn.Module:
+        module: Any = make(**{**TL, "n_layers": 1, "normalization_type": kind, **extra})
+        after = [module.unembed.b_U, *([module.ln_final.b] if hasattr(module.ln_final, "b") else [])]
+        for bias_of_last in after if final and not bias else ():
+            bias_of_last.requires_grad_(False)
+        if not final:
+            module.ln_final = nn.Identity()
+        module = trained(module) if teach else drawn(module)
+        with torch.no_grad():
+            for bias_of_last in after if final and not bias else ():
+                bias_of_last.zero_()
+        return module
+
+    for kind in ("LN", "LNPre", "RMS", "RMSPre"):
+        for final in (True, False):
+            name = f"one layer, {kind}{', and at the end' if final else ''}"
+            yield Case(name, partial(normed, kind, final), normalised=True)
+    yield Case("one layer, LN, trained a little", partial(normed, "LN", True, teach=True), normalised=True)
+    grouped = {"n_heads": 4, "n_key_value_heads": 2, "d_head": 2, "attention_dir": "bidirectional"}
+    yield Case("one layer, LN, grouped heads, both ways", partial(normed, "LN", True, **grouped), normalised=True)
+    yield Case("one layer, LNPre, rotary", partial(normed, "LNPre", True, **_SHAPES["rotary"]), normalised=True)
+    yield Case("one layer, LN, a bias after it", partial(normed, "LN", True, bias=True), "b_U", normalised=True)
+    yield Case("two layers, LN", partial(normed, "LN", True, n_layers=2), "section 7", normalised=True)
 
 
 def transformer_lens_bridge() -> Iterator[Case]:
@@ -337,6 +363,8 @@ def exported_outputs(path: Path, tokens: np.ndarray) -> np.ndarray:
 def compare(case: Case, folder: Path) -> tuple[str, str]:
     """("ok", "refused" or "wrong", what was found)."""
     module = case.make()
+    if case.normalised:
+        return compare_normalised(case, module, folder)
     try:
         model = from_model(module)
     except MalformedInput as error:
@@ -366,6 +394,26 @@ def compare(case: Case, folder: Path) -> tuple[str, str]:
                 return "wrong", f"under its library's own names the {host} host differs by {by:.3g}"
             found.append("not exported under these names" if by is None else f"loaded back {by:.1e}")
     return "ok", ", ".join(found)
+
+
+def compare_normalised(case: Case, module: nn.Module, folder: Path) -> tuple[str, str]:
+    """The same for a model with norms and a host with a norm of its own; without one it has to be refused."""
+    try:
+        from_model(module)
+        return "wrong", "it is read as a model without a norm"
+    except MalformedInput:
+        pass
+    try:
+        model = from_normalised_model(module)
+    except MalformedInput as error:
+        return ("refused" if case.refused and case.refused in str(error) else "wrong"), str(error)
+    if case.refused:
+        return "wrong", f"it is read, and should be refused by {case.refused}"
+    embedded, tokens = model.embed(), np.random.default_rng(5).integers(0, model.reading.vocabulary, 6)
+    expected = model.forward(tokens)
+    found = exported_outputs(embedded.export(folder / "host.py"), tokens)
+    by = max(float(np.abs(found - expected).max() / np.abs(expected).max()), embedded.agreement.relative_difference)
+    return ("ok" if by <= LIMIT else "wrong"), f"a host with a norm of its own {by:.1e}"
 
 
 def loaded_back(embedded: Any, tokens: np.ndarray) -> float | None:
@@ -412,11 +460,11 @@ def frozen(case: Case) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from utfproof.models import live
 
     module = case.make()
-    twin = live._in_float64(module)
-    file = live._tensors(twin)
+    twin = live.in_float64(module)
+    file = live.live_tensors(twin)
     record: dict[str, Any] = {"refused": case.refused}
     family = live.recognise(file)
-    parts = live._attention_modules(twin, file, family)
+    parts = live.attention_modules(twin, file, family)
     record |= {"family": family.name, "config": {} if family.live is None else family.live(twin, parts)}
     tensors = {name: _narrow(np.asarray(array)) for name, array in file.tensors.items()}
     if not case.refused:
@@ -469,7 +517,7 @@ def main() -> int:
             verdict, said = compare(case, Path(folder))
         counts[verdict] += 1
         print(f"{verdict:8} {case.name}: {said[:150]}", flush=True)
-        if args.write is not None:
+        if args.write is not None and not case.normalised:
             tensors, records[case.name] = frozen(case)
             arrays |= {f"{case.name}/{name}": array for name, array in tensors.items()}
     if args.write is not None:

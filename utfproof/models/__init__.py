@@ -21,19 +21,23 @@ from utfproof.models.model import (
     random_sequences,
     read_sequences,
 )
+from utfproof.models.normalised import EmbeddedNormalised, NormalisedModel, from_normalised_model
 
 __all__ = [
     "Agreement",
     "EmbeddedModel",
+    "EmbeddedNormalised",
     "ImportedModel",
     "LayerAttention",
     "ModelAttention",
+    "NormalisedModel",
     "Rotary",
     "attention_kernel",
     "compare",
     "embed_grouped",
     "embed_model",
     "from_model",
+    "from_normalised_model",
     "grouped_matching_dimension",
     "grouped_tree_host",
     "import_model",

@@ -49,9 +49,9 @@ def from_model(
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise MalformedInput(f"from_model takes a torch.nn.Module, got {type(module).__name__}")
-    twin = _in_float64(module)
-    file = _tensors(twin)
-    forward = _forward(twin)
+    twin = in_float64(module)
+    file = live_tensors(twin)
+    forward = module_outputs(twin)
     best: tuple[float, Reading] | None = None
     given = None if example_inputs is None else _examples(example_inputs)
     for reading in _readings(twin, file, heads, config):
@@ -81,7 +81,7 @@ def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[st
     family = recognise(file)
     if family.double is not None:
         family.double(twin)
-    parts = _attention_modules(twin, file, family)
+    parts = attention_modules(twin, file, family)
     fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
     tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
     for said in _candidates(family, fields, spoken(None, heads, None, None)):
@@ -118,7 +118,7 @@ def _torch() -> Any:
     return torch
 
 
-def _in_float64(module: Any) -> Any:
+def in_float64(module: Any) -> Any:
     """A copy in float64 on the CPU, in evaluation mode. MalformedInput where it cannot be copied."""
     try:
         return copy.deepcopy(module).cpu().double().eval()
@@ -126,7 +126,7 @@ def _in_float64(module: Any) -> Any:
         raise MalformedInput(f"{type(module).__name__} cannot be copied to float64: {error}") from error
 
 
-def _tensors(module: Any) -> TensorFile:
+def live_tensors(module: Any) -> TensorFile:
     """The module's parameters and buffers; names that wrappers repeat for one tensor are taken once."""
     tensors, types = {}, {}
     for name, value in module.state_dict().items():
@@ -137,7 +137,7 @@ def _tensors(module: Any) -> TensorFile:
     return TensorFile(type(module).__name__, tensors, {}, types)
 
 
-def _attention_modules(module: Any, file: TensorFile, family: Family) -> dict[str, Any]:
+def attention_modules(module: Any, file: TensorFile, family: Family) -> dict[str, Any]:
     """The attention modules by their prefixes."""
     found = {}
     for prefix in find_layers(_Claims(file), family, None):
@@ -161,7 +161,7 @@ def _candidates(
         yield {**said, **{name: (v, "the module's own outputs") for name, v in zip(left, values, strict=True)}}
 
 
-def _forward(module: Any) -> Callable[[np.ndarray], np.ndarray]:
+def module_outputs(module: Any) -> Callable[[np.ndarray], np.ndarray]:
     """Tokens [n] -> the module's logits [n, outputs] in float64."""
     torch = _torch()
 

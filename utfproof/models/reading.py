@@ -23,7 +23,8 @@ from utfproof.weights import TensorFile
 
 NORMALISED = (
     "it normalises its rows, which no embedding before and no readout after it can take over: a host without a norm of its own "
-    "serves such models in one layer only, one with a norm in at most two (docs/proofs/normalisation.md)"
+    "serves such models in one layer only, one with a norm in at most two (docs/proofs/normalisation.md); "
+    "from_normalised_model embeds live models of one layer"
 )
 MLP = "it has MLPs, which no fixed attention-only host gives: docs/embed-your-model.md says what can be promised"
 LAYER_ROLES = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")

@@ -40,7 +40,7 @@ from torch import nn
 
 HEADS, LAYERS, RESIDUAL, TIED = {heads}, {layers}, {residual}, {tied}
 VOCABULARY, POSITIONS = {vocabulary}, {positions}
-SCALE = {scale!r}
+SCALE, NORM, PAIRS = {scale!r}, {norm!r}, {pairs}
 ATTENTION = {attention}
 TYPES = {{"F64": torch.float64, "F32": torch.float32, "I32": torch.int32, "I8": torch.int8}}
 
@@ -76,6 +76,13 @@ class Host(nn.Module):
         rows, columns = getattr(self, name + "_rows"), getattr(self, name + "_columns")
         out = x.new_zeros(*x.shape[:-1], int(getattr(self, name + "_width")))
         return out.index_add(-1, columns, x.index_select(-1, rows))
+
+    def normalised(self, x, place):
+        """Rows over their root mean square, less their mean for a LayerNorm, where the host has a norm at this place."""
+        if NORM is None or place not in NORM["places"]:
+            return x
+        x = x - x.mean(-1, keepdim=True) if NORM["kind"] == "layer" else x
+        return x / (x.square().mean(-1, keepdim=True) + NORM["eps"]).sqrt()
 
     def rotated(self, x, layer):
         """Queries or keys turned by their positions, by the tables of this layer."""
@@ -117,15 +124,18 @@ class Host(nn.Module):
                 raise ValueError(f"{{n}} tokens, {{POSITIONS}} positions")
             if x.numel() and (int(x.min()) < 0 or int(x.max()) >= VOCABULARY):
                 raise ValueError(f"tokens outside 0 ... {{VOCABULARY - 1}}")
-            x = self.E[x] + (self.E[VOCABULARY : VOCABULARY + n] if POSITIONS else 0)
+            if PAIRS:
+                x = self.E[x * POSITIONS + torch.arange(n, device=x.device)]
+            else:
+                x = self.E[x] + (self.E[VOCABULARY : VOCABULARY + n] if POSITIONS else 0)
         for layer in range(LAYERS):
-            out = x if RESIDUAL else 0
+            out, x = x if RESIDUAL else 0, self.normalised(x, "layer")
             for head in range(HEADS):
                 at = f"_{{head}}" if TIED else f"_{{layer}}_{{head}}"
                 pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at), layer, head)
                 out = out + self.times(pattern @ x, "R_V" + at)
             x = out
-        return self.times(x, "U")
+        return self.times(self.normalised(x, "end"), "U")
 '''
 
 
@@ -193,14 +203,17 @@ def write_module(
     *,
     vocabulary: int,
     positions: int,
+    norm: dict[str, Any] | None = None,
+    pairs: bool = False,
     max_memory: int | None = None,
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
-    returned. NotDefined for ALiBi and RoPE; ResourceLimit before anything is allocated."""
+    returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position. NotDefined
+    for ALiBi and RoPE of the package's own kernels; ResourceLimit before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
-    require_embedding(host, E, vocabulary, positions)
+    require_embedding(host, E, *((vocabulary * positions, 0) if pairs else (vocabulary, positions)))
     shape = host.shape
     layers = _layers(kernel, shape.layers)
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
@@ -230,6 +243,8 @@ def write_module(
         tied=host.tied,
         vocabulary=vocabulary,
         positions=positions,
+        norm=norm,
+        pairs=pairs,
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
         attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
     )

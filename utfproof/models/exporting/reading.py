@@ -13,7 +13,7 @@ from utfproof.models.reading import Reading
 from utfproof.resources import require_memory
 from utfproof.weights import TensorFile
 
-CONSTANTS = ("HEADS", "LAYERS", "RESIDUAL", "TIED", "VOCABULARY", "POSITIONS", "SCALE", "ATTENTION")
+CONSTANTS = ("HEADS", "LAYERS", "RESIDUAL", "TIED", "VOCABULARY", "POSITIONS", "SCALE", "NORM", "PAIRS", "ATTENTION")
 """What the text of an exported module says and its tensors do not show."""
 FAMILY = Family(
     name="exported",
@@ -37,6 +37,10 @@ def exported_constants(module: Any) -> dict[str, Any] | None:
 def read_exported(file: TensorFile, said: Mapping[str, Any]) -> Reading:
     """The model that an exported module is: W_V W_O = R_V, by its two factors, by the places of its ones, or with W_O = I.
     MalformedInput where tensors are missing or do not fit; ResourceLimit before they are padded to one width."""
+    if said["NORM"] is not None or said["PAIRS"]:
+        raise file.refuse(
+            "its text says a norm of its own, or a row of E for each token and position: it is not read back"
+        )
     tensors, H, L, V = file.tensors, said["HEADS"], said["LAYERS"], said["VOCABULARY"]
     E = _tensor(file, "E")
     m, names = E.shape[1], [[_at(said, layer, head) for head in range(H)] for layer in range(L)]
