@@ -548,6 +548,69 @@ def test_folders_that_hold_nothing(tmp_path, monkeypatch):
         report_read.gather(tmp_path)
 
 
+def test_a_sweeps_folder_is_understood_whole(tmp_path, monkeypatch, capsys):
+    """Finished, in the middle, with jobs that could not be run, and contradicting itself; weights and tables beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(
+        "[sweep]\nname = 's'\n[[jobs]]\ncommand = 'certify'\nconstruction = 'tied'\n"
+        "shape = [[1, 1, 1, 1]]\nresidual = [false, true]\n"
+    )
+    assert command_line.run(["sweep", "s.toml", "--workers", "1"]) == 0
+    assert command_line.run(["collect", "s", "-o", "s/table.csv"]) == 0
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1"]
+    assert command_line.run(["build", "tied", *shape, "-o", "s/tied.safetensors"]) == 0
+
+    def report():
+        capsys.readouterr()
+        assert command_line.run(["report", "s", "-o", "r.html", "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        lines = [line for part in document["sections"] for line in part["lines"]]
+        return document, {line["text"]: line["as_it_should_be"] for line in lines}
+
+    document, lines = report()
+    assert document["not_understood"] == []
+    assert [
+        len(document["files"][kind]) for kind in ("sweep", "sweep-result", "sweep-jobs", "sweep-head", "sweep-times")
+    ] == [1, 2, 1, 1, 1]
+    assert (document["files"]["weights"], document["files"]["table"]) == (["tied.safetensors"], ["table.csv"])
+    assert set(lines) == {
+        "a sweep of 2 jobs",
+        "2 of the 2 jobs in jobs.jsonl have a result",
+        "2 certificates, to be checked with utfproof check",
+    }
+    assert all(lines.values())
+    results = sorted((tmp_path / "s" / "results").iterdir())
+    changed = json.loads(results[0].read_text())
+    changed["result"]["verdict"] = "not universal"
+    kept = results[0].read_text()
+    results[0].write_text(json.dumps(changed))
+    assert command_line.run(["report", "s", "-o", "r.html"]) == 2
+    assert "another file's result of the same job" in capsys.readouterr().err
+    results[0].write_text(kept)
+    results[1].unlink()
+    job = json.loads((tmp_path / "s" / "jobs.jsonl").read_text().splitlines()[0])
+    (tmp_path / "s" / "results.jsonl").unlink()
+    (tmp_path / "s" / "failures.jsonl").write_text(json.dumps({**job, "reason": "out of memory"}) + "\n")
+    _, lines = report()
+    assert lines["1 result of single jobs of a sweep"]
+    assert lines["1 of the 2 jobs in jobs.jsonl have a result"]
+    assert not lines["1 job in failures.jsonl could not be run: out of memory"]
+
+
+def test_weights_alone_are_named_and_not_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "broken.safetensors").write_bytes(b"{}")
+    assert command_line.run(["report", "w", "-o", "r.html"]) == 2
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1"]
+    assert command_line.run(["build", "tied", *shape, "-o", "w/tied.safetensors"]) == 0
+    capsys.readouterr()
+    assert command_line.run(["report", "w", "-o", "r.html"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "weights 1; utfproof decide, embed and emulate read them; not shown" in said
+    assert "not understood broken.safetensors" in said
+
+
 def test_kinds_are_known_by_content():
     beginnings = {
         "bench": "bench", "emulate": "emulation", "verify": "verify", "frontier": "frontier",

@@ -71,6 +71,10 @@ def command(
     rows = {"page": f"{path}, {len(page):,} bytes"}
     for part in parts:
         rows[part.title] = "\n".join(f"{'' if fine else 'NOT as it should be: '}{text}" for fine, text in part.lines)
+    for kind in ("weights", "table"):
+        if kinds[kind]:
+            what, _, why = KINDS[kind].partition(": ")
+            rows[what] = f"{len(kinds[kind])}; {why}"
     if others:
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         rows["not understood"] = f"{', '.join(others[:5])}{more}"

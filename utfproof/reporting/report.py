@@ -47,7 +47,7 @@ def sections_of_report(found: Gathered, training: Training | None = None) -> lis
         emulation_section(found.of("emulation")),
         bench_section(found.of("bench")),
         training_section(training),
-        others_section(found.of("certificate"), found.of("sweep"), found.of("output")),
+        others_section(found.of),
     ]
     return [part for part in parts if part is not None]
 

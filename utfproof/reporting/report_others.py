@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.reporting.certificate_forms import CERTIFICATES
 from utfproof.reporting.document import counted, plain
 from utfproof.reporting.documents import COMMANDS
-from utfproof.reporting.forms import conform
+from utfproof.reporting.forms import NUMBER, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_parts import Markup, Section, paragraph, shape_text, table
 
@@ -37,14 +38,32 @@ def is_certificate(document: dict[str, Any]) -> bool:
     return document.get("format") == "utfproof-certificate" and form is not None and _fits(document, form)
 
 
-def jobs_of(data: bytes) -> list[dict[str, Any]] | None:
-    """The lines of a sweep's results.jsonl; None where they are something else."""
-    form = {"key": str, "job": {"command": str}, "result": {}}
+_JOB = {"key": str, "job": {"command": str}}
+_LINES = {
+    "sweep": {**_JOB, "result": {}},
+    "sweep-failures": {**_JOB, "reason": str},
+    "sweep-jobs": _JOB,
+    "sweep-times": {"key": str, "seconds": NUMBER, "worker": str},
+}
+"""Files of a sweep by the form of their lines, the most special first."""
+
+
+def lines_of(data: bytes) -> tuple[str, list[dict[str, Any]]] | None:
+    """Which of a sweep's files of lines this is, and its lines; None where they are something else."""
     try:
         lines = [json.loads(line) for line in data.splitlines() if line.strip()]
     except (ValueError, RecursionError):
         return None
-    return lines if lines and all(_fits(line, form) for line in lines) else None
+    kinds = (kind for kind, form in _LINES.items() if lines and all(_fits(line, form) for line in lines))
+    found = next(kinds, None)
+    return None if found is None else (found, lines)
+
+
+def sweep_file(document: dict[str, Any]) -> str | None:
+    """Whether a document is a sweep's head, or the result of one job."""
+    if document.get("format") == "utfproof-sweep":
+        return "sweep-head" if _fits(document, {"name": str}) else None
+    return "sweep-result" if _fits(document, {**_LINES["sweep"], "files": [{"file": str}]}) else None
 
 
 def _fits(document: Any, form: Any) -> bool:
@@ -55,11 +74,10 @@ def _fits(document: Any, form: Any) -> bool:
     return True
 
 
-def others_section(certificates: list[Any], sweeps: list[Any], outputs: list[Any]) -> Section | None:
-    """The section of these files (name and document each), None without any."""
-    if not certificates and not sweeps and not outputs:
-        return None
-    body, lines = "", []
+def others_section(of: Callable[[str], list[Any]]) -> Section | None:
+    """The section of what has no chart, None without any; `of`: the files of a kind."""
+    certificates, outputs = of("certificate"), of("output")
+    body, lines = _sweeps(of)
     if certificates:
         body += table(f"Certificates: {counted(len(certificates), 'file')}", ("file", "kind", "what it says", "shape"),
                       [_certificate(source) for source in certificates], long=True)  # fmt: skip
@@ -67,13 +85,6 @@ def others_section(certificates: list[Any], sweeps: list[Any], outputs: list[Any
             "What a certificate says holds where utfproof check accepts it; this page has not checked it."
         )
         lines.append((True, f"{counted(len(certificates), 'certificate')}, to be checked with utfproof check"))
-    for source in sweeps:
-        counts = Counter((job["job"]["command"], _told(job["result"])) for job in source.document)
-        rows = [(command, told, count) for (command, told), count in sorted(counts.items())]
-        body += table(
-            f"{plain(source.name)}: {counted(len(source.document), 'job')}", ("command", "result", "jobs"), rows
-        )
-        lines.append((True, f"a sweep of {counted(len(source.document), 'job')}"))
     if outputs:
         told = [(_code(source.name), f"utfproof {command_of(source.document)}", _told(source.document), _shape(source.document))
                 for source in outputs]  # fmt: skip
@@ -81,7 +92,43 @@ def others_section(certificates: list[Any], sweeps: list[Any], outputs: list[Any
             f"What commands printed: {counted(len(outputs), 'file')}", ("file", "command", "it says", "shape"), told
         )
         lines.append((True, f"{counted(len(outputs), 'output')} of single commands"))
+    if not lines:
+        return None
     return Section("others", "Certificates, sweeps and single results", body, tuple(lines))
+
+
+def _sweeps(of: Callable[[str], list[Any]]) -> tuple[str, list[tuple[bool, str]]]:
+    """Tables and lines of sweeps: gathered results, those of single jobs that are not among them, and what has none.
+    MalformedInput where a job has two results."""
+    body, lines = "", []
+    results: dict[str, Any] = {}
+    for source in of("sweep"):
+        body += _jobs(plain(source.name), source.document)
+        lines.append((True, f"a sweep of {counted(len(source.document), 'job')}"))
+        results |= {job["key"]: job["result"] for job in source.document}
+    gathered, single = set(results), {}
+    for source in of("sweep-result"):
+        key, result = source.document["key"], source.document["result"]
+        if results.setdefault(key, result) != result:
+            raise MalformedInput(f"{source.name} contradicts another file's result of the same job; make them again")
+        single[key] = source.document
+    left = [job for key, job in single.items() if key not in gathered]
+    if left:
+        body += _jobs("Results of a sweep that is not gathered yet", left)
+        lines.append((True, f"{counted(len(left), 'result')} of single jobs of a sweep"))
+    for source in of("sweep-jobs"):
+        have = sum(job["key"] in results for job in source.document)
+        lines.append((True, f"{have} of the {counted(len(source.document), 'job')} in {source.name} have a result"))
+    for source in of("sweep-failures"):
+        reason = plain(source.document[0]["reason"])
+        lines.append((False, f"{counted(len(source.document), 'job')} in {source.name} could not be run: {reason}"))
+    return body, lines
+
+
+def _jobs(title: str, jobs: list[dict[str, Any]]) -> str:
+    counts = Counter((job["job"]["command"], _told(job["result"])) for job in jobs)
+    rows = [(command, told, count) for (command, told), count in sorted(counts.items())]
+    return table(f"{title}: {counted(len(jobs), 'job')}", ("command", "result", "jobs"), rows)
 
 
 def _code(name: str) -> Markup:

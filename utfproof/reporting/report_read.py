@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.files import read_bytes
 from utfproof.reporting.document import plain
-from utfproof.reporting.report_others import command_of, is_certificate, jobs_of
+from utfproof.reporting.report_others import command_of, is_certificate, lines_of, sweep_file
 
 KINDS = {
     "verify": "verify: claims and their verdicts",
@@ -25,7 +25,14 @@ KINDS = {
     "training": "train: a finished run",
     "certificate": "a certificate",
     "sweep": "sweep: results of jobs",
+    "sweep-result": "sweep: the result of one job",
+    "sweep-jobs": "sweep: the jobs asked for",
+    "sweep-failures": "sweep: jobs that could not be run",
+    "sweep-times": "sweep: seconds of each job",
+    "sweep-head": "sweep: its name",
     "output": "what a command printed",
+    "weights": "weights: utfproof decide, embed and emulate read them; not shown",
+    "table": "a table that collect wrote: the sweep's results.jsonl is shown instead",
 }
 """What is understood, and what it is called in the list of files."""
 
@@ -111,12 +118,13 @@ def _files(folder: Path) -> Iterator[Path]:
 def _source(path: Path, name: str) -> Source:
     if path.suffix == ".jsonl" and path.exists() and path.stat().st_size <= MOST_BYTES:
         data = read_bytes(path)
-        jobs = jobs_of(data)
-        if jobs is not None:
-            return Source(name, len(data), hashlib.sha256(data).hexdigest(), "sweep", jobs)
+        found = lines_of(data)
+        if found is not None:
+            return Source(name, len(data), hashlib.sha256(data).hexdigest(), *found)
     if path.suffix != ".json":
         size = path.stat().st_size if path.exists() else 0
-        return Source(name, size, "", None, why="no JSON")
+        kind = _beside(path, size) if size else None
+        return Source(name, size, "", kind, why="" if kind else "no JSON")
     if path.exists() and path.stat().st_size > MOST_BYTES:
         raise ResourceLimit(f"{path} has {path.stat().st_size} bytes, at most {MOST_BYTES} are read")
     data = read_bytes(path)
@@ -130,6 +138,19 @@ def _source(path: Path, name: str) -> Source:
         return Source(name, len(data), digest, None, why="no JSON")
     kind = kind_of(document)
     return Source(name, len(data), digest, kind, document if kind else None, "" if kind else _what(document))
+
+
+def _beside(path: Path, size: int) -> str | None:
+    """The kind of a file that is no JSON, by how it begins."""
+    try:
+        with path.open("rb") as stream:
+            begin = stream.read(12)
+    except OSError as error:
+        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+    if path.suffix == ".safetensors" and begin[8:9] == b"{" and int.from_bytes(begin[:8], "little") <= size - 8:
+        return "weights"
+    starts = {".parquet": b"PAR1", ".csv": b"key,command,"}
+    return "table" if path.suffix in starts and begin.startswith(starts[path.suffix]) else None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -151,7 +172,7 @@ def kind_of(document: Any) -> str | None:
             return kind
     if is_certificate(document):
         return "certificate"
-    return "output" if command_of(document) else None
+    return sweep_file(document) or ("output" if command_of(document) else None)
 
 
 def _what(document: Any) -> str:
