@@ -131,7 +131,7 @@ LINKS = {
     "new:shared/not-by-matching": _by("Decision.matching_lower_bound", "that the two dimensions are below M"),
     "new:shared-query/singular": _by("SharedQuery.query_host_not_all", "singular targets other than the one named"),
     "new:attention-matching/optimum": _by("Optimum.gauge_factor Optimum.solutions_factor Optimum.side_by_side SharedQuery.shared_query_universal", "the count of dimensions of the solutions, of which these are the algebraic steps"),
-    "new:narrow-heads/host": _by("Optimum.gauge_factor Optimum.solutions_factor Optimum.room", "the host, and of the bound the count of dimensions, in which these are the algebraic steps"),
+    "new:narrow-heads/host": _by("SharedQueryGroups.group_matches SharedQueryGroups.shared_query_groups Optimum.gauge_factor Optimum.solutions_factor Optimum.room", "that almost all targets have such invertible matrices, the dimension where Hd < d_in, and of the bound the count of dimensions, in which these are the algebraic steps"),
     "new:shared-attention/E-free": _by("TwoSided.fixed_unembedding_tight"),
     "new:shared-attention/even": _by("TwoSided.two_sided_universal TwoSided.two_sided_tight TwoSided.two_sided_tight_functional"),
     "new:shared-attention/any-width": _by("SharedBounds.free_bound SharedBounds.shared_lower_bound"),
