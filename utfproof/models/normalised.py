@@ -20,6 +20,7 @@ from utfproof.errors import MalformedInput, OutsideClass
 from utfproof.models.attention import ModelAttention
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.families.transformer_lens import FAMILY
+from utfproof.models.importing import has_names
 from utfproof.models.live import EXAMPLES, attention_modules, in_float64, live_tensors, module_outputs
 from utfproof.models.model import AGREEMENT, Agreement, agreement, random_sequences
 from utfproof.models.reading import Reading, read_model
@@ -325,6 +326,8 @@ def from_normalised_model(module: Any, *, seed: int = 0) -> NormalisedModel:
         raise MalformedInput(f"normalised models are read from a live HookedTransformer, got {type(module).__name__}")
     twin = in_float64(module)
     file = live_tensors(twin)
+    if not has_names(FAMILY, file):
+        raise file.refuse(f"its tensors are not those of {FAMILY.title}, of which alone models with norms are read")
     fields = dict(FAMILY.live(twin, attention_modules(twin, file, FAMILY))) if FAMILY.live else {}
     norm = _norm(twin, fields, file)
     if FAMILY.double is not None:
