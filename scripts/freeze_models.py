@@ -171,7 +171,7 @@ def transformer_lens() -> Iterator[Case]:
             name = f"one layer, {kind}{', and at the end' if final else ''}"
             yield Case(name, partial(normed, kind, final), normalised=True)
     yield Case("one layer, LN, trained a little", partial(normed, "LN", True, teach=True), normalised=True)
-    grouped = {"n_heads": 4, "n_key_value_heads": 2, "d_head": 2, "attention_dir": "bidirectional"}
+    grouped: dict[str, Any] = {"n_heads": 4, "n_key_value_heads": 2, "d_head": 2, "attention_dir": "bidirectional"}
     yield Case("one layer, LN, grouped heads, both ways", partial(normed, "LN", True, **grouped), normalised=True)
     yield Case("one layer, LNPre, rotary", partial(normed, "LNPre", True, **_SHAPES["rotary"]), normalised=True)
     yield Case("one layer, LN, a bias after it", partial(normed, "LN", True, bias=True), "b_U", normalised=True)
