@@ -3,6 +3,8 @@ fixture. What was left out, in a line each."""
 
 import os
 import re
+import signal
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +19,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 os.environ["COLUMNS"] = "80"
 """Whatever the terminal's width; what is about other widths sets its own."""
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    # run in the background of a script: the commands that tests interrupt would be deaf to it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MAKES = {"torch": "make torch"}
 """How a missing package is installed; `make full` installs them all."""

@@ -718,7 +718,14 @@ def start(folder, arguments, place, reached):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=listen,
     )
+
+
+def listen():
+    """Signals as a person's terminal gives them: whoever runs the tests may have them ignored (`&` in a script, nohup)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def until(condition, process):
