@@ -1030,15 +1030,6 @@ ABSURD = {
         {"E": [[0, []]]},
         targets="all tied",
     ),
-    "a word of 10^5 letters for many words": corpus.statement(
-        "identity",
-        "shared attention",
-        {"construction": "register"},
-        (2, 16, 1, 1, 1),
-        2**16,
-        {"E": [[0, ["M1.0"] * 10**5]]},
-        free="E",
-    ),
     "span at the giant shape": corpus.span((4, 12, 64, 128), 1, [[["W_Q", 1, 0, 0, 0, 1]]] * 2, targets="all untied"),
     "span of 2^58 words": corpus.span((2, 58, 1, 1), 1, [[["W_Q", 1, 0, 0, 0, 1]]] * 2, targets="all untied"),
     "span of 10^9 layers": corpus.span((1, 10**9, 1, 1), 1, [[["W_Q", 1, 0, 0, 0, 1]]] * 2, targets="all untied"),
@@ -1067,6 +1058,25 @@ def test_absurd_sizes_are_refused_at_once(name, tmp_path):
     verdict = checked_frugally(path, memory_bytes=4 * 2**30)
     assert verdict.code == 3, verdict
     assert "allowed" in verdict.message or "more than" in verdict.message
+
+
+LONG_WORD = corpus.statement(
+    "identity",
+    "shared attention",
+    {"construction": "register"},
+    (2, 16, 1, 1, 1),
+    2**16,
+    {"E": [[0, ["M1.0"] * 10**5]]},
+    free="E",
+)
+
+
+def test_a_word_of_many_letters_is_no_work(tmp_path):
+    """10^5 letters beside 2^16 words: at a random point both are read once, and what is claimed is false."""
+    path = tmp_path / "long.json"
+    path.write_bytes(sceptic.canonical(LONG_WORD))
+    verdict = checker.check_file(path, checker.Limits(memory_bytes=4 * 2**30))
+    assert (verdict.code, verdict.message) == (1, "the outputs are not what the target demands")
 
 
 @pytest.mark.parametrize("name", PERMUTATIONS)

@@ -563,6 +563,8 @@ def test_floats_of_every_kind_have_the_residues_of_their_fractions(p, factor):
         np.array([[2.0**53 - 1, 1 - 2.0**53, 2.0**52 + 1, 1.0]]),
         np.full((3, 3), 2.0**-1074 * 12345),
         np.array([[2.0**53 - 1, 2.0**-20]]),
+        np.array([[2.0**950, 5e-324]]),
+        np.array([[2.0**60, 2.0**-1000]]),
     ]
     for array in arrays:
         fractions = [Fraction(float(x)) * factor for x in array.reshape(-1)]

@@ -127,7 +127,7 @@ def _by_halves(part: np.ndarray, largest: float, p: int, factor: int) -> np.ndar
     2^27 (p - 1) / 2 in size: below 2^51.
     """
     shift = _SIGNIFICAND - math.frexp(largest)[1]
-    if not -900 < shift < 900:  # powers of two that float64 holds, and no subnormal entry
+    if not 0 <= shift < 900:  # scaling up is exact; scaling down would lose entries far below the largest
         return None
     y = part * 2.0**shift
     high = np.rint(y * 2.0**-_HALF)
