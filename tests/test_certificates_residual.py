@@ -618,8 +618,8 @@ SOURCE_FAULTS = {
     "rows of the plain table": ("        return residual_bound(claim)", "        pass"),
     "constructions without a stream": (
         "    if isinstance(name, str) and name in INDEX_HOSTS and name not in RESIDUAL_HOSTS:", "    if False:"),
-    "identities with a stream": ('    if kind == "identity" or (kind == "lower-bound" and "every" not in host):',
-                                 "    if False:"),
+    "identities with a stream": (
+        '    if (kind == "identity" and not drawn) or (kind == "lower-bound" and "every" not in host):', "    if False:"),
     "the plain constructions": ("return (RESIDUAL_HOSTS if claim.shape.residual else INDEX_HOSTS).get",
                                 "return INDEX_HOSTS.get"),
     "untied targets for the tries": (
