@@ -153,7 +153,7 @@ def _window_rules(hops: int, positions: int, size: int) -> tuple[Fraction, Fract
 
     Unseen characters are alike, so a rule chooses among those of the window, "does not exist", and one unseen.
     """
-    placed, unplaced = Fraction(0), Fraction(0)
+    placed = Fraction(0)
     sums: dict[Window, dict[int | None, Fraction]] = {}
     for window, chance in windows(size).items():
         for place, (none, law) in enumerate(answer_laws(hops, positions, window)):
