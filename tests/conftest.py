@@ -20,6 +20,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 os.environ["COLUMNS"] = "80"
 """Whatever the terminal's width; what is about other widths sets its own."""
 
+os.environ.pop("PYTEST_ADDOPTS", None)  # read by now; a pytest that a test starts knows none of this one's options
+
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # run in the background of a script: the commands that tests interrupt would be deaf to it
     signal.signal(signal.SIGINT, signal.default_int_handler)
