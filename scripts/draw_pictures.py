@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from utfproof.constructions import build_host
-from utfproof.files import write_bytes
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALL, ALMOST_ALL, Question
 from utfproof.frontier.table import frontier
-from utfproof.notions import Notion
+from utfproof.ground.files import write_bytes
+from utfproof.ground.notions import Notion
 from utfproof.reporting import pictures
 from utfproof.reporting.svg import COLOURS, number, rect, svg, text
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.emulation.slack import RATIOS, RECOMMENDED_RATIO, REFINEMENTS, SlackRow, slack_study
-from utfproof.files import write_bytes
-from utfproof.generator import LAWS
+from utfproof.ground.files import write_bytes
+from utfproof.ground.generator import LAWS
 from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,7 +23,7 @@ ROUNDS = 3
 """Processes for each number of threads."""
 TIME = """
 import json, sys, time
-from utfproof.threads import wait_passively
+from utfproof.ground.threads import wait_passively
 wait_passively()
 import numpy as np
 from utfproof.exact import gfp

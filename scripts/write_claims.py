@@ -45,7 +45,7 @@ Matching implies attention-matching, which implies functional. "Not universal by
 
 **What a claim is about** is typed: notion; targets (all, almost all, or some that were examined; untied or tied; with biases, positions, any
 width; under a condition; normalised); hosts (any, tied, the one examined); what is free with attention from outside; attention maps. One
-lattice says what implies what (`utfproof.notions`), for claims, certificates and the frontier. A certificate supports a claim only if it is about that
+lattice says what implies what (`utfproof.ground.notions`), for claims, certificates and the frontier. A certificate supports a claim only if it is about that
 shape and m and its scope settles the claim's: served, if it implies it; refuted, if the claim's implies it.
 
 **Verdicts**, by one rule:

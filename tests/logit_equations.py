@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from utfproof.arrays import exact
 from utfproof.constructions.random import integer_target
+from utfproof.ground.arrays import exact
 
 
 def dense(matrix):

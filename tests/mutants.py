@@ -20,7 +20,7 @@ from utfproof.claims.judging import Observation, judge
 from utfproof.claims.record import BEYOND, Claim, Evidence, Instance, Verdict
 from utfproof.claims.registry import all_claims, select
 from utfproof.claims.runner import observe
-from utfproof.notions import Attention, Extent, Hosts, Notion, Scope, Tying
+from utfproof.ground.notions import Attention, Extent, Hosts, Notion, Scope, Tying
 
 DIGEST = "the record is not the one that was last computed"
 PAGES = ("docs/proofs/biases.md", "docs/proofs/three-dimensions-do-not-suffice.md")

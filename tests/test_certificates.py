@@ -27,15 +27,15 @@ from make_corpus import CORPUS
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 from tiers import full_where
 
-from utfproof import generator
-from utfproof.arrays import exact
 from utfproof.certificates import checker, prover
 from utfproof.certificates.format import integer_array
 from utfproof.certificates.structure import Relation
 from utfproof.constructions import CONSTRUCTIONS, build_host, tied
 from utfproof.errors import NotDefined, Undecided, UtfproofError
 from utfproof.exact import rational
-from utfproof.selection import SelectionMatrix
+from utfproof.ground import generator
+from utfproof.ground.arrays import exact
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
 
 LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)

@@ -18,7 +18,6 @@ from safetensors.numpy import save_file
 from test_certificates import mutants, paired, text_of
 from test_residual import naive_r_all, streaming
 
-from utfproof.arrays import exact
 from utfproof.certificates import checker
 from utfproof.certificates.dimensions import DIMENSION_ROWS
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
@@ -39,8 +38,9 @@ from utfproof.decision.margin import rank_bound
 from utfproof.decision.missed import missed_target, visible_miss
 from utfproof.decision.verdict import decide_matching, decide_tied_targets
 from utfproof.errors import MalformedInput, NotDefined, Undecided
+from utfproof.ground.arrays import exact
+from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target, r_all, refuting_column, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import (
     Shape,
     column_at,

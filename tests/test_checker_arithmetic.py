@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from utfproof import weights
 from utfproof.certificates import checker, checker_numpy
 from utfproof.certificates.prover import certify, certify_weights
-from utfproof.generator import LAWS
+from utfproof.ground.generator import LAWS
 from utfproof.shapes import Shape
 from utfproof.weights import TensorSource
 

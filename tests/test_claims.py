@@ -35,7 +35,7 @@ from utfproof.claims.record import (
 )
 from utfproof.claims.registry import SECTIONS, all_claims, select
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.notions import Hosts, Notion, Scope, Targets
+from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape
 
 ROOT = Path(__file__).parents[1]

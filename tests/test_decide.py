@@ -13,14 +13,14 @@ from naive import r_all as naive_r_all
 from naive import w_all as naive_w_all
 
 from utfproof import weights
-from utfproof.arrays import exact
 from utfproof.certificates import checker
 from utfproof.certificates.prover import certify, certify_weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
-from utfproof.generator import LAWS
+from utfproof.ground.arrays import exact
+from utfproof.ground.generator import LAWS
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import TensorSource

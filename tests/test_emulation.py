@@ -122,8 +122,8 @@ def test_engines_are_one_function(name, kernel):
 
 def test_path_space_is_exact_on_rationals():
     """With E R_all = W_all and exact attention the run in path space equals the target as rational numbers."""
-    from utfproof.arrays import exact
     from utfproof.constructions.random import integer_target
+    from utfproof.ground.arrays import exact
 
     target = integer_target(SHAPE, 4)
     x = exact(np.arange(6).reshape(2, 3) - 2)

@@ -29,8 +29,8 @@ from utfproof.emulation.gains import StreamForms, host_gains, readings, selected
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.emulation.predict import Predictor
 from utfproof.errors import MalformedInput, SingularTarget
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder, r_all
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from short_arithmetic import expected_error
 
-from utfproof.arrays import exact
 from utfproof.attention import ChunkedAttention, GivenAttention, RationalAttention, SeededAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.cli.app import run as command
@@ -28,8 +27,9 @@ from utfproof.emulation.observe import Observer
 from utfproof.emulation.predict import Predictor, reading_target
 from utfproof.emulation.sweep import Case, Plan, run_case
 from utfproof.errors import CannotCarry, MalformedInput, NotDefined
+from utfproof.ground.arrays import exact
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder, embed, r_all, w_all
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, head_words, matching_dimension
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding, write_host, write_target

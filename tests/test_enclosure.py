@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_certificates import LIMITS, checked_frugally
 
-from utfproof.arrays import exact
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import attention_name, certify_enclosure, numbers
@@ -28,6 +27,7 @@ from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.ground.arrays import exact
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.weights import write_host

@@ -21,10 +21,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from utfproof import files, processes, weights
+from utfproof import weights
 from utfproof.cli.app import run
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput, OutputFailed
+from utfproof.ground import files, processes
 from utfproof.shapes import Shape
 
 SMALL = ["-H", "2", "-L", "2", "-d", "2", "--d-in", "3"]

@@ -10,7 +10,6 @@ from naive import w_all as naive_w_all
 from test_decide import random_tensors, save
 
 from utfproof import weights
-from utfproof.arrays import exact
 from utfproof.attention import SoftmaxAttention
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
@@ -21,9 +20,10 @@ from utfproof.decision.verdict import Decision, Verdict, decide_matching, decisi
 from utfproof.emulation.compare import random_input
 from utfproof.errors import Undecided
 from utfproof.exact import rational
-from utfproof.generator import round_to
+from utfproof.ground.arrays import exact
+from utfproof.ground.generator import round_to
+from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.matching import embed, isolating_target, numerical_rank, r_all, w_all
-from utfproof.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Column, Shape, column_index, matching_dimension
 from utfproof.weights import stored_host
 

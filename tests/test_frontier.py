@@ -22,7 +22,7 @@ from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, UPPER, WRITTEN, require_claim
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
 from utfproof.frontier.table import FORMULA, ON_DEMAND, TRIVIAL, frontier, groups, shapes
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION

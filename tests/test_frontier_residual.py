@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from utfproof.arrays import exact
 from utfproof.attention import RationalAttention
 from utfproof.certificates import checker
 from utfproof.certificates.lower_bounds import dimension_certificate
@@ -27,8 +26,9 @@ from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, T
 from utfproof.frontier.stream_hosts import stream_host
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.frontier.table import frontier, groups, shapes
+from utfproof.ground.arrays import exact
+from utfproof.ground.notions import Notion
 from utfproof.matching import r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import prefix_products
 

@@ -16,7 +16,7 @@ from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Ques
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
 from utfproof.frontier.table import frontier
 from utfproof.frontier.words import paragraph, side_by_side
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utfproof import generator
 from utfproof.errors import MalformedInput
+from utfproof.ground import generator
 
 SEEDS = st.integers(0, 2**64 - 1)
 

@@ -14,7 +14,6 @@ from cases import TABLE_SHAPES
 from naive import dense, words
 from test_shared_attention import naive_shared_attention
 
-from utfproof.arrays import exact
 from utfproof.attention import RationalAttention
 from utfproof.certificates import checker
 from utfproof.certificates.format import Certificate
@@ -34,8 +33,9 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_host, register_host, two_sided_host
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact
+from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target, r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, column_at, linear_test_dimension, matching_dimension
 from utfproof.systems import LoopedTarget
 from utfproof.weights import write_host

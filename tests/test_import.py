@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utfproof.arrays import exact
 from utfproof.attention import RationalAttention, SoftmaxAttention
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact
 from utfproof.matching import embed, isolating_target, r_all, w_all
 from utfproof.models import (
     attention_kernel,

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from utfproof.arrays import exact
 from utfproof.claims.small_models import serves
 from utfproof.constructions.krylov import embed_krylov, krylov_dimension, krylov_host
 from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, OutsideClass
+from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 

@@ -9,9 +9,9 @@ import pytest
 from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
+from utfproof.decision.local_test import local_test
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.exact import rational
-from utfproof.local_test import local_test
 from utfproof.matching import embed, r_all, w_all
 from utfproof.shapes import Shape, column_groups
 from utfproof.systems import prefix_products

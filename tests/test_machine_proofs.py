@@ -21,7 +21,7 @@ from utfproof.claims.grid import Grid
 from utfproof.claims.links import LINKS
 from utfproof.claims.record import Evidence
 from utfproof.claims.registry import all_claims, claim
-from utfproof.notions import Targets
+from utfproof.ground.notions import Targets
 from utfproof.reporting.document import machine_checked, problems_of, summary, theorem_lines
 from utfproof.reporting.page import html_page
 from utfproof.reporting.table import print_claims

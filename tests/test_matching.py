@@ -11,14 +11,14 @@ from naive import r_all as naive_r_all
 from naive import w_all as naive_w_all
 from tiers import full_where
 
-from utfproof.arrays import exact
 from utfproof.attention import RationalAttention, parse_kernel
 from utfproof.constructions import CONSTRUCTIONS, build_host, random_target
 from utfproof.emulation.compare import compare, random_input, relative_error
 from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceLimit, SingularTarget
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact
+from utfproof.ground.notions import Notion
 from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, isolating_target, r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Target, Universal
 

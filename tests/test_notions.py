@@ -10,7 +10,7 @@ from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import is_inequality, scope_of, signature
-from utfproof.notions import MODELS, WITH, Attention, Extent, Hosts, Notion, Scope, Targets, Tying
+from utfproof.ground.notions import MODELS, WITH, Attention, Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.shapes import Shape
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION

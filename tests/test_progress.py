@@ -12,8 +12,8 @@ import pytest
 from utfproof.cli import display
 from utfproof.cli.app import run
 from utfproof.constructions import build_host, random_target
+from utfproof.ground.progress import Stage, listening, stage, staged
 from utfproof.matching import embed
-from utfproof.progress import Stage, listening, stage, staged
 from utfproof.shapes import Shape
 
 SMALL = ["--heads", "2", "--layers", "2", "--head-dim", "2", "--d-in", "3"]
@@ -59,7 +59,7 @@ def test_remaining_time(monkeypatch):
 
 
 SLOW = (
-    "import time\nfrom utfproof.cli.display import shown\nfrom utfproof.progress import stage\n"
+    "import time\nfrom utfproof.cli.display import shown\nfrom utfproof.ground.progress import stage\n"
     "with shown({mode!r}):\n"
     "    with stage('first thing', 8, unit='pieces') as doing:\n"
     "        for _ in range(8):\n            time.sleep(0.25)\n            doing.advance()\n"

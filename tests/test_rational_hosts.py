@@ -25,8 +25,8 @@ from utfproof.emulation.compare import Setting, compare
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, UNTIED, Question
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed
-from utfproof.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from naive import dense, words
 
-from utfproof.arrays import exact
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.constructions import build_host
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
 from utfproof.constructions.shared_attention import two_sided_host
+from utfproof.decision.local_test import local_test
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
 from utfproof.exact.symbolic.determinant import column_degrees, determinant_degree
 from utfproof.exact.symbolic.generic import generic_r_all
-from utfproof.local_test import local_test
+from utfproof.ground.arrays import exact
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
     Shape,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from naive import host_matrices, words
 
-from utfproof.arrays import to_numpy
 from utfproof.constructions.shared_query import shared_query_host
 from utfproof.errors import MalformedInput
-from utfproof.notions import Notion
+from utfproof.ground.arrays import to_numpy
+from utfproof.ground.notions import Notion
 from utfproof.search import attention, calibration, levenberg, numerical, restarts
 from utfproof.search.attention import AttentionEquations, AttentionState
 from utfproof.search.levenberg import Engine, levenberg_marquardt

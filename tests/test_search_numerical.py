@@ -16,7 +16,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import SHARED_ATTENTION
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import rational
-from utfproof.processes import THREAD_VARIABLES
+from utfproof.ground.processes import THREAD_VARIABLES
 from utfproof.search import calibration, log, restarts, rounding, tables
 from utfproof.search.exact_host import ExactHost, combined, exact_array, target_entries, two_sided_form, verify
 from utfproof.search.levenberg import levenberg_marquardt

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utfproof.arrays import hstack
 from utfproof.errors import MalformedInput
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.ground.arrays import hstack
+from utfproof.ground.selection import Partition, SelectionMatrix
 
 
 @st.composite

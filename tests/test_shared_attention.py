@@ -13,7 +13,6 @@ from naive import dense, words
 from naive import r_all as naive_r_all
 from naive import w_all as naive_w_all
 
-from utfproof.arrays import exact
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.certificates.lower_bounds import span_dimension
 from utfproof.constructions.commuting import commuting_dimension, commuting_trie_host, embed_commuting_trie
@@ -36,8 +35,9 @@ from utfproof.constructions.shared_attention import (
 )
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, w_all
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
 from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target
 

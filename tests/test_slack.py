@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from utfproof.arrays import exact
 from utfproof.attention import parse_kernel
 from utfproof.constructions import build_host
 from utfproof.constructions.random import random_target
@@ -20,6 +19,7 @@ from utfproof.emulation.refine import ExactProducts, Factors, column_scale, refi
 from utfproof.emulation.slack import RECOMMENDED_RATIO, SlackRow, plot_slack, predicted_norm, run_slack, slack_study
 from utfproof.errors import CannotCarry, MalformedInput, NotDefined, ResourceLimit
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from naive import r_all as naive_r_all
 
 from utfproof import weights
-from utfproof.arrays import exact
 from utfproof.certificates import checker, prover, structure
 from utfproof.certificates.prover import certify_weights, decide_weights
 from utfproof.certificates.sources import StoredWeights, dyadic_integers, flint_matrix
 from utfproof.errors import ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting, rational
-from utfproof.selection import SelectionMatrix, uniform
+from utfproof.ground.arrays import exact
+from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Universal
 from utfproof.weights import TensorSource

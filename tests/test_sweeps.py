@@ -27,8 +27,8 @@ from utfproof.certificates import checker
 from utfproof.cli.app import run as run_cli
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.parameters import DIMENSIONS
-from utfproof.processes import THREAD_VARIABLES
+from utfproof.ground.processes import THREAD_VARIABLES
+from utfproof.jobs.parameters import DIMENSIONS
 from utfproof.shapes import Shape
 from utfproof.sweeps import commands, executor, jobs, table
 from utfproof.sweeps.executor import MAX_DEATHS, DaskWorkers, LocalWorkers, WorkersLost

@@ -9,10 +9,10 @@ from cases import SMALL_SHAPES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utfproof.arrays import exact
 from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import exact
 from utfproof.matching import exact_target
 from utfproof.shapes import Shape
 from utfproof.systems import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from utfproof import threads
-from utfproof.threads import WORTH, Reading, Threads, available, chosen_threads
+from utfproof.ground import threads
+from utfproof.ground.threads import WORTH, Reading, Threads, available, chosen_threads
 
 ROOT = Path(__file__).parents[1]
 
@@ -122,7 +122,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import utfproof.exact.gfp.kernels as kernels
-from utfproof import threads
+from utfproof.ground import threads
 from utfproof.exact import gfp
 from threadpoolctl import ThreadpoolController
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from utfproof import weights
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.generator import DTYPES, LAWS, round_to
+from utfproof.ground.generator import DTYPES, LAWS, round_to
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedTarget, LoopedUniversal, Universal
 from utfproof.weights import TensorSource, read_embedding, read_host, read_target, same_parameters

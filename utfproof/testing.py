@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, Undecided
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Column, EffectiveHeadDimensionWarning, Shape, column_at, matching_dimension
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _write(path: Path, host: Universal) -> None:
     import numpy as np
     from safetensors.numpy import save
 
-    from utfproof.files import write_bytes
+    from utfproof.ground.files import write_bytes
     from utfproof.weights import dense, host_metadata
 
     def stored(matrix: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ RANDOM_HOSTS = (
 FAULTS = [
     Fault(
         "all heads draw the same random numbers",
-        "utfproof.generator",
+        "utfproof.ground.generator",
         "for value in (TENSOR_CODES[tensor], layer, head):",
         "for value in (TENSOR_CODES[tensor], layer, 0 * head):",
         RANDOM_HOSTS,

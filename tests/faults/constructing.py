@@ -82,7 +82,7 @@ FAULTS = [
     ),
     Fault(
         "ones counted a cell at a time",
-        "utfproof.selection",
+        "utfproof.ground.selection",
         "return int(self.pair_widths.sum())",
         "return len(self.row_cells)",
         (

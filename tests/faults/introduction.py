@@ -34,7 +34,7 @@ FAULTS = [
     ),
     Fault(
         "random weights are the same for every head",
-        "utfproof.generator",
+        "utfproof.ground.generator",
         "    for value in (TENSOR_CODES[tensor], layer, head):",
         "    for value in (TENSOR_CODES[tensor], layer, 0):",
         ("intro:random/heads",),

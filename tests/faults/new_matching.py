@@ -79,7 +79,7 @@ FAULTS = [
     ),
     Fault(
         "cells are counted instead of ones",
-        "utfproof.selection",
+        "utfproof.ground.selection",
         "        return int(self.pair_widths.sum())",
         "        return len(self.pair_widths)",
         ("new:repaired-hosts/nonzeros",),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, UtfproofError
-from utfproof.progress import staged
+from utfproof.ground.progress import staged
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
 
 STEPS = ("certify", "certify --witness", "check, standard library", "check --numpy")

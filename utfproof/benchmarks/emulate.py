@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 from utfproof.benchmarks import exact
 from utfproof.constructions import CONSTRUCTIONS, build_host, construction, dense_bytes, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, UtfproofError
-from utfproof.notions import Notion
-from utfproof.plots import picture_format, write_figure
-from utfproof.processes import end_on_request, run_child
-from utfproof.resources import require_memory
+from utfproof.ground.notions import Notion
+from utfproof.ground.plots import picture_format, write_figure
+from utfproof.ground.processes import end_on_request, run_child
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape, matching_dimension
 
 HOSTS = ("random", "sparse", "tied", "shared-key", "shared-query")
@@ -65,7 +65,7 @@ class Setting:
     def check(self) -> None:
         """MalformedInput or ResourceLimit, before anything is allocated."""
         from utfproof.emulation.engines import PRECISIONS
-        from utfproof.generator import check_seed
+        from utfproof.ground.generator import check_seed
 
         if self.context < 1 or not 1 <= self.threads <= exact.MOST_THREADS or self.repetitions < 1:
             raise MalformedInput(
@@ -211,11 +211,11 @@ class _Contestant:
 
 
 def _one_shape(name: str, shape: Shape, setting: Setting) -> dict[str, Any]:
-    from utfproof.arrays import to_numpy
     from utfproof.attention import ChunkedAttention, SoftmaxAttention
     from utfproof.emulation.compare import random_input, relative_error
     from utfproof.emulation.engines import Placement, changed
     from utfproof.emulation.laws import draw_target
+    from utfproof.ground.arrays import to_numpy
 
     place = Placement(setting.device, setting.precision)
     kernel = ChunkedAttention(SoftmaxAttention(causal=True))
@@ -261,8 +261,8 @@ def _one_shape(name: str, shape: Shape, setting: Setting) -> dict[str, Any]:
 
 def _of_host(name: str, shape: Shape, target: Any, x: Any, kernel: Any, setting: Setting) -> list[_Contestant]:
     """The engines of one host, embedded for this target. NotDefined where the construction is not."""
-    from utfproof.arrays import to_numpy
     from utfproof.emulation.engines import Engine, Placement, changed
+    from utfproof.ground.arrays import to_numpy
     from utfproof.matching import Embedder
 
     place = Placement(setting.device, setting.precision)

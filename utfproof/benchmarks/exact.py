@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.plots import picture_format, write_figure
-from utfproof.processes import end_on_request, run_child
-from utfproof.progress import staged
-from utfproof.resources import require_memory
+from utfproof.ground.plots import picture_format, write_figure
+from utfproof.ground.processes import end_on_request, run_child
+from utfproof.ground.progress import staged
+from utfproof.ground.resources import require_memory
 
 CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
 LARGEST = 8192
@@ -51,7 +51,7 @@ class Setting:
     def check(self, max_memory: int | None = None) -> None:
         """MalformedInput or ResourceLimit, before anything is allocated."""
         from utfproof.exact import gfp
-        from utfproof.generator import check_seed
+        from utfproof.ground.generator import check_seed
 
         gfp.check_prime(self.prime)
         check_seed(self.seed)

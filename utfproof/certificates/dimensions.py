@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import comb, isqrt
 
 from utfproof.constructions.commuting import commuting_dimension
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import (
     Shape,
     geometric,

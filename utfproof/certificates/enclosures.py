@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, exact
 from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.certificates.format import Certificate, integer, stating
 from utfproof.emulation.enclosure import Enclosure, enclose
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, exact
 from utfproof.systems import Target, Universal
 
 NOTION = "one emulation"

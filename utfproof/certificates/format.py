@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.errors import MalformedInput
-from utfproof.files import write_bytes
-from utfproof.notions import Notion
+from utfproof.ground.arrays import one_line
+from utfproof.ground.files import write_bytes
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 FORMAT = "utfproof-certificate"

@@ -22,8 +22,8 @@ from utfproof.constructions.shared_attention import (
     require_scalar,
 )
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import (
     Shape,
     Word,

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import hstack, is_torch, require_device
 from utfproof.certificates.format import Certificate, certificate
 from utfproof.certificates.prover import host_document
 from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights
 from utfproof.constructions import construction
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.exact import gfp
-from utfproof.generator import check_dtype, check_law, check_seed, integer_matrix
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
+from utfproof.ground.arrays import hstack, is_torch, require_device
+from utfproof.ground.generator import check_dtype, check_law, check_seed, integer_matrix
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, column_groups, linear_test_dimension, matching_dimension, positive_integer
 from utfproof.weights import HostFile, stored_host
 

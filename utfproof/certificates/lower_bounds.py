@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
 from utfproof.certificates.dimensions import (
     ALL_TIED,
     ALL_UNTIED,
@@ -25,10 +24,11 @@ from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate,
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, rational
+from utfproof.ground.arrays import exact
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import w_all
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain, require_words
 from utfproof.systems import Target
 

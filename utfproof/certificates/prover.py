@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import require_device, to_numpy
 from utfproof.certificates.format import (
     INLINE_LIMIT,
     ROWS_WRITTEN_OUT,
@@ -36,12 +35,13 @@ from utfproof.certificates.structure import ATTEMPTS, find_relation
 from utfproof.constructions import CONSTRUCTIONS, Construction, build_host, construction, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
-from utfproof.generator import check_dtype, check_law, check_seed
+from utfproof.ground.arrays import require_device, to_numpy
+from utfproof.ground.generator import check_dtype, check_law, check_seed
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import distance_bound, r_all
 from utfproof.matching.modular import stacked_memory
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import HostFile, stored_host
 

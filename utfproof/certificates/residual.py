@@ -15,8 +15,8 @@ import numpy as np
 from utfproof.certificates.format import Certificate, certificate, integer_array
 from utfproof.constructions import Construction, build_host
 from utfproof.errors import MalformedInput, NotDefined
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import isolating_target, r_all, refuting_column
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Column, Shape, column_at, column_index, head_words, matching_dimension
 from utfproof.systems import Target
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.constructions.shared_attention import SHARED_ATTENTION
-from utfproof.notions import Hosts, Notion, Scope, Targets
+from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 
 _TIED = {
     *(entry.name for entry in CONSTRUCTIONS.values() if entry.tied),

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from utfproof.exact import gfp
-from utfproof.generator import integer_matrix, integer_matrix_torch, unit, unit_exponent
+from utfproof.ground.generator import integer_matrix, integer_matrix_torch, unit, unit_exponent
 from utfproof.matching import r_all
 from utfproof.matching.modular import r_all_modulo
 from utfproof.shapes import Shape

@@ -23,7 +23,7 @@ from utfproof.certificates.sources import DenseSource
 from utfproof.errors import ResourceLimit
 from utfproof.exact import lifting
 from utfproof.exact.rational import primitive
-from utfproof.resources import require_memory
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Column, Shape, Word, column_at, matching_dimension
 
 ATTEMPTS = 3

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
 from utfproof.certificates.lower_bounds import (
     ALL_TIED,
@@ -35,11 +34,12 @@ from utfproof.constructions import build_host, construction, resolve_m
 from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, ResourceLimit, Undecided
 from utfproof.exact import gfp
-from utfproof.generator import check_dtype, check_law, check_seed
+from utfproof.ground.arrays import exact
+from utfproof.ground.generator import check_dtype, check_law, check_seed
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, w_all
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import (
     Column,
     Shape,

@@ -20,8 +20,8 @@ from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
+from utfproof.ground.notions import Notion
 from utfproof.matching import r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension, paper_looped_dimension
 
 TABLES = list(PAPER_TABLE_SHAPES.values())

@@ -18,7 +18,7 @@ from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid, values_of
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
-from utfproof.notions import Hosts, Notion, Scope, Targets
+from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import GivenAttention, SharedAttentionUniversal, prefix_products
 

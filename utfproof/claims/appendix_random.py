@@ -19,8 +19,8 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed, r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import (
     PAPER_TABLE_SHAPES,
     Column,

@@ -14,9 +14,9 @@ from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.notions import Notion
 from utfproof.matching import r_all
-from utfproof.notions import Notion
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, column_at, matching_dimension
 from utfproof.systems import LoopedUniversal, Universal
 

@@ -17,8 +17,8 @@ from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Ve
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.notions import Notion
-from utfproof.selection import pieces, uniform
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import pieces, uniform
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 from utfproof.systems import LoopedUniversal, Target, Universal
 

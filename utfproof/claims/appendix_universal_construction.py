@@ -17,8 +17,8 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.sparse import prefix_tree
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed, r_all
-from utfproof.notions import Notion
 from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 from utfproof.systems import Target, Universal

@@ -15,7 +15,7 @@ from utfproof.claims.record import KNOWN, Agreed, Instance, agree
 from utfproof.constructions.random import integer_target
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALL, UNTIED, Question
-from utfproof.notions import BOTH_FREE, Notion
+from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
 

@@ -10,7 +10,7 @@ from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims.record import BEYOND, Instance
 from utfproof.errors import Undecided
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 
 PROVER, CHECKER = "prover beyond the bound", "checker beyond the bound"
 FARTHEST = 10**9

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, transpose
 from utfproof.attention import RationalAttention, visible
 from utfproof.certificates.format import Certificate
 from utfproof.claims import plain
@@ -28,8 +27,9 @@ from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance,
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
+from utfproof.ground.arrays import Array, transpose
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed
-from utfproof.notions import Notion
 from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension, paper_dimension, shared_key_dimension
 

@@ -18,7 +18,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.frontier.interval import Interval, interval
 from utfproof.frontier.questions import ALMOST_ALL, TIED, UNTIED, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.paper import formulas as printed
 from utfproof.shapes import (
     Shape,

@@ -18,7 +18,7 @@ from utfproof.claims.hosts import TABLES, heads, no_matching, small_host
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.exact import gfp
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import (
     Shape,
     linear_test_dimension,

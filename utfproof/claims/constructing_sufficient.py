@@ -9,7 +9,7 @@ from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import counted, heads, no_matching, one_head
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension
 

@@ -12,10 +12,10 @@ from utfproof.certificates.prover import certify
 from utfproof.claims import plain
 from utfproof.claims.record import Agreed, Instance, agree
 from utfproof.exact import gfp, rational
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import embed, r_all, w_all
-from utfproof.notions import Notion
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 

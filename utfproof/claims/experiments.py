@@ -11,7 +11,7 @@ from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import no_matching
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 

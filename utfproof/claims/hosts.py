@@ -9,8 +9,8 @@ import numpy as np
 from utfproof.certificates.sources import assemble
 from utfproof.claims import plain
 from utfproof.claims.record import Instance, agree
-from utfproof.generator import integer_matrix
-from utfproof.selection import SelectionMatrix
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape
 from utfproof.systems import Universal
 

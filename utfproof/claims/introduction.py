@@ -12,8 +12,8 @@ from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Ve
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed
-from utfproof.notions import Notion
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 
@@ -177,7 +177,7 @@ def lower_bound(run: Run) -> Iterator[Instance | Figure]:
 )
 def overview(run: Run) -> Iterator[Instance | Figure]:
     """Exact emulation of small integer targets."""
-    from utfproof.arrays import exact
+    from utfproof.ground.arrays import exact
 
     for shape in (Shape(1, 1, 1, 1), Shape(2, 1, 1, 2), Shape(2, 2, 1, 2)):
         for name in ("sparse", "tied", "random"):

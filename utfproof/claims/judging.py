@@ -1,7 +1,7 @@
 """Hold what a check computed against the record: every way in which the two can differ, a line each.
 
 A certificate supports an instance only if it is about that shape and that m, if the checker accepts it, and if its scope
-settles the claim's own (`utfproof.notions`). Evidence goes by the name of what the instances carry. Where the last recorded run
+settles the claim's own (`utfproof.ground.notions`). Evidence goes by the name of what the instances carry. Where the last recorded run
 and this one differ, one of them is wrong.
 """
 
@@ -43,7 +43,7 @@ from utfproof.claims.theorems import (
     Standing,
     headlines,
 )
-from utfproof.notions import Targets
+from utfproof.ground.notions import Targets
 from utfproof.shapes import Shape
 
 CHECKOUT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from utfproof.claims import plain
 from utfproof.claims.decisions import dense, rank_modulo
 from utfproof.claims.record import Agreed, agree
 from utfproof.exact import rational
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Universal

@@ -30,7 +30,7 @@ from utfproof.claims.small_models import (
 from utfproof.constructions.random import integer_target
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import (
     Shape,
     matching_dimension,

@@ -16,8 +16,8 @@ from utfproof.claims.small_models import LOGIT_MAPS, ExactKernel, array, drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.errors import OutsideClass, SingularTarget
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed
-from utfproof.notions import Notion
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
     Shape,

@@ -12,9 +12,9 @@ from utfproof.claims.registry import claim
 from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.local_test import local_test
+from utfproof.decision.local_test import local_test
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed
-from utfproof.notions import Notion
 
 
 @claim(
@@ -50,7 +50,7 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
 
 @claim(
     "new:local-test/at-M",
-    place="utfproof/local_test.py",
+    place="utfproof/decision/local_test.py",
     statement="At a host that is universal by matching the Jacobian has full rank d_in M, with trivial gauges: the local test agrees with the decision by rank.",
     category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,

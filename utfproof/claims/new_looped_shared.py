@@ -14,7 +14,7 @@ from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import prefix_products
 

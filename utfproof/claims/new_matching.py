@@ -24,8 +24,8 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import gfp, rational
+from utfproof.ground.notions import Notion
 from utfproof.matching import distance_bound, embed, isolating_target, r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import (
     Shape,
     linear_test_dimension,

@@ -23,9 +23,9 @@ from utfproof.claims.tied_targets import (
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
-from utfproof.generator import weight_matrix
+from utfproof.ground.generator import weight_matrix
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed, numerical_rank
-from utfproof.notions import Notion
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
 from utfproof.systems import Universal
 

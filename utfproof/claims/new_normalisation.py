@@ -41,8 +41,8 @@ from utfproof.constructions.normalised import (
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.exact.symbolic.normalisation import Polynomial, common_factor, derivative, trimmed
+from utfproof.ground.notions import Notion
 from utfproof.matching import r_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target
 

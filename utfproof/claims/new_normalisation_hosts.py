@@ -55,7 +55,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tree
 from utfproof.errors import NotDefined
 from utfproof.exact.symbolic.normalisation import Surd
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 

@@ -24,8 +24,8 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, tied_obstruction
 from utfproof.errors import Undecided
+from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.matching import isolating_target, r_all, w_all
-from utfproof.notions import Hosts, Notion, Scope, Targets
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target
 

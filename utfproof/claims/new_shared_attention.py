@@ -24,7 +24,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import two_sided_dimension
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, BOTH, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 

@@ -13,7 +13,7 @@ from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.constructions.symmetric_keys import symmetric_dimension
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 
 FUNCTIONAL = "docs/proofs/functional-is-attention-matching.md"

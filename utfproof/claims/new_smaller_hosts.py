@@ -11,7 +11,7 @@ from utfproof.claims.registry import claim
 from utfproof.claims.small_models import serves
 from utfproof.constructions.krylov import embed_krylov, krylov_dimension, krylov_host
 from utfproof.constructions.random import integer_target
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 PAGE = "docs/proofs/frontier.md"

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import GivenAttention, RationalAttention
-from utfproof.biases import BiasedTarget, with_scale
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
 from utfproof.claims.decisions import rank_of_matrix
@@ -32,9 +31,10 @@ from utfproof.claims.streams import (
     run_biased,
 )
 from utfproof.constructions import build_host
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems.biases import BiasedTarget, with_scale
 
 PAGE = "docs/proofs/biases.md"
 PLACES = [

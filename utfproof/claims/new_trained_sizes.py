@@ -16,8 +16,8 @@ from utfproof.claims.record import Agreed, Category, Evidence, Figure, Instance,
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.claims.streams import carries, drawn, equations, forward, hankel_ranks, least_by_ranks, one_hots
+from utfproof.ground.notions import Notion
 from utfproof.matching import r_all, w_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Target, Universal
 

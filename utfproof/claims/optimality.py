@@ -16,8 +16,8 @@ from utfproof.claims.small_models import Recording, array, drawn, path_sum, stoc
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
+from utfproof.ground.notions import Notion, Scope, Targets
 from utfproof.matching import embed
-from utfproof.notions import Notion, Scope, Targets
 from utfproof.shapes import Shape, head_words, matching_dimension
 from utfproof.systems import SharedAttentionUniversal
 

@@ -14,9 +14,9 @@ from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Ve
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.notions import Notion
 from utfproof.matching import embed, isolating_target, r_all
-from utfproof.notions import Notion
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 

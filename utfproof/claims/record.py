@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from utfproof.claims.computed import UNRECORDED, Computed, digest
 from utfproof.claims.grid import Grid
 from utfproof.claims.theorems import MACHINE
-from utfproof.notions import Notion, Scope
+from utfproof.ground.notions import Notion, Scope
 from utfproof.paper.quotations import Quotation
 from utfproof.shapes import Shape
 

@@ -10,7 +10,7 @@ from utfproof.claims.links import LINKS, Link
 from utfproof.claims.record import Category, Check, Claim, Evidence, Verdict
 from utfproof.claims.theorems import MACHINE
 from utfproof.errors import MalformedInput
-from utfproof.notions import Attention, Hosts, Notion, Scope, Targets
+from utfproof.ground.notions import Attention, Hosts, Notion, Scope, Targets
 from utfproof.paper.quotations import quotations
 
 SECTIONS: dict[str, str] = {
@@ -71,7 +71,7 @@ def claim(
 ) -> Callable[[Check], Check]:
     """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in, the theorems and
     the evidence that they are from `LINKS`, figures and smallest instances from the last recorded run. notion, targets, hosts,
-    free, attention: what it is about, in the words of `utfproof.notions`; ValueError where they are not understood."""
+    free, attention: what it is about, in the words of `utfproof.ground.notions`; ValueError where they are not understood."""
 
     def register(check: Check) -> Check:
         if id in _CLAIMS:

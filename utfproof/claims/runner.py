@@ -20,7 +20,7 @@ from utfproof.claims.record import OUTCOMES, Claim, Evidence, Figure, Instance, 
 from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import standing
 from utfproof.errors import MalformedInput, UtfproofError
-from utfproof.files import write_bytes
+from utfproof.ground.files import write_bytes
 
 SPENT = ("seconds", "processor_seconds")
 """Of a claim's document: what differs from run to run."""

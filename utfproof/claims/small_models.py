@@ -13,7 +13,7 @@ from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.claims import plain
 from utfproof.claims.decisions import small_input
 from utfproof.claims.record import Agreed, agree
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal, Target, Universal
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import RationalAttention
-from utfproof.biases import BiasedTarget
 from utfproof.claims import plain
 from utfproof.claims.record import Agreed, agree
 from utfproof.claims.small_models import array
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
+from utfproof.systems.biases import BiasedTarget
 
 # --- hosts and targets ---------------------------------------------------------------------------------------------
 

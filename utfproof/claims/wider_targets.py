@@ -8,7 +8,7 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.constructions.random import integer_target
-from utfproof.generator import integer_matrix
+from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 

@@ -8,7 +8,7 @@ def main(arguments: list[str] | None = None) -> None:
     import sys
 
     from utfproof.cli import signals, streams
-    from utfproof.threads import wait_passively
+    from utfproof.ground.threads import wait_passively
 
     signals.while_loading()
     wait_passively()

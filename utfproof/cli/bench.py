@@ -11,9 +11,9 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.files import require_writable, write_bytes
-from utfproof.plots import picture_format
-from utfproof.progress import stage
+from utfproof.ground.files import require_writable, write_bytes
+from utfproof.ground.plots import picture_format
+from utfproof.ground.progress import stage
 
 EPILOG = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json"
 
@@ -104,8 +104,8 @@ def certify(
     as_json: options.AsJson = False,
 ) -> None:
     """Dense rank certificates end to end: certify and check as whole processes, with and without a witness."""
-    from utfproof.arrays import require_device
     from utfproof.benchmarks import certify as benchmark
+    from utfproof.ground.arrays import require_device
 
     _require_places(output, None)
     if device != "cpu":
@@ -202,7 +202,7 @@ def train(
     as_json: options.AsJson = False,
 ) -> None:
     """Training steps in path space and m-wide: steps a second and multiplications a step, every task in one run."""
-    from utfproof.arrays import require_device
+    from utfproof.ground.arrays import require_device
 
     require_device(device)
     from utfproof.benchmarks import train as benchmark

@@ -10,8 +10,8 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable
-from utfproof.generator import DTYPES
+from utfproof.ground.files import require_writable
+from utfproof.ground.generator import DTYPES
 from utfproof.shapes import Shape
 
 EPILOG = (
@@ -101,7 +101,7 @@ def _host(
     limit: int | None,
 ) -> dict[str, Any]:
     from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
-    from utfproof.resources import require_memory
+    from utfproof.ground.resources import require_memory
     from utfproof.weights import write_host
 
     entry = construction(name)

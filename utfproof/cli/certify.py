@@ -11,8 +11,8 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable, together
-from utfproof.notions import Notion
+from utfproof.ground.files import require_writable, together
+from utfproof.ground.notions import Notion
 from utfproof.shapes import matching_dimension
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from utfproof.cli import signals, verified
 from utfproof.cli.declare import Command
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
-from utfproof.progress import stage
+from utfproof.ground.progress import stage
 
 INTERRUPTED = 130
 EPILOG = "Example: utfproof check certificates/"

@@ -12,8 +12,8 @@ from utfproof.cli import declare, options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import require_writable, together
-from utfproof.notions import Notion, Tying
+from utfproof.ground.files import require_writable, together
+from utfproof.ground.notions import Notion, Tying
 from utfproof.shapes import positive_integer, require_words
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def command(
     missed is written too. 4: undecided, or open (by attention-matching nothing here says no); no certificate then.
     """
     from utfproof.decision.explain import Findings
-    from utfproof.generator import check_seed
+    from utfproof.ground.generator import check_seed
 
     require_json(output)
     chosen = _notion(notion, tied_targets, visible is not None)
@@ -228,7 +228,7 @@ def _as_float64(target: Target) -> Target:
     """The same target in floats; MalformedInput where they cannot hold it exactly."""
     import numpy as np
 
-    from utfproof.arrays import exact
+    from utfproof.ground.arrays import exact
 
     arrays = []
     for name in ("W_Q", "W_K", "W_V", "W_O"):

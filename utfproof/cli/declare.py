@@ -18,7 +18,7 @@ from typer.models import OptionInfo, ParameterInfo
 
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
-from utfproof.progress import stage
+from utfproof.ground.progress import stage
 
 ProgressMode = Annotated[
     str, typer.Option("--progress", help="auto: live, on a terminal; plain: a line for each stage on stderr; none.")

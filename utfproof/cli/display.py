@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.progress import Stage, listening
+from utfproof.ground.progress import Stage, listening
 
 MODES = ("auto", "plain", "none")
 DELAY = 0.7

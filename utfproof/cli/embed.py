@@ -11,7 +11,7 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable
+from utfproof.ground.files import require_writable
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:

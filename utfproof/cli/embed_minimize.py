@@ -15,7 +15,7 @@ from utfproof.cli import options
 from utfproof.cli.embed import ComparisonOptions, exit_code
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import require_writable, together
+from utfproof.ground.files import require_writable, together
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ def run(
 ) -> None:
     """The command: writes the host and E, compares a model in its original form with them, and exits (1: m is too small, or
     outputs differ by more than the tolerance)."""
+    from utfproof.ground.notions import Notion
     from utfproof.models import compare
     from utfproof.models.embedding import model_facts, shape_facts
-    from utfproof.notions import Notion
     from utfproof.weights import write_embedding, write_host
 
     _require_paths(host, output, certificate, source)

@@ -11,8 +11,8 @@ from utfproof.cli import declare, options
 from utfproof.cli.embed import load_host
 from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput, UtfproofError
-from utfproof.files import require_writable
-from utfproof.progress import stage
+from utfproof.ground.files import require_writable
+from utfproof.ground.progress import stage
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, listed, listed_integers, positive_integer
 
 if TYPE_CHECKING:

@@ -47,8 +47,8 @@ def exact_embedding(host: Universal, target: Target, *, max_memory: int | None =
     Raises ResourceLimit for a dense host whose equations are too many to be solved over the rationals, and what `embed` raises.
     """
     from utfproof.emulation.enclosure import exact_host
+    from utfproof.ground.selection import SelectionMatrix
     from utfproof.matching import embed, exact_target
-    from utfproof.selection import SelectionMatrix
 
     columns = matching_dimension(host.shape)
     if not isinstance(host.U, SelectionMatrix) and max(columns, host.m) > SOLVED:

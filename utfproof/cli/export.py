@@ -10,7 +10,7 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable, together
+from utfproof.ground.files import require_writable, together
 from utfproof.systems import Universal
 
 EPILOG = (

@@ -43,7 +43,7 @@ def command(
     """
     from dataclasses import asdict
 
-    from utfproof.plots import picture_format
+    from utfproof.ground.plots import picture_format
 
     if name not in FIGURES:
         raise MalformedInput(f"figure {name!r} is unknown; choose {', '.join(FIGURES)}")

@@ -10,8 +10,8 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.notions import Notion
-from utfproof.progress import stage
+from utfproof.ground.notions import Notion
+from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.frontier.table import Entry, Frontier, Group, Side
@@ -72,7 +72,7 @@ def command(
     if largest is not None and largest < 1:
         raise MalformedInput(f"--largest must be a positive integer, got {largest}")
     if plot is not None:
-        from utfproof.plots import picture_format
+        from utfproof.ground.plots import picture_format
 
         picture_format(plot)
     with stage("frontier", len(grid), unit="shapes") as doing:

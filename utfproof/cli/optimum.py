@@ -10,7 +10,7 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.progress import stage
+from utfproof.ground.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = (
@@ -55,7 +55,7 @@ def command(
 
     What the target's file has already is not repeated. Exit 1: an embedded host's logits are not the target's.
     """
-    from utfproof.arrays import require_device
+    from utfproof.ground.arrays import require_device
 
     require_device("cpu")
     if results is not None and results.exists() and not results.is_dir():

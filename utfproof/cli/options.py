@@ -9,8 +9,9 @@ import typer
 
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.generator import check_dtype, check_law, check_seed
-from utfproof.parameters import (
+from utfproof.ground.generator import check_dtype, check_law, check_seed
+from utfproof.ground.resources import parse_bytes
+from utfproof.jobs.parameters import (
     DIMENSIONS,
     DRAW,
     EMBEDDING_DIMENSION,
@@ -21,7 +22,6 @@ from utfproof.parameters import (
     option,
     shape_of,
 )
-from utfproof.resources import parse_bytes
 from utfproof.shapes import Shape
 
 

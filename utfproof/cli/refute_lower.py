@@ -11,7 +11,7 @@ from utfproof.cli import declare, options
 from utfproof.cli.certify import require_json
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable, together
+from utfproof.ground.files import require_writable, together
 
 EPILOG = "Example: utfproof refute-lower values.safetensors -o values.json"
 

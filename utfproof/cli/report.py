@@ -10,7 +10,7 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import write_bytes
+from utfproof.ground.files import write_bytes
 
 if TYPE_CHECKING:
     from utfproof.reporting.report_read import Gathered, Source

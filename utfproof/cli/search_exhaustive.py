@@ -10,8 +10,8 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable
-from utfproof.progress import stage
+from utfproof.ground.files import require_writable
+from utfproof.ground.progress import stage
 
 EPILOG = "Example: utfproof search exhaustive -H 2 -L 2 --m 2 --looped --json"
 FREE = {"E": "E", "both": "E and U"}

@@ -11,8 +11,8 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import read_bytes, require_writable, write_bytes
-from utfproof.progress import stage
+from utfproof.ground.files import read_bytes, require_writable, write_bytes
+from utfproof.ground.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search impossible looped-three-layers -o looped-three-layers.json"

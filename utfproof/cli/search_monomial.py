@@ -10,9 +10,9 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import require_writable
-from utfproof.generator import check_seed
-from utfproof.progress import stage
+from utfproof.ground.files import require_writable
+from utfproof.ground.generator import check_seed
+from utfproof.ground.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search monomial -H 2 -L 3 --json"

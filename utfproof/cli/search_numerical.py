@@ -10,9 +10,9 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable
-from utfproof.notions import Notion
-from utfproof.progress import stage
+from utfproof.ground.files import require_writable
+from utfproof.ground.notions import Notion
+from utfproof.ground.progress import stage
 from utfproof.shapes import positive_integer
 
 EPILOG = "Example: utfproof search numerical -H 2 -L 2 --m 2 --free both --restarts 20 --seed 0 -o run.json"

@@ -12,7 +12,7 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput, install
-from utfproof.progress import stage
+from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.sweeps.executor import Workers
@@ -58,7 +58,7 @@ def sweep(
 
     Exit 0: every job has a result, whatever it says. 4: some could not be run; they are named. 3: for want of memory alone.
     """
-    from utfproof.resources import default_limit
+    from utfproof.ground.resources import default_limit
     from utfproof.sweeps.executor import DaskWorkers, LocalWorkers
     from utfproof.sweeps.run import run_sweep
     from utfproof.sweeps.spec import read_spec

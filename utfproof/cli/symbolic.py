@@ -9,8 +9,8 @@ import typer
 
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
-from utfproof.files import write_bytes
-from utfproof.progress import stage
+from utfproof.ground.files import write_bytes
+from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
     from utfproof.matching.symbolic import Symbolic

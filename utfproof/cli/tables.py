@@ -9,7 +9,7 @@ import typer
 
 from utfproof.cli import declare, options
 from utfproof.errors import MalformedInput
-from utfproof.progress import stage
+from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
     from rich.console import Console

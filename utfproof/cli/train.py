@@ -14,8 +14,8 @@ import typer
 from utfproof.cli import declare, options
 from utfproof.cli.output import emit
 from utfproof.errors import MalformedInput
-from utfproof.generator import check_seed
-from utfproof.progress import Stage, stage
+from utfproof.ground.generator import check_seed
+from utfproof.ground.progress import Stage, stage
 from utfproof.shapes import positive_integer
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def command(
     After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done. 1: the loss is no
     finite number any more.
     """
-    from utfproof.arrays import require_device
+    from utfproof.ground.arrays import require_device
     from utfproof.training.presets import preset as preset_named
     from utfproof.training.presets import scaling_presets, upstream_fields
     from utfproof.training.results import DEFAULT_FOLDER

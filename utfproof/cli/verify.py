@@ -14,9 +14,9 @@ import typer
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.cli import declare, options
 from utfproof.errors import MalformedInput
-from utfproof.files import require_writable, together, write_bytes
-from utfproof.processes import worker_pool
-from utfproof.progress import stage
+from utfproof.ground.files import require_writable, together, write_bytes
+from utfproof.ground.processes import worker_pool
+from utfproof.ground.progress import stage
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -30,8 +30,8 @@ from utfproof.constructions import (
 from utfproof.constructions.random import random_host, random_target
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.generator import check_law
-from utfproof.resources import require_memory
+from utfproof.ground.generator import check_law
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, geometric, positive_integer, require_plain, require_words
 from utfproof.systems import Universal
 

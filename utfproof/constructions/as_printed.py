@@ -13,7 +13,7 @@ import numpy as np
 from utfproof.constructions.record import Construction
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined
-from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, paper_looped_dimension
 from utfproof.systems import LoopedUniversal, Universal
 

@@ -11,7 +11,6 @@ from math import comb
 
 import numpy as np
 
-from utfproof.arrays import Array, zeros
 from utfproof.constructions.record import Construction
 from utfproof.constructions.shared_attention import (
     count_tuples,
@@ -24,8 +23,9 @@ from utfproof.constructions.shared_attention import (
     require_scalar,
     require_tied_scalar_target,
 )
-from utfproof.notions import Notion
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.ground.arrays import Array, zeros
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal, Target
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose, zeros
 from utfproof.errors import SingularTarget
 from utfproof.exact import rational
+from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose, zeros
 from utfproof.systems import Target
 
 Gauge = tuple[Array, Array]

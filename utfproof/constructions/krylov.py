@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.arrays import Array, exact, zeros
 from utfproof.constructions.shared_attention import (
     require_dimension,
     require_equal_widths,
@@ -22,7 +21,8 @@ from utfproof.constructions.shared_attention import (
 )
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.exact import rational
-from utfproof.resources import require_memory
+from utfproof.ground.arrays import Array, exact, zeros
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, is_exact
 from utfproof.constructions.shared_attention import (
     require_dimension,
     require_scalar,
@@ -29,7 +28,8 @@ from utfproof.constructions.shared_attention import (
     two_sided_pairs,
 )
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
-from utfproof.resources import require_memory
+from utfproof.ground.arrays import Array, is_exact
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, positive_integer, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array
 from utfproof.attention import AttentionKernel
 from utfproof.constructions.residual import moebius
 from utfproof.constructions.sparse import prefix_tree_host
@@ -28,6 +27,7 @@ from utfproof.exact.symbolic.normalisation import (
     root_parts,
     square_factor,
 )
+from utfproof.ground.arrays import Array
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput
-from utfproof.generator import check_dtype, check_law, check_seed, integer_matrix, weight_matrix
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
+from utfproof.ground.generator import check_dtype, check_law, check_seed, integer_matrix, weight_matrix
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer
 from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
 

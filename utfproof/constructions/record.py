@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from utfproof.arrays import Array
-from utfproof.notions import Notion
+from utfproof.ground.arrays import Array
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utfproof.arrays import Array, hstack, namespace, zeros
 from utfproof.constructions.record import Construction
 from utfproof.constructions.shared_attention import padded
 from utfproof.constructions.tied import tied_host, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.notions import Notion
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.ground.arrays import Array, hstack, namespace, zeros
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension, word_index
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 

@@ -13,7 +13,6 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.arrays import Array, eye
 from utfproof.constructions.gauges import (
     Gauge,
     condition_of,
@@ -26,8 +25,9 @@ from utfproof.constructions.gauges import (
 )
 from utfproof.constructions.record import Construction
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.notions import Notion
-from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.arrays import Array, eye
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal, prefix_products
 

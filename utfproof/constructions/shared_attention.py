@@ -19,11 +19,11 @@ from math import comb
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, zeros
 from utfproof.constructions.tied import register_pairs
 from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
-from utfproof.resources import require_memory
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.ground.arrays import Array, eye, zeros
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, positive_integer, require_plain, require_words
 from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target, prefix_products
 

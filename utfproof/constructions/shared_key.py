@@ -10,12 +10,12 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, zeros
 from utfproof.constructions.record import Construction, Forms
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.notions import Notion
-from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.arrays import Array, eye, zeros
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric, shared_key_dimension
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 

@@ -11,13 +11,13 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
 from utfproof.constructions.record import Construction, Forms
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
-from utfproof.notions import Notion
-from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, shared_query_dimension
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 

@@ -12,7 +12,6 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.arrays import Array, namespace
 from utfproof.constructions.gauges import (
     Gauge,
     condition_of,
@@ -26,8 +25,9 @@ from utfproof.constructions.gauges import (
 from utfproof.constructions.record import Construction
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.notions import Notion
-from utfproof.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.arrays import Array, namespace
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 

@@ -14,8 +14,8 @@ from math import gcd
 import numpy as np
 
 from utfproof.constructions.record import Construction
-from utfproof.notions import Notion
-from utfproof.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, is_exact, to_numpy, zeros
 from utfproof.constructions.record import Construction
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget
-from utfproof.notions import Notion
-from utfproof.selection import Partition, SelectionMatrix, uniform
+from utfproof.ground.arrays import Array, is_exact, to_numpy, zeros
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import Partition, SelectionMatrix, uniform
 from utfproof.shapes import Shape, Word, geometric, head_words
 from utfproof.systems import LoopedUniversal, Target, Universal
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import LoopedUniversal
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact, one_line
 from utfproof.certificates.linear_test import linear_test_weights
 from utfproof.certificates.prover import certify
 from utfproof.certificates.sources import assemble
 from utfproof.constructions import CONSTRUCTIONS
+from utfproof.decision.local_test import local_test
 from utfproof.decision.verdict import Decision, Verdict, asked, decide_matching, decision_of
 from utfproof.errors import NotDefined, Refuted, Undecided
 from utfproof.exact import rational
-from utfproof.generator import integer_matrix
-from utfproof.local_test import local_test
+from utfproof.ground.arrays import exact, one_line
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.notions import Extent, Notion
 from utfproof.matching import r_all, w_all
-from utfproof.notions import Extent, Notion
 from utfproof.shapes import column_groups
 from utfproof.systems import Target, Universal
 from utfproof.weights import HostFile, StoredHost, read_host, stored_host

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from utfproof.arrays import one_line
 from utfproof.certificates.identities import identity_evidence
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
 from utfproof.decision.verdict import Decision, Verdict
-from utfproof.notions import Extent, Notion, Targets, Tying
+from utfproof.ground.arrays import one_line
+from utfproof.ground.notions import Extent, Notion, Targets, Tying
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import StoredHost
 

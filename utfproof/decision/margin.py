@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact, one_line
 from utfproof.certificates.sources import assemble
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact, one_line
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 from utfproof.weights import StoredHost

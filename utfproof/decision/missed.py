@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.certificates.residual import missed_distance, refuted_column
 from utfproof.certificates.sources import StoredWeights
@@ -26,10 +25,11 @@ from utfproof.emulation.compare import random_input, relative_error
 from utfproof.emulation.engines import run_memory
 from utfproof.errors import ResourceLimit, Undecided
 from utfproof.exact import gfp
-from utfproof.generator import integer_matrix
+from utfproof.ground.arrays import one_line
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import distance_bound, isolating_target, r_all, w_all
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Column, Shape, column_at, column_groups, matching_dimension
 from utfproof.systems import LoopedTarget, Target, Universal
 from utfproof.weights import StoredHost

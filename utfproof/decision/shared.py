@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, null_vector_certificate
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
+from utfproof.ground.arrays import one_line
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.matching import isolating_target
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
 from utfproof.shapes import Column, Shape, Word, column_index, positive_integer, too_many_words, word_at
 from utfproof.systems import Target
 from utfproof.weights import TensorFile, read_tensors, require_finite

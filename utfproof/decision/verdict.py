@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from utfproof.arrays import one_line
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import decide_weights
 from utfproof.certificates.scope import scope_of
 from utfproof.errors import Undecided
-from utfproof.notions import Extent, Hosts, Notion, Scope, Targets, Tying
+from utfproof.ground.arrays import one_line
+from utfproof.ground.notions import Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.weights import HostFile, StoredHost, stored_host
 
 

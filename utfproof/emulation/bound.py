@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy
 from utfproof.attention import KEY_BLOCK, GivenAttention, SoftmaxAttention
 from utfproof.emulation.gains import (
     NOTHING,
@@ -35,7 +34,8 @@ from utfproof.emulation.gains import (
     weighted,
 )
 from utfproof.errors import MalformedInput
-from utfproof.selection import SelectionMatrix
+from utfproof.ground.arrays import to_numpy
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal, prefix_products
 

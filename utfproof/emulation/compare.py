@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, one_line, to_numpy
 from utfproof.attention import AttentionKernel, ChunkedAttention
 from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.observe import Observer, first_growth, layer_errors
 from utfproof.emulation.predict import Predictor, attention_matching, has_bound
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.generator import integer_matrix
+from utfproof.ground.arrays import Array, one_line, to_numpy
+from utfproof.ground.generator import integer_matrix
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedder, Embedding
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, exact, transpose
 from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.ground.arrays import Array, exact, transpose
+from utfproof.ground.progress import stage
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import exact_target, require_same_class
-from utfproof.progress import stage
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import positive_integer
 from utfproof.systems import Target, Universal
 

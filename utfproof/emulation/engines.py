@@ -24,12 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, is_torch, namespace, require_device, to_numpy
 from utfproof.attention import AttentionKernel, attend, blocked_product
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, is_torch, namespace, require_device, to_numpy
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import ColumnGroup, Shape, column_groups, matching_dimension
 from utfproof.systems import LoopedTarget, Target, Universal
 

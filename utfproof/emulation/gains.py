@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy
 from utfproof.emulation.engines import READ_BLOCK
+from utfproof.ground.arrays import to_numpy
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import SuffixStack, suffix_stacks
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 

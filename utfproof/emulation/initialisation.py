@@ -13,8 +13,8 @@ import numpy as np
 
 from utfproof.constructions import build_host, dense_bytes
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.generator import check_seed, weight_matrix
-from utfproof.resources import require_memory
+from utfproof.ground.generator import check_seed, weight_matrix
+from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain
 from utfproof.systems import LoopedUniversal, Universal
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, is_torch, to_numpy, transpose
 from utfproof.attention import attend
+from utfproof.ground.arrays import Array, is_torch, to_numpy, transpose
 
 SAMPLED_TOKENS = 128
 GROWTH = 8.0

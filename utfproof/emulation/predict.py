@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy
 from utfproof.attention import ChunkedAttention
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.emulation.bound import (
@@ -44,9 +43,10 @@ from utfproof.emulation.gains import (
 )
 from utfproof.emulation.observe import Observer
 from utfproof.errors import MalformedInput, NotDefined
+from utfproof.ground.arrays import to_numpy
+from utfproof.ground.notions import Notion
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import w_all
-from utfproof.notions import Notion
-from utfproof.selection import SelectionMatrix
 from utfproof.systems import Target, Universal
 
 _DOUBLE = 2.0**-53

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import CannotCarry, MalformedInput
-from utfproof.resources import require_memory
+from utfproof.ground.resources import require_memory
 
 _MOST_SLICES = 6
 _ENOUGH = 0.9

@@ -23,10 +23,10 @@ from utfproof.emulation.compare import random_input, relative_error
 from utfproof.emulation.initialisation import orthogonal_host, rescaled_host, rotated_host, value_gain
 from utfproof.emulation.refine import ExactProducts, Factors, column_scale, refine_embedding, relative_residual
 from utfproof.errors import MalformedInput
-from utfproof.generator import LAWS, check_seed
+from utfproof.ground.generator import LAWS, check_seed
+from utfproof.ground.plots import picture_format, write_figure
+from utfproof.ground.resources import require_memory
 from utfproof.matching import embed, r_all, w_all
-from utfproof.plots import picture_format, write_figure
-from utfproof.resources import require_memory
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
     Shape,

@@ -19,7 +19,7 @@ from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.errors import NotDefined, Undecided
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
 
 LOWER, UPPER, IMPOSSIBLE = "lower", "upper", "impossible"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from utfproof.certificates.dimensions import least_square_root
 from utfproof.frontier.bounds import LOWER, UPPER
 from utfproof.frontier.questions import ANY, BOTH, TIED, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
 
 

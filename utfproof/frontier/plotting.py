@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from utfproof.frontier.table import Frontier, groups
-from utfproof.plots import picture_format, write_figure
+from utfproof.ground.plots import picture_format, write_figure
 
 
 def plot(found: Frontier, path: Path | str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from utfproof.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
+from utfproof.ground.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.shapes import Shape
 
 ALL, ALMOST_ALL = Extent.ALL.value, Extent.ALMOST_ALL.value
@@ -35,7 +35,7 @@ class Question:
 
     @cached_property
     def scope(self) -> Scope:
-        """The same for `utfproof.notions`, whose lattice decides what implies what."""
+        """The same for `utfproof.ground.notions`, whose lattice decides what implies what."""
         targets = Targets(Extent(self.extent), Tying(self.targets))
         return Scope(self.notion, targets, Hosts(tied=self.host == TIED), self.free)
 
@@ -53,7 +53,7 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 
 def implies(strong: Question, weak: Question, shape: Shape) -> bool:
-    """Whether every host that answers `strong` at this shape answers `weak` (`utfproof.notions.Scope.implies`)."""
+    """Whether every host that answers `strong` at this shape answers `weak` (`utfproof.ground.notions.Scope.implies`)."""
     return strong.scope.implies(weak.scope, shape.layers)
 
 

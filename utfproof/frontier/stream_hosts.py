@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from utfproof.arrays import Array
 from utfproof.constructions.residual import moebius
 from utfproof.errors import NotDefined
+from utfproof.ground.arrays import Array
 from utfproof.shapes import Shape, Word, head_words, word_index
 from utfproof.systems import LoopedUniversal, Target, Universal, prefix_products
 

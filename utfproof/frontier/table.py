@@ -16,7 +16,7 @@ from utfproof.frontier.bounds import BOUNDS, CERTIFIED, IMPOSSIBLE, LOWER, PROVE
 from utfproof.frontier.paper import Paper, paper_bound
 from utfproof.frontier.questions import ALL, QUESTIONS, Question, bounded_by, implies
 from utfproof.frontier.streams import RESIDUAL_BOUNDS
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 LARGEST = 2_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from utfproof.frontier.paper import paper_bound
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
 from utfproof.frontier.table import Entry, Frontier
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 BY = {

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.arrays import (
+from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import (
     Array,
     exact,
     hstack,
@@ -17,8 +18,7 @@ from utfproof.arrays import (
     namespace,
     take_column_blocks,
 )
-from utfproof.errors import MalformedInput
-from utfproof.progress import LARGE, staged
+from utfproof.ground.progress import LARGE, staged
 from utfproof.shapes import Shape, column_at
 from utfproof.systems import Target, Universal, prefix_products
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utfproof.arrays import Array, one_line
 from utfproof.errors import CannotCarry, MalformedInput
-from utfproof.notions import Notion
-from utfproof.progress import LARGE, expected_seconds, stage
+from utfproof.ground.arrays import Array, one_line
+from utfproof.ground.notions import Notion
+from utfproof.ground.progress import LARGE, expected_seconds, stage
+from utfproof.ground.threads import chosen_threads
 from utfproof.shapes import Shape
-from utfproof.threads import chosen_threads
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 EXACT_COLUMNS = 512

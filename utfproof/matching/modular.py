@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from utfproof.arrays import block_coordinates
 from utfproof.exact.gfp.kernels import NumpyKernels
+from utfproof.ground.arrays import block_coordinates
+from utfproof.ground.progress import LARGE, staged
 from utfproof.matching.equations import blocks_before, canonical_order
-from utfproof.progress import LARGE, staged
 from utfproof.shapes import Shape, matching_dimension
 
 Rows = Callable[[str, int, int, slice], np.ndarray]

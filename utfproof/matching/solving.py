@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import (
+from utfproof.constructions import CONSTRUCTIONS, build_host
+from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree
+from utfproof.errors import MalformedInput
+from utfproof.exact import rational
+from utfproof.ground.arrays import (
     Array,
     is_exact,
     is_torch,
@@ -16,10 +20,9 @@ from utfproof.arrays import (
     to_numpy,
     zeros,
 )
-from utfproof.constructions import CONSTRUCTIONS, build_host
-from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree
-from utfproof.errors import MalformedInput
-from utfproof.exact import rational
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all, w_all, widened
 from utfproof.matching.floats import (
     Embedding,
@@ -30,9 +33,6 @@ from utfproof.matching.floats import (
     least_squares,
     relative,
 )
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
 

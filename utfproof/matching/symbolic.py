@@ -31,9 +31,9 @@ from utfproof.exact.symbolic import (
     multilinearity,
     spanning,
 )
-from utfproof.generator import check_seed, integer_matrix
+from utfproof.ground.generator import check_seed, integer_matrix
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, require_plain
 from utfproof.systems import LoopedUniversal, Universal
 

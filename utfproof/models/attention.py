@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, namespace, transpose
 from utfproof.attention import SoftmaxAttention, _like, parse_kernel, softmax, visible
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, namespace, transpose
 
 
 @dataclass(frozen=True, eq=False)

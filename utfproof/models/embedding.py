@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import one_line
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import write_kernel
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.grouped import embed_grouped, grouped_tree_host
 from utfproof.models.model import AGREEMENT, Agreement, ImportedModel, compare, random_sequences
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding
 

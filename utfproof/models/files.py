@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.resources import require_memory
+from utfproof.ground.resources import require_memory
 from utfproof.weights import TensorFile, read_tensors
 
 SUFFIXES = (".safetensors", ".safetensors.index.json", ".npz", ".pt", ".pth", ".bin", ".ckpt")

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.arrays import Array, hstack, namespace, zeros
 from utfproof.constructions.residual import moebius
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.selection import Partition, SelectionMatrix
+from utfproof.ground.arrays import Array, hstack, namespace, zeros
+from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, geometric, positive_integer
 from utfproof.systems import Target, Universal, prefix_products
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.attention import SoftmaxAttention, parse_kernel
-from utfproof.biases import BiasedTarget
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel
 from utfproof.models.reading import Reading
 from utfproof.models.tensors import listed
 from utfproof.systems import Universal
+from utfproof.systems.biases import BiasedTarget
 from utfproof.weights import as_float64, read_tensors
 
 AGREEMENT = 1e-8

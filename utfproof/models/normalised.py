@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.errors import MalformedInput, OutsideClass
+from utfproof.ground.arrays import one_line
+from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.models.attention import ModelAttention
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.families.transformer_lens import FAMILY
@@ -24,8 +26,6 @@ from utfproof.models.importing import has_names
 from utfproof.models.live import EXAMPLES, attention_modules, in_float64, live_tensors, module_outputs
 from utfproof.models.model import AGREEMENT, Agreement, agreement, random_sequences
 from utfproof.models.reading import Reading, read_model
-from utfproof.notions import Notion
-from utfproof.resources import require_memory
 from utfproof.shapes import Shape
 from utfproof.systems import Universal
 from utfproof.weights import TensorFile

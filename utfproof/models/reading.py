@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
-from utfproof.biases import BiasedTarget
+from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
 from utfproof.models.families import families
 from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, SIZES, Family
 from utfproof.models.tensors import Axes, Claims, find_layers, find_outer
 from utfproof.shapes import Shape
+from utfproof.systems.biases import BiasedTarget
 from utfproof.weights import TensorFile
 
 NORMALISED = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
 from utfproof.reporting.svg import Label
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Word, column_at
 from utfproof.systems import Universal
 

@@ -15,7 +15,7 @@ from utfproof.frontier.bounds import Bound
 from utfproof.frontier.interval import interval
 from utfproof.frontier.paper import paper_bound
 from utfproof.frontier.questions import ALL, ALMOST_ALL, TIED, UNTIED, Question
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 NOTIONS = (Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL)

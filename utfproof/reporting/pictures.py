@@ -11,6 +11,7 @@ import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, build_host, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
 from utfproof.reporting.content import Block, embedding_blocks, nodes, word_text
 from utfproof.reporting.document import counted
@@ -28,7 +29,6 @@ from utfproof.reporting.svg import (
     svg,
     text,
 )
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import ColumnGroup, Shape, Word, column_groups, matching_dimension
 from utfproof.systems import Universal
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.emulation.compare import Comparison, EmulationReport
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
 from utfproof.reporting.forms import NUMBER, WHOLE, Maybe, conform

@@ -12,7 +12,7 @@ from utfproof.frontier.bounds import LOWER, UPPER
 from utfproof.frontier.paper import Paper
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.frontier.table import Entry, Frontier, Group, Side, groups
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
 from utfproof.reporting.forms import WHOLE, Maybe, conform

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.files import read_bytes
+from utfproof.ground.files import read_bytes
 from utfproof.reporting.document import plain
 from utfproof.reporting.report_others import command_of, is_certificate, lines_of, sweep_file
 

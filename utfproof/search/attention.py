@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, namespace, zeros
+from utfproof.ground.arrays import Array, namespace, zeros
 from utfproof.search.levenberg import REFERENCE, Engine, magnitude, permute, take
 from utfproof.search.numerical import (
     EMBEDDING,

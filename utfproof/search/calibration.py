@@ -12,7 +12,7 @@ from typing import Any
 
 from utfproof.frontier.questions import ALMOST_ALL, ANY, TIED, UNTIED, Question
 from utfproof.frontier.table import frontier
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.search.levenberg import REFERENCE, Engine
 from utfproof.search.log import EXACT_FIND, machine, outcome_of, read_problem, run_document
 from utfproof.search.problem import Problem

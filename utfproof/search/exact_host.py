@@ -24,7 +24,7 @@ from utfproof.certificates.identities import identity_certificate
 from utfproof.constructions.shared_attention import SHARED_ATTENTION
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
-from utfproof.resources import require_memory
+from utfproof.ground.resources import require_memory
 from utfproof.search.problem import Problem
 from utfproof.shapes import head_words
 

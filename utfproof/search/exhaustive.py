@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.resources import require_memory
+from utfproof.ground.resources import require_memory
 from utfproof.search.monomial import Grid
 from utfproof.search.problem import Problem
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.resources import require_memory
+from utfproof.ground.resources import require_memory
 from utfproof.search import nullstellensatz as ns
 from utfproof.search.derivation import DERIVATIONS
 

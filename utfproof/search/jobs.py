@@ -35,7 +35,7 @@ def prepare(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(parameters: dict[str, Any]) -> Any:
-    from utfproof.notions import Notion
+    from utfproof.ground.notions import Notion
     from utfproof.search.problem import Problem
     from utfproof.shapes import Shape
 

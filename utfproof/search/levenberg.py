@@ -1,8 +1,10 @@
 """Levenberg-Marquardt for many restarts and many targets at once, on NumPy arrays or torch tensors.
 
 The unknowns of each target are eliminated by a Schur complement, so that a step costs one factorisation in the host's
-parameters. The arithmetic is written once, over `utfproof.arrays.namespace`; what is decided for each restart (accept, damp,
-stop) are a few numbers on the host. Axis letters: b restarts, t targets, r residuals of a target, P parameters of the host.
+parameters. The arithmetic is written once, over `utfproof.ground.arrays.namespace`; what is decided for each restart
+(accept, damp, stop) are a few numbers on the host.
+
+Axis letters: b restarts, t targets, r residuals of a target, P parameters of the host.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, is_torch, namespace, require_device, to_numpy, zeros
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, eye, is_torch, namespace, require_device, to_numpy, zeros
 
 NUMPY, TORCH = "numpy", "torch"
 DTYPES = ("float64", "float32")

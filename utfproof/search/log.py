@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.files import read_bytes, write_bytes
-from utfproof.notions import Notion
+from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.notions import Notion
 from utfproof.search.exact_host import Verification
 from utfproof.search.problem import Problem
 from utfproof.search.restarts import FIRST, OUTCOMES, RIDGES, Run, Setting, model

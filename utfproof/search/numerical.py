@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, namespace, zeros
-from utfproof.generator import check_seed, mix, raw_numpy
+from utfproof.ground.arrays import Array, namespace, zeros
+from utfproof.ground.generator import check_seed, mix, raw_numpy
 from utfproof.search.levenberg import REFERENCE, Engine, magnitude, permute, take
 from utfproof.search.problem import Problem
 

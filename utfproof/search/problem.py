@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.notions import Notion
+from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, positive_integer, require_words
 
 FREE = ("E", "U", "E and U")

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy
 from utfproof.errors import MalformedInput
-from utfproof.generator import check_seed
-from utfproof.notions import Notion
-from utfproof.processes import worker_pool
-from utfproof.resources import require_memory
+from utfproof.ground.arrays import to_numpy
+from utfproof.ground.generator import check_seed
+from utfproof.ground.notions import Notion
+from utfproof.ground.processes import worker_pool
+from utfproof.ground.resources import require_memory
 from utfproof.search import attention, numerical
 from utfproof.search.levenberg import REFERENCE, TORCH, Engine, levenberg_marquardt, put
 from utfproof.search.numerical import FRESH, FRESH_START, TARGET, draw

@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from utfproof.errors import Undecided
-from utfproof.notions import Notion
-from utfproof.processes import worker_pool
+from utfproof.ground.notions import Notion
+from utfproof.ground.processes import worker_pool
 from utfproof.search.exact_host import ExactHost, Verification, exact_array, verify
 from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.monomial_fit import fit_monomials, verify_monomial

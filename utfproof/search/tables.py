@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.files import read_bytes, write_bytes
-from utfproof.notions import Notion
+from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.notions import Notion
 from utfproof.search.calibration import known, problem_of
 
 DATA, PAGE = Path("results/search-cpu.json"), Path("docs/search.md")

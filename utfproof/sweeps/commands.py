@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, NotDefined, Undecided
-from utfproof.parameters import (
+from utfproof.jobs.parameters import (
     DIMENSIONS,
     DRAW,
     EMBEDDING_DIMENSION,
@@ -99,7 +99,7 @@ def _stream(residual: bool) -> dict[str, Any]:
 
 def _prepare_certify(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
     from utfproof.constructions import construction, resolve_m
-    from utfproof.notions import Notion
+    from utfproof.ground.notions import Notion
 
     entry = construction(given["construction"])
     shape = _quiet_shape(given)
@@ -121,8 +121,8 @@ def _prepare_certify(given: dict[str, Any], _: Path) -> Iterator[Prepared]:
 
 
 def _run_certify(parameters: dict[str, Any], context: Context) -> Found:
-    from utfproof.arrays import require_device
     from utfproof.certificates.prover import certify
+    from utfproof.ground.arrays import require_device
 
     names = ("notion", "seed", "law", "dtype", "witness", "device")
     given = {name: parameters[name] for name in names if parameters[name] is not None}
@@ -184,9 +184,9 @@ def _weights(text: str, folder: Path) -> list[Path]:
 
 
 def _run_decide(parameters: dict[str, Any], context: Context) -> Found:
-    from utfproof.arrays import require_device
     from utfproof.decision.attention import decide_attention_matching
     from utfproof.decision.verdict import decide_matching, decide_tied_targets
+    from utfproof.ground.arrays import require_device
     from utfproof.weights import stored_host
 
     path = context.files[parameters["weights"]]

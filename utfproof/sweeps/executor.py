@@ -20,7 +20,7 @@ from multiprocessing import active_children, get_context
 from typing import Any, Protocol
 
 from utfproof.errors import MalformedInput, UtfproofError, install
-from utfproof.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
+from utfproof.ground.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
 from utfproof.sweeps.jobs import Answer, Task, one_line, run_task
 
 MAX_DEATHS = 3

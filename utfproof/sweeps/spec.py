@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.files import read_bytes
-from utfproof.parameters import DIMENSIONS, REQUIRED, Parameter
+from utfproof.ground.files import read_bytes
+from utfproof.jobs.parameters import DIMENSIONS, REQUIRED, Parameter
 from utfproof.shapes import PAPER_TABLE_SHAPES
 from utfproof.sweeps.commands import Command, command
 from utfproof.sweeps.jobs import Job

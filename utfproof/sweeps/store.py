@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.files import atomic_file, read_bytes, write_bytes
+from utfproof.ground.files import atomic_file, read_bytes, write_bytes
 from utfproof.sweeps.jobs import Answer, Job, canonical
 
 FORMAT = "utfproof-sweep"

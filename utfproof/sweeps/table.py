@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.files import atomic_file, write_bytes
+from utfproof.ground.files import atomic_file, write_bytes
 from utfproof.sweeps.jobs import canonical
 from utfproof.sweeps.store import Store
 

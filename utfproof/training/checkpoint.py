@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
-from utfproof.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes, write_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor

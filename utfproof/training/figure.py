@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.plots import picture_format, write_figure
+from utfproof.ground.plots import picture_format, write_figure
 from utfproof.shapes import paper_dimension
 from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset, field_names
 from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds

@@ -35,7 +35,7 @@ _PLACES = ("engine", "dtype", "device")
 
 def prepare(parameters: dict[str, Any]) -> dict[str, Any]:
     """The same parameters, checked, with what the preset fills in. MalformedInput naming the one that cannot be."""
-    from utfproof.generator import check_seed
+    from utfproof.ground.generator import check_seed
     from utfproof.training.loop import engine_name
     from utfproof.training.models import DTYPES
 

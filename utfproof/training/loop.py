@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from utfproof.arrays import require_device
 from utfproof.errors import MalformedInput
-from utfproof.resources import require_memory
+from utfproof.ground.arrays import require_device
+from utfproof.ground.resources import require_memory
 from utfproof.training.models import TRAINED, Model, build_model
 from utfproof.training.paths import PathEngine
 from utfproof.training.tasks import Batch, seeded

@@ -28,9 +28,9 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, build_host, dense_bytes
 from utfproof.constructions.random import random_target
 from utfproof.errors import MalformedInput
-from utfproof.generator import check_seed
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
+from utfproof.ground.generator import check_seed
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 from utfproof.systems import Target, Universal
 from utfproof.training.tasks import seeded

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.training.models import NORM_EPSILON, Model, dense, projection
 from utfproof.training.programs import Tables, times
 

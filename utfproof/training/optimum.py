@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes, write_bytes
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.systems import Universal
 from utfproof.training.models import Model, dense
 

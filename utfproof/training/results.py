@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes, write_bytes
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.tables import Further, Measured
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
-from utfproof.selection import SelectionMatrix
+from utfproof.ground.arrays import one_line
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, positive_integer
 from utfproof.systems import AugmentedTarget, LoopedTarget, LoopedUniversal, Target, Universal
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.files import atomic_file
-from utfproof.resources import require_memory
+from utfproof.ground.files import atomic_file
+from utfproof.ground.resources import require_memory
 
 _NUMPY_TYPES = {
     "F64": "<f8",

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import is_torch
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
+from utfproof.ground.arrays import is_torch
 
 _SIGNIFICAND = 53
 _CHUNK = 1 << 15

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import is_torch
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import is_torch
 
 DEFAULT_PRIMES = (2097143, 2097133, 2097131)
 """The three largest primes below 2^21: products of 4096 terms need one reduction, and a random matrix loses rank modulo

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import to_numpy
+from utfproof.ground.arrays import to_numpy
 
 
 def to_flint(matrix: Any, p: int) -> Any:

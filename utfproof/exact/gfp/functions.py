@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.arrays import is_torch
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp import flint_engine
 from utfproof.exact.gfp.elimination import Elimination
 from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
-from utfproof.progress import LARGE, expected_seconds, stage
+from utfproof.ground.arrays import is_torch
+from utfproof.ground.progress import LARGE, expected_seconds, stage
 
 ENGINES = ("blas", "flint")
 

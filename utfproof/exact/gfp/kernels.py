@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import is_torch
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp import field
-from utfproof.threads import chosen_threads
+from utfproof.ground.arrays import is_torch
+from utfproof.ground.threads import chosen_threads
 
 _CHUNK = 1 << 14
 """Entries per elementwise pass (128 KiB): a chunk and its scratch stay in a core's second-level cache."""

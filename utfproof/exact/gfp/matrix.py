@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from utfproof.arrays import namespace, take_column_blocks
 from utfproof.errors import MalformedInput
 from utfproof.exact.gfp.field import centred
 from utfproof.exact.gfp.kernels import kernels_for
+from utfproof.ground.arrays import namespace, take_column_blocks
 
 
 def multiply(a: Any, b: Any, p: int) -> Any:

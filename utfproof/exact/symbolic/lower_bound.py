@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.exact import rational
 from utfproof.exact.symbolic.results import ROUTES, IdentityResult, RoutesDisagree, decide
 from utfproof.exact.symbolic.words import Letter, Polynomial, collect
+from utfproof.ground.arrays import exact
 from utfproof.shapes import Word, head_words, positive_integer, word_at, word_index
 
 Matrix = list[list[int]]

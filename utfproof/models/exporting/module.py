@@ -14,11 +14,11 @@ import numpy as np
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.files import write_bytes
+from utfproof.ground.files import write_bytes
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention
 from utfproof.models.exporting.tensors import MODULE_HEAD, require_embedding, write_arrays
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.systems import Universal
 
 TEMPLATE = '''"""{head}: PyTorch is all it needs.

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.ground.resources import require_memory
 from utfproof.models.attention import LayerAttention, ModelAttention, Rotary
 from utfproof.models.family import Family
 from utfproof.models.reading import Reading
-from utfproof.resources import require_memory
 from utfproof.weights import TensorFile
 
 CONSTANTS = ("HEADS", "LAYERS", "RESIDUAL", "TIED", "VOCABULARY", "POSITIONS", "SCALE", "NORM", "PAIRS", "ATTENTION")

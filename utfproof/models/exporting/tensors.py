@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput, NotDefined
-from utfproof.files import atomic_file
+from utfproof.ground.files import atomic_file
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, ModelAttention
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.systems import Universal
 from utfproof.weights import dense
 

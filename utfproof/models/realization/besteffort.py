@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact, one_line, to_numpy
 from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import exact, one_line, to_numpy
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, w_all
 from utfproof.models.realization.hankel import Forms, forms
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import Shape, Word, matching_dimension
 from utfproof.systems import Target, Universal
 

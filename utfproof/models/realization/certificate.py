@@ -15,9 +15,9 @@ import numpy as np
 from utfproof.certificates import checker
 from utfproof.certificates.format import SAFE_INTEGER, Certificate, stating
 from utfproof.errors import ResourceLimit
+from utfproof.ground.notions import Notion
 from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Forms, LeastHost, Reader, Row
-from utfproof.notions import Notion
 from utfproof.systems import Universal
 
 KIND = "realization"

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from utfproof.arrays import exact, one_line
 from utfproof.errors import ResourceLimit
+from utfproof.ground.arrays import exact, one_line
 from utfproof.matching import exact_target
 from utfproof.models.realization import linear
 from utfproof.shapes import Shape, Word, matching_dimension

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.ground.arrays import exact
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Boundary, Columns, Forms, LeastHost, forms, least_dimension
-from utfproof.selection import SelectionMatrix
 from utfproof.systems import Target, Universal
 
 CONSTRUCTION = ""

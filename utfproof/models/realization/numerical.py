@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line, to_numpy
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import one_line, to_numpy
+from utfproof.ground.resources import require_memory
 from utfproof.matching import r_all, w_all
-from utfproof.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.certificates.format import Certificate
 from utfproof.errors import ResourceLimit
+from utfproof.ground.arrays import one_line
+from utfproof.ground.progress import stage
 from utfproof.models.realization.besteffort import best_effort
 from utfproof.models.realization.certificate import certificate, require_valid
 from utfproof.models.realization.hankel import LeastHost, forms, least_dimension
@@ -19,7 +20,6 @@ from utfproof.models.realization.host import least_host
 from utfproof.models.realization.numerical import TOLERANCE, numerical_host, truncated_host
 from utfproof.models.realization.simplify import with_short_logits, without_dead_heads
 from utfproof.models.realization.tied import tied_host
-from utfproof.progress import stage
 from utfproof.systems import LoopedTarget, Target, Universal
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import one_line
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import one_line
 from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Forms, forms, least_dimension
 from utfproof.models.realization.host import matches

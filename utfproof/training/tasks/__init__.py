@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from utfproof.errors import MalformedInput
-from utfproof.generator import check_seed, mix
+from utfproof.ground.generator import check_seed, mix
 
 if TYPE_CHECKING:
     import torch

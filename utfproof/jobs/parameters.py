@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from utfproof.generator import DTYPES, LAWS
+from utfproof.ground.generator import DTYPES, LAWS
 from utfproof.shapes import Shape
 
 REQUIRED: Any = ...

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 from utfproof.attention import (
     AttentionKernel,
     ChunkedAttention,
@@ -25,6 +24,7 @@ from utfproof.attention import (
     attend,
 )
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, one_line, to_numpy, zeros
 from utfproof.shapes import Shape
 from utfproof.systems import AugmentedTarget, Target
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.arrays import exact, is_exact
 from utfproof.errors import MalformedInput, Refuted
 from utfproof.exact import rational
+from utfproof.ground.arrays import exact, is_exact
+from utfproof.ground.resources import require_memory
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, require_same_class, w_all
-from utfproof.resources import require_memory
-from utfproof.selection import SelectionMatrix
 from utfproof.shapes import ColumnGroup, column_groups, head_words, require_plain
 from utfproof.systems import Target, Universal, prefix_products
 

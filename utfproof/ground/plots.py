@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.files import require_writable, write_bytes
+from utfproof.ground.files import require_writable, write_bytes
 
 
 def picture_format(path: Path | str) -> str:

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from utfproof.arrays import Array, is_exact, is_torch, namespace, one_line, transpose
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, is_exact, is_torch, namespace, one_line, transpose
 
 
 class AttentionKernel(Protocol):
@@ -261,7 +261,7 @@ class SeededAttention(GivenAttention):
 
     def _weights(self, context: int, layer: int, head: int) -> np.ndarray:
         """Integers 1 ... 16 [n, n]."""
-        from utfproof.generator import raw_numpy, stream_key
+        from utfproof.ground.generator import raw_numpy, stream_key
 
         numbers = raw_numpy(stream_key(self.seed, "X", layer, head), context * context)
         return (numbers >> np.uint64(60)).astype(np.int64).reshape(context, context) + 1

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.arrays import Array, eye, namespace, one_line
 from utfproof.attention import AttentionKernel, GivenAttention, attend
 from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, eye, namespace, one_line
 from utfproof.shapes import Shape
 
 
