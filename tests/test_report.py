@@ -895,6 +895,32 @@ def test_colours_have_contrast(browser, show, folder, monkeypatch):
     assert browser.run(CONTRAST)[0] < 4.5
 
 
+MISPLACED = """
+    const found = [];
+    for (const drawing of document.querySelectorAll('figure.plot svg[role=img]')) {
+      const box = drawing.getBoundingClientRect();
+      const texts = [...drawing.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]);
+      for (const [index, [said, t]] of texts.entries()) {
+        if (t.left < box.left - 1 || t.right > box.right + 1 || t.top < box.top - 1 || t.bottom > box.bottom + 1)
+          found.push('clipped: ' + said);
+        for (const [other, o] of texts.slice(0, index))
+          if (Math.min(t.right, o.right) - Math.max(t.left, o.left) > 1
+              && Math.min(t.bottom, o.bottom) - Math.max(t.top, o.top) > 5)
+            found.push(said + ' on ' + other);
+      }
+    }
+    return found"""
+
+
+def test_labels_are_whole_and_apart(browser, show, tmp_path, monkeypatch):
+    """On the page of the project's own results: no label leaves its drawing, and none lies on another one."""
+    show(page_of(RESULTS))
+    assert browser.run(MISPLACED) == []
+    monkeypatch.setattr(report_charts, "label_width", lambda label: 10.0)
+    show(page_of(RESULTS))
+    assert browser.run(MISPLACED)
+
+
 HIDDEN = """
     return [...document.querySelectorAll('details > :not(summary) td')].filter(e => !e.checkVisibility(
       {contentVisibilityAuto: true, opacityProperty: true, visibilityProperty: true})).length"""

@@ -8,6 +8,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from utfproof.reporting.svg import Label, label_width, number, svg, text
 
@@ -21,7 +22,9 @@ CHARACTER = 6.8
 
 WIDTH, HEIGHT = 340.0, 250.0
 """Of a panel: it fits a telephone held upright."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 46.0, 14.0, 40.0
+_RIGHT, _TOP, _BOTTOM = 46.0, 14.0, 40.0
+_NAME = 22.0
+"""Room for the name of a vertical axis, left of its labels."""
 
 
 def colour(index: int) -> str:
@@ -30,8 +33,8 @@ def colour(index: int) -> str:
 
 
 def short(value: float) -> str:
-    """A number for an axis or a bar: 3 significant digits, no more."""
-    return f"{value:.3g}"
+    """A number for an axis or a bar: 3 significant digits, with an exponent only where zeros would be many."""
+    return f"{round(value, 2 - math.floor(math.log10(abs(value)))):.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 # --- axes ----------------------------------------------------------------------------------------------------
@@ -112,10 +115,16 @@ class Panel:
     height: float = HEIGHT
     body: list[str] = field(default_factory=list)
 
+    @cached_property
+    def left(self) -> float:
+        """Where the horizontal axis begins: right of the labels and the name of the vertical one."""
+        labels = (label_width(tick_label(value, self.y)) for value in self.y.ticks())
+        return _NAME + max([20.0, *labels]) + 6
+
     def at(self, x: float, y: float) -> tuple[float, float]:
         """The place of a point in the drawing."""
-        across, up = self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
-        return _LEFT + across * self.x.share(x), _TOP + up * (1 - self.y.share(y))
+        across, up = self.width - self.left - _RIGHT, self.height - _TOP - _BOTTOM
+        return self.left + across * self.x.share(x), _TOP + up * (1 - self.y.share(y))
 
     def line(self, points: Sequence[tuple[float, float]], tone: str, *, dash: str = "", width: float = 1.6) -> None:
         """A line through the points; dash as in SVG."""
@@ -146,7 +155,7 @@ class Panel:
 
     def drawing(self, title: str) -> str:
         """The picture with its axes."""
-        left, right = _LEFT, self.width - _RIGHT
+        left, right = self.left, self.width - _RIGHT
         top, bottom = _TOP, self.height - _BOTTOM
         rules, labels = "", []
         for value in self.y.ticks():
@@ -215,7 +224,12 @@ class Bar:
 def bars(entries: Sequence[Bar], title: str, *, log: bool = True, unit: str = "") -> str:
     """Horizontal bars with their numbers. log: lengths are logarithms of ratios, from 1, slower to the right and faster to
     the left; else from 0."""
-    step, left, room = 21.0, 10 + max([60.0, *(CHARACTER * len(bar.name) for bar in entries)]), 52.0
+    numbers = [f"{short(bar.value)}{unit}" for bar in entries]
+    left, room = (
+        10 + max([least, *(label_width([(name, "")]) for name in names)])
+        for least, names in ((60.0, [bar.name for bar in entries]), (40.0, numbers))
+    )
+    step = 21.0
     width = max(WIDTH, left + 150 + room)
     values = [bar.value for bar in entries if not log or bar.value > 0]
     axis = Axis(min([1.0, *values]), max([1.0, *values]) * 1.0001, True) if log else Axis(0, max([*values, 1e-300]))
@@ -234,7 +248,7 @@ def bars(entries: Sequence[Bar], title: str, *, log: bool = True, unit: str = ""
             f'<rect x="{number(x)}" y="{number(y)}" width="{number(length)}" height="15" fill="{tone}" '
             f'fill-opacity=".55" stroke="{tone}" stroke-width=".8"><title>{html.escape(bar.title or bar.name)}</title></rect>'
         )
-        body.append(text(max(end, origin) + 5, y + 8, f"{short(bar.value)}{unit}", anchor="start"))
+        body.append(text(max(end, origin) + 5, y + 8, numbers[index], anchor="start"))
     height = 6 + len(entries) * step
     body.append(
         f'<path d="M{number(origin)} 0V{number(height)}" stroke="currentColor" stroke-opacity=".7" stroke-width=".9"/>'

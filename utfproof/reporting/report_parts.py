@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Cell]], *, 
     lines = []
     for row in rows:
         first, *others = (cell.html if isinstance(cell, Markup) else prose(cell) for cell in row)
-        cells = "".join(f"<td>{cell}</td>" for cell in others)
+        cells = "".join(f"<td{_unbroken(cell)}>{cell}</td>" for cell in others)
         lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     return scrolling(
         caption,
@@ -80,6 +81,11 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Cell]], *, 
         f"<tbody>{''.join(lines)}</tbody></table>",
         "scroll long" if long else "scroll",
     )
+
+
+def _unbroken(cell: str) -> str:
+    """A number such as 6.01e-15 is not broken at its sign."""
+    return ' class="whole"' if re.fullmatch(r"[\d.,+e–-]{1,14}", cell) else ""
 
 
 def folded(summary: str, content: str, *, shown: bool = False) -> str:
