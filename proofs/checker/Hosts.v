@@ -13,19 +13,25 @@ Import GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
 (* --- random hosts (section 4.7) --- *)
-Definition word64 (z : Z) : Z := Z.land z 0xFFFFFFFFFFFFFFFF.
-Definition mix (z : Z) : Z :=
-  let z := word64 (Z.mul (Z.lxor z (Z.shiftr z 30)) 0xBF58476D1CE4E5B9) in
-  let z := word64 (Z.mul (Z.lxor z (Z.shiftr z 27)) 0x94D049BB133111EB) in
-  Z.lxor z (Z.shiftr z 31).
+(* a number that is written within a function is built digit by digit whenever the function runs *)
+Definition ones64 : Z := 0xFFFFFFFFFFFFFFFF.
+Definition first_factor : Z := 0xBF58476D1CE4E5B9.
+Definition second_factor : Z := 0x94D049BB133111EB.
 Definition golden : Z := 0x9E3779B97F4A7C15.
+Definition by1 : Z := 1. Definition by2 : Z := 2. Definition by27 : Z := 27. Definition by30 : Z := 30.
+Definition by31 : Z := 31. Definition by32 : Z := 32. Definition by63 : Z := 63. Definition two32 : Z := 4294967296.
+Definition word64 (z : Z) : Z := Z.land z ones64.
+Definition mix (z : Z) : Z :=
+  let z := word64 (Z.mul (Z.lxor z (Z.shiftr z by30)) first_factor) in
+  let z := word64 (Z.mul (Z.lxor z (Z.shiftr z by27)) second_factor) in
+  Z.lxor z (Z.shiftr z by31).
 Definition key (seed : Z) (tensor l h : nat) : Z :=
   foldl (fun k n => mix (word64 (Z.add k (Z.mul golden (Z.of_nat n.+1))))) (mix seed) [:: tensor; l; h].
 Inductive law := Uniform | Signs | Binomial.
 Definition numerator (f : law) (x : Z) : Z := match f with
-  | Uniform => Z.sub (Z.add (Z.mul 2 (Z.shiftr x 32)) 1) 4294967296
-  | Signs => Z.sub 1 (Z.mul 2 (Z.shiftr x 63))
-  | Binomial => Z.sub (foldr Z.add Z0 [seq Z.land (Z.shiftr x (Z.of_nat i)) 1 | i <- iota 0 64]) 32 end.
+  | Uniform => Z.sub (Z.add (Z.mul by2 (Z.shiftr x by32)) by1) two32
+  | Signs => Z.sub by1 (Z.mul by2 (Z.shiftr x by63))
+  | Binomial => Z.sub (foldr Z.add Z0 [seq Z.land (Z.shiftr x (Z.of_nat i)) by1 | i <- iota 0 64]) by32 end.
 Definition drawn (f : law) (seed : Z) (tensor l h rows columns : nat) : mat Z :=
   let k := key seed tensor l h in
   [seq [seq numerator f (mix (word64 (Z.add k (Z.mul golden (Z.of_nat (i * columns + j).+1))))) | j <-
