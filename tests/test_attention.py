@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import softmax_rows
 
-from utfproof import attention
 from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
+from utfproof.attention.rope import rotate
 from utfproof.errors import MalformedInput
 
 pytestmark = pytest.mark.numerical
@@ -115,7 +115,7 @@ def test_given_attention_is_what_was_given():
     ("call", "message"),
     [
         (lambda: parse_kernel("rope", 2, 3), "even head dimension, got 3"),
-        (lambda: attention.rotate(np.zeros((2, 5)), np.arange(2), 10.0), "even head dimension, got 5"),
+        (lambda: rotate(np.zeros((2, 5)), np.arange(2), 10.0), "even head dimension, got 5"),
         (lambda: parse_kernel("relu", 2, 4), "'relu' is unknown"),
         (lambda: parse_kernel("causal+", 2, 4), "unknown at ''"),
         (lambda: parse_kernel("window:0", 2, 4), "window must be a positive integer"),

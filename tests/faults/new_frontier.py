@@ -33,9 +33,9 @@ FAULTS = [
     ),
     Fault(
         "RoPE is left out unless ALiBi is asked for",
-        "utfproof.attention",
-        "        if self.rope_base is None:\n            return queries, keys",
-        "        if self.rope_base is None or not self.alibi_heads:\n            return queries, keys",
+        "utfproof.attention.kernel",
+        "        for part in self.parts:\n            queries, keys = part.turned",
+        "        for part in self.parts if self.alibi_heads else ():\n            queries, keys = part.turned",
         ("new:shared/rope",),
     ),
     Fault(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import GivenAttention, SoftmaxAttention
+from utfproof.attention import PARTS, GivenAttention, SoftmaxAttention
 from utfproof.certificates.format import Certificate, integer, stating
 from utfproof.emulation.enclosure import Enclosure, enclose
 from utfproof.errors import MalformedInput
@@ -21,28 +21,16 @@ from utfproof.systems import Target, Universal
 
 NOTION = "one emulation"
 TARGETS = "this one"
-LONGEST_WINDOW = 10**18
-"""Windows of this size and more have no name in the format."""
 
 
 def attention_name(kernel: SoftmaxAttention | GivenAttention, heads: int) -> str:
     """The claim's `attention`: "given", "softmax", or its parts in their fixed order. MalformedInput for what has no name."""
     if isinstance(kernel, GivenAttention):
         return "given"
-    known = kernel.scale in (1, "1/sqrt(d)") and kernel.rope_base in (None, 10000)
-    if not known or kernel.alibi_heads not in (None, heads) or (kernel.window or 0) >= LONGEST_WINDOW:
-        raise MalformedInput(
-            f"the certificate format has no name for {kernel}; it knows scale 1/sqrt(d), ALiBi's slopes for the shape's "
-            f"{heads} heads, and RoPE with base 10000"
-        )
-    parts = {
-        "scaled": kernel.scale != 1,
-        "causal": kernel.causal,
-        f"window:{kernel.window}": kernel.window is not None,
-        "alibi": kernel.alibi_heads is not None,
-        "rope": kernel.rope_base is not None,
-    }
-    return "+".join(part for part, present in parts.items() if present) or "softmax"
+    if not all(part.certified(heads) for part in kernel.parts):
+        *most, last = (part.certified_words.format(heads=heads) for part in PARTS if part.certified_words)
+        raise MalformedInput(f"the certificate format has no name for {kernel}; it knows {', '.join(most)}, and {last}")
+    return kernel.written()
 
 
 def numbers(array: Array) -> dict[str, Any]:

@@ -428,13 +428,13 @@ def attention_difference(
     # errors along a fixed direction, and one error along the other: each is at most sqrt(d) + LAMBDA deviations long
     crossed = error_q * error_k * (1 + sqrt(d) / LAMBDA) ** 2
     change = scale * (q * error_k + k * error_q + crossed + gap)
-    # the product of length d, and turning the pairs of RoPE: rounded cosines and sines, two products and a sum, twice
-    change += u * largest * (min(float(d), LAMBDA * sqrt(d)) + (9 if kernel.rope_base is not None else 0))
+    of_product, of_largest, of_mean = kernel.rounding()
+    # the product of length d, and turning queries and keys
+    change += u * largest * (min(float(d), LAMBDA * sqrt(d)) + of_product)
     # exp (6 units: 2.5 units in the last place and its result), the scale and its rounding, and what the maximum is taken
-    # from; with ALiBi the slope, its product with the distance, and their sum. Relative errors of z_j - max z are met in
-    # the mean under the weights, twice, where the mean of |z_j - max z| is at most log n
-    of_largest, of_mean = (9, 10) if kernel.alibi_heads is not None else (2, 2)
-    change += u * (6 + of_largest * largest + of_mean * log(context))
+    # from; then what parts do to logits. Relative errors of z_j - max z are met in the mean under the weights, twice, where
+    # the mean of |z_j - max z| is at most log n
+    change += u * (6 + (2 + of_largest) * largest + (2 + of_mean) * log(context))
     return min(change, 2.0), u * (1 + sum_roundoff(context))
 
 

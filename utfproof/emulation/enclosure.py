@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
+from utfproof.attention.part import ball
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import Array, exact, transpose
 from utfproof.ground.progress import stage
@@ -77,21 +78,19 @@ class BallAttention:
         """Attention matrix [n, n] of balls."""
         from flint import arb
 
-        kernel = self.kernel
         n, d = queries.shape
-        places = [int(position) for position in positions]
-        if kernel.rope_base is not None:
-            queries, keys = (_rotated(x, positions, kernel.rope_base) for x in (queries, keys))
+        places = np.array([int(position) for position in positions])
+        for part in self.kernel.parts:
+            queries, keys = part.turned_balls(queries, places), part.turned_balls(keys, places)
         logits = queries @ transpose(keys)
-        scale = 1 / arb(d).sqrt() if isinstance(kernel.scale, str) else _ball(Fraction(kernel.scale))
-        slope = arb(0)
-        if kernel.alibi_heads is not None:
-            slope = arb(2) ** _ball(Fraction(-8 * (head + 1), kernel.alibi_heads))
+        changes = [change for part in self.kernel.parts if (change := part.ball_logits(d, head)) is not None]
+        mask = self.kernel.mask(places, places)
         out: Array = np.empty((n, n), dtype=object)
         for i in range(n):
-            away = [places[i] - place for place in places]
-            chosen = [j for j in range(n) if self._visible(away[j])]
-            row = [logits[i, j] * scale - slope * abs(away[j]) for j in chosen]
+            chosen: list[int] = list(range(n)) if mask is None else np.flatnonzero(mask[i]).tolist()
+            row = [logits[i, j] for j in chosen]
+            for change in changes:
+                row = [change(x, int(places[i] - places[j])) for x, j in zip(row, chosen, strict=True)]
             top = max(x.mid() for x in row)  # any common shift leaves softmax as it is
             powers = [(x - top).exp() for x in row]
             total = sum(powers, arb(0))
@@ -99,31 +98,6 @@ class BallAttention:
             for j, power in zip(chosen, powers, strict=True):
                 out[i, j] = power / total
         return out
-
-    def _visible(self, away: int) -> bool:
-        """Whether a query sees a key that lies so far before it."""
-        hidden = self.kernel.causal and away < 0
-        return not hidden and (self.kernel.window is None or abs(away) < self.kernel.window)
-
-
-def _rotated(x: Array, positions: Array, base: float) -> Array:
-    """x [n, d] with the pairs (2t, 2t+1) turned by position * base^(-2t/d)."""
-    n, d = x.shape
-    out: Array = np.empty((n, d), dtype=object)
-    for t in range(0, d, 2):
-        frequency = _ball(Fraction(base)) ** _ball(Fraction(-t, d))
-        for i in range(n):
-            sin, cos = (frequency * int(positions[i])).sin_cos()
-            out[i, t] = x[i, t] * cos - x[i, t + 1] * sin
-            out[i, t + 1] = x[i, t] * sin + x[i, t + 1] * cos
-    return out
-
-
-def _ball(x: Any) -> Any:
-    """A ball around an int or a Fraction."""
-    from flint import arb, fmpq
-
-    return arb(fmpq(x.numerator, x.denominator))
 
 
 def _end(number: Any, *, up: bool) -> Fraction | None:
@@ -154,7 +128,7 @@ def _with_arrays(system: Any, convert: Callable[[Array], Array]) -> Any:
 
 def _balls(array: Array) -> Array:
     out = np.empty(array.shape, dtype=object)
-    out.reshape(-1)[:] = [_ball(x) for x in array.reshape(-1)]
+    out.reshape(-1)[:] = [ball(x) for x in array.reshape(-1)]
     return out
 
 
@@ -212,8 +186,8 @@ def enclose(
         found = exact_difference(host, target, E, X, kernel.matrices) * 10**digits
         units = (max(0, ceil(found) - 1), floor(found) + 1) if found else (0, 0)
         return _enclosure(units, digits, 0)
-    if kernel.rope_base is not None and host.shape.head_dim % 2:
-        raise MalformedInput(f"RoPE needs an even head dimension, got {host.shape.head_dim}")
+    if reason := kernel.unfit(host.shape.head_dim):
+        raise MalformedInput(reason)
     host, target, E, X = _prepared(host, target, E, X)
     bits = 64 + 4 * digits
     _require_size(host, target, len(X), bits, max_memory)

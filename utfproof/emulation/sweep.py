@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from utfproof.attention import AttentionKernel, parse_kernel
+from utfproof.attention import AttentionKernel, named_kernel
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.emulation.compare import EmulationReport, Setting, compare
 from utfproof.emulation.laws import TAME, draw_target
 from utfproof.emulation.predict import attention_matching
-from utfproof.errors import CannotCarry, MalformedInput, NotDefined, OutsideClass, Undecided
+from utfproof.errors import CannotCarry, NotDefined, OutsideClass, Undecided
 from utfproof.shapes import Shape
 from utfproof.systems import Target, Universal
 
@@ -88,17 +88,14 @@ def served(host: Universal, names: Sequence[str]) -> tuple[list[tuple[str, Atten
     kernels: list[tuple[str, AttentionKernel]] = []
     left_out = []
     for name in names:
-        try:
-            kernel = parse_kernel(name, host.shape.heads, host.shape.head_dim)
-        except MalformedInput as error:
-            if "RoPE" not in str(error):
-                raise
-            left_out.append((name, str(error)))
-            continue
-        if attention_matching(host) and not kernel.logits_only:
-            left_out.append((name, f"{host.construction} matches attention logits only"))
-            continue
-        kernels.append((name, kernel))
+        kernel = named_kernel(name, host.shape.heads)
+        reason = kernel.unfit(host.shape.head_dim)
+        if reason is None and attention_matching(host) and not kernel.logits_only:
+            reason = f"{host.construction} matches attention logits only"
+        if reason is None:
+            kernels.append((name, kernel))
+        else:
+            left_out.append((name, reason))
     return kernels, left_out
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import SoftmaxAttention, _like, parse_kernel, softmax, visible
+from utfproof.attention import SoftmaxAttention, like, parse_kernel, softmax, visible
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, namespace, transpose
 
@@ -37,7 +37,7 @@ class Rotary:
                 f"position {int(positions.max())} is beyond the {len(self.cos)} that the model rotates by"
             )
         r = self.cos.shape[1]
-        cos, sin = _like(x, self.cos[positions]), _like(x, self.sin[positions])
+        cos, sin = like(x, self.cos[positions]), like(x, self.sin[positions])
         turned, kept = x[..., : 2 * r], x[..., 2 * r :]
         first, second = (turned[..., 0::2], turned[..., 1::2]) if self.adjacent else (turned[..., :r], turned[..., r:])
         pair = [first * cos - second * sin, first * sin + second * cos]
@@ -82,7 +82,7 @@ class LayerAttention:
         if self.slopes:
             distance = np.abs(positions[:, None] - positions[None, :])
             kind = np.float32 if self.single else np.float64
-            logits = logits - _like(logits, (kind(self.slopes[head]) * distance.astype(kind)).astype(np.float64))
+            logits = logits - like(logits, (kind(self.slopes[head]) * distance.astype(kind)).astype(np.float64))
         return softmax(logits, visible(positions, positions, causal=self.causal, window=self.window))
 
     def document(self) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Host(nn.Module):
             hidden = hidden | (distance < 0)
         if by["window"] is not None:
             hidden = hidden | (distance.abs() >= by["window"])
-        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
+{parts}        return torch.softmax(logits.masked_fill(hidden, float("-inf")), dim=-1)
 
     def forward(self, x):
         if x.is_floating_point():
@@ -173,12 +173,19 @@ def _bytes(host: Universal, d_in: int) -> int:
 
 
 def _layers(kernel: Kernel, layers: int) -> tuple[LayerAttention, ...]:
-    """Each layer's attention. NotDefined for ALiBi and RoPE as the package's own kernels have them."""
+    """Each layer's attention. NotDefined where a part of the package's own kernels has no text for torch."""
     if isinstance(kernel, ModelAttention):
         return kernel.layers
-    if kernel.alibi_heads is not None or kernel.rope_base is not None:
+    if any(part.torch_text is None for part in kernel.parts):
         raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
     return (LayerAttention(kernel.causal, kernel.window),) * layers
+
+
+def _lines(kernel: Kernel) -> str:
+    """Lines for the parts of attention that the text above does not know itself."""
+    parts = () if isinstance(kernel, ModelAttention) else kernel.parts
+    lines = [line for part in parts for line in (part.torch_text or "").format(value=part.value).splitlines()]
+    return "".join(f"        {line}\n" for line in lines)
 
 
 def _constants(layer: LayerAttention) -> dict[str, Any]:
@@ -209,7 +216,7 @@ def write_module(
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
     returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position. NotDefined
-    for ALiBi and RoPE of the package's own kernels; ResourceLimit before anything is allocated."""
+    for parts of the package's own kernels without a text for torch; ResourceLimit before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
@@ -246,6 +253,7 @@ def write_module(
         norm=norm,
         pairs=pairs,
         scale=kernel.factor(shape.head_dim) if isinstance(kernel, SoftmaxAttention) else 1.0,
+        parts=_lines(kernel),
         attention="[\n    " + ",\n    ".join(repr(_constants(layer)) for layer in layers) + ",\n]",
     )
     write_arrays(weights, arrays, {"system": "host-with-embedding"})

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.attention.causal import Causal
+from utfproof.attention.scale import Scale
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.files import atomic_file
 from utfproof.ground.resources import require_memory
@@ -126,19 +128,14 @@ def transformer_lens_tensors(
     """(tensors, metadata) of the host with E [V + P, m] under TransformerLens' names, float64, all biases zero.
 
     Without learned positions W_pos is zero for `context` of them. W_Q holds the factor sqrt(d_head) that TransformerLens
-    divides logits by. NotDefined for hosts without a residual stream, for windows, ALiBi and RoPE; ResourceLimit before
-    allocating.
+    divides logits by. NotDefined for hosts without a residual stream and for attention with other parts than a scale and a
+    causal mask; ResourceLimit before allocating.
     """
     shape, m = host.shape, host.m
     require_embedding(host, E, vocabulary, positions)
     if not shape.residual:
         raise NotDefined("TransformerLens models have a residual stream and this host has none: no such tensors exist")
-    if (
-        isinstance(kernel, ModelAttention)
-        or kernel.window is not None
-        or kernel.alibi_heads is not None
-        or kernel.rope_base is not None
-    ):
+    if isinstance(kernel, ModelAttention) or not all(isinstance(part, Scale | Causal) for part in kernel.parts):
         raise NotDefined("TransformerLens tensors are written for softmax and causal attention, scaled or not")
     d, d_head = shape.head_dim, max(shape.head_dim, _inner_width(host))
     per_head = 4 * m * d_head

@@ -280,11 +280,11 @@ class _Bounding:
         off_q, norm_q, _ = self._vector((_dense(query), _of_rationals(target.W_Q[layer][head])))
         off_k, norm_k, spread_k = self._vector((_dense(key), _of_rationals(target.W_K[layer][head])))
         # rotations by position differ between keys, so only norms serve
-        across = 2 * norm_k if self.kernel.rope_base is not None else min((2 * norm_k).abs_upper(), spread_k)
+        across = 2 * norm_k if not self.kernel.logits_only else min((2 * norm_k).abs_upper(), spread_k)
         spread = off_q * across + 2 * (norm_q + off_q) * off_k
-        scale = self.kernel.scale
-        d = self.host.shape.head_dim
-        spread *= 1 / arb(d).sqrt() if isinstance(scale, str) else abs(_dense(np.array([[float(scale)]]))[0, 0])
+        for part in self.kernel.parts:
+            factor = part.ball_factor(self.host.shape.head_dim)
+            spread *= 1 if factor is None else abs(factor)
         self.logits[layer, head] = spread.abs_upper()
         self.attention[layer, head] = min((2 * (spread / 4).tanh()).abs_upper(), arb(2))
 

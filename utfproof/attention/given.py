@@ -1,0 +1,61 @@
+"""Attention matrices that come from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from utfproof.attention.arithmetic import like
+from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import Array, is_exact, is_torch, one_line
+from utfproof.ground.generator import raw_numpy, stream_key
+
+
+@one_line
+@dataclass(frozen=True)
+class GivenAttention:
+    """Attention matrices from outside, [L, H, n, n]: the shared-attention model of the paper's lower bound."""
+
+    matrices: Array
+
+    logits_only = True
+
+    def unfit(self, head_dim: int) -> None:
+        """Nothing: queries and keys play no part."""
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        matrix = self.matrices[layer][head]
+        if matrix.shape[-1] != queries.shape[-2]:
+            raise MalformedInput(
+                f"attention matrices are for {matrix.shape[-1]} tokens, the input has {queries.shape[-2]}"
+            )
+        return matrix if is_exact(matrix) or is_torch(matrix) else like(queries, np.asarray(matrix))
+
+
+@one_line
+@dataclass(frozen=True)
+class SeededAttention(GivenAttention):
+    """Matrices from outside for any context length, drawn from a seed: row i of layer l and head h holds the generator's
+    numbers 1 ... 16 over their sum, the same for host and target whatever they compute. Needs n^2 numbers at a time."""
+
+    matrices: Array = None
+    seed: int = 0
+
+    def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
+        weights = self._weights(queries.shape[-2], layer, head).astype(np.float64)
+        return like(queries, weights / weights.sum(axis=1, keepdims=True))
+
+    def _weights(self, context: int, layer: int, head: int) -> np.ndarray:
+        """Integers 1 ... 16 [n, n]."""
+        numbers = raw_numpy(stream_key(self.seed, "X", layer, head), context * context)
+        return (numbers >> np.uint64(60)).astype(np.int64).reshape(context, context) + 1
+
+    def rational(self, layers: int, heads: int, context: int) -> GivenAttention:
+        """The same matrices as exact fractions, [L, H, n, n], whose rows sum to one exactly."""
+        out = np.empty((layers, heads, context, context), dtype=object)
+        for index in np.ndindex(layers, heads, context):
+            row = [int(w) for w in self._weights(context, *index[:2])[index[2]]]
+            out[index] = [Fraction(w, sum(row)) for w in row]
+        return GivenAttention(out)
