@@ -20,6 +20,8 @@ import numpy as np
 from make_corpus import added, changed, drawn_weights, identity, matrix_of, safetensors, written
 from sceptic import INDEX, RANDOM, Stored, canonical, digest_of, least_m, measured
 
+from utfproof.attention import PARTS
+
 TINY = (2, 1, 1, 1, 1)
 
 
@@ -232,6 +234,10 @@ def valid():
         "given-apart": enclosure("tied", TINY, "given", 2, 20, seed=29, step=Fraction(1, 81)),
         "given-within": enclosure("sparse", TINY, "given", 2, 3, seed=30, step=ROUNDED),
     }  # fmt: skip
+    for part in PARTS:  # those that have no case above
+        name, _, value = part.name.partition(":")
+        if f"sparse-{name}" not in out:
+            out[f"sparse-{name}"] = enclosure("sparse", (2, 1, 2, 1, 1), f"{name}:2" if value else name, 3, seed=33)
     for name, dims in (("printed-single-head", (1, 2, 1, 1, 2)), ("printed-tree-row", (2, 2, 1, 1, 1)),
                        ("printed-tree-column", (2, 2, 1, 1, 1)), ("printed-looped", (2, 2, 1, 1, 1))):  # fmt: skip
         E = drawn(random.Random(7), dims[3], least_m(name, *dims))

@@ -142,17 +142,3 @@ def trie_and_register(H, L, d, d_out):
     for i in range(d_out):
         U[register[(0,) * L] + i, i] = 1
     return R_Q, R_K, R_V, U
-
-
-def softmax_rows(logits, mask=None):
-    """Softmax of nested lists, in plain Python floats."""
-    import math
-
-    out = []
-    for i, row in enumerate(logits):
-        seen = [j for j in range(len(row)) if mask is None or mask(i, j)]
-        top = max(row[j] for j in seen)
-        weights = [math.exp(row[j] - top) if j in seen else 0.0 for j in range(len(row))]
-        total = sum(weights)
-        out.append([w / total for w in weights])
-    return out

@@ -5,17 +5,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import sceptic
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import softmax_rows
 
-from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
+from utfproof.attention import PARTS, GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
 from utfproof.attention.rope import rotate
 from utfproof.errors import MalformedInput
 
 pytestmark = pytest.mark.numerical
 
-KERNELS = ["softmax", "scaled", "causal", "window:2", "alibi", "rope", "scaled+causal+window:3+alibi+rope"]
+EVERY_PART = "+".join(part.example for part in PARTS).replace("window:64", "window:3")
+KERNELS = ["softmax", *(part.example for part in PARTS), "window:2", EVERY_PART]
 
 
 def sample(n, d, seed=0):
@@ -23,47 +24,20 @@ def sample(n, d, seed=0):
     return rng.normal(size=(n, d)), rng.normal(size=(n, d))
 
 
-def by_hand(text, q, k, positions, head, heads):
-    """The kernel of that name, entry by entry."""
-    n, d = q.shape
-    parts = text.split("+")
-    scale = 1 / math.sqrt(d) if "scaled" in parts else 1.0
-
-    def turned(x, position):
-        if "rope" not in parts:
-            return list(x)
-        out = []
-        for i in range(0, d, 2):
-            angle = position * 10000.0 ** (-i / d)
-            out += [
-                x[i] * math.cos(angle) - x[i + 1] * math.sin(angle),
-                x[i] * math.sin(angle) + x[i + 1] * math.cos(angle),
-            ]
-        return out
-
-    def logit(i, j):
-        a, b = turned(q[i], positions[i]), turned(k[j], positions[j])
-        value = scale * sum(x * y for x, y in zip(a, b, strict=True))
-        if "alibi" in parts:
-            value -= 2 ** (-8 * (head + 1) / heads) * abs(positions[i] - positions[j])
-        return value
-
-    windows = [int(p.split(":")[1]) for p in parts if p.startswith("window")]
-
-    def seen(i, j):
-        gap = positions[i] - positions[j]
-        return not ("causal" in parts and gap < 0) and all(abs(gap) < w for w in windows)
-
-    return softmax_rows([[logit(i, j) for j in range(n)] for i in range(n)], seen)
+def by_hand(text, q, k, head, heads):
+    """The kernel of that name, entry by entry: what the second checker makes of the format's page, its intervals' middles."""
+    exact = ([[sceptic.interval(x) for x in row] for row in rows] for rows in (q, k))
+    found = sceptic.softmaxed(*exact, sceptic.attention_parts(text, q.shape[1]), head, heads, q.shape[1])
+    return np.array([[float(x.mid) for x in row] for row in found])
 
 
 @pytest.mark.parametrize("text", KERNELS)
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_kernels_by_hand(text, n):
     q, k = sample(n, 4)
-    positions = np.arange(n) + 3
+    positions = np.arange(n)
     kernel = parse_kernel(text, heads=3, head_dim=4)
-    expected = by_hand(text, q, k, positions, head=1, heads=3)
+    expected = by_hand(text, q, k, head=1, heads=3)
     found = kernel(q, k, positions, layer=0, head=1)
     assert np.allclose(found, expected, rtol=1e-13, atol=1e-15)
     assert np.allclose(found.sum(axis=1), 1)
@@ -73,7 +47,7 @@ def test_kernels_by_hand(text, n):
 
 
 def test_only_rope_looks_beyond_logits():
-    assert [parse_kernel(text, 2, 4).logits_only for text in KERNELS] == [True] * 5 + [False] * 2
+    assert all(parse_kernel(text, 2, 4).logits_only == ("rope" not in text) for text in KERNELS)
 
 
 @given(st.integers(1, 4), st.integers(1, 3))
