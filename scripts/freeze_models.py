@@ -107,6 +107,14 @@ _OLD: dict[str, dict[str, Any]] = {
         "rotary_adjacent_pairs": True,
     },
     "ALiBi": {"positional_embedding_type": "alibi"},
+    "ALiBi, six heads": {"positional_embedding_type": "alibi", "n_heads": 6, "d_head": 2},
+    "negative factor": {"attn_scale": -3.0},
+    "local, both ways": {
+        "use_local_attn": True,
+        "window_size": 2,
+        "attn_types": ["local", "local"],
+        "attention_dir": "bidirectional",
+    },
     "shortformer": {"positional_embedding_type": "shortformer"},
     "local in one layer": {"use_local_attn": True, "window_size": 3, "attn_types": ["global", "local"]},
     "local": {"use_local_attn": True, "window_size": 2, "attn_types": ["local", "local"]},
@@ -237,6 +245,7 @@ def transformers() -> Iterator[Case]:
     yield Case("Llama", llama)
     yield Case("Llama with biases", lambda: llama(attention_bias=True, num_key_value_heads=2))
     yield Case("Llama, four heads, two of keys", lambda: llama(num_attention_heads=4, num_key_value_heads=2))
+    yield Case("Llama, eager", lambda: llama(attn_implementation="eager"))
     yield Case("Llama, tied", lambda: llama(tie_word_embeddings=True))
     yield Case("Llama, other base", lambda: llama(rope_parameters={"rope_type": "default", "rope_theta": 100.0}))
     yield Case("Mistral, window", lambda: llama(MistralForCausalLM, MistralConfig, sliding_window=3))
@@ -271,6 +280,9 @@ def x_transformers() -> Iterator[Case]:
     yield Case("capped logits", lambda: make(attn_softclamp_logits=True, attn_logit_softclamp_value=0.5))
     yield Case("with its norms", lambda: make(bare=False), "layers.norms")
     yield Case("normalised queries", lambda: make(attn_qk_norm=True), "attn.qk_norm")
+    yield Case("shifted tokens", lambda: make(shift_tokens=1), "layers.blocks")
+    yield Case("scaled stream", lambda: make(scale_residual_constant=0.5), "layers.scale_residual_constant")
+    yield Case("orthogonal updates", lambda: make(orthog_residual=True), "layers.residuals")
     yield Case("talking heads", lambda: make(attn_pre_talking_heads=True), "talking_heads")
     yield Case("memories", lambda: make(attn_num_mem_kv=2), "attn.num_mem_kv")
     yield Case("gated values", lambda: make(attn_gate_values=True), "to_v_gate")

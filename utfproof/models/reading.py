@@ -369,7 +369,7 @@ def _factors(facts: Facts, sizes: dict[str, int]) -> tuple[float, ...]:
     scale = facts.get("scale")
     if scale is None or scale == "1/sqrt(d)":
         divisor = facts.get("divisor")
-        usual = 1 / float(divisor) if divisor is not None and float(divisor) > 0 else 1 / float(np.sqrt(sizes["d"]))
+        usual = 1 / (float(np.sqrt(sizes["d"])) if divisor is None else float(divisor))
         scale = usual if facts.get("scaled", True) or scale is not None else 1.0
     by_layer = bool(facts.get("scale_by_layer", False))
     return tuple(float(scale) / (layer + 1 if by_layer else 1) for layer in range(sizes["L"]))
@@ -388,7 +388,7 @@ def _attention(
     file, positions, causal = claims.file, facts.get("positions"), bool(facts.get("causal", True))
     cos, sin = arrays.pop("rot_cos", None), arrays.pop("rot_sin", None)
     window, kinds = facts.get("window") or None, facts.get("layer_types")
-    if facts.get("local") is False:
+    if facts.get("local") is False or (not causal and facts.get("local_both_ways") is False):
         window, kinds = None, None
     elif facts.get("local") and window is None:
         raise file.refuse(f"{facts.sources['local']} says local attention, and nobody says the window")

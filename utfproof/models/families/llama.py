@@ -35,6 +35,11 @@ def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray,
     return None
 
 
+def _double(module: Any) -> None:
+    """The attention that softmaxes in the model's own number type, not in float32."""
+    module.config._attn_implementation = "sdpa"
+
+
 FAMILY = Family(
     name="llama",
     title="separate q, k, v, o projections (Llama)",
@@ -86,6 +91,7 @@ FAMILY = Family(
     buffers=(r"rotary_emb\.inv_freq$",),
     tied_output=True,
     live=config_of,
+    double=_double,
     rotary=_tables,
     looks="separate projections (layers.0.self_attn.q_proj.weight)",
 )

@@ -2,7 +2,8 @@
 always a residual stream.
 
 Positions: rows of W_pos added to the stream ("standard"), to the inputs of queries and keys alone ("shortformer"), rotated, or
-ALiBi, which leaves W_pos unused. Logits are divided by attn_scale where use_attn_scale is true.
+ALiBi, which leaves W_pos unused. Logits are divided by attn_scale where use_attn_scale is true. The mask, and with it a local
+window, is applied to causal attention alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import Family, harmless, only, sets, tensor
+from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
 
 _NORMS = {None: "none", "LN": "LayerNorm", "LNPre": "LNPre", "RMS": "RMS", "RMSPre": "RMSPre"}
 _POSITIONS = {
@@ -19,6 +20,13 @@ _POSITIONS = {
     "alibi": "alibi",
     "shortformer": "shortformer",
 }
+
+
+def _divisor(value: Any) -> float | None:
+    """-1 stands for sqrt(d_head); other negative numbers are divided by."""
+    return None if value is None or value == -1 else float(value)
+
+
 _LINEAR = "it is no part of attention by queries and keys that this reader knows"
 
 CONFIG = {
@@ -35,7 +43,9 @@ CONFIG = {
     "residual": only(True, None, why="TransformerLens models have a residual stream"),
     "attention_dir": sets("causal", {"causal": True, "bidirectional": False}),
     "use_attn_scale": sets("scaled", {True: True, False: False}),
-    "attn_scale": sets("divisor"),
+    "attn_scale": Meaning(
+        "divisor", lambda s: s is None or (isinstance(s, int | float) and s != 0), "it divides", _divisor
+    ),
     "scale_attn_by_inverse_layer_idx": sets("scale_by_layer", {True: True, False: False}),
     "attn_scores_soft_cap": sets("cap", lambda c: float(c) if c and c > 0 else 0.0),
     "use_local_attn": sets("local", {True: True, False: False}),
@@ -96,13 +106,16 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _double(module: Any) -> None:
-    """Layers cast to the configuration's number type."""
+def double(module: Any) -> None:
+    """Layers cast to the configuration's number type. ALiBi's table, in float32, is made anew for every context, where it
+    would be kept for the longest one seen: so outputs do not depend on what was run before."""
     import torch
 
     for part in module.modules():
         if hasattr(part, "cfg") and hasattr(part.cfg, "dtype"):
             part.cfg.dtype = torch.float64
+        if hasattr(part, "alibi"):
+            part.register_forward_pre_hook(lambda part, _: setattr(part, "alibi", None))
 
 
 FAMILY = Family(
@@ -138,9 +151,9 @@ FAMILY = Family(
     },
     marks=(("W_Q", "W_O"),),
     config=CONFIG,
-    settled={"stream": True, "head_order": "an axis of its own", "single_slopes": True},
+    settled={"stream": True, "head_order": "an axis of its own", "single_slopes": True, "local_both_ways": False},
     assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
     live=_config,
-    double=_double,
+    double=double,
     looks="TransformerLens names (blocks.0.attn.W_Q)",
 )

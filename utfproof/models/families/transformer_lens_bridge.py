@@ -11,21 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.models.families.transformer_lens import CONFIG
+from utfproof.models.families.transformer_lens import CONFIG, double
 from utfproof.models.family import Family, harmless, only, sets, tensor
 
 
 def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     cfg = module.cfg
     return dict(cfg.to_dict() if hasattr(cfg, "to_dict") else vars(cfg))
-
-
-def _double(module: Any) -> None:
-    import torch
-
-    for part in module.modules():
-        if hasattr(part, "cfg") and hasattr(part.cfg, "dtype"):
-            part.cfg.dtype = torch.float64
 
 
 def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -88,7 +80,7 @@ FAMILY = Family(
     settled={"stream": True, "head_order": "consecutive rows", "adjacent": True},
     assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
     live=_config,
-    double=_double,
+    double=double,
     rotary=_tables,
     looks="TransformerLens 4 names (blocks.0.attn.q.weight)",
 )

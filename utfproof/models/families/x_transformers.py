@@ -39,6 +39,10 @@ _ATTENTION = {
     "layers.layer_types": Meaning(
         only=lambda kinds: set(kinds) == {"a"}, why="it has layers that are no self-attention"
     ),
+    "layers.residuals": only("Residual", why="what a layer gives is not simply added"),
+    "layers.scale_residual_constant": only(1, 1.0, why="the stream is scaled"),
+    "layers.blocks": only("Attention", why="it has layers that are no self-attention"),
+    "layers.rotated_heads": only("all", why="some heads are not rotated"),
     "layers.norms": only("Identity", why="it normalises its rows (docs/proofs/normalisation.md)"),
     "wrapper.num_tokens": sets("vocabulary"),
     "wrapper.position_factor": sets("position_factor"),
@@ -121,6 +125,10 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     found["layers.scale_residual"] = (
         None if all(getattr(r, "residual_scale", None) is None for r in residuals) else "given"
     )
+    found["layers.residuals"] = ", ".join(sorted({type(r).__name__ for r in residuals}))
+    found["layers.scale_residual_constant"] = max(getattr(r, "scale_residual_constant", 1.0) for r in residuals)
+    found["layers.blocks"] = ", ".join(sorted({type(block[1]).__name__ for block in stack.layers}))
+    found["layers.rotated_heads"] = "all" if found["attn.rotate_num_heads"] == found["attn.heads"] else "some"
     return found
 
 
