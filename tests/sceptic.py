@@ -1760,6 +1760,18 @@ def _lower_bound(shape, claim, evidence):
     return lambda: m * m < (leaves if untied else multisets(L, H))
 
 
+def wider_than_input(H, L, d, b, letters):
+    """The bound at d > d_in and L >= 2, for words in so many letters."""
+    t = (d - b) // 2
+    spread = [1, min(letters, b * b)]
+    while len(spread) < L:
+        half, odd = divmod(len(spread), 2)
+        spread.append(min(b, letters**half) * min(b, letters ** (half + odd)))
+    rest = sum(spread[1:L])
+    lost = Fraction(t * (d - t), b)
+    return max(b * letters**L + b * L * H + 1, b * letters**L + b * H + H * rest * (b - lost))
+
+
 def generic_bounds(notion, untied, free, H, L, d, b, tied_host):
     """Predicates of m, one for each line of the second table that applies; any of them refutes."""
     e = min(d, b)
@@ -1779,15 +1791,7 @@ def generic_bounds(notion, untied, free, H, L, d, b, tied_host):
                 S = sum(H**t for t in range(1, L + 1))
                 yield lambda m: m < b * H**L + 2 * d * S - d * d * (Fraction(H, b) + Fraction(S - H, r))
             elif H >= 2 and L >= 2:
-                yield lambda m: m <= b * (H**L + L * H)
-                if d == 1 + b:
-                    known = {0} | ({1} if H <= b * b else set())
-                    known |= {q for q in range(2, L) if H ** (q if q % 2 == 0 else q + 1) <= b * b}
-                    powers = [H ** max(p for p in known if p <= q) for q in range(L)]
-                    yield lambda m: m < b * H**L + b * H * sum(powers)
-                if L == 2 and H <= b * b:
-                    t = (d - b) // 2
-                    yield lambda m: m < b * (H + 2 * H * H) - Fraction(H * H * t * (d - t), b)
+                yield lambda m: m < wider_than_input(H, L, d, b, H)
         elif walks or b == 1:
             yield lambda m: m < (b * H**L if walks else multisets(L, H)) + H * form
     if notion == "functional" and not untied:
@@ -2522,8 +2526,10 @@ def stream_logits(host, targets, dims, m, evidence):
     demand(targets == "generic untied" and b == d_out)
     e, words = min(d, b), (H + 1) ** L
     form = 2 * e - Fraction(e * e, b)
-    sharper = d <= b and (L == 1 or d * (H + 1) >= b)
-    return lambda: m < b * words + (max(L * H, words - 1) if sharper else L * H) * form
+    if d > b and L > 1:
+        return lambda: m < wider_than_input(H, L, d, b, H + 1)
+    q = H + 1 if H * d + d >= b else Fraction(b, b - H * d)
+    return lambda: m < b * words + H * form * sum(q**t for t in range(L))
 
 
 def stream_bound(host, targets, dims, m, evidence):

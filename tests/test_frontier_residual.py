@@ -3,13 +3,15 @@ sizes, certificates, and faults planted in hosts, bounds and certificates."""
 
 import dataclasses
 import json
+from fractions import Fraction
 from itertools import product
-from math import comb, isqrt
+from math import ceil, comb, isqrt
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sceptic import wider_than_input
 
 from utfproof.attention import RationalAttention
 from utfproof.certificates import checker
@@ -65,7 +67,10 @@ FIGURES = [
     ((2, 2, 1, 1), Question(M, **TIED_ALL), (18, 18)),  # not 2dS + b(1 + S) = 19: numbers commute
     ((1, 3, 1, 2), Question(M, **TIED_ALL), (14, 14)),
     ((2, 2, 2, 2), Question(A), (34, 34)),
-    ((4, 2, 24, 4), Question(A), (132, 196)),
+    ((4, 2, 24, 4), Question(A), (133, 196)),
+    ((1, 2, 2, 1), Question(A), (7, 7)),
+    ((2, 2, 3, 2), Question(F), (34, 34)),
+    ((1, 2, 1, 3), Question(A, extent=ALMOST_ALL), (17, 18)),
     ((2, 2, 28, 30), Question(A), (509, 614)),
     ((2, 3, 1, 1), Question(F, None, UNTIED, ALMOST_ALL), (53, 53)),
     ((1, 2, 1, 1), Question(F), (7, 7)),
@@ -115,13 +120,16 @@ def test_values_are_the_page():
         o = [
             b * H**t if t <= e else comb(t + H - 1, H - 1) + (b - 1) * H * comb(t + H - 2, H - 1) for t in range(L + 1)
         ]
-        plus, close = b > 1, d <= b and (L == 1 or (H + 1) * d >= b)
+        plus, q = b > 1, H + 1 if (H + 1) * d >= b else Fraction(b, b - H * d)
+        readers = ceil(b * words + H * sum(q**t for t in range(L)) * Fraction(form, b))
+        if d > b:
+            readers = ceil(wider_than_input(H, L, d, b, H + 1)) if L > 1 else b * (words + H)
         wanted = {
             (M, None, UNTIED): 2 * d * H * sum((H + 1) ** t for t in range(L)) + b * words,
             (M, None, TIED): 2 * d * H * sum(s[:L]) + sum(o),
-            (A, None, UNTIED): up(b * b * words + (words - 1 if close else L * H) * form, b),
+            (A, None, UNTIED): readers,
             (A, None, TIED): up(b * sum(o) + H * form, b),
-            (F, None, UNTIED): up(b * b * words + (words - 1 if close else L * H) * form, b),
+            (F, None, UNTIED): readers,
             (S, E, UNTIED): b * words,
             (S, E, TIED): sum(o),
             (S, BOTH, UNTIED): max(b, root(words + plus), up(b * b + 1 + L * H * form, 2 * b)),

@@ -20,8 +20,15 @@ FAULTS = [
     Fault(
         "residual stream: the word 0 ... 0 counts as a reader",
         "utfproof.certificates.dimensions",
-        "        return b * b * words + (2 * d * b - d * d) * (words - 1)",
-        "        return b * b * words + (2 * d * b - d * d) * (words - 2)",
+        "        room = sum(up**t * down ** (shape.layers - 1 - t) for t in range(shape.layers))",
+        "        room = sum(up**t * down ** (shape.layers - 1 - t) for t in range(1, shape.layers))",
+        ("new:residual/outputs",),
+    ),
+    Fault(
+        "residual stream, narrow heads: rows of the stream's block that every head leaves",
+        "utfproof.certificates.dimensions",
+        "else (b, b - H * d)",
+        "else (b, b - H * d - 1)",
         ("new:residual/outputs",),
     ),
     Fault(
@@ -37,6 +44,20 @@ FAULTS = [
         "s.d_in * (s.leaves + s.layers * s.heads) + 1)",
         "s.d_in * (s.leaves + s.layers * s.heads))",
         ("new:wide-heads/bound",),
+    ),
+    Fault(
+        "wide heads: more spread products than matrices have dimensions",
+        "utfproof.certificates.dimensions",
+        "later += halves if q > 1 else min(letters, b * b)",
+        "later += halves if q > 1 else letters",
+        ("new:wide-heads/bound",),
+    ),
+    Fault(
+        "wide heads with a residual stream: the words of one that has none",
+        "utfproof.certificates.dimensions",
+        "    H, b, letters = shape.heads, shape.d_in, shape.letters",
+        "    H, b, letters = shape.heads, shape.d_in, shape.heads",
+        ("new:wide-heads/stream",),
     ),
     Fault(
         "symmetric keys: the diagonal is saved too",

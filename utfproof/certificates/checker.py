@@ -3020,11 +3020,27 @@ def residual_bound(claim: Claim) -> tuple[int, int, str]:
         rows = [
             (b * (s.m - b * words), s.layers * s.heads * forms, "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)")
         ]
-        if s.head_dim <= b and (s.layers == 1 or (s.heads + 1) * s.head_dim >= b):
-            linear = b**2 * words + forms * (words - 1)
-            rows.append((b * s.m, linear, "d_in m and d_in^2 (H+1)^L + (2 d d_in - d^2) ((H+1)^L - 1)"))
+        if s.head_dim <= b:
+            rest = b - s.heads * s.head_dim
+            x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
+            linear = s.heads * forms * sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
+            rows.append((
+                b * (s.m - b * words) * y ** (s.layers - 1), linear,
+                "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))",
+            ))  # fmt: skip
+        elif s.layers > 1:
+            rows += wide_bounds(s, words, s.letters)
         return next((row for row in rows if row[0] < row[1]), rows[0])
     raise Malformed(f"the format has no bound {claim.how} at {s}")
+
+
+def wide_bounds(s: Shape, words: int, letters: int) -> list[tuple[int, int, str]]:
+    """d > d_in, L >= 2; `letters` behind each other make the words."""
+    b, H, L, t = s.d_in, s.heads, s.layers, (s.head_dim - s.d_in) // 2
+    found = [min(letters, b**2), *(min(letters ** (q // 2), b) * min(letters ** (-(-q // 2)), b) for q in range(2, L))]
+    needed = b**2 * (words + H + H * sum(found)) - H * t * (s.head_dim - t) * sum(found)
+    what = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
+    return [(s.m, b * (words + L * H) + 1, "m and d_in (words + L H) + 1"), (b * s.m, needed, what)]
 
 
 def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
@@ -3049,18 +3065,7 @@ def generic_bounds(claim: Claim, words: int) -> Iterator[tuple[int, int, str]]:
                 linear = b**2 * words + 2 * narrow * b * S - narrow**2 * H - narrow**2 * b * (S - H) // later
                 yield b * m, linear, "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)"
             elif H > 1 and L > 1:
-                yield m, b * (words + L * H) + 1, "m and d_in (H^L + L H) + 1"
-                if s.head_dim == b + 1:
-                    exponents = [0]
-                    for q in range(1, L):
-                        known = H <= b**2 if q == 1 else H ** ((q + 1) // 2) <= b
-                        exponents.append(q if known else exponents[-1])
-                    needed = b * (words + H * sum(H**q for q in exponents))
-                    yield m, needed, "m and d_in (H^L + H (1 + H^q_2 + ... + H^q_L))"
-                if L == 2 and H <= b**2:
-                    t = (s.head_dim - b) // 2
-                    needed = b**2 * (H + 2 * H**2) - H**2 * t * (s.head_dim - t)
-                    yield b * m, needed, "d_in m and d_in^2 (S + H^2) - H^2 t (d - t)"
+                yield from wide_bounds(s, words, H)
         case "attention-matching" | "functional", _:
             if paths or b == 1:
                 outputs = b * words if paths else s.counts

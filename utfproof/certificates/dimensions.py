@@ -97,39 +97,32 @@ def logit_form_dimension(shape: Shape) -> int:
     return shape.heads * (2 * d * b - d * d + (shape.layers - 1) * (2 * d * later - d * d))
 
 
-def side_by_side_dimension(shape: Shape) -> int:
-    """d_in times the bound for d <= d_in and almost all untied targets: d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r),
-    r = min(H d, d_in). With a residual stream, where (H+1) d >= d_in or L = 1, words have one letter more:
-    d_in^2 (H+1)^L + (2 d d_in - d^2) ((H+1)^L - 1)."""
+def _side_by_side(shape: Shape, m: int) -> tuple[int, int]:
+    """d <= d_in: d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r), r = min(H d, d_in).
+    With a residual stream d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1)), both times the denominator
+    of q^(L-1), where q = H+1 or, if that is less, d_in / (d_in - H d)."""
     b, d, H = shape.d_in, shape.head_dim, shape.heads
-    words = shape.words_at(shape.layers)
+    words, forms = shape.words_at(shape.layers), H * (2 * d * b - d * d)
     if shape.residual:
-        return b * b * words + (2 * d * b - d * d) * (words - 1)
-    shorter = geometric(H, 1, shape.layers - 1)
+        up, down = (H + 1, 1) if (H + 1) * d >= b else (b, b - H * d)
+        room = sum(up**t * down ** (shape.layers - 1 - t) for t in range(shape.layers))
+        return b * (m - b * words) * int(down ** (shape.layers - 1)), forms * room
     # of the readers behind each word in front: forms of rank d, of size min(H d, d_in)
-    later = b * d * (2 * H - 1) if H * d < b else H * (2 * d * b - d * d)
-    return b * b * words + H * (2 * d * b - d * d) + shorter * later
+    later = b * d * (2 * H - 1) if H * d < b else forms
+    return b * m, b * b * words + forms + geometric(H, 1, shape.layers - 1) * later
 
 
-def spread_dimension(shape: Shape) -> int:
-    """d_in (H^L + H (1 + H^q_2 + ... + H^q_L)), q_l <= l-1 the largest number for which generic products of q value matrices
-    are known to be spread: 1 where H <= d_in^2, an even q where H^q <= d_in^2, an odd q where H^((q+1)/2) <= d_in."""
-    H, b = shape.heads, shape.d_in
-
-    def spread(q: int) -> bool:
-        return q == 0 or (q == 1 and H <= b * b) or H ** (q + q % 2) <= b * b
-
-    best, total = 0, 0
-    for q in range(shape.layers):
-        best = q if spread(q) else best
-        total += H**best
-    return b * (shape.leaves + H * total)
-
-
-def _turned(shape: Shape) -> int:
-    """t (d - t), t = floor((d - d_in)/2)."""
-    t = (shape.head_dim - shape.d_in) // 2
-    return t * (shape.head_dim - t)
+def _spread(shape: Shape, m: int) -> tuple[int, int]:
+    """d > d_in, t = floor((d - d_in)/2): d_in m and d_in^2 (H^L + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1}),
+    K_q words of length q whose generic products of value matrices are spread. With a residual stream words in H+1 letters."""
+    H, b, letters = shape.heads, shape.d_in, shape.letters
+    t = (shape.head_dim - b) // 2
+    later = 0
+    for q in range(1, shape.layers):
+        halves = min(letters ** (q // 2), b) * min(letters ** (q - q // 2), b)
+        later += halves if q > 1 else min(letters, b * b)
+    words = shape.words_at(shape.layers)
+    return b * m, b * b * (words + H * (1 + later)) - H * t * (shape.head_dim - t) * later
 
 
 def word_family_dimension(shape: Shape) -> int:
@@ -146,6 +139,7 @@ def _separate_paths(shape: Shape) -> int:
 MATCHED, SHARED = Notion.MATCHING, Notion.SHARED_ATTENTION
 FIBRE_PAGE, SHARED_PAGE, FRONTIER_PAGE = "fibre-dimension.md", "shared-attention.md", "frontier.md"
 BOTH = "E and U"
+SPREAD = "d_in m and d_in^2 (words + H (K_0 + ... + K_{L-1})) - H t (d - t) (K_1 + ... + K_{L-1})"
 
 
 def _rows() -> Iterator[DimensionRow]:
@@ -200,22 +194,14 @@ def _rows() -> Iterator[DimensionRow]:
               lambda s, m: (s.d_in * (m - s.d_in * s.leaves), logit_form_dimension(s)),
               "d_in (m - d_in H^L) and the dimension of the logit forms", _square,
               page="attention-matching-bound.md")  # fmt: skip
-    yield row("side by side", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (s.d_in * m, side_by_side_dimension(s)),
+    yield row("side by side", Notion.ATTENTION_MATCHING, u, None, _side_by_side,
               "d_in m and d_in^2 H^L + 2 d d_in S - d^2 (H + d_in (S - H) / r)",
               lambda s: _square(s) and s.head_dim <= s.d_in, page=SHARPER_PAGE)  # fmt: skip
     yield row("one more", Notion.ATTENTION_MATCHING, u, None,
               lambda s, m: (m, s.d_in * (s.leaves + s.layers * s.heads) + 1), "m and d_in (H^L + L H) + 1",
               lambda s: _square(s) and s.head_dim > s.d_in and min(s.heads, s.layers) > 1, page=WIDE_PAGE)  # fmt: skip
-    yield row("spread products", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (m, spread_dimension(s)), "m and d_in (H^L + H (1 + H^q_2 + ... + H^q_L))",
-              lambda s: _square(s) and s.head_dim == s.d_in + 1 and min(s.heads, s.layers) > 1,
-              page=WIDE_PAGE)  # fmt: skip
-    yield row("spread values", Notion.ATTENTION_MATCHING, u, None,
-              lambda s, m: (s.d_in * m, s.d_in**2 * (s.heads + 2 * s.heads**2) - s.heads**2 * _turned(s)),
-              "d_in m and d_in^2 (S + H^2) - H^2 t (d - t)",
-              lambda s: _square(s) and s.layers == 2 and s.head_dim > s.d_in and 1 < s.heads <= s.d_in**2,
-              page=WIDE_PAGE)  # fmt: skip
+    yield row("spread products", Notion.ATTENTION_MATCHING, u, None, _spread, SPREAD,
+              lambda s: _square(s) and s.head_dim > s.d_in and min(s.heads, s.layers) > 1, page=WIDE_PAGE)  # fmt: skip
     yield row("tied logit forms", Notion.ATTENTION_MATCHING, t, None,
               lambda s, m: (s.d_in * (m - (s.d_in * s.leaves if _paths(s) else _counts(s))),
                             _fibre(s) - s.heads * s.d_in**2),
@@ -259,20 +245,25 @@ def _residual_rows() -> Iterator[DimensionRow]:
     def paths(s: Shape) -> bool:
         return square(s) and _paths(s)
 
-    def sharper(s: Shape) -> bool:
-        return square(s) and s.head_dim <= s.d_in and (s.layers == 1 or s.letters * s.head_dim >= s.d_in)
+    def narrow(s: Shape) -> bool:
+        return square(s) and s.head_dim <= s.d_in
+
+    def wide(s: Shape) -> bool:
+        return square(s) and s.head_dim > s.d_in and s.layers > 1
 
     def forms(s: Shape, m: int) -> tuple[int, int]:
         b, d = s.d_in, min(s.head_dim, s.d_in)
         return b * (m - b * s.words_at(s.layers)), s.layers * s.heads * (2 * d * b - d * d)
 
-    yield DimensionRow("side by side", Notion.ATTENTION_MATCHING, GENERIC_UNTIED, None,
-                       lambda s, m: (s.d_in * m, side_by_side_dimension(s)),
-                       "d_in m and d_in^2 (H+1)^L + (2 d d_in - d^2) ((H+1)^L - 1)", sharper,
-                       page=SHARPER_PAGE)  # fmt: skip
-    yield DimensionRow("logit forms", Notion.ATTENTION_MATCHING, GENERIC_UNTIED, None, forms,
-                       "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)", square,
-                       page="residual-frontier.md")  # fmt: skip
+    for name, sides, what, applies, page in (
+        ("side by side", _side_by_side, "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))", narrow,
+         SHARPER_PAGE),
+        ("logit forms", forms, "d_in (m - d_in (H+1)^L) and L H (2 d' d_in - d'^2)", square, "residual-frontier.md"),
+        ("one more", lambda s, m: (m, s.d_in * (s.words_at(s.layers) + s.layers * s.heads) + 1),
+         "m and d_in ((H+1)^L + L H) + 1", wide, WIDE_PAGE),
+        ("spread products", _spread, SPREAD, wide, WIDE_PAGE),
+    ):  # fmt: skip
+        yield DimensionRow(name, Notion.ATTENTION_MATCHING, GENERIC_UNTIED, None, sides, what, applies, page=page)
     for targets, applies in ((ALL_UNTIED, every), (GENERIC_UNTIED, square)):
         yield DimensionRow("M", MATCHED, targets, None, lambda s, m: (m, matching_dimension(s)), "m and M", applies,
                            page=RESIDUAL_PAGE)  # fmt: skip

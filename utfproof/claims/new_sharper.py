@@ -137,7 +137,7 @@ STREAMS = ((1, 2, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1))
 @claim(
     "new:residual/outputs",
     place=SHARPER,
-    statement="With a residual stream, (H+1)d ≥ d_in or L = 1: m ≥ d_in(H+1)^L + (2d − d²/d_in)((H+1)^L − 1); for d = d_in that is d_in(2(H+1)^L − 1), it serves all targets, and it is least.",
+    statement="With a residual stream and d ≤ d_in: m ≥ d_in(H+1)^L + H(2d − d²/d_in)(1 + q + … + q^{L−1}), q = H + 1 or, where (H+1)d < d_in, d_in/(d_in − Hd); for d = d_in that is d_in(2(H+1)^L − 1), it serves all targets, and it is least.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
@@ -149,15 +149,18 @@ STREAMS = ((1, 2, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1))
 )
 def residual_outputs(run: Run) -> Iterator[Instance | Figure]:
     """Dimension and identity certificates with a residual stream."""
-    for plain in run.shapes(lambda s: s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), *STREAMS, (2, 2, 1, 2)], largest=30):
+    for plain in run.shapes(
+        lambda s: s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), *STREAMS, (2, 2, 1, 2), (1, 3, 1, 3)], largest=30
+    ):
         shape = plain.with_residual()
-        if plain.layers == 1 or (plain.heads + 1) * plain.head_dim >= plain.d_in:
-            yield _below(shape, side_by_side_bound(shape), Notion.FUNCTIONAL)
+        yield _below(shape, side_by_side_bound(shape), Notion.FUNCTIONAL)
         yield _served("residual-query", shape, query_dimension(shape))
         if plain.head_dim == plain.d_in:
             yield _served("residual-key", shape, side_by_side_bound(shape))
     for entry in STREAMS:
         yield Figure(f"least m at {_named(entry)}", side_by_side_bound(Shape(*entry, residual=True)))
+    for entry in ((1, 2, 1, 3), (1, 3, 1, 3)):
+        yield Figure(f"bound at {_named(entry)}", side_by_side_bound(Shape(*entry, residual=True)))
 
 
 @claim(
@@ -190,7 +193,7 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:wide-heads/bound",
     place=WIDE,
-    statement="For d > d_in and H, L ≥ 2 every host that serves almost all targets has m ≥ d_in(H^L + LH) + 1; at L = 2, d = d_in + 1, H ≤ d_in² it has m ≥ d_in(S + H²), the shared-query host's.",
+    statement="For d > d_in and H, L ≥ 2 every host that serves almost all targets has m ≥ d_in(H^L + LH) + 1, and m ≥ d_in(H^L + H(1 + K)) − (H/d_in)t(d − t)K, where t = ⌊(d − d_in)/2⌋ and K = K_1 + … + K_{L−1}, K_q words of length q having spread products; at L = 2, d = d_in + 1, H ≤ d_in² that is d_in(S + H²), the shared-query host's.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
@@ -218,6 +221,34 @@ def wide_bound(run: Run) -> Iterator[Instance | Figure]:
         ((4, 2, 24, 4), "bound"),
     ):
         yield Figure(f"{name} at {_named(entry)}", functional_bound(Shape(*entry)))
+
+
+@claim(
+    "new:wide-heads/stream",
+    place=WIDE,
+    statement="With a residual stream, d > d_in and L ≥ 2 every host that serves almost all targets has m ≥ d_in((H+1)^L + LH) + 1, and m ≥ d_in((H+1)^L + H(1 + K)) − (H/d_in)t(d − t)K with words in H + 1 letters; at L = 2, d = d_in + 1, H < d_in² that is d_in(2(H+1)² − 1), which serves all targets.",
+    category=Category.NEW,
+    notion=Notion.FUNCTIONAL,
+    targets="almost all untied",
+    scope="d > d_in = d_out with a residual stream, L ≥ 2; hosts for all targets",
+    verdict=Verdict.HOLDS,
+    evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
+    sentence="The stream is one letter more, whose value is the identity.",
+    proof=WIDE,
+)
+def wide_streams(run: Run) -> Iterator[Instance | Figure]:
+    """Dimension certificates; the residual-key host where it is least."""
+    least_at: tuple[Entry, ...] = ((1, 2, 2, 1), (1, 2, 3, 2), (2, 2, 3, 2))
+    anchors = [*least_at, (1, 3, 2, 1), (2, 2, 5, 3)]
+    for plain in run.shapes(lambda s: s.head_dim > s.d_in and s.layers > 1, anchors=anchors, largest=60):
+        shape = plain.with_residual()
+        least = functional_bound(shape)
+        yield _below(shape, least, Notion.FUNCTIONAL)
+        if plain in [Shape(*entry) for entry in least_at]:
+            yield _served("residual-key", shape, least)
+    for entry in anchors:
+        name = "least m" if entry in least_at else "bound"
+        yield Figure(f"{name} at {_named(entry)}", functional_bound(Shape(*entry, residual=True)))
 
 
 @claim(
