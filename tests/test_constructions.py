@@ -18,7 +18,7 @@ from cases import (
 from naive import dense, host_matrices, prefix_tree, trie_and_register
 from naive import r_all as naive_r_all
 
-from utfproof.constructions import CONSTRUCTIONS, build_host, construction, resolve_m
+from utfproof.constructions import CONSTRUCTIONS, build_host, construction, hosts, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.exact import rational
 from utfproof.matching import r_all
@@ -52,7 +52,7 @@ def test_permutation_on_the_whole_grid(name):
         assert sorted(rows.tolist()) == list(range(M)), shape
 
 
-INDEX_MAPS = [n for n in CONSTRUCTIONS if not n.startswith("random")]
+INDEX_MAPS = hosts(drawn=False)
 
 
 @pytest.mark.parametrize(("name", "dims"), defined(INDEX_MAPS, [*SMALL_SHAPES, *WIDE_SHAPES, *UNEQUAL_SHAPES]))
@@ -126,13 +126,14 @@ def test_printed_looped_fails_everywhere(shape):
     assert rational.rank(r_all(host).to_dense(object)) < matching_dimension(shape)
 
 
-@pytest.mark.parametrize("name", [n for n in CONSTRUCTIONS if not n.startswith("random")])
+@pytest.mark.parametrize("name", INDEX_MAPS)
 def test_padding_adds_zero_coordinates(name):
     where = {
         "printed-single-head": Shape(1, 2, 3, 2),
         "shared-query-groups": Shape(2, 2, 2, 3),
         "commuting-trie": Shape(2, 2, 2, 1),
         "symmetric-keys": Shape(2, 2, 2, 1),
+        "shared-query-functional": Shape(1, 2, 3, 1),
         "symmetric-keys-deep": Shape(2, 3, 2, 1),
         "residual-key": Shape(2, 2, 3, 2, residual=True),
         "residual-query": Shape(2, 2, 2, 3, residual=True),

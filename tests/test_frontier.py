@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from utfproof.certificates import checker
 from utfproof.certificates.dimensions import DIMENSION_ROWS
-from utfproof.certificates.identities import factor_words, identity_certificate
+from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
 from utfproof.cli.app import run
+from utfproof.constructions.words import factor_words
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, UPPER, WRITTEN, require_claim
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies

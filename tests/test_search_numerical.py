@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from utfproof.certificates.checker import main as check
+from utfproof.constructions import construction
 from utfproof.constructions.middle import embed_middle, middle_host, path_bilinear
 from utfproof.constructions.random import integer_target
-from utfproof.constructions.shared_attention import SHARED_ATTENTION
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import rational
 from utfproof.ground.processes import THREAD_VARIABLES
@@ -217,7 +217,7 @@ def test_searches_are_refused_before_memory_runs_out():
 
 def shared_host(name, asked):
     """A construction of the shared-attention model as an exact host."""
-    entry = SHARED_ATTENTION[name]
+    entry = construction(name).shared
     built = entry.host(asked.shape, asked.m)
     layers, H = asked.host_layers, asked.shape.heads
 

@@ -26,7 +26,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from utfproof.benchmarks import exact
-from utfproof.constructions import CONSTRUCTIONS, build_host, construction, dense_bytes, resolve_m
+from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
+from utfproof.constructions import hosts as buildable
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, UtfproofError
 from utfproof.ground.notions import Notion
 from utfproof.ground.plots import picture_format, write_figure
@@ -75,10 +76,10 @@ class Setting:
         if self.precision not in PRECISIONS:
             raise MalformedInput(f"precision {self.precision!r} is unknown; choose {', '.join(PRECISIONS)}")
         if not self.hosts:
-            raise MalformedInput(f"no hosts given; choose from {', '.join(_known_hosts())}")
+            raise MalformedInput(f"no hosts given; choose from {', '.join(buildable(printed=False))}")
         for name in self.hosts:
             if construction(name).notion is None:
-                raise MalformedInput(f"{name} is no universal host; choose from {', '.join(_known_hosts())}")
+                raise MalformedInput(f"{name} is no universal host; choose from {', '.join(buildable(printed=False))}")
         check_seed(self.seed)
         exact.check_device(self.device)
         for name, dimensions in self.shapes:
@@ -100,10 +101,6 @@ class Setting:
             widest = max(widest, m)
         run = 8 * (self.context * widest * (3 * shape.heads + 3) + 4 * max(1 << 22, 16 * self.context))
         return total + run
-
-
-def _known_hosts() -> list[str]:
-    return [name for name, entry in CONSTRUCTIONS.items() if entry.notion is not None]
 
 
 def run(

@@ -22,7 +22,7 @@ from utfproof.certificates.format import (
     integer,
     integer_array,
 )
-from utfproof.certificates.identities import IDENTITIES, identity_certificate
+from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.residual import (
     missed_distance,
@@ -47,11 +47,6 @@ from utfproof.weights import HostFile, stored_host
 
 WITNESS_PRIMES = (65521, 65519, 65497)
 """The three largest primes below 2^16: a witness takes 2 bytes an entry, and the products above need no reduction."""
-PERMUTATIONS = ("sparse", "sparse-front", "tied")
-"""Constructions that the kind rank-permutation is specified for (with a residual stream `tied` only)."""
-INDEX_MAPS = ("shared-key", "shared-query")
-"""Constructions that match attention alone and whose R_all a checker knows; of the others it is shown that no host of so few
-dimensions is universal by matching."""
 MAX_DIGITS = 100_000
 """Most decimal digits of an integer in a certificate (docs/certificate-format.md)."""
 LONG_BITS = 10_000
@@ -101,14 +96,18 @@ def certify(
     Raises Undecided when no kind of certificate settles the question, NotDefined outside the construction's shapes,
     ResourceLimit before allocating.
     """
-    if name in IDENTITIES and name not in CONSTRUCTIONS:
-        return _named_identity(name, shape, m, notion, max_memory)
     entry = construction(name)
     m = resolve_m(entry, shape, m)
     asked = Notion(notion) if notion is not None else entry.notion or Notion.MATCHING
+    if not entry.certified:
+        raise Undecided(f"no kind of certificate names {name}; what it serves is shown in docs/proofs and by the tests")
+    if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
+        raise Undecided(
+            f"{name} has no certificate by {asked.value}; it serves {entry.targets} targets by {entry.notion.value}"
+        )
     M = matching_dimension(shape)
     square = shape.d_in == shape.d_out  # what the kinds about attention-matching are specified for
-    if name in IDENTITIES and IDENTITIES[name].notion is asked and square:
+    if entry.identity is not None and entry.notion is asked and (square or not entry.is_host):
         return identity_certificate(name, shape, m, max_memory=max_memory)
     if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
         from utfproof.certificates.linear_test import linear_test_certificate
@@ -126,12 +125,12 @@ def certify(
             )
             + ": ask with --notion matching"
         )
-    if entry.notion is Notion.ATTENTION_MATCHING and entry.name not in INDEX_MAPS:
+    if entry.notion is Notion.ATTENTION_MATCHING and not entry.rebuilt:
         if m >= M:
             raise Undecided(f"no certificate kind decides {name} by matching at m = {m} >= M = {M}")
         return dimension_certificate(shape, m)
     host = host_document(entry, seed=seed, law=law, dtype=dtype)
-    if name in PERMUTATIONS and shape.residual:
+    if entry.permutation and shape.residual:
         if witness:
             raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
         return streaming_certificate(entry, shape, m, host, max_memory)
@@ -144,22 +143,10 @@ def certify(
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
     if witness:
         raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
-    if name in PERMUTATIONS and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
+    if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
         require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
         return certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M)
     return _certify_index_map(entry, shape, m, host, max_memory)
-
-
-def _named_identity(
-    name: str, shape: Shape, m: int | None, notion: Notion | str | None, max_memory: int | None
-) -> Certificate:
-    """A construction that only identities know: with attention from outside, or a part of another one."""
-    kind = IDENTITIES[name]
-    if notion is not None and Notion(notion) is not kind.notion:
-        raise Undecided(
-            f"{name} has no certificate by {notion}; it serves {kind.targets} targets by {kind.notion.value}"
-        )
-    return identity_certificate(name, shape, m, max_memory=max_memory)
 
 
 def certify_weights(
@@ -219,7 +206,8 @@ def decide_weights(
 
 def require_rebuilt(entry: Construction) -> Construction:
     """The construction, or NotDefined where a checker knows its identity and not its matrices on their own."""
-    if entry.embed is not None and entry.name not in INDEX_MAPS:
+    if not entry.rebuilt:
+        entry.require_host()
         raise NotDefined(
             f"certificates of this kind name {entry.name} by its weights only: write them with utfproof build {entry.name}, "
             "and pass that file"
@@ -255,16 +243,20 @@ def _certify_index_map(
     matrix = r_all(build_host(entry.name, shape, m, max_memory=max_memory))
     assert isinstance(matrix, SelectionMatrix)
     rows = matrix.unit_rows()
-    if rows is not None and entry.name not in PERMUTATIONS:
+    if rows is not None and not entry.permutation:
         raise Undecided(
             f"{entry.name} at {shape}, m = {m}: R_all is a permutation, so it is universal by matching here, but the "
-            f"certificate kind that says so is specified for {', '.join(PERMUTATIONS)} only"
+            f"certificate kind that says so is specified for {', '.join(_permutations())} only"
         )
     if rows is not None:
         array, sidecars = integer_array(rows)
         return certificate("rank-permutation", shape, m, host, {"rows": array}, rank=matrix.shape[1], sidecars=sidecars)
     z = _selection_kernel(matrix) or _dense_kernel(matrix, f"R_all of {entry.name} at {shape}, m = {m},", max_memory)
     return _deficient(shape, m, host, z)
+
+
+def _permutations() -> list[str]:
+    return [known.name for known in CONSTRUCTIONS.values() if known.permutation]
 
 
 def _dense_kernel(matrix: SelectionMatrix, what: str, max_memory: int | None) -> dict[int, int]:

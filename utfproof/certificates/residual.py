@@ -68,7 +68,7 @@ def streaming_certificate(
 ) -> Certificate:
     """`sparse` for all untied targets or `tied` for all tied ones, with a residual stream. MalformedInput for others,
     ResourceLimit before allocating."""
-    if entry.name not in ("sparse", "tied") or not shape.residual:
+    if entry.solve is None or not shape.residual:
         raise MalformedInput(
             f"certificates of this kind are for sparse and tied with a residual stream, got {entry.name}"
         )

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.constructions.shared_attention import SHARED_ATTENTION
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 
-_TIED = {
-    *(entry.name for entry in CONSTRUCTIONS.values() if entry.tied),
-    *(entry.name for entry in SHARED_ATTENTION.values() if entry.tied),
-}
+_TIED = {entry.name for entry in CONSTRUCTIONS.values() if entry.tied}
 """Constructions that use the same matrices in every layer."""
 
 INEQUALITY = "dimension"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.certificates.format import INLINE_LIMIT, Certificate, certificate, integer
+from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import (
     ALL_TIED,
     TARGET_BOUND,
@@ -27,7 +28,7 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
     target_entries,
 )
-from utfproof.certificates.prover import PERMUTATIONS, certify, host_document, require_rebuilt
+from utfproof.certificates.prover import certify, host_document, require_rebuilt
 from utfproof.certificates.residual import reduced_columns
 from utfproof.certificates.sources import RandomDraw, StoredWeights
 from utfproof.constructions import build_host, construction, resolve_m
@@ -91,14 +92,12 @@ def certify_tied(
     targets span), NotDefined unless d_in = d_out and outside the construction's shapes, ResourceLimit before allocating.
     """
     _require_square(shape)
-    if name == "commuting-trie":
-        from utfproof.certificates.identities import identity_certificate
-
-        return identity_certificate(name, shape, m, max_memory=max_memory)
     entry = construction(name)
+    if entry.identity is not None and (entry.notion, entry.targets) == (Notion.MATCHING, "all tied"):
+        return identity_certificate(name, shape, m, max_memory=max_memory)
     m = resolve_m(entry, shape, m)  # first: outside its shapes there is no file to point to either
     require_rebuilt(entry)
-    if name in PERMUTATIONS:
+    if entry.permutation:
         return certify(name, shape, m, notion=Notion.MATCHING, max_memory=max_memory)
     document = host_document(entry, seed=check_seed(seed), law=check_law(law), dtype=check_dtype(dtype))
 

@@ -1,26 +1,17 @@
-"""The registry: every construction of a host by name. Each one's record stands in its own file (`record.Construction`).
-
-sparse, sparse-front      prefix tree, untied           matching
-tied                      trie and shift register       matching (tied targets with a residual stream)
-commuting-trie            d_in = 1, tied targets        matching
-shared-key, shared-query  below M, for d >= d_in        attention-matching
-shared-query-groups       the same for d <= d_in        attention-matching, almost all targets
-symmetric-keys(-deep)     d_in = 1, d >= 2              attention-matching, almost all targets
-residual-key, -query      with a residual stream only   attention-matching
-random, random-tied       seeded i.i.d. weights         matching, if the rank certificate says so
-printed-*                 the paper's, as printed       refuted by matching
-
-sparse, tied, random and random-tied exist with a residual stream too.
-"""
+"""The registry: every construction of a host by name. Each one's record stands in its own file (`record.Construction`), with
+all that is known of it; docs/paper-verdicts.md has the table. Whoever needs some of them asks by property."""
 
 from __future__ import annotations
 
 from utfproof.constructions import (
     as_printed,
     commuting,
+    krylov,
+    middle,
     random,
     residual,
     residual_outputs,
+    shared_attention,
     shared_key,
     shared_query,
     shared_query_groups,
@@ -32,7 +23,7 @@ from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.generator import check_law
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, geometric, positive_integer, require_plain, require_words
+from utfproof.shapes import Shape, positive_integer
 from utfproof.systems import Universal
 
 __all__ = [
@@ -41,8 +32,8 @@ __all__ = [
     "build_host",
     "construction",
     "dense_bytes",
+    "hosts",
     "random_target",
-    "require_index_memory",
     "resolve_m",
 ]
 
@@ -65,9 +56,28 @@ _ALL = (
     sparse.TREE_ROW,
     sparse.TREE_COLUMN,
     as_printed.LOOPED,
+    shared_attention.REGISTER,
+    shared_attention.TWO_SIDED,
+    shared_attention.COUNTING,
+    shared_attention.TWO_SIDED_COUNTING,
+    middle.MIDDLE_PATH,
+    middle.MIDDLE_STARS,
+    middle.POLYNOMIAL,
+    krylov.KRYLOV,
+    shared_query.FUNCTIONAL,
 )
 
 CONSTRUCTIONS: dict[str, Construction] = {entry.name: entry for entry in _ALL}
+
+
+def hosts(*, printed: bool = True, drawn: bool = True) -> list[str]:
+    """Names of the constructions that `build_host` makes: those with queries and keys of their own. printed: with the paper's
+    own, which serve under no notion proved here; drawn: with those whose weights are drawn from a seed."""
+    return [
+        entry.name
+        for entry in CONSTRUCTIONS.values()
+        if entry.is_host and (printed or entry.notion is not None) and (drawn or not entry.is_random)
+    ]
 
 
 def construction(name: str) -> Construction:
@@ -80,10 +90,7 @@ def construction(name: str) -> Construction:
 def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
     """The embedding dimension: `m`, or the construction's own. Raises NotDefined outside the construction's shapes and
     for an m below its least one."""
-    if not entry.streams:
-        require_plain(shape, entry.name)
-    entry.defined(shape)
-    require_words(shape, entry.name)
+    entry.require(shape)
     least = entry.least_m(shape)
     if m is None:
         return (entry.default_m or entry.least_m)(shape)
@@ -97,18 +104,6 @@ def dense_bytes(shape: Shape, m: int, *, tied: bool, itemsize: int = 8) -> int:
     """Bytes of a host's dense parameters."""
     layers = 1 if tied else shape.layers
     return itemsize * (layers * shape.heads * m * (m + 2 * shape.head_dim) + m * shape.d_out)
-
-
-def require_index_memory(name: str, shape: Shape, m: int, limit: int | None) -> None:
-    """ResourceLimit before an index-map host and its R_all are built: about 16 bytes a pair of cells, and each cell
-    in as many R_V as its word is long."""
-    words, letters = geometric(shape.letters, 0, shape.layers - 1), shape.letters
-    cells = m if name not in ("sparse", "tied") else 2 * shape.heads * words + letters**shape.layers
-    copies = 1 if name == "sparse-front" else min(shape.heads * shape.layers, 2 * shape.layers)
-    if shape.residual and name == "sparse":  # R_all: each zero of a word reads every letter
-        copies += (2 * shape.heads + 1) ** shape.layers // letters**shape.layers
-    working = 16 * cells * (copies + 12) + 16 * m
-    require_memory(working, f"{name} as index maps at {shape}, m = {m},", limit)
 
 
 def build_host(
@@ -129,8 +124,9 @@ def build_host(
     entry = construction(name)
     check_law(law)
     m = resolve_m(entry, shape, m)
+    entry.require_host()
     if entry.index_map is not None:
-        require_index_memory(name, shape, m, max_memory)
+        require_memory(entry.memory(shape, m) + 16 * m, f"{name} as index maps at {shape}, m = {m},", max_memory)
         return entry.index_map(shape, m)
     require_memory(dense_bytes(shape, m, tied=entry.tied), f"{name} at {shape}, m = {m},", max_memory)
     return random_host(shape, m, seed=seed, law=law, dtype=dtype, tied=entry.tied)

@@ -87,6 +87,7 @@ SINGLE_HEAD = Construction(
     single_head_dimension,
     single_head_host,
     require_single_head,
+    rebuilt=True,
 )
 
 LOOPED = Construction(
@@ -97,4 +98,5 @@ LOOPED = Construction(
     None,
     paper_looped_dimension,
     looped_host,
+    rebuilt=True,
 )

@@ -11,11 +11,12 @@ from math import comb
 
 import numpy as np
 
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, Identity
 from utfproof.constructions.shared_attention import (
     count_tuples,
     counting_dimension,
     counting_pairs,
+    counting_words,
     monomial,
     padded,
     raised,
@@ -23,6 +24,7 @@ from utfproof.constructions.shared_attention import (
     require_scalar,
     require_tied_scalar_target,
 )
+from utfproof.constructions.words import Blocks, powers
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix
@@ -111,6 +113,18 @@ def embed_commuting_trie(shape: Shape, m: int, target: Target) -> Array:
     return E
 
 
+def commuting_trie_words(shape: Shape) -> tuple[Blocks, None]:
+    """Block (c,g): the product of the M.h, as often as c says, with Q.g and with K.g; then as `counting`."""
+    blocks: Blocks = []
+    start = 0
+    for counts in count_tuples(shape.heads, shape.layers - 1):
+        for head in range(shape.heads):
+            for letter in "QK":
+                blocks.append((start, [*powers(counts), f"{letter}.{head}"]))
+                start += shape.head_dim
+    return blocks + counting_words(shape, start)[0], None
+
+
 COMMUTING_TRIE = Construction(
     NAME,
     "d_in = 1, tied targets: blocks by how often each head occurs in a word",
@@ -122,4 +136,5 @@ COMMUTING_TRIE = Construction(
     require_commuting,
     targets="all tied",
     embed=lambda shape, m, target: (embed_commuting_trie(shape, m, target), None),
+    identity=Identity(commuting_trie_words),
 )

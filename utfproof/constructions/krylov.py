@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from utfproof.constructions.record import Construction, SharedAttention
 from utfproof.constructions.shared_attention import (
     require_dimension,
     require_equal_widths,
@@ -22,6 +23,7 @@ from utfproof.constructions.shared_attention import (
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, zeros
+from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
@@ -94,3 +96,16 @@ def embed_krylov(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
     for v, product in enumerate(suffix_products(target, k + 1)):
         U[v * size : (v + 1) * size] = right @ exact(np.asarray(product))
     return E, U
+
+
+KRYLOV = Construction(
+    NAME,
+    "two heads, odd L, d >= d_in, E and U free: powers of the middle layer's quotient; almost all targets",
+    "",
+    False,
+    Notion.SHARED_ATTENTION,
+    krylov_dimension,
+    defined=require_krylov,
+    targets="generic untied",
+    shared=SharedAttention("E and U", krylov_host, embed_krylov),
+)

@@ -1,7 +1,7 @@
-"""Odd L = 2k+1 in the shared-attention model with E and U both free, d_in = 1: a bilinear map in the middle layer.
+"""Odd L = 2k+1 in the shared-attention model with E and U both free: a bilinear map in the middle layer.
 
 k letters go into E's register, k into U's, and the middle layer holds a bilinear map B: R^s x R^t -> R^H, one matrix B_h per
-head. Then m = H^k max(s, t), and a target is served as soon as its middle layer's weights (c_0, ..., c_{H-1}) are B(p, u).
+head. Then m = d_in H^k max(s, t), and a target is served as soon as its middle layer's weights (c_0, ..., c_{H-1}) are B(p, u).
 
 | map | s, t | reaches |
 |---|---|---|
@@ -21,18 +21,24 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.constructions.record import Construction, Identity, SharedAttention
 from utfproof.constructions.shared_attention import (
     require_dimension,
+    require_equal_widths,
     require_scalar,
     suffix_products,
     two_sided_pairs,
 )
+from utfproof.constructions.words import Blocks, Edges, embedded, factor_words, values
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, is_exact
+from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, positive_integer, require_words
+from utfproof.shapes import Shape, head_words, positive_integer, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
+ALL, INVERTIBLE = "all untied", "untied with invertible M^(k+1,h)"
+"""Targets of hosts whose words have no inverses, and of the others."""
 Factors = tuple[list[Any], list[Any]]
 """p [s] and u [t]."""
 
@@ -201,55 +207,83 @@ BILINEAR: dict[str, Callable[[int], Bilinear]] = {
 # --- hosts -------------------------------------------------------------------------------------------------
 
 
+def require_odd(name: str) -> Callable[[Shape], None]:
+    """NotDefined unless L is odd and d_in = d_out."""
+
+    def defined(shape: Shape) -> None:
+        require_equal_widths(name, shape)
+        if shape.layers % 2 == 0:
+            raise NotDefined(f"{name} is defined for an odd number of layers, got {shape.layers}")
+        require_words(shape, name, shape.layers // 2)
+
+    return defined
+
+
+def require_path(shape: Shape) -> None:
+    """The same, and d >= d_in where weights of the middle layer are inverted (H > 2)."""
+    require_odd("middle-path")(shape)
+    if shape.head_dim < shape.d_in and shape.heads > 2:
+        raise NotDefined(f"middle-path inverts weights of the middle layer, which have rank at most d at {shape}")
+
+
+def require_polynomial(shape: Shape) -> None:
+    """NotDefined unless L is odd, d_in = 1 and the bilinear map is onto."""
+    require_scalar("polynomial", shape)
+    require_odd("polynomial")(shape)
+    polynomial_bilinear(shape.heads)
+
+
 def require_middle(shape: Shape, bilinear: Bilinear) -> None:
-    """NotDefined unless L is odd and d_in = d_out = 1; MalformedInput for a bilinear map of another number of heads."""
-    require_scalar(bilinear.name, shape)
-    if shape.layers % 2 == 0:
-        raise NotDefined(f"{bilinear.name} is defined for an odd number of layers, got {shape.layers}")
+    """NotDefined unless L is odd and d_in = d_out; MalformedInput for a bilinear map of another number of heads."""
+    require_odd(bilinear.name)(shape)
     if bilinear.heads != shape.heads:
         raise MalformedInput(f"bilinear map {bilinear.name} has {bilinear.heads} components, the shape {shape}")
-    require_words(shape, bilinear.name, shape.layers // 2)
 
 
 def middle_dimension(shape: Shape, bilinear: Bilinear) -> int:
-    """H^k max(s, t), L = 2k+1."""
-    return int(shape.heads ** (shape.layers // 2)) * bilinear.size
+    """d_in H^k max(s, t), L = 2k+1."""
+    return shape.d_in * int(shape.heads ** (shape.layers // 2)) * bilinear.size
 
 
 def middle_host(shape: Shape, bilinear: Bilinear, m: int) -> SharedAttentionUniversal:
-    """R_V [L][H] as integer arrays [m, m] (untied). Blocks of max(s, t) coordinates for the words of length k in
+    """R_V [L][H] as integer arrays [m, m] (untied). Blocks of max(s, t) parts of d_in coordinates for the words of length k in
     lexicographic order; layers below the middle as in `two-sided`'s first half, above it as in its second, and
-    R_V^{k+1,h} = B_h from block 0 to block 0 (the only block that lives there)."""
+    R_V^{k+1,h} = B_h, part by part, from block 0 to block 0 (the only block that lives there)."""
     require_middle(shape, bilinear)
     m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
-    k, size = shape.layers // 2, bilinear.size
+    k, size = shape.layers // 2, bilinear.size * shape.d_in
     require_memory(8 * shape.layers * shape.heads * m * m, f"{bilinear.name} at {shape}, m = {m},")
-    values = []
+    part = np.eye(shape.d_in, dtype=np.int64)
+    middle = [np.kron(matrix, part) for matrix in bilinear.matrices]
+    grid = []
     for layer in range(shape.layers):
         row = []
         for head in range(shape.heads):
             value = np.zeros((m, m), dtype=np.int64)
             if layer == k:
-                s, t = bilinear.matrices.shape[1:]
-                value[:s, :t] = bilinear.matrices[head]
+                s, t = middle[head].shape
+                value[:s, :t] = middle[head]
             else:
                 pairs = two_sided_pairs(shape, k, head, first_half=layer < k)
                 for r, c in zip(*pairs, strict=True):
                     value[r * size : (r + 1) * size, c * size : (c + 1) * size] = np.eye(size, dtype=np.int64)
             row.append(value)
-        values.append(tuple(row))
-    return SharedAttentionUniversal(shape, m, tuple(values))
+        grid.append(tuple(row))
+    return SharedAttentionUniversal(shape, m, tuple(grid))
 
 
 def embed_middle(shape: Shape, bilinear: Bilinear, m: int, target: Target) -> tuple[Array, Array]:
-    """(E [1, m], U [m, 1]) for a target of width 1: coordinate (w, i) of E is W_E M_w p_i, coordinate (v, j) of U is
-    u_j M_v W_U, with B(p, u) = the middle layer's weights.
+    """(E [d_in, m], U [m, d_in]): part i of block w of E is W_E M_w p_i, part j of block v of U is u_j M_v W_U, with
+    B(p, u) = the middle layer's weights.
 
-    Fractions for exact weights where the solver is exact, else float64 (always for `polynomial`). Raises OutsideClass where
-    B does not reach this target's middle layer, or the target is wider than 1.
+    At d_in = 1 by the map's own solver, in Fractions for exact weights where it is exact, else in float64 (always for
+    `polynomial`); else by the words of the identity, in the target's arithmetic. Raises OutsideClass where B does not reach
+    this target's middle layer, or the target is not of width d_in.
     """
     require_middle(shape, bilinear)
     m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
+    if shape.d_in > 1:
+        return embedded(shape, m, target, lambda at: middle_words(at, edges_of(bilinear)))
     if target.width != 1:
         raise OutsideClass(f"{bilinear.name} at {shape} serves targets of width 1, this one has width {target.width}")
     k, size = shape.layers // 2, bilinear.size
@@ -264,3 +298,99 @@ def embed_middle(shape: Shape, bilinear: Bilinear, m: int, target: Target) -> tu
     for v, product in enumerate(suffix_products(target, k + 1)):
         U[v * size : v * size + len(u), 0] = [value * number(product[0, 0]) for value in u]
     return E, U
+
+
+# --- words and records ---------------------------------------------------------------------------------------
+
+
+def edges_of(bilinear: Bilinear) -> Edges:
+    """The places of a bilinear map whose matrices are matrix units."""
+    places = []
+    for matrix in bilinear.matrices:
+        [i], [j] = matrix.nonzero()
+        places.append((int(i), int(j)))
+    return places
+
+
+def middle_words(shape: Shape, edges: Edges) -> tuple[Blocks, Blocks]:
+    """Part i of block w of E: M_w p_i; part j of block v of U: u_j M_v. The weights of layer k+1 are p_i u_j."""
+    k, b = shape.layers // 2, shape.d_in
+    size = b * (1 + max(max(edge) for edge in edges))
+    left, right = factor_words(edges, [f"M{k + 1}.{head}" for head in range(shape.heads)])
+    words = list(enumerate(head_words(shape.heads, k)))
+    return (
+        [(n * size + i * b, [*values(w), *left[i]]) for n, w in words for i in sorted(left)],
+        [(n * size + j * b, [*right[j], *values(v, k + 2)]) for n, v in words for j in sorted(right)],
+    )
+
+
+def polynomial_words(shape: Shape) -> tuple[Blocks, Blocks]:
+    """Part i of block w of E: M_w P.i; part j of block v of U: U.j M_v."""
+    k = shape.layers // 2
+    left, right = shape.heads // 2, (shape.heads - 1) // 2
+    words = list(enumerate(head_words(shape.heads, k)))
+    return (
+        [(n * (left + 1) + i, [*values(w), f"P.{i}"]) for n, w in words for i in range(left + 1)],
+        [(n * (left + 1) + j, [f"U.{j}", *values(v, k + 2)]) for n, v in words for j in range(right + 1)],
+    )
+
+
+def _record(
+    name: str,
+    summary: str,
+    bilinear: Callable[[int], Bilinear],
+    defined: Callable[[Shape], None],
+    identity: Identity,
+    targets: str = ALL,
+) -> Construction:
+    return Construction(
+        name,
+        summary,
+        "",
+        False,
+        Notion.SHARED_ATTENTION,
+        lambda shape: middle_dimension(shape, bilinear(shape.heads)),
+        defined=defined,
+        targets=targets,
+        identity=identity,
+        shared=SharedAttention(
+            "E and U",
+            lambda shape, m: middle_host(shape, bilinear(shape.heads), m),
+            lambda shape, m, target: embed_middle(shape, bilinear(shape.heads), m, target),
+        ),
+    )
+
+
+def _edged(bilinear: Callable[[int], Bilinear]) -> Identity:
+    """Which targets it serves depends on whether inverses occur; the certificate says."""
+
+    def edges(shape: Shape) -> Edges:
+        return edges_of(bilinear(shape.heads))
+
+    return Identity(lambda shape: middle_words(shape, edges(shape)), ALL, "middle", edges)
+
+
+MIDDLE_PATH = _record(
+    "middle-path",
+    "odd L, E and U free: a path in the middle layer; almost all targets from H = 3 on",
+    path_bilinear,
+    require_path,
+    _edged(path_bilinear),
+    INVERTIBLE,
+)
+
+MIDDLE_STARS = _record(
+    "middle-stars",
+    "odd L, E and U free: two stars in the middle layer",
+    two_stars_bilinear,
+    require_odd("middle-stars"),
+    _edged(two_stars_bilinear),
+)
+
+POLYNOMIAL = _record(
+    "polynomial",
+    "odd L, d_in = 1, E and U free: multiplication of polynomials in the middle layer",
+    polynomial_bilinear,
+    require_polynomial,
+    Identity(polynomial_words),
+)

@@ -124,6 +124,8 @@ RANDOM = Construction(
     lambda shape: 1,
     default_m=matching_dimension,
     streams=True,
+    is_random=True,
+    rebuilt=True,
 )
 
 RANDOM_TIED = Construction(
@@ -135,4 +137,6 @@ RANDOM_TIED = Construction(
     lambda shape: 1,
     default_m=matching_dimension,
     streams=True,
+    is_random=True,
+    rebuilt=True,
 )

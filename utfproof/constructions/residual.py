@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, index_map_bytes
 from utfproof.constructions.shared_attention import padded
 from utfproof.constructions.tied import tied_host, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, hstack, namespace, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension, word_index
+from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension, word_index
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 
 # --- untied: the prefix tree -------------------------------------------------------------------------------
@@ -153,4 +153,10 @@ TIED = Construction(
     tied_targets_dimension,
     lambda shape, m: (residual_tied_host if shape.residual else tied_host)(shape, m),
     streams=True,
+    solve=embed_residual_tied,
+    memory=lambda shape, m: index_map_bytes(
+        shape, 2 * shape.heads * geometric(shape.letters, 0, shape.layers - 1) + shape.letters**shape.layers
+    ),
+    permutation=True,
+    rebuilt=True,
 )

@@ -23,7 +23,7 @@ from utfproof.constructions.gauges import (
     solved,
     trivial,
 )
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, Identity
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, eye
 from utfproof.ground.notions import Notion
@@ -247,6 +247,7 @@ RESIDUAL_KEY = Construction(
     streams=True,
     embed=embed_key,
     forms=key_forms,
+    identity=Identity(),
 )
 
 RESIDUAL_QUERY = Construction(
@@ -262,4 +263,5 @@ RESIDUAL_QUERY = Construction(
     targets="generic untied",
     embed=embed_query,
     forms=query_forms,
+    identity=Identity(),
 )

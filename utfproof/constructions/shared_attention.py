@@ -5,6 +5,7 @@
 | register | all untied targets | E free, U fixed | d_in H^L, which no host undercuts |
 | two-sided | all untied targets, even L | both free | d_in H^(L/2); thm:lower_bound_utf's bound at d_in = 1 |
 | counting | all tied targets, d_in = 1 | E free, U fixed | C(L+H-1, H-1), which no host undercuts |
+| two-sided-counting | all tied targets, d_in = 1, L >= 2 | both free | C(k+H-1, H-1), k = ceil(L/2) |
 
 Counting refutes thm:lower_bound_utf for looped targets: at H = 2 it has m = L + 1, below 2^(L/2) from L = 6 on.
 Coordinates: docs/certificate-format.md section 9.
@@ -12,19 +13,20 @@ Coordinates: docs/certificate-format.md section 9.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
 import numpy as np
 
+from utfproof.constructions.record import Construction, Identity, SharedAttention
 from utfproof.constructions.tied import register_pairs
+from utfproof.constructions.words import Blocks, embedded, output_moves, powers, values
 from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
 from utfproof.ground.arrays import Array, eye, zeros
+from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import Partition, SelectionMatrix
-from utfproof.shapes import Shape, positive_integer, require_plain, require_words
+from utfproof.shapes import Shape, head_words, positive_integer, require_plain, require_words
 from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target, prefix_products
 
 Counts = tuple[int, ...]
@@ -143,6 +145,12 @@ def embed_register(shape: Shape, m: int, target: Target) -> tuple[Array, Selecti
     return E, U
 
 
+def register_words(shape: Shape) -> tuple[Blocks, None]:
+    """Block w: M_w."""
+    words = head_words(shape.heads, shape.layers)
+    return [(i * shape.d_in, values(word)) for i, word in enumerate(words)], None
+
+
 # --- two-sided ---------------------------------------------------------------------------------------------
 
 
@@ -194,6 +202,13 @@ def embed_two_sided(shape: Shape, m: int, target: Target) -> tuple[Array, Array]
     return E, U
 
 
+def two_sided_words(shape: Shape) -> tuple[Blocks, Blocks]:
+    """Block w of E: M_w over the first half of the layers; block v of U: M_v over the second half."""
+    half, b = shape.layers // 2, shape.d_in
+    words = list(enumerate(head_words(shape.heads, half)))
+    return [(i * b, values(word)) for i, word in words], [(i * b, values(word, half + 1)) for i, word in words]
+
+
 # --- counting ----------------------------------------------------------------------------------------------
 
 
@@ -216,15 +231,16 @@ def raised(counts: Counts, place: int) -> Counts:
     return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
 
 
-def counting_pairs(shape: Shape, head: int) -> tuple[np.ndarray, np.ndarray]:
+def counting_pairs(shape: Shape, head: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates (rows, columns) of the ones of R_V^h: the identity for head 0, else c with c_h raised by one (rows)
-    and c (columns), for every c with sum below L."""
-    tuples = count_tuples(shape.heads - 1, shape.layers)
+    and c (columns), for every c with sum below `most`, L by default."""
+    most = shape.layers if most is None else most
+    tuples = count_tuples(shape.heads - 1, most)
     number = {counts: i for i, counts in enumerate(tuples)}
     if head == 0:
         everything = np.arange(len(tuples))
         return everything, everything
-    columns = [counts for counts in tuples if sum(counts) < shape.layers]
+    columns = [counts for counts in tuples if sum(counts) < most]
     rows = [number[raised(counts, head - 1)] for counts in columns]
     return np.array(rows, dtype=np.int64), np.array([number[counts] for counts in columns], dtype=np.int64)
 
@@ -259,6 +275,12 @@ def embed_counting(shape: Shape, m: int, target: Target) -> tuple[Array, Selecti
     return E, U
 
 
+def counting_words(shape: Shape, start: int = 0) -> tuple[Blocks, None]:
+    """Coordinate c: the product of the M.h, as often as c says, and M.0 for the rest of the L letters."""
+    tuples = count_tuples(shape.heads - 1, shape.layers)
+    return [(start + i, powers((shape.layers - sum(c), *c))) for i, c in enumerate(tuples)], None
+
+
 def monomial(target: Target, counts: Counts) -> Array:
     """The scalar M_0^(c_0) ... M_(H-1)^(c_(H-1)) of a tied target of width 1."""
     product = eye(1, target.W_Q)
@@ -269,61 +291,108 @@ def monomial(target: Target, counts: Counts) -> Array:
     return product[0, 0]
 
 
-# --- by name -----------------------------------------------------------------------------------------------
+# --- counting on both sides -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SharedAttentionConstruction:
-    """A recipe for hosts of the shared-attention model. `tied_targets`: the class it serves, all tied or all untied
-    targets; `free`: what may depend on the target; `embed` gives (E, U), U the host's own where it is fixed."""
-
-    name: str
-    summary: str
-    tied: bool
-    tied_targets: bool
-    free: str
-    least_m: Callable[[Shape], int]
-    defined: Callable[[Shape], None]
-    host: Callable[[Shape, int], SharedAttentionUniversal]
-    embed: Callable[[Shape, int, Target], tuple[Array, Array | SelectionMatrix]]
+def require_two_sided_counting(shape: Shape) -> None:
+    """NotDefined unless d_in = d_out = 1 and L >= 2."""
+    require_scalar("two-sided-counting", shape)
+    if shape.layers == 1:
+        raise NotDefined("two-sided-counting is defined for two layers or more")
 
 
-SHARED_ATTENTION = {
-    entry.name: entry
-    for entry in (
-        SharedAttentionConstruction(
-            "register",
-            "shift register of the whole word",
-            True,
-            False,
-            "E",
-            register_dimension,
-            require_register,
-            register_host,
-            embed_register,
-        ),
-        SharedAttentionConstruction(
-            "two-sided",
-            "half of the word in E, half in U; even L",
-            False,
-            False,
-            "E and U",
-            two_sided_dimension,
-            require_two_sided,
-            two_sided_host,
-            embed_two_sided,
-        ),
-        SharedAttentionConstruction(
-            "counting",
-            "how often each head occurs; d_in = 1, tied targets",
-            True,
-            True,
-            "E",
-            counting_dimension,
-            require_counting,
-            counting_host,
-            embed_counting,
-        ),
+def two_sided_counting_dimension(shape: Shape) -> int:
+    """C(k+H-1, H-1), k = ceil(L/2): least m of `two-sided-counting`."""
+    return comb((shape.layers + 1) // 2 + shape.heads - 1, shape.heads - 1)
+
+
+def two_sided_counting_host(shape: Shape, m: int) -> SharedAttentionUniversal:
+    """`two-sided-counting` (untied): the first half of the layers counts as in `counting`, the layer after it moves between
+    nothing counted and one letter counted, and those behind are the transposes of the first."""
+    require_two_sided_counting(shape)
+    m = require_dimension("two-sided-counting", shape, m, two_sided_counting_dimension(shape))
+    half = (shape.layers + 1) // 2
+    cells = padded([1] * two_sided_counting_dimension(shape), m)
+    pairs = [counting_pairs(shape, head, half) for head in range(shape.heads)]
+
+    def value(layer: int, head: int) -> SelectionMatrix:
+        rows, columns = pairs[head] if layer < half else pairs[head][::-1]
+        kept = rows == 0 if layer == half else slice(None)
+        return SelectionMatrix(cells, cells, rows[kept], columns[kept])
+
+    return SharedAttentionUniversal(
+        shape, m, tuple(tuple(value(layer, h) for h in range(shape.heads)) for layer in range(shape.layers))
     )
-}
-"""The constructions of this module by name."""
+
+
+def two_sided_counting_words(shape: Shape) -> tuple[Blocks, Blocks]:
+    """Coordinate c of E: the first half's letters, as often as c says; coordinate c of U: the second half's."""
+    half = (shape.layers + 1) // 2
+
+    def blocks(length: int) -> Blocks:
+        tuples = enumerate(count_tuples(shape.heads - 1, half))
+        return [(i, powers((length - sum(c), *c))) for i, c in tuples if sum(c) <= length]
+
+    return blocks(half), blocks(shape.layers - half)
+
+
+def embed_two_sided_counting(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
+    """(E [1, m], U [m, 1]), products of the weights. OutsideClass for targets that are not tied, or wider than 1."""
+    require_two_sided_counting(shape)
+    m = require_dimension("two-sided-counting", shape, m, two_sided_counting_dimension(shape))
+    require_tied_scalar_target("two-sided-counting", shape, target)
+    return embedded(shape, m, target, two_sided_counting_words)
+
+
+# --- the records -------------------------------------------------------------------------------------------
+
+
+REGISTER = Construction(
+    "register",
+    "shift register of the whole word; E free, U fixed",
+    "",
+    True,
+    Notion.SHARED_ATTENTION,
+    register_dimension,
+    defined=require_register,
+    identity=Identity(register_words, moves=output_moves),
+    shared=SharedAttention("E", register_host, embed_register, canonical=True),
+)
+
+TWO_SIDED = Construction(
+    "two-sided",
+    "half of the word in E, half in U; even L",
+    "thm:lower_bound_utf",
+    False,
+    Notion.SHARED_ATTENTION,
+    two_sided_dimension,
+    defined=require_two_sided,
+    identity=Identity(two_sided_words),
+    shared=SharedAttention("E and U", two_sided_host, embed_two_sided, canonical=True),
+)
+
+COUNTING = Construction(
+    "counting",
+    "how often each head occurs; d_in = 1, tied targets; E free, U fixed",
+    "",
+    True,
+    Notion.SHARED_ATTENTION,
+    counting_dimension,
+    defined=require_counting,
+    targets="all tied",
+    identity=Identity(counting_words),
+    shared=SharedAttention("E", counting_host, embed_counting, canonical=True),
+)
+
+TWO_SIDED_COUNTING = Construction(
+    "two-sided-counting",
+    "how often each head occurs, half of the word in E, half in U; d_in = 1, tied targets",
+    "",
+    False,
+    Notion.SHARED_ATTENTION,
+    two_sided_counting_dimension,
+    defined=require_two_sided_counting,
+    targets="all tied",
+    identity=Identity(two_sided_counting_words),
+    shared=SharedAttention("E and U", two_sided_counting_host, embed_two_sided_counting),
+)

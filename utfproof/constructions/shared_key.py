@@ -10,8 +10,9 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, Forms
+from utfproof.constructions.record import Construction, Forms, Identity
 from utfproof.constructions.tied import trie_pairs
+from utfproof.constructions.words import Blocks, attention_moves, by_length, values
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, eye, zeros
 from utfproof.ground.notions import Notion
@@ -125,6 +126,13 @@ def key_forms(shape: Shape, target: Target) -> Forms:
     )
 
 
+def shared_key_words(shape: Shape) -> tuple[Blocks, None]:
+    """Query block (w,h): M_w A^{l,h}; key block w: M_w."""
+    words = [[*values(word[:-1]), f"A{len(word)}.{word[-1]}"] for word in by_length(shape, 1, shape.layers)]
+    words += [values(word) for word in by_length(shape, 0, shape.layers)]
+    return [(i * shape.d_in, word) for i, word in enumerate(words)], None
+
+
 SHARED_KEY = Construction(
     "shared-key",
     "two tries, one key block for all heads; d >= d_in",
@@ -136,4 +144,6 @@ SHARED_KEY = Construction(
     require_wide_heads,
     embed=embed_shared_key,
     forms=key_forms,
+    rebuilt=True,
+    identity=Identity(shared_key_words, moves=attention_moves),
 )

@@ -7,18 +7,20 @@ undo it. Only for attention that depends on q k^T alone. Coordinates: docs/certi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, Forms
+from utfproof.constructions.record import Construction, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
+from utfproof.constructions.words import Blocks, attention_moves, by_length, values
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
-from utfproof.shapes import Shape, shared_query_dimension
+from utfproof.shapes import Shape, head_words, shared_query_dimension
 from utfproof.systems import LoopedUniversal, Target, prefix_products
 
 
@@ -145,6 +147,25 @@ def query_forms(shape: Shape, target: Target) -> Forms:
     return queries[::-1], keys[::-1]
 
 
+def shared_query_words(shape: Shape) -> tuple[Blocks, None]:
+    """Key block (w,h): M_w (A^{l,h})^T (M^{l,0} ... M^{L,0})^{-T}; register block w: M_w."""
+    L = shape.layers
+    words = []
+    for word in by_length(shape, 1, L):
+        layer = len(word)
+        duals = [f"M{later}.0IT" for later in range(layer, L + 1)]
+        words.append([*values(word[:-1]), f"A{layer}.{word[-1]}T", *duals])
+    words += [values(word) for word in head_words(shape.heads, L)]
+    return [(i * shape.d_in, word) for i, word in enumerate(words)], None
+
+
+def require_single(shape: Shape) -> None:
+    """NotDefined unless H = d_in = d_out = 1, where a target with a singular M^{l,0} is zero."""
+    require_wide_heads(shape)
+    if shape.heads > 1 or shape.d_in > 1:
+        raise NotDefined(f"shared-query serves all targets functionally at H = d_in = 1, got {shape}")
+
+
 SHARED_QUERY = Construction(
     "shared-query",
     "key trie and shift register, queries read the output; d >= d_out, targets with invertible M^(l,0)",
@@ -157,4 +178,17 @@ SHARED_QUERY = Construction(
     targets="untied with invertible M^(l,0)",
     embed=embed_shared_query,
     forms=query_forms,
+    rebuilt=True,
+    identity=Identity(shared_query_words, moves=attention_moves),
+)
+
+FUNCTIONAL = replace(
+    SHARED_QUERY,
+    name="shared-query-functional",
+    summary="shared-query at H = d_in = 1, where it serves all targets functionally",
+    notion=Notion.FUNCTIONAL,
+    targets="all untied",
+    defined=require_single,
+    rebuilt=False,
+    identity=Identity(shared_query_words, host="shared-query", moves=attention_moves),
 )

@@ -22,7 +22,7 @@ from utfproof.constructions.gauges import (
     solved,
     trivial,
 )
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, namespace
@@ -199,4 +199,5 @@ SHARED_QUERY_GROUPS = Construction(
     targets="generic untied",
     embed=embed_grouped_query,
     forms=read_forms,
+    identity=Identity(),
 )

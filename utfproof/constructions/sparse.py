@@ -13,10 +13,11 @@ from math import gcd
 
 import numpy as np
 
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, index_map_bytes
+from utfproof.constructions.residual import embed_residual_tree
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix, over_equal_cells, pieces, uniform
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import Shape, geometric, matching_dimension
 from utfproof.systems import Universal
 
 PrefixTree = tuple[Partition, list[int]]
@@ -142,6 +143,14 @@ def front_host(shape: Shape, m: int) -> Universal:
     return Universal(shape, m, [queries] * shape.layers, [keys] * shape.layers, values, unembed, "sparse-front")
 
 
+def _tree_bytes(shape: Shape, m: int) -> int:
+    words, leaves = geometric(shape.letters, 0, shape.layers - 1), shape.letters**shape.layers
+    copies = min(shape.heads * shape.layers, 2 * shape.layers)
+    if shape.residual:  # R_all: each zero of a word reads every letter
+        copies += (2 * shape.heads + 1) ** shape.layers // leaves
+    return index_map_bytes(shape, 2 * shape.heads * words + leaves, copies)
+
+
 SPARSE = Construction(
     "sparse",
     "prefix-tree projection (thm:sparse_universal_transformer, repaired)",
@@ -151,6 +160,10 @@ SPARSE = Construction(
     matching_dimension,
     prefix_tree_host,
     streams=True,
+    solve=embed_residual_tree,
+    memory=_tree_bytes,
+    permutation=True,
+    rebuilt=True,
 )
 
 SPARSE_FRONT = Construction(
@@ -161,6 +174,9 @@ SPARSE_FRONT = Construction(
     Notion.MATCHING,
     matching_dimension,
     front_host,
+    memory=lambda shape, m: index_map_bytes(shape, m, 1),
+    permutation=True,
+    rebuilt=True,
 )
 
 TREE_ROW = Construction(
@@ -171,6 +187,7 @@ TREE_ROW = Construction(
     None,
     matching_dimension,
     lambda shape, m: printed_tree_host(shape, m, transposed=False),
+    rebuilt=True,
 )
 
 TREE_COLUMN = Construction(
@@ -181,4 +198,5 @@ TREE_COLUMN = Construction(
     None,
     matching_dimension,
     lambda shape, m: printed_tree_host(shape, m, transposed=True),
+    rebuilt=True,
 )

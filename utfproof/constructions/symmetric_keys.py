@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, Identity
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget
 from utfproof.ground.arrays import Array, is_exact, to_numpy, zeros
 from utfproof.ground.notions import Notion
@@ -246,6 +246,7 @@ SYMMETRIC_KEYS = Construction(
     require_shallow,
     targets="generic untied",
     embed=embed_symmetric,
+    identity=Identity(),
 )
 
 SYMMETRIC_KEYS_DEEP = Construction(
@@ -259,4 +260,5 @@ SYMMETRIC_KEYS_DEEP = Construction(
     require_deep,
     targets="generic untied",
     embed=embed_symmetric,
+    identity=Identity(),
 )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, build_host
-from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree
 from utfproof.errors import MalformedInput
 from utfproof.exact import rational
 from utfproof.ground.arrays import (
@@ -67,13 +66,9 @@ class Embedder:
         entry = CONSTRUCTIONS.get(host.construction)
         self.formula = None if entry is None else entry.embed
         self.notion = None if entry is None else entry.notion
-        if self.formula is not None or self._stream_formula:
+        self.stream_formula = entry.solve if entry is not None and host.shape.residual else None
+        if self.formula is not None or self.stream_formula is not None:
             _require_genuine(host)
-
-    @property
-    def _stream_formula(self) -> bool:
-        """Whether E comes from W_all by a formula of residual.py."""
-        return self.host.shape.residual and self.host.construction in ("sparse", "tied")
 
     @cached_property
     def index_columns(self) -> SelectionMatrix | None:
@@ -118,9 +113,8 @@ class Embedder:
             return Embedding(E, self.notion, "formula", condition=condition)
         right = w_all(target)
         _require_finite("W_all", right)
-        if self._stream_formula and (target.tied or not host.tied or shape.layers == 1):
-            formula = embed_residual_tied if host.tied else embed_residual_tree
-            E = formula(shape, m, widened(target))
+        if self.stream_formula is not None and (target.tied or not host.tied or shape.layers == 1):
+            E = self.stream_formula(shape, m, widened(target))
             error = _relative_error(E @ self.index_columns, right)
             rank = tied_targets_dimension(shape) if host.tied else M
             return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utfproof.constructions import CONSTRUCTIONS, build_host, resolve_m
+from utfproof.constructions import CONSTRUCTIONS, build_host, hosts, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
@@ -60,7 +60,7 @@ def draw(shape: Shape, constructions: Sequence[str] | None = None) -> list[Pictu
     Raises ResourceLimit beyond MAX_SIDE coordinates or columns or MAX_HEADS heads, MalformedInput for a construction
     that is unknown or has random weights, NotDefined for a named one that does not exist at the shape.
     """
-    names = [name for name, entry in CONSTRUCTIONS.items() if not entry.is_random]
+    names = hosts(drawn=False)
     pictures: list[Picture] = []
     for name in names if constructions is None else constructions:
         require_drawable(shape)

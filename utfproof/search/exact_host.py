@@ -21,7 +21,7 @@ import numpy as np
 
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.identities import identity_certificate
-from utfproof.constructions.shared_attention import SHARED_ATTENTION
+from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, Undecided
 from utfproof.exact import rational
 from utfproof.ground.resources import require_memory
@@ -148,8 +148,11 @@ def certified(
     """The record, with the identity certificate of a known construction for the same class of at most as many dimensions;
     tight: the host has that construction's products up to changes of coordinates, if it has as many dimensions."""
     name, certificate, least = None, None, None
-    for entry in SHARED_ATTENTION.values():
-        if (entry.free, entry.tied_targets) != (problem.free, problem.looped_targets):
+    for entry in CONSTRUCTIONS.values():
+        shared = entry.shared
+        if shared is None or not shared.canonical:
+            continue
+        if (shared.free, entry.targets == "all tied") != (problem.free, problem.looped_targets):
             continue
         try:
             entry.defined(problem.shape)

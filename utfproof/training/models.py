@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from utfproof.constructions import CONSTRUCTIONS, build_host, dense_bytes
+from utfproof.constructions import CONSTRUCTIONS, build_host, dense_bytes, hosts
 from utfproof.constructions.random import random_target
 from utfproof.errors import MalformedInput
 from utfproof.ground.generator import check_seed
@@ -124,7 +124,7 @@ def host_of(preset: Preset, seed: int, max_memory: int | None = None) -> Univers
             shape = shape.with_residual()
     name = {TRAINED: "random", RESIDUAL_TREE: "sparse"}.get(preset.host, preset.host)
     if name not in CONSTRUCTIONS:
-        known = [*(n for n, entry in CONSTRUCTIONS.items() if entry.notion is not None), TRAINED, OWN_WIDTH]
+        known = [*hosts(printed=False), TRAINED, OWN_WIDTH]
         raise MalformedInput(f"host {preset.host!r} is unknown; choose {', '.join([*known, RESIDUAL_TREE])}")
     return build_host(name, shape, preset.m, seed=seed, max_memory=max_memory)
 

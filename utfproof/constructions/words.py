@@ -1,0 +1,132 @@
+"""Words in the target's own matrices: what the blocks of an embedding hold, by letter (docs/certificate-format.md §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+import numpy as np
+
+from utfproof.errors import MalformedInput, OutsideClass
+from utfproof.exact import rational
+from utfproof.ground.arrays import Array, exact, is_exact, namespace, transpose, zeros
+from utfproof.shapes import Shape, Word, geometric, head_words
+from utfproof.systems import Target
+
+Blocks = list[tuple[int, list[str]]]
+"""(first coordinate, letters of the word), by first coordinate."""
+Edges = list[tuple[int, int]]
+"""One pair (i, j) for each head: the middle layer's weight is p_i u_j."""
+
+
+def values(word: Word, first: int = 1) -> list[str]:
+    """The letters of M_w for a word whose first head is in this layer (from 1)."""
+    return [f"M{layer}.{head}" for layer, head in enumerate(word, first)]
+
+
+def powers(counts: tuple[int, ...]) -> list[str]:
+    """A product of tied value forms, head by head."""
+    return [letter for head, count in enumerate(counts) for letter in [f"M.{head}"] * count]
+
+
+def by_length(shape: Shape, first: int, last: int) -> Iterator[Word]:
+    """The words of these lengths over the heads."""
+    for length in range(first, last + 1):
+        yield from head_words(shape.heads, length)
+
+
+def output_moves(shape: Shape) -> int:
+    """Moves of blocks that a checker follows: one for every word of length 1 ... L, and one for each output."""
+    H, L = shape.heads, shape.layers
+    return geometric(H, 1, L) + H**L
+
+
+def attention_moves(shape: Shape) -> int:
+    """The same for the outputs and, for queries and keys of every layer and head, for the words before them."""
+    H, L = shape.heads, shape.layers
+    words = geometric(H, 1, L)
+    before = L * (L - 1) // 2 if H == 1 else (words - L * H) // (H - 1)
+    return output_moves(shape) + 2 * (H * before + words)
+
+
+def _inverse(word: list[str]) -> list[str]:
+    return [letter[:-1] if letter.endswith("I") else f"{letter}I" for letter in reversed(word)]
+
+
+def factor_words(edges: Edges, letters: list[str]) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
+    """Words p_i and u_j with p_i u_j = the letter of each edge (i, j): along a forest, from the identity at a vertex with
+    most edges in each of its trees. Inverses occur unless every tree is a star. MalformedInput where the edges have a
+    cycle."""
+    neighbours: dict[tuple[int, int], list[tuple[tuple[int, int], str]]] = {}
+    for (i, j), letter in zip(edges, letters, strict=True):
+        neighbours.setdefault((0, i), []).append(((1, j), letter))
+        neighbours.setdefault((1, j), []).append(((0, i), letter))
+    words: dict[tuple[int, int], list[str]] = {}
+    used = 0
+    for root in sorted(neighbours, key=lambda vertex: (-len(neighbours[vertex]), vertex)):
+        if root in words:
+            continue
+        words[root] = []
+        waiting = [root]
+        while waiting:
+            vertex = waiting.pop()
+            side = vertex[0]
+            for other, letter in neighbours[vertex]:
+                if other not in words:
+                    inverse = _inverse(words[vertex])
+                    words[other] = [letter, *inverse] if side == 1 else [*inverse, letter]
+                    waiting.append(other)
+                    used += 1
+    if used != len(edges):
+        raise MalformedInput(f"the edges {edges} have a cycle, so not all weights of the middle layer are products")
+    return (
+        {at: word for (side, at), word in words.items() if side == 0},
+        {at: word for (side, at), word in words.items() if side == 1},
+    )
+
+
+# --- at a target -------------------------------------------------------------------------------------------
+
+
+def embedded(
+    shape: Shape, m: int, target: Target, words: Callable[[Shape], tuple[Blocks, Blocks | None]]
+) -> tuple[Array, Array]:
+    """(E [d_in, m], U [m, d_out]) of these words at a target of width d_in, in its arithmetic, U zero where no block says
+    it. OutsideClass for other widths, and where a word inverts a singular matrix."""
+    if target.width != shape.d_in:
+        raise OutsideClass(f"this host at {shape} serves targets of width {shape.d_in}, this one has {target.width}")
+    left, right = words(shape)
+    E, U = zeros(target.W_Q, shape.d_in, m), zeros(target.W_Q, m, shape.d_out)
+    for start, word in left:
+        value = reduce(lambda product, letter: product @ letter_of(target, letter), word, target.embedding())
+        E[:, start : start + value.shape[1]] = value
+    for start, word in right or []:
+        value = reduce(
+            lambda product, letter: letter_of(target, letter) @ product, reversed(word), target.unembedding()
+        )
+        U[start : start + value.shape[0]] = value
+    return E, U
+
+
+def letter_of(target: Target, letter: str) -> Array:
+    """The matrix of a letter M, A, Q or K, with its layer (from 1; none for tied targets), head, T and I."""
+    place, tail = letter[1:].split(".")
+    head, suffix = int(tail.rstrip("IT")), tail.lstrip("0123456789")
+    layer = int(place or 1) - 1
+    if letter[0] in "QK":
+        return target.parameters(layer, head)["QK".index(letter[0])]
+    found = target.value_form(layer, head) if letter[0] == "M" else target.attention_form(layer, head)
+    if "I" in suffix:
+        found = _inverted(found, letter)
+    return transpose(found) if "T" in suffix else found
+
+
+def _inverted(matrix: Array, letter: str) -> Array:
+    exactly = is_exact(matrix)
+    try:
+        inverse = rational.inverse(exact(np.asarray(matrix))) if exactly else namespace(matrix).linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        inverse = None
+    if inverse is None:
+        raise OutsideClass(f"this host inverts {letter.rstrip('IT')}, which is singular for this target")
+    return inverse
