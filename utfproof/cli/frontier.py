@@ -106,8 +106,8 @@ def _numbers(option: str, text: str) -> list[int]:
             low, high = int(first), int(last if dots else first)
         except ValueError:
             raise MalformedInput(f"{option} {text!r} is no list of numbers such as 1..4 or 1,2,5") from None
-        if not 1 <= low <= high <= 64:
-            raise MalformedInput(f"{option} {text!r}: numbers from 1 to 64 in increasing ranges, please")
+        if not 1 <= low <= high <= 4096 or len(numbers) + high - low >= 64:
+            raise MalformedInput(f"{option} {text!r}: at most 64 numbers from 1 to 4096, ranges increasing, please")
         numbers += range(low, high + 1)
     return sorted(set(numbers))
 

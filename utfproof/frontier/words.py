@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from utfproof.frontier.bounds import UPPER
 from utfproof.frontier.paper import paper_bound
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
+from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, E, Question
 from utfproof.frontier.table import Entry, Frontier
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
@@ -12,7 +13,7 @@ BY = {
     Notion.FUNCTIONAL: "Functionally, as the paper defines it,",
     Notion.ATTENTION_MATCHING: "By attention-matching",
     Notion.MATCHING: "By matching",
-    Notion.SHARED_ATTENTION: "With attention from outside",
+    Notion.SHARED_ATTENTION: "With attention from outside and E free",
 }
 """How a sentence about the notion begins."""
 
@@ -21,43 +22,59 @@ def paragraph(found: Frontier, shape: Shape) -> str:
     """What is known of the least m of any host for untied targets, functionally where that was asked for: almost all targets,
     then all of them, then the paper's own dimension."""
     notions = {entry.question.notion for entry in found.entries if entry.shape == shape}
-    chosen = next((n for n in BY if n in notions and n is not Notion.SHARED_ATTENTION), None)
+    chosen = next((notion for notion in BY if notion in notions), None)
     if chosen is None:
         return ""
-    almost, every = (found.at(shape, Question(chosen, None, UNTIED, extent)) for extent in (ALMOST_ALL, ALL))
-    text = f"{BY[chosen]} at {shape}: {_sentence(almost)}"
-    if (every.proved.value, _reached(every)) == (almost.proved.value, _reached(almost)):
-        text += " The same holds for all targets."
-    else:
-        text += f" For all of them, {_sentence(every)}"
-    told = paper_bound(Question(chosen, host=ANY), shape)
-    looped = paper_bound(Question(chosen, host=TIED), shape)
-    if told is not None:
-        text += f" The paper's has {told.value}"
-        text += f", its looped one {looped.value}." if looped is not None and looped.value != told.value else "."
+    free = E if chosen is Notion.SHARED_ATTENTION else None
+    almost, every = (found.at(shape, Question(chosen, free, UNTIED, extent)) for extent in (ALMOST_ALL, ALL))
+    text = f"{BY[chosen]} at {shape}: {_sentence(almost)} {_all_of_them(almost, every)}"
+    for host, whose in ((ANY, "The paper's"), (TIED, "Its looped one")):
+        told = paper_bound(Question(chosen, free, host=host), shape)
+        if told is None or told.side != UPPER or (host == TIED and f" has {told.value}" in text):
+            continue
+        text += f" {whose} has {told.value}"
+        if told.value < almost.proved.value:
+            text += ", too few"
+        elif told.value < every.proved.value:
+            text += ", too few for all of them"
+        text += "."
     return text
 
 
-def _reached(entry: Entry) -> int | None:
-    return None if entry.reached is None else entry.reached.value
+def _all_of_them(almost: Entry, every: Entry) -> str:
+    """The sentence about all targets, where almost all have been spoken of."""
+    if every.proved.value != almost.proved.value:
+        return f"For all of them, {_sentence(every)}"
+    values = [[side and side.value for side in (entry.reached, entry.written)] for entry in (almost, every)]
+    if values[0] == values[1]:
+        return "The same holds for all targets."
+    return f"For all of them the same is proved, and {_hosts(every)}"
 
 
 def _sentence(entry: Entry) -> str:
     """Both sides, each with the bound and the page behind it."""
     targets = f"{entry.question.extent} {entry.question.targets} targets"
-    low, high = entry.proved, entry.reached
-    text = ""
-    if low.bound is not None:
-        text = f"no fixed transformer with m < {low.value} serves {targets} (“{low.bound.name}”, {low.bound.place})"
+    low = entry.proved
+    if low.bound is None:
+        return f"nothing is proved below, and {_hosts(entry)}"
+    proved = f"no fixed transformer with m < {low.value} serves {targets} (“{low.bound.name}”, {low.bound.place})"
+    return f"{proved}; {_hosts(entry)}"
+
+
+def _hosts(entry: Entry) -> str:
+    """What is reached, and what is left between."""
+    high, proof = entry.reached, entry.written
     if high is None or high.bound is None:
-        return f"{text or 'nothing is proved below'}; no host is known."
-    text += f"{'; ' if text else ''}one with m = {high.value} does ({high.bound.name}, {high.bound.place})"
+        return "no host is known."
+    text = f"one with m = {high.value} does ({high.bound.name}, {high.bound.place})"
     if entry.exact:
         return f"{text}: this is the least m."
-    proof = entry.written
-    if proof is not None and proof.bound is not None:
-        return f"{text}; one with m = {proof.value} by a written proof alone ({proof.bound.name}, {proof.bound.place})."
-    return f"{text}; between the two it is open."
+    if proof is None or proof.bound is None:
+        return f"{text}; between the two it is open."
+    least = ", which is then the least m" if proof.value == entry.proved.value else ""
+    return (
+        f"{text}; one with m = {proof.value} by a written proof alone ({proof.bound.name}, {proof.bound.place}){least}."
+    )
 
 
 COLUMNS = [(extent, targets) for targets in (UNTIED, TIED) for extent in (ALMOST_ALL, ALL)]
