@@ -5,7 +5,7 @@
 DYCK.py: task_dyckstream.py of github.com/fjzzq2002/random_transformers. HOPS.py: src/tasks.py of
 github.com/chsanford/hop-induction-heads (needs the package bidict). Both are run as they are, from copies that you fetch; none
 of their code is here. tests/test_upstream_tasks.py holds this project's generators against the file. What is counted:
-`utfproof.training.tasks.statistics`.
+`utfproof.training.sequence_statistics`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.training.tasks import statistics
+from utfproof.training import sequence_statistics as statistics
 from utfproof.training.tasks.khop import FIRST_CHARACTER, NOWHERE
 
 HOPS = (1, 2, 4)

@@ -21,7 +21,8 @@ from utfproof.training.optimum_table import Table, cells, header, notes, optimum
 from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.results import RunResult, differences, measured, preset_of, read_results, with_seeds
 from utfproof.training.tables import Measured, percent
-from utfproof.training.tasks.baselines import k_hop_baselines, standing, task_baselines
+from utfproof.training.task import standing
+from utfproof.training.tasks import best_rule, task_baselines
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "experiments.md"
@@ -278,8 +279,7 @@ def ablation_part(runs: list[RunResult]) -> str:
         head = ["variant", *(f"{host}, {whose} %" for host in PAPER_HOSTS for whose in ("paper", "here"))]
         text += [f"{setting}:", table(head, rows)]
         length = next(iter(cells_run.values())).preset.get("length")
-        if task != "parentheses":
-            best = max(k_hop_baselines(int(task.split("-")[0]), length or 100), key=lambda rule: rule.accuracy)
+        if (best := best_rule(task, length or 0)) is not None:
             text.append(f"The {best.name} alone tell {percent(best.accuracy)} %.")
     if not text:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import pytest
@@ -18,9 +18,12 @@ from utfproof.shapes import paper_dimension
 torch = pytest.importorskip("torch")
 
 from utfproof.training import presets as presets_module  # noqa: E402
+from utfproof.training.loop import Trainer  # noqa: E402
 from utfproof.training.presets import PRESETS, VARIANTS, preset, scaling_presets  # noqa: E402
-from utfproof.training.tasks import TASKS, baselines, khop, parentheses, seeded, stream_seed, task_named  # noqa: E402
-from utfproof.training.tasks.baselines import answer_laws, k_hop_baselines, parentheses_baselines  # noqa: E402
+from utfproof.training.task import WINDOWS, Baseline, Batch, Kind, Setting, seeded, stream_seed, window_name  # noqa: E402
+from utfproof.training.tasks import TASKS, khop, parentheses, task_baselines, task_named  # noqa: E402
+from utfproof.training.tasks.khop import answer_laws, k_hop_baselines  # noqa: E402
+from utfproof.training.tasks.parentheses import parentheses_baselines  # noqa: E402
 
 REJECT = 1e-9
 """Seeds are fixed, so a law is either rejected beyond doubt or not at all."""
@@ -444,7 +447,7 @@ def test_no_step_repeats_anothers_numbers():
         lambda: task_named("parentheses").batch(True, seeded(0, "train", 0)),
         lambda: seeded(-1, "train", 0),
         lambda: seeded(0, "train", 2**32),
-        lambda: baselines.task_baselines("17-hop"),
+        lambda: task_baselines("17-hop"),
         lambda: parentheses_baselines(0),
     ],
 )
@@ -460,7 +463,7 @@ def test_malformed(wrong):
 def test_k_hop_baselines_by_enumeration(hops, length):
     """Every string, every rule's best choice found by counting: the same numbers, exactly."""
     n = length - 2
-    names = {size: baselines.window_name(size) for size in baselines.WINDOWS}
+    names = {size: window_name(size) for size in WINDOWS}
     known: dict[str, Counter] = {"position": Counter()}
     known |= {name + more: Counter() for name in names.values() for more in ("", ", no position")}
     ids: Counter = Counter()
@@ -537,11 +540,10 @@ def test_longer_windows_tell_more():
     assert rule(1, "last three characters").accuracy == pytest.approx(0.678, abs=1e-3)
     assert rule(2, "last four characters", 30).accuracy == pytest.approx(0.641, abs=2e-3)
     for hops in (1, 2, 4):
-        told = [rule(hops, baselines.window_name(size)).accuracy for size in baselines.WINDOWS]
+        told = [rule(hops, window_name(size)).accuracy for size in WINDOWS]
         assert told == sorted(told)
         assert all(
-            rule(hops, baselines.window_name(size) + ", no position").accuracy <= told[size - 1] + 1e-12
-            for size in baselines.WINDOWS
+            rule(hops, window_name(size) + ", no position").accuracy <= told[size - 1] + 1e-12 for size in WINDOWS
         )
 
 
@@ -689,7 +691,54 @@ def test_names_of_tasks():
     assert khop.KHop(1, 4).name == "1-4-hop"
 
 
-@pytest.mark.parametrize("name", ["parentheses", "1-hop", "4-hop"])
+@dataclass(frozen=True)
+class Before:
+    """The token before, of seven; a task that is no part of the package."""
+
+    length: int = 9
+    loss: str = "sequence"
+    name = "before"
+    vocabulary = 8
+    input_ids = tuple(range(7))
+
+    @property
+    def context(self):
+        return self.length
+
+    def batch(self, size, generator):
+        inputs = torch.randint(0, 7, (size, self.length), generator=generator)
+        everywhere = torch.ones_like(inputs, dtype=torch.bool)
+        targets = torch.nn.functional.pad(inputs[:, :-1], (1, 0), value=7)
+        return Batch(inputs, targets, everywhere, everywhere, everywhere)
+
+
+BEFORE = Kind("before", Before, lambda sequences, length: [Baseline("chance", "a guess", 1 / 7, 1 / 7)], exact=True,
+              setting=Setting(2, 1, 3, steps=4, batch=5, learning_rate=1e-3, warmup=1))  # fmt: skip
+
+
+def test_a_task_stands_alone(monkeypatch):
+    """Its own vocabulary, loss, length and presets: registered, it trains, and nothing of another task comes in."""
+    with pytest.raises(MalformedInput, match=r"task 'before' is unknown; choose parentheses, 1-hop, ... 16-hop$"):
+        task_named("before")
+    assert presets_module.cells_of(replace(BEFORE, setting=None)) == {}
+    with pytest.raises(MalformedInput, match="task 'before' is unknown"):
+        presets_module.cells_of(BEFORE)
+    monkeypatch.setitem(TASKS, "before", BEFORE)
+    cells = presets_module.cells_of(BEFORE)
+    assert [name for name in cells if "random" in name] == [f"before/random/{variant}" for variant in VARIANTS]
+    cell = cells["before/random/attention"]
+    assert (cell.vocabulary, cell.loss, cell.m) == (8, "sequence", paper_dimension(cell.shape))
+    trained = Trainer(replace(cell, length=6), [0])
+    assert trained.model["E"].shape == (1, 8, cell.m)
+    assert trained.batch(0).inputs.shape == (1, 5, 6)
+    trained.step()
+    assert torch.isfinite(trained.loss).all()
+    assert task_baselines("before")[0].accuracy == 1 / 7
+    with pytest.raises(MalformedInput, match="belong together, to k-hop tasks"):
+        replace(cell, min_hops=0, max_hops=1)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in TASKS.items() if kind.setting])
 def test_inputs_hold_the_ids_that_are_said(name):
     task = task_named(name)
     found = torch.cat([task.batch(200, seeded(0, "ids", step)).inputs for step in range(3)]).unique()

@@ -219,7 +219,7 @@ def test_evaluation_counts_what_is_scored():
     scores = held.evaluate(300)  # two batches, the second smaller
     assert scores == held.evaluate(300)
     right = scored = answers = asked = 0
-    from utfproof.training.tasks import seeded
+    from utfproof.training.task import seeded
 
     for number, size in enumerate((256, 44)):
         batch = held.task.batch(size, seeded(0, "evaluation", number, "cpu"))

@@ -341,7 +341,7 @@ def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
 def test_hop_tables_have_the_baseline_of_their_length(hops, tmp_path):
     document = optimum.run(optimum.read_source(hops), replace(SHORT, hosts=("sparse",), folder=None, perturbations=()))
     (table,) = optimum_table.optimum_tables([document], [])
-    from utfproof.training.tasks.baselines import k_hop_baselines
+    from utfproof.training.tasks.khop import k_hop_baselines
 
     assert table.baseline is not None
     assert table.baseline[1] == max(rule.accuracy for rule in k_hop_baselines(2, 9))

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.benchmarks import exact
 from utfproof.errors import MalformedInput
+from utfproof.paper import tables as paper
+from utfproof.training.presets import PRESETS
 
 if TYPE_CHECKING:
     from utfproof.training.loop import Trainer
 
-TASKS = ("parentheses", "1-hop", "2-hop", "3-hop", "4-hop")
 CONTESTANTS = (("sparse", "paths"), ("random", "paths"), ("random", "wide"))
 VARIANTS_WITHOUT_MLP = ("attention", "residual", "residual-norm")
 REFERENCE = "random wide"
@@ -37,7 +38,7 @@ _SAMPLE = 0.5
 class Setting:
     """What to measure. variant: attention, residual or residual-norm. batch: of all tasks, the preset's by default."""
 
-    tasks: tuple[str, ...] = TASKS
+    tasks: tuple[str, ...] = tuple(paper.TABLE_ROWS)
     contestants: tuple[tuple[str, str], ...] = CONTESTANTS
     variant: str = "attention"
     device: str = "cpu"
@@ -50,8 +51,9 @@ class Setting:
 
     def check(self) -> None:
         """MalformedInput for what cannot be measured."""
-        if unknown := sorted(set(self.tasks) - set(TASKS)):
-            raise MalformedInput(f"task {unknown[0]!r} is unknown; choose {', '.join(TASKS)}")
+        known = list(dict.fromkeys(point.task for point in PRESETS.values()))
+        if unknown := sorted(set(self.tasks) - set(known)):
+            raise MalformedInput(f"task {unknown[0]!r} is unknown; choose {', '.join(known)}")
         if self.variant not in VARIANTS_WITHOUT_MLP:
             raise MalformedInput(f"variant {self.variant!r}: path space has {', '.join(VARIANTS_WITHOUT_MLP)} only")
         if self.threads < 1 or self.repetitions < 1 or (self.batch is not None and self.batch < 1):

@@ -147,11 +147,9 @@ def _results(sources: list[Source]) -> list[RunResult]:
 
 
 def _exact_rules(task: str) -> list[Any]:
-    """Baselines that are computed exactly; those of parentheses are sampled, with torch, by `utfproof tables`."""
+    """Baselines that are computed exactly; others are sampled, with torch, by `utfproof tables`."""
     from utfproof.training.tables import Rule
-    from utfproof.training.tasks.baselines import task_baselines
+    from utfproof.training.tasks import kind_of, task_baselines
 
-    if task == "parentheses":
-        return []
-    found = task_baselines(task)
+    found = task_baselines(task) if kind_of(task).exact else []
     return [Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences) for b in found]

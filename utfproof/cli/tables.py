@@ -93,7 +93,8 @@ def _optimum_folder(given: Path | None, results: Path | None) -> Path:
 def _rules(sequences: int | None) -> dict[str, list[Rule]]:
     from utfproof.training.presets import PAPER_TASKS
     from utfproof.training.tables import Rule
-    from utfproof.training.tasks.baselines import SEQUENCES, task_baselines
+    from utfproof.training.task import SEQUENCES
+    from utfproof.training.tasks import task_baselines
 
     return {
         task: [

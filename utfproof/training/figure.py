@@ -13,6 +13,7 @@ from utfproof.shapes import paper_dimension
 from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset, field_names
 from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
 from utfproof.training.tables import Measured
+from utfproof.training.tasks import task_baselines
 
 PANELS = {
     "m-bar": "m = m̄, head dimensions swept",
@@ -78,11 +79,9 @@ def plot_scaling(results: Iterable[RunResult], path: Path | str, setting: dict[s
     picture_format(path)
     from matplotlib.figure import Figure
 
-    from utfproof.training.tasks.baselines import k_hop_baselines
-
     points = scaling_points(results, setting)
-    length = {"length": setting["length"]} if setting and setting.get("length") else {}
-    rules = {rule.name: rule.accuracy for rule in k_hop_baselines(int(SCALING_TASK.split("-")[0]), **length)}
+    length = setting.get("length", 0) if setting else 0
+    rules = {rule.name: rule.accuracy for rule in task_baselines(SCALING_TASK, length=length)}
     figure = Figure(figsize=(14, 4.2), layout="constrained")
     colours = {host: f"C{number}" for number, host in enumerate(PAPER_HOSTS)}
     marks = dict(zip(sorted({point.variant for point in points}), "osd^v", strict=False))

@@ -17,14 +17,14 @@ from utfproof.ground.arrays import require_device
 from utfproof.ground.resources import require_memory
 from utfproof.training.models import TRAINED, Model, build_model
 from utfproof.training.paths import PathEngine
-from utfproof.training.tasks import Batch, seeded
+from utfproof.training.task import Batch, seeded
 from utfproof.training.wide import WideEngine
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from utfproof.training.presets import Preset
-    from utfproof.training.tasks import Task
+    from utfproof.training.task import Task
 
 ENGINES = ("auto", "paths", "wide")
 EPSILON = 1e-8

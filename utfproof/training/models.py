@@ -33,7 +33,7 @@ from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 from utfproof.systems import Target, Universal
-from utfproof.training.tasks import seeded
+from utfproof.training.task import seeded
 
 if TYPE_CHECKING:
     from torch import Tensor

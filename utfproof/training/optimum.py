@@ -26,7 +26,7 @@ from utfproof.training.loop import Scores, Trainer
 from utfproof.training.models import OWN_WIDTH, RESIDUAL_TREE, dense, host_of, target_of
 from utfproof.training.presets import Preset, default_m
 from utfproof.training.results import preset_fields, run_key
-from utfproof.training.tasks import seeded
+from utfproof.training.task import seeded
 
 if TYPE_CHECKING:
     from torch import Tensor

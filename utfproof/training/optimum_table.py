@@ -10,7 +10,7 @@ from typing import Any
 from utfproof.training.presets import Preset
 from utfproof.training.results import RunResult, preset_of
 from utfproof.training.tables import percent
-from utfproof.training.tasks.baselines import k_hop_baselines
+from utfproof.training.tasks import best_rule
 
 _SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length")
 """Fields in which a run from scratch is the target's; batch, steps and learning rate are said where they differ."""
@@ -57,8 +57,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """One target. trained: its accuracy on so many sequences; baseline: of the best simple rule of the k-hop task at this
-    length (None: none)."""
+    """One target. trained: its accuracy on so many sequences; baseline: of the best simple rule that is computed exactly
+    at this length (None: none)."""
 
     title: str
     trained: float
@@ -94,10 +94,7 @@ def _table(document: dict[str, Any], runs: Sequence[RunResult]) -> Table:
         f"{preset.task}, {preset.variant}, {preset.shape}, trained at width {preset.m}{length}, seed {document['seed']}"
     )
     baseline = None
-    if preset.task != "parentheses":
-        best = max(
-            k_hop_baselines(int(preset.task.split("-")[0]), preset.length or 100), key=lambda rule: rule.accuracy
-        )
+    if (best := best_rule(preset.task, preset.length)) is not None:
         baseline = best.name, best.accuracy
     sequences = document["trained"]["eval_sequences"]
     left_out = tuple(f"without {name}: {reason}" for name, reason in document["left_out"].items())

@@ -1,7 +1,7 @@
 """The paper's experiments as presets: task, shape, host, variant and optimiser of every cell of its tables.
 
-Shapes, steps, learning rates, warm-up and batch sizes are the paper's (`paper/tables.py`). What the paper leaves unsaid is
-chosen here and listed in docs/experiments.md.
+Shapes, steps, learning rates, warm-up and batch sizes are each task's own; those of the paper's tasks are the paper's
+(`paper/tables.py`). What the paper leaves unsaid is chosen here and listed in docs/experiments.md.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
@@ -23,10 +23,11 @@ from utfproof.shapes import (
     shared_key_dimension,
     shared_query_dimension,
 )
-from utfproof.training.tasks import LOSSES, MOST_HOPS, TASKS, task_named
+from utfproof.training.task import LOSSES
+from utfproof.training.tasks import TASKS, kind_of, task_named
 
 if TYPE_CHECKING:
-    from utfproof.training.tasks import Task
+    from utfproof.training.task import Kind, Setting, Task
 
 HOSTS = ("sparse", "random", "trained", "trained-own-width", "residual-tree", "shared-key", "shared-query")
 """sparse, random, trained: the paper's three models; trained-own-width: a target of the class itself, at its own width;
@@ -102,7 +103,7 @@ class Preset:
     @property
     def vocabulary(self) -> int:
         """d_in = d_out of the task."""
-        return vocabulary_of(self.task)
+        return task_named(self.task).vocabulary
 
     @property
     def shape(self) -> Shape:
@@ -114,7 +115,7 @@ class Preset:
         MalformedInput for a length or hops that it does not have."""
         options: dict[str, int] = {}
         if self.length:
-            options["pairs" if self.task == "parentheses" else "length"] = self.length
+            options[kind_of(self.task).length] = self.length
         if self.max_hops >= 0 and not scored:
             options |= {"min_hops": self.min_hops, "max_hops": self.max_hops}
         return task_named(self.task, loss=self.loss, **options)
@@ -133,7 +134,8 @@ class Preset:
                 near = ", ".join(difflib.get_close_matches(str(getattr(self, name)), choices, 3, 0.5) or choices[:7])
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is unknown; choose {near}")
         hops = (self.min_hops, self.max_hops)
-        if hops != (-1, -1) and (self.task == "parentheses" or not all(type(h) is int and h >= 0 for h in hops)):
+        fitting = "max_hops" in kind_of(self.task).options and all(type(h) is int and h >= 0 for h in hops)
+        if hops != (-1, -1) and not fitting:
             raise MalformedInput(
                 f"min_hops and max_hops belong together, to k-hop tasks, from 0 on; got {hops[0]} and {hops[1]}"
             )
@@ -156,11 +158,6 @@ class Preset:
                 fine = False
             if not fine or (name == "betas" and max(values) >= 1):
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is out of range")
-
-
-def vocabulary_of(task: str) -> int:
-    """d_in = d_out of a task, as the paper has it: one vocabulary for all k-hop tasks."""
-    return paper.TABLE_ROWS[task if task in paper.TABLE_ROWS else "1-hop"]["vocabulary"]
 
 
 def quiet_shape(heads: int, layers: int, head_dim: int, d_in: int, *, residual: bool = False) -> Shape:
@@ -186,40 +183,33 @@ def default_m(host: str, heads: int, layers: int, head_dim: int, d_in: int) -> i
     return least.get(host, lambda: paper_dimension(shape))()
 
 
-def _cell(task: str, host: str, variant: str) -> Preset:
-    row = paper.TABLE_ROWS[task]
-    numbers = paper.OPTIMISATION["parentheses" if task == "parentheses" else "k-hop"]
-    shape = row["heads"], row["layers"], row["head_dim"]
-    m = row["m"] if host in PAPER_HOSTS else default_m(host, *shape, row["vocabulary"])
+def _cell(kind: Kind, setting: Setting, host: str, variant: str) -> Preset:
+    task, numbers = kind.make(), asdict(setting)
+    m = numbers.pop("m") if host in PAPER_HOSTS else None
+    if m is None:
+        m = default_m(host, setting.heads, setting.layers, setting.head_dim, task.vocabulary)
     flags = VARIANTS[variant]
     return Preset(
-        name=f"{task}/{host}/{variant}",
-        task=task,
-        heads=shape[0],
-        layers=shape[1],
-        head_dim=shape[2],
-        m=m,
+        **numbers | flags | {"m": m},
+        name=f"{kind.name}/{host}/{variant}",
+        task=kind.name,
         host=host,
-        residual=flags["residual"],
-        norm=flags["norm"],
-        mlp=flags["mlp"],
         mlp_width=MLP_FACTOR * m if flags["mlp"] else 0,
-        steps=int(paper.TRAINING_STEPS[task] if task in paper.TRAINING_STEPS else numbers["steps"]),
-        batch=int(numbers["batch"]),
-        learning_rate=float(numbers["learning rate"]),
-        warmup=int(numbers["warm-up"]),
-        loss="answer" if task == "parentheses" else "sequence",
+        loss=task.loss,
     )
 
 
-def _all() -> dict[str, Preset]:
+def cells_of(kind: Kind) -> dict[str, Preset]:
+    """A task's presets by name; none without a setting."""
+    if kind.setting is None:
+        return {}
     variants = {"residual-tree": ("residual",), "shared-key": ("attention",), "shared-query": ("attention",)}
-    cells = [_cell(t, h, v) for t in PAPER_TASKS for h in HOSTS for v in variants.get(h, tuple(VARIANTS))]
+    cells = [_cell(kind, kind.setting, host, v) for host in HOSTS for v in variants.get(host, tuple(VARIANTS))]
     return {cell.name: cell for cell in cells}
 
 
-PRESETS: dict[str, Preset] = _all()
-"""Every cell of the paper's tables, and the hosts that it does not have, by name: TASK/HOST/VARIANT."""
+PRESETS: dict[str, Preset] = {name: cell for kind in TASKS.values() for name, cell in cells_of(kind).items()}
+"""Every cell of the paper's tables, the hosts that it does not have, and other tasks' cells, by name: TASK/HOST/VARIANT."""
 
 
 def preset(name: str, /, **overrides: Any) -> Preset:
@@ -250,20 +240,10 @@ def preset(name: str, /, **overrides: Any) -> Preset:
     return replace(changed, mlp_width=changes.get("mlp_width", MLP_FACTOR * m if changed.mlp else 0))
 
 
-UPSTREAM: dict[str, dict[str, Any]] = {
-    "parentheses": {"positions": "learned", "weight_decay": 0.001, "decay": "cosine"},
-    "k-hop": {"positions": "learned", "min_hops": 0, "max_hops": MOST_HOPS},
-}
-"""What the public code that the paper builds on does, where the paper is silent.
-
-github.com/fjzzq2002/random_transformers (task_dyckstream.py, experiment_stream.py): GPT-2, so learned positions; loss and
-accuracy at the answer alone; weight decay 0.001; cosine. github.com/chsanford/hop-induction-heads (src/tasks.py, src/train.py):
-GPT-2; hops drawn from 0 to 16; loss at all positions; linear warm-up and decay; AdamW as torch has it."""
-
-
 def upstream_fields(name: str) -> dict[str, Any]:
-    """The fields of `UPSTREAM` for a preset of this name."""
-    return dict(UPSTREAM["parentheses" if name.startswith("parentheses/") else "k-hop"])
+    """What the public code does that the paper builds on, where the paper is silent: fields for a preset of this name. Each
+    task's file says whose code and what."""
+    return dict(kind_of(preset(name).task).upstream)
 
 
 def field_names() -> set[str]:

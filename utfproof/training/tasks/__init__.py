@@ -1,131 +1,57 @@
-"""The tasks of the paper's experiments (Section 5.1), generated on the device that trains.
+"""The registry of tasks: whatever a module of this folder lists in KINDS, by name. A module is all that a task needs.
 
-A batch depends on the state of its generator only, and `seeded` makes that state from (seed, stream, step) alone: a
-resumed run sees the same batches to the bit. CPU and CUDA generators give different numbers for the same seed.
+The tasks of the paper's experiments (Section 5.1) come first, in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.generator import check_seed, mix
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-LOSSES = ("answer", "sequence")
-_MASK32 = 2**32 - 1
+from utfproof.paper import tables as paper
+from utfproof.training.task import SEQUENCES, Baseline, Kind, Task
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Sequences and what is asked of them, all [B, n] on one device."""
-
-    inputs: Tensor
-    """int64 token ids."""
-    targets: Tensor
-    """int64 token ids wanted at the same positions."""
-    loss_mask: Tensor
-    """bool: the positions that the loss averages over."""
-    scored: Tensor
-    """bool: the positions that the accuracy averages over."""
-    scored_answers: Tensor
-    """bool: the positions of a second accuracy (k-hop: without the blank; parentheses: the same as `scored`)."""
+def _families() -> list[tuple[Kind, ...]]:
+    """The tasks of each module."""
+    order = list(paper.TABLE_ROWS)
+    modules = [import_module(f"{__name__}.{info.name}") for info in iter_modules(__path__)]
+    found: list[tuple[Kind, ...]] = [module.KINDS for module in modules if hasattr(module, "KINDS")]
+    return sorted(
+        found, key=lambda kinds: min((order.index(k.name) for k in kinds if k.name in order), default=len(order))
+    )
 
 
-class Task(Protocol):
-    """A task: a name, a vocabulary (d_in = d_out), a context length n and a generator of batches."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def vocabulary(self) -> int: ...
-
-    @property
-    def context(self) -> int: ...
-
-    @property
-    def input_ids(self) -> tuple[int, ...]:
-        """The ids that inputs may hold, in increasing order."""
-        ...
-
-    def batch(self, size: int, generator: torch.Generator) -> Batch:
-        """`size` fresh sequences on the generator's device."""
-        ...
+_FAMILIES = _families()
+TASKS: dict[str, Kind] = {kind.name: kind for kinds in _FAMILIES for kind in kinds}
 
 
-def _parentheses(**options: Any) -> Task:
-    from utfproof.training.tasks.parentheses import Parentheses
-
-    return Parentheses(**options)
-
-
-def _k_hop(hops: int) -> Callable[..., Task]:
-    def make(**options: Any) -> Task:
-        from utfproof.training.tasks.khop import KHop
-
-        return KHop(**{"min_hops": hops, "max_hops": hops, **options})
-
-    return make
-
-
-MOST_HOPS = 16
-"""The largest query of a k-hop task."""
-
-TASKS: dict[str, Callable[..., Task]] = {
-    "parentheses": _parentheses,
-    **{f"{hops}-hop": _k_hop(hops) for hops in range(1, MOST_HOPS + 1)},
-}
+def kind_of(name: str) -> Kind:
+    """The task of that name; MalformedInput listing the known ones otherwise."""
+    if name not in TASKS:
+        known = (kinds[0].name if len(kinds) == 1 else f"{kinds[0].name}, ... {kinds[-1].name}" for kinds in _FAMILIES)
+        raise MalformedInput(f"task {name!r} is unknown; choose {', '.join(known)}")
+    return TASKS[name]
 
 
 def task_named(name: str, **options: Any) -> Task:
-    """The task of that name; options are the fields of `Parentheses` or `KHop`. MalformedInput for unknown ones."""
-    if name not in TASKS:
-        raise MalformedInput(f"task {name!r} is unknown; choose parentheses, 1-hop, ... {MOST_HOPS}-hop")
+    """The task of that name; options are the fields of its class. MalformedInput for unknown ones."""
+    kind = kind_of(name)
     try:
-        return TASKS[name](**options)
+        return kind.make(**options)
     except TypeError as error:
         raise MalformedInput(f"task {name}: {error}") from None
 
 
-def stream_seed(seed: int, stream: str, step: int) -> int:
-    """64 bits for (seed, stream, step): one word for each step whose low half never repeats within a stream.
-
-    The CPU generator keeps the low 32 bits of its seed only, so these are a permutation of the step, masked by the key of
-    (seed, stream).
-    """
-    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= _MASK32:
-        raise MalformedInput(f"step must be an integer from 0 to 2^32 - 1, got {step!r}")
-    key = mix(check_seed(seed))
-    for byte in stream.encode():
-        key = mix(key + byte + 1)
-    low = step
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):  # each step is invertible modulo 2^32
-        low = ((low ^ (low >> shift)) * factor) & _MASK32
-    return (key & ~_MASK32) | (low ^ (key & _MASK32))
+def task_baselines(name: str, sequences: int = SEQUENCES, length: int = 0) -> list[Baseline]:
+    """What simple rules reach on a task, so that an accuracy can be read: computed, exactly where that is possible. length 0:
+    the usual one. MalformedInput for an unknown task."""
+    return kind_of(name).baselines(sequences, length)
 
 
-def seeded(seed: int, stream: str, step: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """The generator of one step: its numbers depend on (seed, stream, step) and the kind of device only."""
-    import torch
-
-    return torch.Generator(device=device).manual_seed(stream_seed(seed, stream, step))
-
-
-def check_loss(loss: str) -> str:
-    """`loss` if it is known; MalformedInput otherwise."""
-    if loss not in LOSSES:
-        raise MalformedInput(f"loss {loss!r} is unknown; choose {' or '.join(LOSSES)}")
-    return loss
-
-
-def check_size(size: int) -> int:
-    """`size` of a batch if it is positive; MalformedInput otherwise."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise MalformedInput(f"a batch has at least one sequence, got size {size!r}")
-    return size
+def best_rule(name: str, length: int = 0) -> Baseline | None:
+    """The best of a task's simple rules where they are computed exactly, None elsewhere."""
+    kind = kind_of(name)
+    return max(kind.baselines(0, length), key=lambda rule: rule.accuracy) if kind.exact else None

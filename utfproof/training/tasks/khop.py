@@ -3,20 +3,30 @@
 Ids: 0 ... 16 the queries for so many hops, 17 ... 20 the characters, 21 "does not exist", 22 blank; the vocabulary has
 30 ids, as in the paper, the last seven unused. One hop from a source position goes to the last strictly earlier
 occurrence of its character, then to the position after that; once there is none, there is none for all further hops.
+
+What simple rules reach is computed exactly. Read backwards from a position, the characters are a uniform walk on the complete
+graph of four, and each hop waits for the walk's return to one character. Counting walks gives the law of the answer at every
+position as integers over powers of 3, also given a window of the last characters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
-from utfproof.training.tasks import MOST_HOPS, Batch, check_loss, check_size
+from utfproof.paper import tables as paper
+from utfproof.training.task import WINDOWS, Baseline, Batch, Kind, Setting, check_loss, check_size, window_name
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+MOST_HOPS = 16
+"""The largest query."""
 FIRST_CHARACTER = MOST_HOPS + 1
 CHARACTERS = 4
 NOWHERE = FIRST_CHARACTER + CHARACTERS
@@ -119,3 +129,169 @@ def hop_answers(text: Tensor, query: Tensor, least: int, most: int) -> Tensor:
         source = following if done < least else torch.where(query > done, following, source)
     ids = torch.nn.functional.pad(text + FIRST_CHARACTER, (0, 1), value=NOWHERE)
     return ids.gather(1, source)
+
+
+# --- what simple rules reach -------------------------------------------------------------------------------------
+
+_LETTERS = range(CHARACTERS)
+Window = tuple[int, ...]
+"""The last characters, the latest first, renamed in the order in which they appear: 0, 1, ..."""
+
+
+def windows(size: int) -> dict[Window, Fraction]:
+    """Probability of every window of so many characters. Neighbours differ; a renaming gives equal laws."""
+    found: dict[Window, Fraction] = {(0,): Fraction(1)}
+    for _ in range(size - 1):
+        longer: dict[Window, Fraction] = {}
+        for window, chance in found.items():
+            known = max(window) + 1
+            for there in range(min(known + 1, len(_LETTERS))):
+                if there != window[-1]:
+                    names = len(_LETTERS) - known if there == known else 1
+                    longer[*window, there] = chance * names / 3
+        found = longer
+    return found
+
+
+def answer_laws(hops: int, positions: int, window: Window = (0, 1)) -> Iterator[tuple[Fraction, dict[int, Fraction]]]:
+    """For position i = 0, 1, ...: the probability that the answer does not exist, and that of each character, given the last
+    characters (those of them that there are: i + 1 at most).
+
+    The state of the walk is (hops done, character awaited, character where it stands); a number of walks over 3^D is a
+    probability, D steps behind the window. A hop ends when the awaited character is met: then the one after it is the new
+    character, which is where the walk stood.
+    """
+    if hops < 1:
+        raise MalformedInput(f"baselines are for at least one hop, got {hops}")
+    for size in range(1, min(len(window), positions + 1)):
+        yield _known(hops, window[:size])
+    if positions < len(window):
+        return
+    none, law = _known(hops, window)
+    if not none:
+        for _ in range(len(window) - 1, positions):
+            yield none, dict(law)
+        return
+    walks = {_walked(hops, window): 1}
+    for steps in range(1, positions - len(window) + 2):
+        yield Fraction(1 - sum(law.values())), dict(law)
+        following: dict[tuple[int, int, int], int] = {}
+        for (done, awaited, here), count in walks.items():
+            for there in _LETTERS:
+                if there == here:
+                    continue
+                state = _step(hops, (done, awaited, here), there)
+                if isinstance(state, int):
+                    law[state] += Fraction(count, 3**steps)
+                else:
+                    following[state] = following.get(state, 0) + count
+        walks = following
+
+
+def _step(hops: int, state: tuple[int, int, int], there: int) -> tuple[int, int, int] | int:
+    """The walk's state after one more character, or the answer."""
+    done, awaited, here = state
+    if there != awaited:
+        return done, awaited, there
+    return (done + 1, here, there) if done + 1 < hops else here
+
+
+def _walked(hops: int, window: Window) -> Any:
+    """The walk's state behind a window, or the answer where the window holds it."""
+    state: Any = (0, window[0], window[0])
+    for there in window[1:]:
+        state = _step(hops, state, there)
+        if isinstance(state, int):
+            return state
+    return state
+
+
+def _known(hops: int, window: Window) -> tuple[Fraction, dict[int, Fraction]]:
+    """The law where nothing stands behind the window: the answer in it, or none."""
+    state = _walked(hops, window)
+    law = dict.fromkeys(_LETTERS, Fraction(0))
+    if isinstance(state, int):
+        law[state] = Fraction(1)
+    return Fraction(not isinstance(state, int)), law
+
+
+def _window_rules(hops: int, positions: int, size: int) -> tuple[Fraction, Fraction]:
+    """Positions that the likeliest answer given a window gets right, the position known and unknown, of `positions`.
+
+    Unseen characters are alike, so a rule chooses among those of the window, "does not exist", and one unseen.
+    """
+    placed = Fraction(0)
+    sums: dict[Window, dict[int | None, Fraction]] = {}
+    for window, chance in windows(size).items():
+        for place, (none, law) in enumerate(answer_laws(hops, positions, window)):
+            seen = window[: place + 1]  # before the window is full it is another rule's
+            total = sums.setdefault(seen, {})
+            for answer, share in ({None: none} | law).items():
+                total[answer] = total.get(answer, Fraction(0)) + chance * share
+            placed += chance * max(none, *law.values())
+    # windows cut by the start of the string are windows of their own: they are told by their length
+    unplaced = sum((max(total.values()) for total in sums.values()), Fraction(0))
+    return placed, unplaced
+
+
+@cache
+def k_hop_baselines(hops: int, length: int = 100) -> list[Baseline]:
+    """Exact baselines of the k-hop task with that query: `length` - 2 answers, after one blank."""
+    positions = length - 2
+    laws = list(answer_laws(hops, positions))
+    nowhere = sum((none for none, _ in laws), Fraction(0))
+    character = (positions - nowhere) / len(_LETTERS)
+
+    def over_all(right: Fraction, blank: bool) -> tuple[float, float]:
+        return float((right + blank) / (positions + 1)), float(right / positions)
+
+    constants = {"blank": (Fraction(0), True), "does not exist": (nowhere, False), "one character": (character, False)}
+    majority = max(constants, key=lambda name: constants[name][0] + constants[name][1])
+    at_position = sum((max(none, (1 - none) / 4) for none, _ in laws), Fraction(0))
+    found = [
+        Baseline("chance", "a uniform guess among 4 characters and \"does not exist\", after the blank",
+                 *over_all(Fraction(positions, 5), True)),
+        Baseline("majority class", f"always the most frequent id ({majority})", *over_all(*constants[majority])),
+        Baseline("always blank", "always the blank", *over_all(*constants["blank"])),
+        Baseline("position", "the likeliest answer at each position", *over_all(at_position, True)),
+    ]  # fmt: skip
+    for size in WINDOWS:
+        placed, unplaced = _window_rules(hops, positions, size)
+        name = window_name(size)
+        found.append(
+            Baseline(f"{name}, no position", f"the likeliest answer given the {name}", *over_all(unplaced, True))
+        )
+        found.append(Baseline(name, f"the likeliest answer given the position and the {name}", *over_all(placed, True)))
+    return found
+
+
+def _setting(name: str) -> Setting | None:
+    """As the paper trains it, where it does."""
+    if name not in paper.TRAINING_STEPS:
+        return None
+    row, numbers = paper.TABLE_ROWS[name], paper.OPTIMISATION["k-hop"]
+    return Setting(
+        **{key: row[key] for key in ("heads", "layers", "head_dim", "m")},
+        steps=paper.TRAINING_STEPS[name],
+        batch=int(numbers["batch"]),
+        learning_rate=float(numbers["learning rate"]),
+        warmup=int(numbers["warm-up"]),
+    )
+
+
+def _kind(hops: int) -> Kind:
+    name = f"{hops}-hop"
+    return Kind(
+        name,
+        lambda **options: KHop(**{"min_hops": hops, "max_hops": hops, **options}),
+        lambda sequences, length: k_hop_baselines(hops, length or KHop.length),
+        exact=True,
+        options=("min_hops", "max_hops"),
+        setting=_setting(name),
+        upstream={"positions": "learned", "min_hops": 0, "max_hops": MOST_HOPS},
+    )
+
+
+KINDS = tuple(_kind(hops) for hops in range(1, MOST_HOPS + 1))
+"""What upstream does: github.com/chsanford/hop-induction-heads (src/tasks.py, src/train.py): GPT-2, so learned positions; hops
+drawn from 0 to 16; loss at all positions; linear warm-up and decay; AdamW as torch has it."""

@@ -1,0 +1,176 @@
+"""What a task is: a generator of batches, and what is registered of it.
+
+A batch depends on the state of its generator only, and `seeded` makes that state from (seed, stream, step) alone: a
+resumed run sees the same batches to the bit. CPU and CUDA generators give different numbers for the same seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.generator import check_seed, mix
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+LOSSES = ("answer", "sequence")
+_MASK32 = 2**32 - 1
+SEQUENCES = 200_000
+"""Drawn for baselines that are counted."""
+WINDOWS = range(1, 6)
+"""Numbers of last characters that rules look at."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences and what is asked of them, all [B, n] on one device."""
+
+    inputs: Tensor
+    """int64 token ids."""
+    targets: Tensor
+    """int64 token ids wanted at the same positions."""
+    loss_mask: Tensor
+    """bool: the positions that the loss averages over."""
+    scored: Tensor
+    """bool: the positions that the accuracy averages over."""
+    scored_answers: Tensor
+    """bool: the positions of a second accuracy (k-hop: without the blank; parentheses: the same as `scored`)."""
+
+
+class Task(Protocol):
+    """A task: a name, a vocabulary (d_in = d_out), a context length n and a generator of batches."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def loss(self) -> str:
+        """Where the loss looks, of LOSSES."""
+        ...
+
+    @property
+    def context(self) -> int: ...
+
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """The ids that inputs may hold, in increasing order."""
+        ...
+
+    def batch(self, size: int, generator: torch.Generator) -> Batch:
+        """`size` fresh sequences on the generator's device."""
+        ...
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a rule reaches. `answers` is the task's second accuracy; `sequences` are those drawn, 0 where it is exact."""
+
+    name: str
+    rule: str
+    accuracy: float
+    answers: float
+    sequences: int = 0
+
+    @property
+    def standard_error(self) -> float:
+        """Of the accuracy; 0 where it is exact."""
+        return math.sqrt(self.accuracy * (1 - self.accuracy) / self.sequences) if self.sequences else 0.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a task is trained: H, L and d, the embedding dimension m (None: the paper's m-bar at that shape), and the optimiser's
+    numbers. The tasks of the paper take them from its tables."""
+
+    heads: int
+    layers: int
+    head_dim: int
+    steps: int
+    batch: int
+    learning_rate: float
+    warmup: int
+    m: int | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A task as it is registered, by the name that presets and runs know.
+
+    make: the task; its options are keywords, its loss and vocabulary those of every preset. baselines: (sequences drawn,
+    length, 0 for the usual one) -> what simple rules reach. exact: they are computed and not drawn. length: the option of
+    `make` that a preset's `length` sets; options: further ones that presets have fields for. setting: for presets of its own.
+    upstream: fields of presets that follow public code where the paper is silent.
+    """
+
+    name: str
+    make: Callable[..., Task]
+    baselines: Callable[[int, int], list[Baseline]]
+    exact: bool = False
+    length: str = "length"
+    options: tuple[str, ...] = ()
+    setting: Setting | None = None
+    upstream: Mapping[str, Any] = field(default_factory=dict)
+
+
+def standing(accuracy: float, rules: Sequence[Baseline]) -> str:
+    """What rules an accuracy passes and which is the next that it does not, such as: above counting (93.1 %), below ..."""
+    ordered = sorted(rules, key=lambda rule: rule.accuracy)
+    passed = [rule for rule in ordered if rule.accuracy < accuracy]
+    ahead = ordered[len(passed) :]
+    said = [
+        f"{word} {rule.name} ({100 * rule.accuracy:.1f} %)"
+        for word, group in (("above", passed[-1:]), ("below", ahead[:1]))
+        for rule in group
+    ]
+    return ", ".join(said)
+
+
+def window_name(size: int) -> str:
+    """Such as last two characters."""
+    return "last character" if size == 1 else f"last {('two', 'three', 'four', 'five')[size - 2]} characters"
+
+
+def stream_seed(seed: int, stream: str, step: int) -> int:
+    """64 bits for (seed, stream, step): one word for each step whose low half never repeats within a stream.
+
+    The CPU generator keeps the low 32 bits of its seed only, so these are a permutation of the step, masked by the key of
+    (seed, stream).
+    """
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= _MASK32:
+        raise MalformedInput(f"step must be an integer from 0 to 2^32 - 1, got {step!r}")
+    key = mix(check_seed(seed))
+    for byte in stream.encode():
+        key = mix(key + byte + 1)
+    low = step
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):  # each step is invertible modulo 2^32
+        low = ((low ^ (low >> shift)) * factor) & _MASK32
+    return (key & ~_MASK32) | (low ^ (key & _MASK32))
+
+
+def seeded(seed: int, stream: str, step: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """The generator of one step: its numbers depend on (seed, stream, step) and the kind of device only."""
+    import torch
+
+    return torch.Generator(device=device).manual_seed(stream_seed(seed, stream, step))
+
+
+def check_loss(loss: str) -> str:
+    """`loss` if it is known; MalformedInput otherwise."""
+    if loss not in LOSSES:
+        raise MalformedInput(f"loss {loss!r} is unknown; choose {' or '.join(LOSSES)}")
+    return loss
+
+
+def check_size(size: int) -> int:
+    """`size` of a batch if it is positive; MalformedInput otherwise."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise MalformedInput(f"a batch has at least one sequence, got size {size!r}")
+    return size
