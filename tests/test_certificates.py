@@ -903,7 +903,13 @@ ARITHMETIC_FAULTS = {
         (1, 1, 1, 1),
         {"seed": 3, "law": "signs"},
     ),
-    "another seed drawn": ("generator.stream_key", shifted_seed, "random", (1, 1, 1, 1), {"seed": 3, "law": "signs"}),
+    "another seed drawn": (
+        "ground.generator.stream_key",
+        shifted_seed,
+        "random",
+        (1, 1, 1, 1),
+        {"seed": 3, "law": "signs"},
+    ),
     "sum for difference of equal columns": (
         "certificates.prover._selection_kernel",
         lambda matrix: {0: 1, 1: 1},

@@ -14,10 +14,10 @@ from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput
 from utfproof.models import ImportedModel, LayerAttention, ModelAttention, import_model, read_kernel, write_kernel
 from utfproof.models.attention import Rotary
+from utfproof.models.comparison import relative_difference
 from utfproof.models.exporting import write_arrays
 from utfproof.models.families import families
 from utfproof.models.importing import recognise
-from utfproof.models.model import relative_difference
 from utfproof.models.reading import read_model
 from utfproof.weights import TensorFile, read_tensors
 

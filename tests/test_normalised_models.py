@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from utfproof.errors import MalformedInput, OutsideClass  # noqa: E402
 from utfproof.models import from_model, from_normalised_model  # noqa: E402
-from utfproof.models.model import relative_difference  # noqa: E402
+from utfproof.models.comparison import relative_difference  # noqa: E402
 
 FIELDS = {
     "n_layers": 1,

@@ -19,6 +19,10 @@ class MalformedInput(UtfproofError, ValueError):
     exit_code = 2
 
 
+class MalformedFile(MalformedInput):
+    """A file that does not hold what it should; the message begins with its name."""
+
+
 class NotDefined(MalformedInput):
     """A construction asked for at a shape where it does not exist."""
 

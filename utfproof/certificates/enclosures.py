@@ -64,7 +64,7 @@ def certify_enclosure(
 ) -> Certificate:
     """Enclose the difference of the two outputs to so many decimal places and write it down.
 
-    named: the claim's `host`, as `prover.host_document` gives it, or {"system": …, "weights": digest}; `host` is that
+    named: the claim's `host`, as `sources.host_document` gives it, or {"system": …, "weights": digest}; `host` is that
     host. The verdict is "within" 10^-digits, "apart", or "equal" (attention given as rational matrices only).
     Raises as `enclose` does, and MalformedInput for a kernel that the format has no name for.
     """

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.certificates.format import Certificate, certificate
-from utfproof.certificates.prover import host_document
-from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights
+from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, host_document
 from utfproof.constructions import construction
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.exact import gfp

@@ -23,6 +23,7 @@ from utfproof.certificates.format import (
     integer_array,
 )
 from utfproof.certificates.identities import identity_certificate
+from utfproof.certificates.linear_test import linear_test_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.residual import (
     missed_distance,
@@ -30,13 +31,12 @@ from utfproof.certificates.residual import (
     streaming_certificate,
     tied_stream_relation,
 )
-from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix
+from utfproof.certificates.sources import DenseSource, RandomDraw, StoredWeights, flint_matrix, host_document
 from utfproof.certificates.structure import ATTEMPTS, find_relation
 from utfproof.constructions import CONSTRUCTIONS, Construction, build_host, construction, resolve_m
-from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.ground.arrays import require_device, to_numpy
-from utfproof.ground.generator import check_dtype, check_law, check_seed
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
@@ -110,8 +110,6 @@ def certify(
     if entry.identity is not None and entry.notion is asked and (square or not entry.is_host):
         return identity_certificate(name, shape, m, max_memory=max_memory)
     if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
-        from utfproof.certificates.linear_test import linear_test_certificate
-
         return linear_test_certificate(
             name, shape, m, seed=seed, law=law, dtype=dtype, device=device, primes=primes, max_memory=max_memory
         )
@@ -202,29 +200,6 @@ def decide_weights(
         found = _decide_dense(source, document, primes, witness, max_memory)
     stored.file.require_unchanged()
     return found
-
-
-def require_rebuilt(entry: Construction) -> Construction:
-    """The construction, or NotDefined where a checker knows its identity and not its matrices on their own."""
-    if not entry.rebuilt:
-        entry.require_host()
-        raise NotDefined(
-            f"certificates of this kind name {entry.name} by its weights only: write them with utfproof build {entry.name}, "
-            "and pass that file"
-        )
-    return entry
-
-
-def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:
-    """The claim's `host` field."""
-    if not entry.is_random:
-        return {"construction": entry.name}
-    return {
-        "construction": entry.name,
-        "dtype": check_dtype(dtype),
-        "law": check_law(law),
-        "seed": integer(check_seed(seed)),
-    }
 
 
 def _tied_stream(shape: Shape, m: int, host: dict[str, Any]) -> WeightsDecision:

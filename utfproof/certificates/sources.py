@@ -13,8 +13,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from utfproof.certificates.format import integer
+from utfproof.constructions import Construction
+from utfproof.errors import NotDefined
 from utfproof.exact import gfp
-from utfproof.ground.generator import integer_matrix, integer_matrix_torch, unit, unit_exponent
+from utfproof.ground.generator import (
+    check_dtype,
+    check_law,
+    check_seed,
+    integer_matrix,
+    integer_matrix_torch,
+    unit,
+    unit_exponent,
+)
 from utfproof.matching import r_all
 from utfproof.matching.modular import r_all_modulo
 from utfproof.shapes import Shape
@@ -235,3 +246,26 @@ class StoredWeights:
         """One matrix as (an fmpz_mat, its unit): the true entries are unit times integer."""
         integers, exponent = dyadic_integers(self.matrix(tensor, layer, head))
         return flint_matrix(integers), Fraction(2) ** exponent
+
+
+def require_rebuilt(entry: Construction) -> Construction:
+    """The construction, or NotDefined where a checker knows its identity and not its matrices on their own."""
+    if not entry.rebuilt:
+        entry.require_host()
+        raise NotDefined(
+            f"certificates of this kind name {entry.name} by its weights only: write them with utfproof build {entry.name}, "
+            "and pass that file"
+        )
+    return entry
+
+
+def host_document(entry: Construction, *, seed: int, law: str, dtype: str) -> dict[str, Any]:
+    """The claim's `host` field."""
+    if not entry.is_random:
+        return {"construction": entry.name}
+    return {
+        "construction": entry.name,
+        "dtype": check_dtype(dtype),
+        "law": check_law(law),
+        "seed": integer(check_seed(seed)),
+    }

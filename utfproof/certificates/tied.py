@@ -28,9 +28,9 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
     target_entries,
 )
-from utfproof.certificates.prover import certify, host_document, require_rebuilt
+from utfproof.certificates.prover import certify
 from utfproof.certificates.residual import reduced_columns
-from utfproof.certificates.sources import RandomDraw, StoredWeights
+from utfproof.certificates.sources import RandomDraw, StoredWeights, host_document, require_rebuilt
 from utfproof.constructions import build_host, construction, resolve_m
 from utfproof.constructions.random import integer_target
 from utfproof.errors import NotDefined, ResourceLimit, Undecided

@@ -31,7 +31,7 @@ def named_host(
     argument: str, *, tied: bool, seed: int, law: str, dtype: str, limit: int | None, residual: bool = False
 ) -> dict[str, Any]:
     """A certificate's `host` field for a HOST argument: a construction, or a file by the digest of its content."""
-    from utfproof.certificates.prover import host_document, require_rebuilt
+    from utfproof.certificates.sources import host_document, require_rebuilt
     from utfproof.constructions import construction
     from utfproof.weights import read_tensors
 

@@ -8,19 +8,13 @@ is refused with the reason and the name of the tensor or of the field. docs/embe
 from __future__ import annotations
 
 from utfproof.models.attention import LayerAttention, ModelAttention, Rotary, read_kernel, write_kernel
+from utfproof.models.comparison import Agreement, compare, random_sequences, read_sequences
 from utfproof.models.embedding import EmbeddedModel, embed_model
 from utfproof.models.files import read_config
 from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
 from utfproof.models.importing import import_model, layouts, refuse_models
 from utfproof.models.live import from_model, make_module
-from utfproof.models.model import (
-    Agreement,
-    ImportedModel,
-    attention_kernel,
-    compare,
-    random_sequences,
-    read_sequences,
-)
+from utfproof.models.model import ImportedModel, attention_kernel
 from utfproof.models.normalised import EmbeddedNormalised, NormalisedModel, from_normalised_model
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import write_kernel
+from utfproof.models.comparison import AGREEMENT, Agreement, compare, random_sequences
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.grouped import embed_grouped, grouped_tree_host
-from utfproof.models.model import AGREEMENT, Agreement, ImportedModel, compare, random_sequences
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding
+
+if TYPE_CHECKING:
+    from utfproof.models.model import ImportedModel
 
 GROUPED = "grouped"
 """The prefix tree with shared key blocks, as a host's name."""

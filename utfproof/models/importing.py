@@ -8,17 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
+from utfproof.models.comparison import AGREEMENT, agreement, read_reference
 from utfproof.models.families import families
 from utfproof.models.family import Family
 from utfproof.models.files import SUFFIXES, read_file
-from utfproof.models.model import (
-    AGREEMENT,
-    ImportedModel,
-    agreement,
-    attention_kernel,
-    parse_scale,
-    read_reference,
-)
+from utfproof.models.model import ImportedModel, attention_kernel, parse_scale
 from utfproof.models.reading import read_model
 from utfproof.models.tensors import Claims, layer_prefixes, listed, parse_names
 from utfproof.weights import TensorFile

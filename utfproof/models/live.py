@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
+from utfproof.models.comparison import AGREEMENT, agreement, random_sequences, relative_difference
 from utfproof.models.exporting.reading import exported_constants, read_exported
 from utfproof.models.family import ANY_LENGTH, Family
 from utfproof.models.importing import recognise, spoken, summary
-from utfproof.models.model import AGREEMENT, ImportedModel, agreement, random_sequences, relative_difference
+from utfproof.models.model import ImportedModel
 from utfproof.models.reading import Reading, read_model
 from utfproof.models.tensors import Claims as _Claims
 from utfproof.models.tensors import find_layers

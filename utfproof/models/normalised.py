@@ -20,11 +20,11 @@ from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import ModelAttention
+from utfproof.models.comparison import AGREEMENT, Agreement, agreement, random_sequences
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.families.transformer_lens import FAMILY
 from utfproof.models.importing import has_names
 from utfproof.models.live import EXAMPLES, attention_modules, in_float64, live_tensors, module_outputs
-from utfproof.models.model import AGREEMENT, Agreement, agreement, random_sequences
 from utfproof.models.reading import Reading, read_model
 from utfproof.shapes import Shape
 from utfproof.systems import Universal

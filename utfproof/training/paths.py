@@ -15,13 +15,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.training.kernel import attention
 from utfproof.training.models import Model
-from utfproof.training.normed import normalised, normalised_times
-from utfproof.training.programs import Tables, program_of, times
+from utfproof.training.normed import NormedProgram, normalised, normalised_times
+from utfproof.training.programs import DenseProgram, IndexProgram, Program, Tables, TrainedProgram, times
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+def program_of(model: Model, max_memory: int | None = None) -> Program:
+    """The program of a model: with LN, index maps, dense matrices, or trained ones."""
+    if model.norm:
+        return NormedProgram(model, max_memory)
+    if model.hosts is None:
+        return TrainedProgram(model)
+    if isinstance(model.hosts[0].U, SelectionMatrix):
+        return IndexProgram(model)
+    return DenseProgram(model, max_memory)
 
 
 class PathEngine:

@@ -43,19 +43,6 @@ class Program(Protocol):
     def tables(self, rows: Tensor, unembedding: Tensor) -> Tables: ...
 
 
-def program_of(model: Model, max_memory: int | None = None) -> Program:
-    """The program of a model: with LN, index maps, dense matrices, or trained ones."""
-    if model.norm:
-        from utfproof.training.normed import NormedProgram
-
-        return NormedProgram(model, max_memory)
-    if model.hosts is None:
-        return TrainedProgram(model)
-    if isinstance(model.hosts[0].U, SelectionMatrix):
-        return IndexProgram(model)
-    return DenseProgram(model, max_memory)
-
-
 def times(x: Tensor, y: Tensor) -> Tensor:
     """x @ y for [S, a, b] and [S, b, c]; a single model's is a plain product, which uses all threads."""
     return (x[0] @ y[0])[None] if len(x) == 1 else x @ y

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, build_host
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedFile, MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, matching_dimension, positive_integer
@@ -120,8 +120,10 @@ def read_target(
     try:
         shape = Shape(H, _layers(file, "W_Q", tied, layers), d, d_in, d_out, residual=_streaming(file, residual))
         return (LoopedTarget if tied else Target)(shape, **arrays)
+    except MalformedFile:
+        raise
     except MalformedInput as error:
-        raise error if str(path) in str(error) else file.refuse(str(error)) from error
+        raise file.refuse(str(error)) from error
 
 
 def host_shape(
@@ -145,8 +147,10 @@ def host_shape(
         width, streaming = d_in if d_in is not None else stored or d_out, _streaming(file, residual)
         shape = Shape(H, _layers(file, "R_Q", tied, layers), d, width, d_out, residual=streaming)
         _host(file.tensors, shape, m, tied)
+    except MalformedFile:
+        raise
     except MalformedInput as error:
-        raise error if file.path in str(error) else file.refuse(str(error)) from error
+        raise file.refuse(str(error)) from error
     return shape, m, tied
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedFile, MalformedInput
 from utfproof.ground.files import atomic_file
 from utfproof.ground.resources import require_memory
 
@@ -54,9 +54,9 @@ class TensorFile:
     types: dict[str, str]
     stamp: tuple[int, ...] = ()
 
-    def refuse(self, problem: str) -> MalformedInput:
+    def refuse(self, problem: str) -> MalformedFile:
         """The error to raise about this file."""
-        return MalformedInput(f"{self.path}: {problem}")
+        return MalformedFile(f"{self.path}: {problem}")
 
     def digest(self, residual: bool = False) -> str:
         """SHA-256 of the canonical content: names, types, shapes and data, whatever the metadata and the layout, and a last
