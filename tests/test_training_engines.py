@@ -405,7 +405,11 @@ def test_the_benchmark_in_small():
     setting = bench.Setting(tasks=("1-hop",), threads=1, repetitions=1, batch=2)
     document = bench.run(setting)
     entries = {entry["name"]: entry for entry in document["results"][0]["contestants"]}
-    assert set(entries) == {"sparse paths", "random paths", "random wide"}
+    assert set(entries) == {"sparse paths", "sparse wide", "random paths", "random wide"}
+    assert entries["sparse paths"]["speed over sparse wide"] > 1
+    assert entries["sparse wide"]["speed over sparse wide"] == 1
+    assert "speed over sparse wide" not in entries["random paths"]
+    assert entries["sparse paths"]["first_loss"] == pytest.approx(entries["sparse wide"]["first_loss"], rel=1e-5)
     assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
     assert entries["random paths"]["speed over random wide"] > 1
     with pytest.raises(MalformedInput, match="5-hop"):
@@ -427,13 +431,16 @@ def test_the_benchmark_on_the_command_line(tmp_path, capsys):
     assert cli.run([*line, "-o", str(path), "--json"]) == 0
     shown, kept = json.loads(capsys.readouterr().out), json.loads(path.read_text())
     assert shown == kept
+    hosts = ("sparse", "random")
     assert [entry["name"] for entry in kept["results"][0]["contestants"]] == [
-        "sparse paths",
-        "random paths",
-        "random wide",
+        f"{host} {engine}" for host in hosts for engine in ("paths", "wide")
     ]
     assert cli.run([*line[:3], "5-hop"]) == 2
     assert "task '5-hop' is unknown" in capsys.readouterr().err
+    assert cli.run([*line, "--hosts", "dense"]) == 2
+    assert "host 'dense' is unknown; choose sparse, random" in capsys.readouterr().err
+    assert cli.run([*line, "--hosts", "trained"]) == 0
+    assert "times trained wide" in " ".join(capsys.readouterr().out.split())
 
 
 # --- what cannot be --------------------------------------------------------------------------------------------------------

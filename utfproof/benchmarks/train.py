@@ -16,30 +16,33 @@ import os
 import statistics
 import time
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.benchmarks import exact
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
+from utfproof.training.presets import HOSTS as ALL_HOSTS
 from utfproof.training.presets import PRESETS
 
 if TYPE_CHECKING:
     from utfproof.training.loop import Trainer
 
-CONTESTANTS = (("sparse", "paths"), ("random", "paths"), ("random", "wide"))
+HOSTS = ("sparse", "random")
 VARIANTS_WITHOUT_MLP = ("attention", "residual", "residual-norm")
 REFERENCE = "random wide"
-"""What times are divided into: the dense m-wide step."""
+"""What times are divided into: the dense m-wide step; and, like for like, the m-wide step of the same host."""
 _SAMPLE = 0.5
 """Seconds that a repetition lasts at least."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What to measure. variant: attention, residual or residual-norm. batch: of all tasks, the preset's by default."""
+    """What to measure: every host in path space and m-wide. variant: attention, residual or residual-norm. batch: of all tasks,
+    the preset's by default."""
 
     tasks: tuple[str, ...] = tuple(paper.TABLE_ROWS)
-    contestants: tuple[tuple[str, str], ...] = CONTESTANTS
+    hosts: tuple[str, ...] = HOSTS
     variant: str = "attention"
     device: str = "cpu"
     dtype: str = "float32"
@@ -54,6 +57,8 @@ class Setting:
         known = list(dict.fromkeys(point.task for point in PRESETS.values()))
         if unknown := sorted(set(self.tasks) - set(known)):
             raise MalformedInput(f"task {unknown[0]!r} is unknown; choose {', '.join(known)}")
+        if (unknown := sorted(set(self.hosts) - set(ALL_HOSTS))) or not self.hosts:
+            raise MalformedInput(f"host {unknown[0] if unknown else ''!r} is unknown; choose {', '.join(ALL_HOSTS)}")
         if self.variant not in VARIANTS_WITHOUT_MLP:
             raise MalformedInput(f"variant {self.variant!r}: path space has {', '.join(VARIANTS_WITHOUT_MLP)} only")
         if self.threads < 1 or self.repetitions < 1 or (self.batch is not None and self.batch < 1):
@@ -90,7 +95,7 @@ def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
     from utfproof.training.presets import preset
 
     trainers: dict[str, Trainer] = {}
-    for host, engine in setting.contestants:
+    for host, engine in product(dict.fromkeys(setting.hosts), ("paths", "wide")):
         chosen = preset(f"{task}/{host}/{setting.variant}", batch=setting.batch)
         options: dict[str, Any] = {
             "device": setting.device,
@@ -125,13 +130,15 @@ def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
             "steps_per_second": 1 / median,
             "multiplications": multiplications(trainer),
         }
-        if REFERENCE in times:
-            entry["speed over " + REFERENCE] = _median(times[REFERENCE], "elapsed") / median
+        for reference in dict.fromkeys((REFERENCE, f"{name.split()[0]} wide")):
+            if reference not in times:
+                continue
+            entry["speed over " + reference] = _median(times[reference], "elapsed") / median
             if not trainer.on_gpu:
                 used = max(_median(times[name], "processor"), 1e-9)
-                entry["less processor time than " + REFERENCE] = _median(times[REFERENCE], "processor") / used
-            least = multiplications(trainers[REFERENCE])
-            entry["fewer multiplications than " + REFERENCE] = least / entry["multiplications"]
+                entry["less processor time than " + reference] = _median(times[reference], "processor") / used
+            least = multiplications(trainers[reference])
+            entry["fewer multiplications than " + reference] = least / entry["multiplications"]
         entries.append(entry)
     first = next(iter(trainers.values()))
     shape = first.preset.shape

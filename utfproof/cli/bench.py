@@ -188,6 +188,9 @@ def train(
     tasks: Annotated[
         str, typer.Option("--tasks", help="Tasks, comma-separated: parentheses, 1-hop, 2-hop, 3-hop, 4-hop.")
     ] = "parentheses,1-hop,2-hop,3-hop,4-hop",
+    hosts: Annotated[
+        str, typer.Option("--hosts", help="Hosts, comma-separated; each in path space and m-wide.")
+    ] = "sparse,random",
     variant: Annotated[str, typer.Option("--variant", help="attention, residual or residual-norm.")] = "attention",
     device: Annotated[str, typer.Option("--device", help="cpu, or a torch device such as cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option("--dtype", help="float32, float64 or bfloat16.")] = "float32",
@@ -210,6 +213,7 @@ def train(
     _require_places(output, None)
     setting = benchmark.Setting(
         tasks=_names(tasks),
+        hosts=_names(hosts),
         variant=variant,
         device=device,
         dtype=dtype,
@@ -224,7 +228,12 @@ def train(
     _write(output, document)
     rows = {
         f"{result['task']}: {entry['name']}, m = {entry['m']}": f"{entry['steps_per_second']:.3g} steps/s, "
-        f"{entry['multiplications']:.3g} multiplications a step, {entry['speed over random wide']:.3g} times random wide"
+        f"{entry['multiplications']:.3g} multiplications a step"
+        + "".join(
+            f", {entry[f'speed over {other}']:.3g} times {other}"
+            for other in dict.fromkeys(("random wide", f"{entry['host']} wide"))
+            if f"speed over {other}" in entry
+        )
         for result in document["results"]
         for entry in result["contestants"]
     }

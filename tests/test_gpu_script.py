@@ -1,0 +1,40 @@
+"""The dry run of `make gpu`: every part at its smallest size, on the processor."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.full
+SCRIPT = Path(__file__).parents[1] / "scripts" / "gpu.py"
+FILES = ("bench-exact-cpu.json", "bench-emulate-cpu.json", "bench-train-cpu.json", "emulate-many-targets-cpu.json")
+
+
+def dry_run(folder, *more):
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--tiny", "--jobs", "1", "--results", str(folder), *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_every_part_once(tmp_path):
+    code, said = dry_run(tmp_path)
+    assert code == 0, said
+    assert "cells: 1 without a full run" in said
+    assert all(json.loads((tmp_path / name).read_text()) for name in FILES)
+    (cell,) = (tmp_path / "training").glob("1-hop-sparse-attention-m456-steps2-seed0-*.json")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    code, said = dry_run(tmp_path)
+    assert code == 0, said
+    assert said.count(" is there") == len(FILES)
+    assert "cells: 0 without a full run" in said
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
+    cell.unlink()
+    assert "cells: 1 without a full run" in dry_run(tmp_path, "--only", "cells")[1]
+
+
+def test_a_part_that_fails_is_told(tmp_path):
+    code, said = dry_run(tmp_path, "--only", "targets", "--device", "no-such-device")
+    assert code == 1
+    assert "many targets at a long context: exit 2" in said
