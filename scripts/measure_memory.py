@@ -101,7 +101,8 @@ def main() -> None:
     start = time.time()
     rows = measure([int(d) for d in chosen.d.split(",")])
     if chosen.o:
-        chosen.o.write_text(json.dumps({"shape": "(2, 4, d, d)", "seconds": round(time.time() - start), "rows": rows}, indent=1) + "\n")
+        found = {"shape": "(2, 4, d, d)", "seconds": round(time.time() - start), "rows": rows}
+        chosen.o.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

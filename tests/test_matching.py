@@ -409,7 +409,7 @@ def test_badly_conditioned_targets_are_carried_and_said():
 
 def test_memory_is_guarded_before_solving():
     shape = Shape(2, 3, 4, 4)
-    with pytest.raises(ResourceLimit, match="needs about .* beside"):
+    with pytest.raises(ResourceLimit, match=r"needs about .* beside"):
         embed(build_host("random", shape), random_target(shape, 0), max_memory=100_000)
 
 
