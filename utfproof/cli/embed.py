@@ -26,6 +26,8 @@ EPILOG = (
     "utfproof embed smallest.safetensors target.safetensors --minimize -o E.safetensors"
 )
 OWN_LAYOUT = "utfproof"
+OWN_NORM = "own-norm"
+"""The host with a norm of its own, as HOST."""
 
 
 def register(app: typer.Typer) -> None:
@@ -62,8 +64,8 @@ def command(
     host: Annotated[
         str,
         typer.Argument(
-            help="HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks. With --minimize the "
-            "file to write the smallest host to."
+            help="HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks; own-norm: the host "
+            "with a norm of its own, for models with norms. With --minimize the file to write the smallest host to."
         ),
     ],
     target: Annotated[Path, typer.Argument(help="TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")],
@@ -161,16 +163,23 @@ def command(
         from utfproof.weights import read_target
 
         test.refuse_unused(target)
+        if host == OWN_NORM:
+            raise MalformedInput("HOST own-norm is for models with norms: say --layout auto, or theirs")
         refuse_models(target, limit)
         model = read_target(target, layers=layers, residual=residual, max_memory=limit)
         options.agree_with(model.shape, **sizes)
     else:
-        model = test.read(target, layout, heads, residual, limit)
-        options.agree_with(model.target.shape, **sizes)
+        model = test.read(target, layout, heads, residual, limit, norms=host == OWN_NORM)
+        options.agree_with(model.shape, **sizes)
     if minimize:
         from utfproof.cli.embed_minimize import run
 
         run(Path(host), target, model, output, certificate, m, curve, test, limit, as_json)
+    if host == OWN_NORM and not isinstance(model, Target):
+        from utfproof.cli import own_norm
+
+        options.refuse_given(context, "own-norm is made of the model's bounds", "m", "law", "dtype")
+        own_norm.embed(model, output, test, limit, as_json)
     if isinstance(model, Target):
         _embed_target(host, model, output, layers, recipe, as_json)
     else:
@@ -207,7 +216,14 @@ class ComparisonOptions:
         return 1e-8 if self.tolerance is None else self.tolerance
 
     def read(
-        self, path: Path, layout: str, heads: int | None, residual: bool | None, limit: int | None
+        self,
+        path: Path,
+        layout: str,
+        heads: int | None,
+        residual: bool | None,
+        limit: int | None,
+        *,
+        norms: bool = False,
     ) -> ImportedModel:
         """The model of a file, or of the module that --module makes."""
         from utfproof.models import from_model, import_model, make_module, read_config
@@ -224,12 +240,13 @@ class ComparisonOptions:
                 scale=self.scale,
                 config=config,
                 reference=self.reference,
+                norms=norms,
                 max_memory=limit,
             )
         for name in ("names", "scale", "attention", "reference"):
             if getattr(self, name) is not None:
                 raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
-        return from_model(make_module(self.module, path), heads=heads, config=config, seed=self.seed)
+        return from_model(make_module(self.module, path), heads=heads, config=config, norms=norms, seed=self.seed)
 
     def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
         """Tokens to compare on."""

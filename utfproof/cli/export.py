@@ -17,6 +17,7 @@ EPILOG = (
     "Examples: utfproof export sparse E.safetensors -o model.py; "
     "utfproof export host.safetensors E.safetensors --layout transformer-lens -o model.safetensors"
 )
+OWN_NORM = "own-norm"
 LAYOUTS = ("module", "transformer-lens")
 
 
@@ -26,7 +27,10 @@ def register(app: typer.Typer) -> None:
 
 
 def command(
-    host: Annotated[str, typer.Argument(help="HOST.safetensors, or the construction that E was found for.")],
+    given: typer.Context,
+    host: Annotated[
+        str, typer.Argument(help="HOST.safetensors, or the construction (or own-norm) that E was found for.")
+    ],
     embedding: Annotated[Path, typer.Argument(help="E.safetensors, as written by `utfproof embed`.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", writable=True, help="File to write: .py (module) or .safetensors.")
@@ -77,6 +81,15 @@ def command(
     require_own(output, *([written[1]] if layout == "module" else []))
     E = read_embedding(embedding, max_memory=limit)
     facts = read_tensors(embedding, max_memory=limit).metadata
+    if OWN_NORM in (host, facts.get("host")):
+        from utfproof.cli import own_norm
+
+        unused = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "attention", "seed", "law", "dtype")
+        options.refuse_given(given, "own-norm is made of what the embedding's metadata say", *unused)
+        if facts.get("host") != host:
+            raise MalformedInput(f"this embedding was found for the host {facts.get('host')}, not for {host}")
+        own_norm.export(E, facts, output, layout, context, limit, as_json)
+        return
     sizes = {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in, "d_out": d_out, "m": m}
     said = {name: _agreed(facts, name, value) for name, value in sizes.items()}
     said["positions"] = _agreed(facts, "positions", positions)

@@ -129,6 +129,13 @@ def refuse_undrawn(context: typer.Context, host: str, *names: str) -> None:
         )
 
 
+def refuse_given(context: typer.Context, why: str, *names: str) -> None:
+    """MalformedInput for options that stand on the command line and would say nothing."""
+    given = [f"--{name.replace('_', '-')}" for name in names if was_given(context, name)]
+    if given:
+        raise MalformedInput(f"{', '.join(given)} would change nothing: {why}")
+
+
 def was_given(context: typer.Context, name: str) -> bool:
     """Whether an option stands on the command line, whatever its value."""
     source = context.get_parameter_source(name)
