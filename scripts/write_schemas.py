@@ -2,8 +2,8 @@
 
     python scripts/write_schemas.py [--check]
 
-The forms stand in utfproof/reporting/documents.py and certificate_forms.py. --check writes nothing and fails where a file is
-not what they say.
+The forms stand in utfproof/reporting/documents.py and certificate_forms.py, and with commands. --check writes nothing
+and fails where a file is not what they say.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import sys
 from pathlib import Path
 
+from utfproof.jobs.registry import forms
 from utfproof.reporting.certificate_forms import CERTIFICATES
-from utfproof.reporting.documents import COMMANDS, schemas
+from utfproof.reporting.documents import schemas
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 HEAD = """# JSON Schemas
@@ -28,12 +29,13 @@ command prints with `--json` has these fields, and later versions may add some; 
 def files() -> dict[str, str]:
     """Text of each file of the folder by its name."""
     found = {
-        f"{name}.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n" for name, schema in schemas().items()
+        f"{name}.json": json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+        for name, schema in schemas(forms()).items()
     }
     lines = ["| certificate of kind | schema |", "|---|---|"]
     lines += [f"| `{name}` | [certificate-{name}.json](certificate-{name}.json) |" for name in CERTIFICATES]
     lines += ["", "| command | schema of `--json` |", "|---|---|"]
-    for name in COMMANDS:
+    for name in sorted(forms()):
         file = f"{name.replace(' ', '-')}.json"
         lines.append(f"| `utfproof {name}` | [{file}]({file}) |")
     return {**found, "index.md": HEAD + "\n".join(lines) + "\n"}

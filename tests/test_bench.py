@@ -4,11 +4,11 @@ import json
 import sys
 
 import pytest
-import typer
 
 from utfproof.benchmarks import exact, fflas
-from utfproof.cli import bench
-from utfproof.errors import MalformedInput, Refuted, ResourceLimit, UtfproofError
+from utfproof.cli.app import run as command_line
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.jobs import bench
 
 QUICK = ("--skip", "fflas-ffpack,sympy", "--repetitions", "2", "--threads", "1")
 REFUSED = {
@@ -25,17 +25,8 @@ REFUSED = {
 
 
 def run(*arguments):
-    """Exit code of the command, as cli.app maps errors."""
-    app = typer.Typer()
-    bench.register(app)
-    app.callback()(lambda: None)
-    try:
-        app(["bench", *arguments], standalone_mode=False)
-    except UtfproofError as error:
-        return error.exit_code
-    except typer.Exit as stop:
-        return stop.exit_code
-    return 0
+    """Exit code of the command."""
+    return command_line(["bench", *arguments])
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -112,8 +103,7 @@ def test_summary_counts_operations():
 def test_disagreement_is_an_error(monkeypatch):
     entry = exact.summary(8, {"utfproof": [1.0], "flint": [1.0]}, {"utfproof": 8, "flint": 7}, 0.1)
     monkeypatch.setattr(exact, "run", lambda *_: {"results": [entry], "blas": {}, "absent": {}})
-    with pytest.raises(Refuted, match="n = 8"):
-        bench.exact(sizes="8")
+    assert "n = 8" in str(bench.BenchExact(sizes="8").run().failure)
     assert run("exact", "--sizes", "8") == 1
 
 
@@ -128,7 +118,7 @@ def test_plot(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MalformedInput, match="--plot needs matplotlib"):
-        bench.exact(sizes="8", plot=tmp_path / "speed.svg")
+        bench.BenchExact(sizes="8", plot=tmp_path / "speed.svg").run()
     with pytest.raises(MalformedInput, match="--plot needs matplotlib"):
         exact.plot({}, str(tmp_path / "speed.svg"))
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import typer
 
 from utfproof import matching
 from utfproof.benchmarks import emulate
-from utfproof.cli import bench
+from utfproof.cli.app import application
 from utfproof.errors import MalformedInput, Refuted, ResourceLimit, UtfproofError
 from utfproof.shapes import Shape, matching_dimension
 
@@ -49,9 +48,7 @@ def tiny(monkeypatch):
 
 def run(*arguments):
     """Exit code and message of the command, as cli.app maps errors."""
-    app = typer.Typer()
-    bench.register(app)
-    app.callback()(lambda: None)
+    app = application("bench")
     try:
         app(["bench", "emulate", *arguments], standalone_mode=False)
     except UtfproofError as error:

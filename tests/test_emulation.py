@@ -456,11 +456,15 @@ def test_the_command_sweeps(cli):
         (["emulate", "sparse", *SMALL, "--precision", "float8"], 2, "precision 'float8' is unknown"),
         (["emulate", "sparse", *SMALL, "--batch", "0"], 2, "--batch must be a positive integer"),
         (["emulate", "sparse", *SMALL, "--rows", "0"], 2, "--rows must be a positive integer"),
-        (["emulate", "sparse", *SMALL, "-o", "c.json"], 2, "-o writes the certificate of --digits"),
-        (["emulate", "sparse", *SMALL, "--digits", "30"], 2, "pass one --attention and one --context"),
-        (["emulate", "sparse,tied", *SMALL, "--digits", "30"], 2, "are about one host and one shape"),
-        (["emulate", "sparse", *SMALL, "--plot", "p.png"], 2, "--plot shows the error of a random host"),
-        (["emulate", "random", *SMALL, "--plot", "nowhere/p.png"], 2, "folder nowhere does not exist"),
+        (["emulate", "sparse", *SMALL, "--output=c.json"], 2, "emulate has no option --output any more: utfproof enclose"),
+        (["emulate", "sparse", *SMALL, "--digits", "30"], 2, "emulate has no option --digits any more: utfproof enclose"),
+        (["emulate", "random", *SMALL, "--plot", "p.png"], 2, "emulate has no option --plot any more: utfproof slack"),
+        (["emulate", "sparse,tied", *SMALL, "--target", "t.safetensors"], 2, "are about one host and one shape"),
+        (["enclose", "sparse,tied", *SMALL], 2, "'sparse,tied' is neither a construction"),
+        (["enclose", "sparse", *SMALL, "--digits", "0"], 2, "--digits must be a positive integer"),
+        (["enclose", "sparse", *SMALL, "--context", "1,2"], 2, "context"),
+        (["slack", "sparse", *SMALL, "-o", "p.png"], 2, "'sparse' is unknown; choose random, random-tied"),
+        (["slack", "random", *SMALL, "-o", "nowhere/p.png"], 2, "folder nowhere does not exist"),
         (["emulate", "random", *SMALL, "--m", "5"], 1, "cannot carry this target"),
     ],
 )  # fmt: skip
@@ -475,9 +479,7 @@ def test_bad_input_gets_one_line(cli, tmp_path, arguments, code, message):
 
 def test_the_command_plots(cli, tmp_path):
     pytest.importorskip("matplotlib")
-    code, out, _ = cli(
-        "emulate", "random", "-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "--plot", "p.svg", "--trials", "1"
-    )
+    code, out, _ = cli("slack", "random", "-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "-o", "p.svg")
     assert code == 0
     assert "recommended m" in out
     assert (tmp_path / "p.svg").stat().st_size > 1000
@@ -485,7 +487,7 @@ def test_the_command_plots(cli, tmp_path):
 
 def test_the_command_encloses(cli, tmp_path):
     code, out, _ = cli(
-        "emulate", "tied", *SMALL, "--digits", "40", "--attention", "scaled+causal", "--context", "2", "-o", "c.json"
+        "enclose", "tied", *SMALL, "--digits", "40", "--attention", "scaled+causal", "--context", "2", "-o", "c.json"
     )
     assert code == 0
     assert "outputs within 10^-40" in out
@@ -496,7 +498,7 @@ def test_the_command_compares_rationals(cli, tmp_path):
     """Attention matrices from outside are rational: the outputs are equal, and nothing is rounded."""
     for host in ("tied", "random"):
         code, out, _ = cli(
-            "emulate", host, "-H", "2", "-L", "2", "-d", "1", "--d-in", "2", "--digits", "20", "--attention", "given",
+            "enclose", host, "-H", "2", "-L", "2", "-d", "1", "--d-in", "2", "--digits", "20", "--attention", "given",
             "--context", "3", "-o", f"{host}.json",
         )  # fmt: skip
         assert code == 0

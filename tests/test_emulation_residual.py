@@ -802,7 +802,7 @@ def test_certificates_of_enclosures(tmp_path, capsys):
     """Written with the stream, or not at all; without it the checker finds the outputs apart."""
     path = tmp_path / "enclosure.json"
     small = ["-H", "1", "-L", "2", "-d", "1", "--d-in", "2", "--residual", "--attention", "causal", "--context", "3"]
-    code, _, err = spoken(capsys, "emulate", "sparse", *small, "--digits", "20", "-o", str(path))
+    code, _, err = spoken(capsys, "enclose", "sparse", *small, "--digits", "20", "-o", str(path))
     if code:
         assert "cannot say what stream" in err
         assert not path.exists()
@@ -832,7 +832,7 @@ def test_what_knows_nothing_of_the_stream_refuses_it(tmp_path, capsys):
     shared = build_host("shared-key", SHAPE.without_residual())
     with pytest.raises(NotDefined, match="without a residual stream only"):
         reading_target(shared, draw_target(SHAPE, 0))
-    code, out, err = spoken(capsys, "emulate", "random", *OF_SHAPE, "--residual", "--plot", str(tmp_path / "x.png"))
+    code, out, err = spoken(capsys, "slack", "random", *OF_SHAPE, "--residual", "-o", str(tmp_path / "x.png"))
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert gains.canonical_stack(SHAPE, r_all(build_host("sparse", SHAPE))).kind.size == 2 * 8 + 9
     assert engines.PathHost(SHAPE, np.zeros((2, M)))._groups[-1].words == 9

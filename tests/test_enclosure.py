@@ -22,12 +22,12 @@ from test_certificates import LIMITS, checked_frugally
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import attention_name, certify_enclosure, numbers
-from utfproof.cli.enclose import decimal, exact_embedding, named_host, run_enclosure
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import exact
+from utfproof.jobs.enclose import decimal, exact_embedding, named_host, run_enclosure
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.weights import write_host

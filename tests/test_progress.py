@@ -121,7 +121,7 @@ COMMANDS = {
     ),
     "emulate": (["emulate", "tied", *SMALL, "--context", "3"], ["emulate tied, 2 runs"]),
     "enclose": (
-        ["emulate", "tied", *SMALL, "--context", "2", "--attention", "softmax", "--digits", "9"],
+        ["enclose", "tied", *SMALL, "--context", "2", "--digits", "9"],
         ["enclosure with 100 bits"],
     ),
     "frontier": (["frontier", "-H", "1..2", "-L", "1"], ["frontier, 2 shapes"]),

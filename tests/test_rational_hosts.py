@@ -300,10 +300,10 @@ def test_the_jacobian_has_the_rank_of_the_bound(name, dims, stream, least):
 def test_an_enclosure_is_of_the_stored_host(tmp_path, capsys):
     """The format has no enclosure by the construction's name; one of the file is accepted."""
     shape = ["--heads", "2", "--layers", "1", "--head-dim", "1", "--d-in", "2"]
-    given = ["--digits", "10", "--context", "2", "--attention", "softmax", "-o", str(tmp_path / "c.json")]
-    assert run(["emulate", "shared-query-groups", *shape, *given]) == 2
+    given = ["--digits", "10", "--context", "2", "-o", str(tmp_path / "c.json")]
+    assert run(["enclose", "shared-query-groups", *shape, *given]) == 2
     assert "utfproof build shared-query-groups" in capsys.readouterr().err
     file = str(tmp_path / "h.safetensors")
     assert run(["build", "shared-query-groups", *shape, "-o", file]) == 0
-    assert run(["emulate", file, *shape, *given]) == 0
+    assert run(["enclose", file, *shape, *given]) == 0
     assert run(["check", str(tmp_path / "c.json"), "--weights", str(tmp_path)]) == 0

@@ -2,13 +2,10 @@
 
 import contextlib
 import csv
-import importlib
-import inspect
 import json
 import multiprocessing
 import os
 import platform
-import re
 import signal
 import subprocess
 import sys
@@ -19,21 +16,21 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import typer
 from safetensors.numpy import load_file, save_file
 
 from utfproof import weights
 from utfproof.certificates import checker
 from utfproof.cli.app import run as run_cli
 from utfproof.constructions import build_host
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput, ResourceLimit, Stopped
 from utfproof.ground.processes import THREAD_VARIABLES
-from utfproof.jobs.parameters import DIMENSIONS
+from utfproof.jobs import registry
+from utfproof.jobs.parameters import REQUIRED, keys, parameters
 from utfproof.shapes import Shape
-from utfproof.sweeps import commands, executor, jobs, table
+from utfproof.sweeps import executor, jobs, table
 from utfproof.sweeps.executor import MAX_DEATHS, DaskWorkers, LocalWorkers, WorkersLost
 from utfproof.sweeps.jobs import Answer, Task, code_digest, run_task
-from utfproof.sweeps.run import Interrupted, run_sweep
+from utfproof.sweeps.run import run_sweep
 from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec
 from utfproof.sweeps.store import Store
 
@@ -70,7 +67,7 @@ class Here:
         ("[sweep]\nname = 'a'\n[[job]]\ncommand = 'certify'", "key 'job' is unknown; did you mean 'jobs'?"),
         ("[sweep\n", "is not TOML"),
         ("[[jobs]]\nheads = 2", "command is missing"),
-        ("[[jobs]]\ncommand = 'prove'", "command 'prove' is unknown; choose certify"),
+        ("[[jobs]]\ncommand = 'prove'", "command 'prove' is unknown; choose verify, certify"),
         ("[[jobs]]\ncommand = 'train'", "number 1 (train): preset missing"),
         ("[[jobs]]\ncommand = 'certify'\nseeed = 1", "number 1 (certify): key 'seeed' is unknown; did you mean 'seed'?"),
         ("[[jobs]]\ncommand = 'certify'\nheads = 2", "construction, layers, head_dim, d_in missing"),
@@ -240,42 +237,45 @@ def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
 
 APART = {
     "certify": set(),
-    "decide": {"explain", "visible", "target", "seed", "context"},
-    "emulate": {"shapes", "target", "embedding", "rows", "digits", "plot"},
+    "decide": {"explain", "seed", "context"},
+    "emulate": {"shapes", "rows"},
+    "verify": {"full", "workers", "listing", *SMALL},
+    "search": {"workers", "device", "torch"},
 }
-"""Options that no sweep has: they name files, or say more of one run."""
+"""Options that no sweep has, beside files and limits: they say more of one run, or how it is shown."""
 
 
 @pytest.mark.parametrize("name", APART)
 def test_a_sweeps_keys_are_its_commands_options(name):
     """Each option is a key with the same default, but for files written, limits and what is said to people."""
-    signature = inspect.signature(importlib.import_module(f"utfproof.cli.{name}").command)
-    hints = typing.get_type_hints(importlib.import_module(f"utfproof.cli.{name}").command, include_extras=True)
-    given = {
-        key: parameter
-        for key, parameter in signature.parameters.items()
-        if isinstance(getattr(hints[key], "__metadata__", (None,))[0], typer.models.ParameterInfo)
+    _, kind = registry.job(name)
+    options = {
+        key: entry for key, entry in parameters(kind).items() if Path not in (entry.type, *typing.get_args(entry.type))
     }
-    keys = commands.COMMANDS[name].parameters
-    subject = {"decide": {"host": "weights"}}.get(name, {})
-    options = {subject.get(key, key) for key in given} - {"output", "max_memory", "as_json"} - APART[name]
-    assert options == set(keys)
-    for key in keys.keys() & given.keys():
-        default = given[key].default
-        wanted = keys[key].default
-        if wanted is commands.REQUIRED:
-            assert default in (None, inspect.Parameter.empty), key
-        else:
-            assert (default or None) == (wanted or None), key
+    options |= {"weights": parameters(kind)["weights"]} if name == "decide" else {}
+    assert set(options) - {"max_memory"} - APART[name] == set(keys(kind))
+    for key, entry in keys(kind).items():
+        assert entry.default in (REQUIRED, options[key].default), key
 
 
-def test_the_page_names_every_key_of_a_command():
-    page = (EXAMPLE.parent / "sweeps.md").read_text()
-    for name in ("certify", "decide", "emulate", "verify", "search"):
-        (row,) = re.findall(rf"^\| {name} \|.*$", page, re.MULTILINE)
-        words = set(re.findall(r"[a-z_]+", row))
-        shape = set(DIMENSIONS) if "shape" in words else set()
-        assert set(commands.command(name).parameters) <= words | shape, name
+def test_every_command_is_known_to_sweeps(tmp_path):
+    """With its own keys, without being written down a second time; what they check is said in one line."""
+    names = [name for name, entry in registry.commands().items() if entry.module.startswith("utfproof.jobs.")]
+    assert {"slack", "enclose", "symbolic", "bench exact"} <= {*names}
+    for name in names:
+        with pytest.raises(MalformedInput, match="key 'nonsense' is unknown"):
+            sweep_of({"command": name, "nonsense": 1})
+
+
+def test_a_command_that_says_nothing_of_sweeps_is_run_as_it_is(tmp_path):
+    shape = {"heads": 1, "layers": 1, "head_dim": 1, "d_in": 1}
+    result = one({"command": "symbolic", **shape, "tied": True}).result
+    assert result["result"]["verdict"] == "holds"
+    assert result["result"]["degree"] > 0
+    built = one({"command": "build", "what": "tied", **shape}).result
+    assert [entry["file"] for entry in built["files"]] == [f"{built['key']}.json"]
+    assert built["result"]["file"] == f"{built['key']}.json"
+    assert built["result"]["m"] == 3
 
 
 def test_an_undecided_host_gives_no_path_either(tmp_path, monkeypatch):
@@ -361,21 +361,6 @@ def test_numbers_that_json_lacks_become_plain():
     assert found == {"a": None, "b": [3, str(2**60), True], "c": [None, 0.5]}
     with pytest.raises(TypeError):
         jobs.plain({"x": object()})
-
-
-def test_commands_of_other_packages_are_loaded_when_asked_for(monkeypatch):
-    module = types.ModuleType("utfproof.search.jobs")
-    module.VERSION = 7
-    module.PARAMETERS = {"method": (str, commands.REQUIRED), "seed": (int, 0), "effort": (float, None)}
-    module.run = lambda given, *, key, max_memory: ({"verdict": f"{given['method']} {given['seed']}"}, {})
-    monkeypatch.setitem(sys.modules, "utfproof.search.jobs", module)
-    found = sweep_of({"command": "search", "method": ["monomial", "numerical"], "seed": "0..4"}).jobs
-    assert len(found) == 10
-    assert found[0].document["versions"] == {"result": 7}
-    assert run_task(Task(found[9], code_digest())).result["result"] == {"verdict": "numerical 4"}
-    monkeypatch.setitem(sys.modules, "utfproof.search.jobs", None)
-    with pytest.raises(MalformedInput, match=r"command 'search' cannot run here"):
-        sweep_of({"command": "search", "method": "monomial"})
 
 
 # --- the folder ----------------------------------------------------------------------------------------------------
@@ -470,7 +455,7 @@ def test_an_interrupt_says_how_far_it_came(tmp_path):
         return run_task(task)
 
     sweep = sweep_of(certify_group(seed="0..4"))
-    with pytest.raises(Interrupted, match="2 of 5 finished; run again to resume") as stopped:
+    with pytest.raises(Stopped, match="2 of 5 finished; run again to resume") as stopped:
         run_sweep(sweep, tmp_path, Here(), function=function)
     assert stopped.value.exit_code == 130
     assert not (tmp_path / "results.jsonl").exists()

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.training import checkpoint, jobs  # noqa: E402
+from utfproof.training import checkpoint  # noqa: E402
 from utfproof.training import run as runs  # noqa: E402
 from utfproof.training.loop import Trainer, engine_name, learning_rate, parallel_seeds  # noqa: E402
 from utfproof.training.models import build_model, host_of  # noqa: E402
@@ -486,19 +486,20 @@ def test_a_panel_of_the_scaling_figure_is_one_command(tmp_path, monkeypatch, cap
 
 
 def test_a_sweep_can_train(tmp_path):
-    from utfproof.sweeps.commands import REQUIRED, Context, command
+    from utfproof.jobs.job import Context
+    from utfproof.jobs.parameters import keys
+    from utfproof.jobs.train import Train
 
-    entry = command("train")
-    given = {name: p.default for name, p in entry.parameters.items() if p.default is not REQUIRED}
+    given = {name: None if p.default is ... else p.default for name, p in keys(Train).items()}
     given |= {"preset": NAME, "steps": 5, "batch": 2, "eval_sequences": 10}
-    ((parameters, files),) = entry.prepare(given, tmp_path)
+    ((parameters, files),) = Train.prepared(given, tmp_path)
     assert parameters["m"] == PRESETS[NAME].m
     assert parameters["engine"] == "paths"
     assert not files
-    first, logs = entry.run(parameters, Context("key"))
+    first, logs = Train.of(parameters).found(Context("key"))
     assert first["verdict"].startswith("accuracy 0.")
     assert "seconds" not in first
-    assert entry.run(parameters, Context("key")) == (first, logs)
+    assert Train.of(parameters).found(Context("key")) == (first, logs)
     assert list(logs) == ["key.jsonl"]
     with pytest.raises(MalformedInput, match="unknown"):
-        jobs.prepare({**parameters, "preset": "parentheses"})
+        list(Train.prepared({**parameters, "preset": "parentheses"}, tmp_path))

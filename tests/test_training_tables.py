@@ -8,11 +8,8 @@ import statistics
 from dataclasses import replace
 
 import pytest
-import typer
 
 from utfproof.cli import app as command_line
-from utfproof.cli import figure as figure_command
-from utfproof.cli import tables as tables_command
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
 from utfproof.training import tables as training_tables
@@ -57,12 +54,8 @@ def run(point, seed=0, steps=None, accuracy=0.9, **changes) -> RunResult:
 
 
 @pytest.fixture
-def cli(monkeypatch, capsys):
-    """The command line with the two commands of this page, and what it prints."""
-    program = typer.Typer()
-    for module in (tables_command, figure_command):
-        module.register(program)
-    monkeypatch.setattr(command_line, "application", lambda *_: program)
+def cli(capsys):
+    """The command line, and what it prints."""
 
     def call(*arguments):
         code = command_line.run([str(argument) for argument in arguments])

@@ -57,6 +57,12 @@ class ResourceLimit(UtfproofError):
     exit_code = 3
 
 
+class Stopped(UtfproofError):
+    """Ctrl-C. The message says what is kept."""
+
+    exit_code = 130
+
+
 class Undecided(UtfproofError):
     """Neither established nor refuted."""
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import typer
 
 from utfproof import __version__
 from utfproof.cli import signals
-from utfproof.cli.declare import Command, Group, group
+from utfproof.cli.declare import Command, Group, add, group
 from utfproof.errors import UtfproofError, install
+from utfproof.jobs.registry import commands, groups
 
 INTERRUPTED = 130
 READER_LEFT = 141
@@ -28,30 +26,6 @@ INTERNAL_ERROR = 70
 
 EXTRAS = ("torch", "matplotlib", "dask", "distributed", "pyarrow", "ortools")
 """Packages that are installed on request."""
-
-MODULES = {
-    "verify": "verify",
-    "certify": "certify",
-    "decide": "decide",
-    "refute-lower": "refute_lower",
-    "check": "check",
-    "build": "build",
-    "embed": "embed",
-    "export": "export",
-    "emulate": "emulate",
-    "frontier": "frontier",
-    "symbolic": "symbolic",
-    "search": "search",
-    "train": "train",
-    "optimum": "optimum",
-    "tables": "tables",
-    "figure": "figure",
-    "report": "report",
-    "sweep": "sweep",
-    "collect": "sweep",
-    "bench": "bench",
-}
-"""Commands in the order of --help, and the module that has each: it is imported when it is asked for."""
 
 
 def _version(value: bool) -> None:
@@ -66,9 +40,9 @@ def root(
     """Options before the command."""
 
 
-def application(commands: Iterable[str] = MODULES, *, outlined: bool = False) -> typer.Typer:
-    """The command line with these commands, all of them unless said otherwise; outlined: their names and sentences alone, for
-    --help and for a name that is none, without importing them."""
+def application(first: str | None = None, *, outlined: bool = False) -> typer.Typer:
+    """The command line with the commands of this first word, with all of them where none is said; outlined: their names and
+    sentences alone, for --help and for a name that is none, without importing them."""
     app = typer.Typer(
         name="utfproof",
         cls=Group,
@@ -81,27 +55,20 @@ def application(commands: Iterable[str] = MODULES, *, outlined: bool = False) ->
         rich_markup_mode=None,
     )
     app.callback()(root)
-    if outlined:
-        for name in commands:
-            _outline(app, name)
-        return app
-    for module in dict.fromkeys(MODULES[name] for name in commands):
-        import_module(f"utfproof.cli.{module}").register(app)
+    made: dict[str, typer.Typer] = {}
+    for entry in commands().values():
+        word, grouped, name = entry.name.partition(" ")
+        if first not in (None, word):
+            continue
+        if grouped and word not in made:
+            made[word] = group(app, word, groups()[word])
+        place, name = (made[word], name) if grouped else (app, word)
+        if outlined:
+            place.command(name, help=entry.help, cls=Command)(lambda: None)
+        else:
+            kind = entry.load()
+            kind.register(place) if hasattr(kind, "register") else add(place, name, kind)
     return app
-
-
-def _outline(app: typer.Typer, name: str) -> None:
-    """Add a command's name and help as its module's source has them: the docstring of `command`, or of the function of that
-    name; a group's help is HELP."""
-    source = (Path(__file__).parent / f"{MODULES[name]}.py").read_text(encoding="utf-8")
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef) and node.name in ("command", name):
-            app.command(name, help=ast.get_docstring(node), cls=Command)(lambda: None)
-            return
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "HELP":
-            group(app, name, ast.literal_eval(node.value))
-            return
-    raise LookupError(f"module {MODULES[name]} has no command {name}")
 
 
 def _asked_for(arguments: list[str]) -> typer.Typer:
@@ -110,8 +77,8 @@ def _asked_for(arguments: list[str]) -> typer.Typer:
     if any(name.endswith("_COMPLETE") for name in os.environ):
         return application()
     first = arguments[0] if arguments else "--help"
-    if first in MODULES or first == "--version":
-        return application((first,) if first in MODULES else ())
+    if first == "--version" or any(first == name.partition(" ")[0] for name in commands()):
+        return application(first)
     return application(outlined=first == "--help" or not first.startswith("-"))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
+from dataclasses import dataclass
 
 import typer
 
@@ -12,23 +14,29 @@ from utfproof.cli.declare import Command
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
+from utfproof.jobs.job import Job
 
 INTERRUPTED = 130
 EPILOG = "Example: utfproof check certificates/"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command; its options are the checker's own, and --progress."""
-    settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command("check", epilog=EPILOG, context_settings=settings, cls=Command)(command)
-
-
-def command(context: typer.Context) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Check(Job, order=50):
     """Re-check certificates (files or folders) with a program that shares no code with the prover.
 
     Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help; --verified has the
     verified checker (make checker) judge them as well, which covers some kinds.
     """
+
+    @classmethod
+    def register(cls, app: typer.Typer) -> None:
+        """Add the command; its options are the checker's own, and --progress."""
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+        more = {"epilog": EPILOG, "help": inspect.getdoc(cls), "context_settings": settings, "cls": Command}
+        app.command("check", **more)(_check)  # type: ignore[arg-type]
+
+
+def _check(context: typer.Context) -> None:
     words, mode = _progress(context.args)
     own = words[: words.index("--")] if "--" in words else words
     judged = verified.FLAG in own

@@ -1,25 +1,25 @@
-"""What every command has without saying so: whole sentences in --help, --progress, and outputs that never share a file.
-
-An output is an option declared with `writable=True`; nothing else about it is written down a second time.
-"""
+"""Jobs as commands: options from their fields, --json and --progress for all, and outputs that never share a file."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import OptionInfo, ParameterInfo
 
 from utfproof.cli.display import require_mode, shown
+from utfproof.cli.output import show
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import require_writable
 from utfproof.ground.progress import stage
+from utfproof.jobs.job import Job
+from utfproof.jobs.parameters import REQUIRED, Parameter, parameters
 
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, for machines.")]
 ProgressMode = Annotated[
     str, typer.Option("--progress", help="auto: live, on a terminal; plain: a line for each stage on stderr; none.")
 ]
@@ -33,8 +33,20 @@ def summary(help_text: str) -> str:
 class Command(TyperCommand):
     """A command whose sentence in the list of commands is not cut."""
 
+    moved: Mapping[str, str] = {}
+
     def get_short_help_str(self, limit: int = 45) -> str:
         return summary(self.help or "")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As ever, but for options that the command had once."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            name = str(getattr(error, "option_name", ""))  # of the argument parser's own error
+            if name in self.moved:
+                raise MalformedInput(f"{self.name} has no option {name} any more: {self.moved[name]}") from error
+            raise
 
 
 class Group(TyperGroup):
@@ -44,11 +56,6 @@ class Group(TyperGroup):
         return summary(self.help or "")
 
 
-def add(app: typer.Typer, name: str, command: Callable[..., Any], *, epilog: str) -> None:
-    """Add a command with its own options and those that every command has."""
-    app.command(name, epilog=epilog, cls=Command)(_declared(name, command))
-
-
 def group(app: typer.Typer, name: str, help_text: str) -> typer.Typer:
     """Add a group and return it, for `add`."""
     made = typer.Typer(cls=Group, help=help_text, no_args_is_help=True, rich_markup_mode=None)
@@ -56,44 +63,83 @@ def group(app: typer.Typer, name: str, help_text: str) -> typer.Typer:
     return made
 
 
-def _declared(name: str, command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with --progress, its outputs looked at first; `outputs` names them, parameter and option."""
-    hints = get_type_hints(command, include_extras=True)
-    signature = inspect.signature(command)
-    given = [
-        parameter.replace(annotation=hints.get(parameter.name, parameter.annotation))
-        for parameter in signature.parameters.values()
-    ]
-    mode = inspect.Parameter("progress_mode", inspect.Parameter.KEYWORD_ONLY, default="auto", annotation=ProgressMode)
-    outputs = dict(_paths(hints, writable=True))
-    inputs = dict(_paths(hints, writable=False))
+def add(app: typer.Typer, name: str, job: type[Job]) -> None:
+    """Add a job as a command."""
+    own = type("Command", (Command,), {"moved": job.moved})
+    app.command(name, epilog=job.examples, help=inspect.getdoc(job), cls=own)(_command(name, job))
 
-    @functools.wraps(command)
-    def run(progress_mode: str = "auto", **values: Any) -> Any:
+
+def _command(name: str, job: type[Job]) -> Callable[..., Any]:
+    """The function whose signature has the job's options, --json and --progress; `outputs` names the files it writes,
+    parameter and option."""
+    known = parameters(job)
+    paths = {entry.name: entry for entry in known.values() if entry.type in (Path, Path | None)}
+    outputs = {entry.name: entry.label for entry in paths.values() if entry.written}
+
+    def run(typer_context: typer.Context, as_json: bool, progress_mode: str, **values: Any) -> None:
         require_mode(progress_mode)
         require_apart(
-            {label: values[name] for name, label in outputs.items() if values[name] is not None},
-            {label: values[name] for name, label in inputs.items() if values[name] is not None},
+            {label: values[part] for part, label in outputs.items() if values[part] is not None},
+            {
+                entry.label: values[part]
+                for part, entry in paths.items()
+                if not entry.written and values[part] is not None
+            },
         )
+        for part, entry in known.items():
+            entry.check(entry.label, values[part])
+        require_writable(*(values[part] for part in outputs))
         with shown(progress_mode), stage(name, whole=True):
-            return command(**values)
+            outcome = job(
+                **values, stated=frozenset(part for part in (*known, "as_json") if _stated(typer_context, part))
+            ).run()
+            show(outcome, as_json=as_json)
+        if outcome.closing is not None:
+            outcome.closing()
+        if outcome.failure is not None:
+            raise outcome.failure
+        raise typer.Exit(outcome.exit_code)
 
-    run.__signature__ = signature.replace(parameters=[*given, mode])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            _parameter("typer_context", typer.Context),
+            *(_parameter(part, _annotated(entry), entry.default) for part, entry in known.items()),
+            _parameter("as_json", AsJson, False),
+            _parameter("progress_mode", ProgressMode, "auto"),
+        ]
+    )
     run.outputs = outputs  # type: ignore[attr-defined]
-    run.__annotations__ = {**hints, "progress_mode": ProgressMode}
+    run.__annotations__ = {
+        "typer_context": typer.Context,
+        **{part: _annotated(entry) for part, entry in known.items()},
+        "as_json": AsJson,
+        "progress_mode": ProgressMode,
+    }
     return run
 
 
-def _paths(hints: dict[str, Any], *, writable: bool) -> Iterator[tuple[str, str]]:
-    """Parameters that are paths, and how a message names them."""
-    for name, hint in hints.items():
-        for found in getattr(hint, "__metadata__", ()):
-            is_path = Path in (hint.__origin__, *getattr(hint.__origin__, "__args__", ()))
-            if isinstance(found, ParameterInfo) and is_path and bool(found.writable) == writable:
-                # in Annotated the first name stands where the default would
-                names = (found.default, *(found.param_decls or ())) if isinstance(found, OptionInfo) else ()
-                long = (word for word in names if isinstance(word, str) and word.startswith("--"))
-                yield name, next(long, name.upper())
+def _parameter(name: str, hint: Any, default: Any = REQUIRED) -> inspect.Parameter:
+    given = inspect.Parameter.empty if default is REQUIRED else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=given, annotation=hint)
+
+
+def _annotated(entry: Parameter) -> Any:
+    """The parameter's type with what typer wants to know of it."""
+    more: dict[str, Any] = {"help": entry.whole_help, "metavar": entry.metavar}
+    if entry.written:
+        more["writable"] = True
+    if entry.argument:
+        return Annotated[entry.type, typer.Argument(**more)]
+    names = entry.names or (entry.label,)
+    if entry.deniable:
+        names = (f"{names[0]}/--no-{names[0].removeprefix('--')}", *names[1:])
+    return Annotated[entry.type, typer.Option(*names, **more)]
+
+
+def _stated(context: typer.Context, name: str) -> bool:
+    """Whether an option stands on the command line, whatever its value."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def require_apart(outputs: dict[str, Path], inputs: dict[str, Path]) -> None:

@@ -6,52 +6,45 @@ import json
 import math
 from typing import Any
 
+from utfproof.jobs.job import Outcome
 
-def emit(document: dict[str, Any], title: str, rows: dict[str, Any], *, as_json: bool) -> None:
-    """The result of a command: `document` as JSON, or `rows` as a two-column table."""
+
+def show(outcome: Outcome, *, as_json: bool) -> None:
+    """What a command found: its document as JSON, or its rows, lines and words."""
     if as_json:
-        print(json.dumps(_finite(document), sort_keys=True, allow_nan=False))
+        print(json.dumps(_finite(outcome.document), sort_keys=True, allow_nan=False))
         return
+    if outcome.rows is not None or outcome.header:
+        _draw(outcome)
+    if outcome.text is not None:
+        outcome.text()
+
+
+def _draw(outcome: Outcome) -> None:
+    """Rows as a table of two columns, or lines under a header, and notes below."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     # Text: file names are never read as markup
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE, show_header=False, title_style="bold")
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(Text(name), Text(str(value)))
-    Console(highlight=False).print(table)
-
-
-def emit_table(
-    document: dict[str, Any],
-    title: str,
-    header: list[str],
-    lines: list[list[str]],
-    *,
-    notes: list[str],
-    as_json: bool,
-) -> None:
-    """The result of a command that has many: `document` as JSON, or one line each under a header, and notes below."""
-    if as_json:
-        emit(document, title, {}, as_json=True)
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE, title_style="bold")
-    for name in header:
+    table = Table(
+        title=Text(outcome.title),
+        title_justify="left",
+        box=box.SIMPLE,
+        show_header=bool(outcome.header),
+        title_style="bold",
+    )
+    for name in outcome.header:
         table.add_column(Text(name), no_wrap=True)
-    for line in lines:
-        table.add_row(*(Text(cell) for cell in line))
+    if not outcome.header:
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(overflow="fold")
+    for line in outcome.lines or (outcome.rows or {}).items():
+        table.add_row(*(Text(str(cell)) for cell in line))
     console = Console(highlight=False)
     console.print(table)
-    for note in notes:
+    for note in outcome.notes:
         console.print(Text(note))
 
 

@@ -3,95 +3,96 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from utfproof.cli import declare, options
-from utfproof.cli.output import emit, emit_table
 from utfproof.errors import MalformedInput, install
 from utfproof.ground.progress import stage
+from utfproof.jobs.groups import Limited, shared
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import argument, option, written
 
 if TYPE_CHECKING:
     from utfproof.sweeps.executor import Workers
     from utfproof.sweeps.run import Summary
 
-SWEEP_EPILOG = (
-    "Examples: utfproof sweep grid.toml -o ranks --workers 4; utfproof sweep grid.toml --scheduler tcp://127.0.0.1:8786"
-)
-COLLECT_EPILOG = "Example: utfproof collect ranks -o ranks.parquet"
 _NAMED = 3
 """Failures named on standard error; failures.jsonl has them all."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    declare.add(app, "sweep", sweep, epilog=SWEEP_EPILOG)
-    declare.add(app, "collect", collect, epilog=COLLECT_EPILOG)
-
-
-def sweep(
-    spec: Annotated[Path, typer.Argument(help="FILE.toml: the grids of jobs (docs/sweeps.md).")],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder of the results; named after the sweep by default.")
-    ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", help="Run on a Dask cluster: its scheduler, such as tcp://host:8786.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="Worker processes here; cores divided by --threads by default.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", help="Threads for linear algebra in each of them; 1 by default.")
-    ] = None,
-    reuse: Annotated[bool, typer.Option("--reuse", help="Keep results that other code of utfproof computed.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count the jobs; run nothing.")] = False,
-    max_memory: Annotated[
-        str | None,
-        typer.Option("--max-memory", help="Memory limit of one job such as 4G; its share of 80 % of RAM by default."),
-    ] = None,
-    as_json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Limited, Job, order=200):
     """Run every job of a grid that has no result yet; run it again to resume after anything.
 
     Exit 0: every job has a result, whatever it says. 4: some could not be run; they are named. 3: for want of memory alone.
     """
-    from utfproof.ground.resources import default_limit
-    from utfproof.sweeps.executor import DaskWorkers, LocalWorkers
-    from utfproof.sweeps.run import run_sweep
-    from utfproof.sweeps.spec import read_spec
 
-    if scheduler is not None and (workers is not None or threads is not None):
-        raise MalformedInput(
-            "--workers and --threads are about this machine; a cluster's workers are started with their own"
-        )
-    if scheduler is not None and find_spec("distributed") is None:
-        raise MalformedInput(f"--scheduler needs Dask: {install('dask')}")
-    limit = options.memory_limit(max_memory)
-    asked = read_spec(spec)
-    folder = output or Path(asked.name)
-    document: dict[str, Any] = {"sweep": asked.name, "repeated": asked.repeated, "folder": str(folder)}
-    if dry_run:
-        emit({**document, "jobs": len(asked.jobs)}, f"sweep {asked.name}", _asked(asked), as_json=as_json)
-        return
-    if not folder.absolute().parent.is_dir():
-        raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
-    place: Workers
-    if scheduler is not None:
-        place = DaskWorkers(scheduler, note=lambda text: print(f"note: {text}", file=sys.stderr))
-    else:
-        place = LocalWorkers(workers, 1 if threads is None else threads)
-        limit = limit or default_limit() // min(place.workers, len(asked.jobs))
-    with stage(f"sweep {asked.name}", len(asked.jobs), unit="jobs") as doing:
-        summary = run_sweep(
-            asked, folder, place, reuse=reuse, max_memory=limit, started=doing.resume, progress=doing.advance
-        )
-    rows = {**_asked(asked), **_ran(summary), "results": str(folder / "results.jsonl")}
-    emit({**document, **summary.document()}, f"sweep {asked.name}", rows, as_json=as_json)
-    _name_failures(summary, folder)
-    raise typer.Exit(summary.exit_code)
+    examples = (
+        "Examples: utfproof sweep grid.toml -o ranks --workers 4; "
+        "utfproof sweep grid.toml --scheduler tcp://127.0.0.1:8786"
+    )
+    spec: Path = argument(..., "FILE.toml: the grids of jobs (docs/sweeps.md).")
+    output: Path | None = option(None, "Folder of the results; named after the sweep by default.", "-o", "--output")
+    scheduler: str | None = option(None, "Run on a Dask cluster: its scheduler, such as tcp://host:8786.")
+    workers: int | None = option(None, "Worker processes here; cores divided by --threads by default.")
+    threads: int | None = option(None, "Threads for linear algebra in each of them; 1 by default.")
+    reuse: bool = option(False, "Keep results that other code of utfproof computed.")
+    dry_run: bool = option(False, "Read and count the jobs; run nothing.")
+    max_memory: str | None = shared(
+        "max_memory", help="Memory limit of one job such as 4G; its share of 80 % of RAM by default."
+    )
+
+    def run(self) -> Outcome:
+        from utfproof.sweeps.run import run_sweep
+        from utfproof.sweeps.spec import read_spec
+
+        place = self._place()
+        asked = read_spec(self.spec)
+        folder = self.output or Path(asked.name)
+        document: dict[str, Any] = {"sweep": asked.name, "repeated": asked.repeated, "folder": str(folder)}
+        title = f"sweep {asked.name}"
+        if self.dry_run:
+            return Outcome({**document, "jobs": len(asked.jobs)}, title, _asked(asked))
+        if not folder.absolute().parent.is_dir():
+            raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
+        with stage(title, len(asked.jobs), unit="jobs") as doing:
+            summary = run_sweep(
+                asked,
+                folder,
+                place,
+                reuse=self.reuse,
+                max_memory=self._share(place, len(asked.jobs)),
+                started=doing.resume,
+                progress=doing.advance,
+            )
+        rows = {**_asked(asked), **_ran(summary), "results": str(folder / "results.jsonl")}
+        failed = partial(_name_failures, summary, folder)
+        return Outcome({**document, **summary.document()}, title, rows, summary.exit_code, closing=failed)
+
+    def _place(self) -> Workers:
+        """Where jobs run."""
+        from utfproof.sweeps.executor import DaskWorkers, LocalWorkers
+
+        if self.scheduler is None:
+            return LocalWorkers(self.workers, 1 if self.threads is None else self.threads)
+        if self.workers is not None or self.threads is not None:
+            raise MalformedInput(
+                "--workers and --threads are about this machine; a cluster's workers are started with their own"
+            )
+        if find_spec("distributed") is None:
+            raise MalformedInput(f"--scheduler needs Dask: {install('dask')}")
+        return DaskWorkers(self.scheduler, note=lambda text: print(f"note: {text}", file=sys.stderr))
+
+    def _share(self, place: Any, jobs: int) -> int | None:
+        """Bytes for one job: a worker's share here; what a cluster's workers have is theirs."""
+        from utfproof.ground.resources import default_limit
+
+        if self.limit is not None or self.scheduler is not None:
+            return self.limit
+        return default_limit() // min(place.workers, jobs)
 
 
 def _asked(asked: Any) -> dict[str, str]:
@@ -121,41 +122,36 @@ def _name_failures(summary: Summary, folder: Path) -> None:
     )
 
 
-def collect(
-    folder: Annotated[Path, typer.Argument(help="Folder of a sweep, finished or not.")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", writable=True, help="Table to write: .parquet (with pyarrow) or .csv."),
-    ] = None,
-    timings: Annotated[bool, typer.Option("--timings", help="Add seconds and worker of each job.")] = False,
-    as_json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Collect(Job, order=210, name="collect"):
     """Gather the results of a sweep into one table, a row for each job, and count its verdicts.
 
     Without -o: results.parquet in the folder, or results.csv where pyarrow is not installed.
     """
-    from utfproof.sweeps.table import collect as rows_of
-    from utfproof.sweeps.table import counts, has_pyarrow, write_table
 
-    rows, total = rows_of(folder, timings=timings)
-    path = output or folder / ("results.parquet" if has_pyarrow() else "results.csv")
-    write_table(rows, path)
-    counted = sorted(counts(rows).items())
-    document = {
-        "folder": str(folder),
-        "jobs": total,
-        "finished": len(rows),
-        "file": str(path),
-        "counts": [
-            {"command": command, "subject": subject, "verdict": verdict, "jobs": count}
-            for (command, subject, verdict), count in counted
-        ],
-    }
-    emit_table(
-        document,
-        f"{folder}: {len(rows)} of {total} jobs finished",
-        ["jobs", "command", "verdict", "about"],
-        [[str(count), command, verdict, subject] for (command, subject, verdict), count in counted],
-        notes=[f"written: {path}"],
-        as_json=as_json,
-    )
+    examples = "Example: utfproof collect ranks -o ranks.parquet"
+    folder: Path = argument(..., "Folder of a sweep, finished or not.")
+    output: Path | None = written(None, "Table to write: .parquet (with pyarrow) or .csv.")
+    timings: bool = option(False, "Add seconds and worker of each job.")
+
+    def run(self) -> Outcome:
+        from utfproof.sweeps.table import collect, counts, has_pyarrow, write_table
+
+        rows, total = collect(self.folder, timings=self.timings)
+        path = self.output or self.folder / ("results.parquet" if has_pyarrow() else "results.csv")
+        write_table(rows, path)
+        counted = sorted(counts(rows).items())
+        names = ("command", "subject", "verdict")
+        return Outcome(
+            {
+                "folder": str(self.folder),
+                "jobs": total,
+                "finished": len(rows),
+                "file": str(path),
+                "counts": [{**dict(zip(names, what, strict=True)), "jobs": count} for what, count in counted],
+            },
+            f"{self.folder}: {len(rows)} of {total} jobs finished",
+            header=("jobs", "command", "verdict", "about"),
+            lines=[[str(count), command, verdict, subject] for (command, subject, verdict), count in counted],
+            notes=[f"written: {path}"],
+        )

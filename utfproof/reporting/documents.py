@@ -3,6 +3,7 @@ tested. Fields that end in "?" depend on the options; `utfproof report` reads se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from utfproof.reporting.certificate_forms import CERTIFICATES
@@ -83,14 +84,9 @@ COMMANDS: dict[str, Any] = {
         "max_relative_error": Maybe(NUMBER), "notion": str, "precision": str, "quantiles": Each(NUMBER), "refused": Maybe(ANY),
         "residual": Maybe(NUMBER), "shape": SHAPE, "target_law": str, "tolerance": Maybe(ANY), "unsolved": Maybe(ANY)}],
         "totals?": {"bound_over_error": [NUMBER], "bound_over_error_tame": [NUMBER], "broken": WHOLE, "failed": WHOLE,
-        "max_relative_error": Maybe(NUMBER), "refused": WHOLE, "runs": WHOLE}, "attention?": str, "context?": WHOLE,
-        "difference?": {"at_least": str, "at_most": str}, "digits?": WHOLE, "embedding?": str, "files?": [str],
-        "precision_bits?": WHOLE, "verdict?": str, "plot?": str, "recommended_ratio?": NUMBER,
-        "rows?": [{"cancellation": Maybe(NUMBER), "columns": WHOLE, "condition": Maybe(NUMBER), "d_in": WHOLE,
-        "error": Maybe(NUMBER),
-        "error_float32": Maybe(NUMBER), "error_of_E": Maybe(ANY), "error_of_rounding": Maybe(ANY), "gain": Maybe(NUMBER),
-        "head_dim": WHOLE, "heads": WHOLE, "law": str, "layers": WHOLE, "m": WHOLE, "predicted": Maybe(NUMBER),
-        "ratio": NUMBER, "refinement": str, "residual": Maybe(NUMBER), "seed": WHOLE, "tied": bool}]},
+        "max_relative_error": Maybe(NUMBER), "refused": WHOLE, "runs": WHOLE}},
+    "enclose": {"attention": str, "context": WHOLE, "difference": {"at_least": str, "at_most": str}, "digits": WHOLE,
+        "embedding": str, "files": [str], "notion": str, "precision_bits": Maybe(WHOLE), "shape": SHAPE, "verdict": str},
     "export": {"files": [str], "layout": str, "positions": WHOLE, "shape": SHAPE, "vocabulary": WHOLE},
     "figure": {"figure": str, "file": str, "points": [ANY]},
     "frontier": {"bounds": [{"evidence": str, "m": Maybe(WHOLE), "name": str, "place": str, "question": str,
@@ -116,6 +112,8 @@ COMMANDS: dict[str, Any] = {
     "report": {"bytes?": WHOLE, "files?": Each([str]), "not_understood?": [str], "page?": str,
         "sections?": [Each(Either([{"as_it_should_be": bool, "text": str}], str))], "commands?": [{"command": str,
         "purpose": str}]},
+    "search calibrate": {"cases": [Each(ANY)], "machine": Each(str), "passed": bool, "search": ("calibration",),
+        "seconds": NUMBER},
     "search exhaustive": {"classes": WHOLE, "complete": bool, "decided": WHOLE, "first": Maybe({"U": Maybe(ANY),
         "ones_of_R_V": [[[[WHOLE]]]], "rational": bool}), "hosts": WHOLE, "kind": str, "linear": WHOLE, "notes": [str],
         "outcome": str, "problem": {"free": str, "host": str, "m": WHOLE, "notion": str, "shape": {"d_in": WHOLE,
@@ -141,6 +139,14 @@ COMMANDS: dict[str, Any] = {
         "verification": Maybe({"certificate": Maybe(Either(*CERTIFICATES.values())), "construction": str,
         "equivalent": bool, "facts": Each(WHOLE), "host": {"R_V": [[[[str]]]]}, "instance": Each([Either([[[WHOLE]]],
         str)]), "method": str, "mirrored": bool})},
+    "search open": {"calibration": Each(ANY), "command": str, "machine": Each(str), "runs": [Each(ANY)],
+        "search": ("open problems",)},
+    "slack": {"plot?": str, "recommended_ratio": NUMBER,
+        "rows": [{"cancellation": Maybe(NUMBER), "columns": WHOLE, "condition": Maybe(NUMBER), "d_in": WHOLE,
+        "error": Maybe(NUMBER),
+        "error_float32": Maybe(NUMBER), "error_of_E": Maybe(ANY), "error_of_rounding": Maybe(ANY), "gain": Maybe(NUMBER),
+        "head_dim": WHOLE, "heads": WHOLE, "law": str, "layers": WHOLE, "m": WHOLE, "predicted": Maybe(NUMBER),
+        "ratio": NUMBER, "refinement": str, "residual": Maybe(NUMBER), "seed": WHOLE, "tied": bool}]},
     "sweep": {"before?": WHOLE, "failures?": [ANY], "finished?": WHOLE, "folder": str, "jobs": WHOLE, "repeated": WHOLE,
         "sweep": str, "verdicts?": [Each(Either(WHOLE, str))]},
     "symbolic": {"blocks": {"holds?": bool, "permutation?": Maybe([WHOLE]), "reason?": str,
@@ -179,12 +185,12 @@ COMMANDS: dict[str, Any] = {
 """By command."""
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """Every published schema by the name of its file: a command's --json, certificates by kind."""
+def schemas(commands: Mapping[str, Any] = COMMANDS) -> dict[str, dict[str, Any]]:
+    """Every published schema by the name of its file: certificates by kind, and the --json of these commands."""
     found = {}
     for name, form in CERTIFICATES.items():
         found[f"certificate-{name}"] = {"title": f"utfproof certificate, kind {name}", **json_schema(form)}
-    for name, form in COMMANDS.items():
+    for name, form in commands.items():
         title = {"title": f"utfproof {name} --json"}
         found[name.replace(" ", "-")] = {**title, **json_schema(form, closed=False)}
     return {name: {"$schema": DIALECT, **schema} for name, schema in sorted(found.items())}

@@ -47,7 +47,7 @@ def sections_of_report(found: Gathered, training: Training | None = None) -> lis
         emulation_section(found.of("emulation")),
         bench_section(found.of("bench")),
         training_section(training),
-        others_section(found.of),
+        others_section(found.of, found.forms),
     ]
     return [part for part in parts if part is not None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from utfproof.errors import MalformedInput
@@ -21,10 +21,10 @@ _SAYS = ("verdict", "outcome", "result", "says", "holds", "least_m", "finished",
 """What a line tells of a document: the first of these that it has."""
 
 
-def command_of(document: dict[str, Any]) -> str | None:
+def command_of(document: dict[str, Any], forms: Mapping[str, Any] = COMMANDS) -> str | None:
     """The command that prints such a document: all its fields are that command's, none that it always has is missing."""
     found = []
-    for name, form in COMMANDS.items():
+    for name, form in forms.items():
         known = {field.rstrip("?") for field in form}
         needed = {field for field in form if not field.endswith("?")}
         if len(document) >= FEWEST and document.keys() <= known and needed <= document.keys() and _fits(document, form):
@@ -74,8 +74,8 @@ def _fits(document: Any, form: Any) -> bool:
     return True
 
 
-def others_section(of: Callable[[str], list[Any]]) -> Section | None:
-    """The section of what has no chart, None without any; `of`: the files of a kind."""
+def others_section(of: Callable[[str], list[Any]], forms: Mapping[str, Any] = COMMANDS) -> Section | None:
+    """The section of what has no chart, None without any; `of`: the files of a kind; forms: of what commands print."""
     certificates, outputs = of("certificate"), of("output")
     body, lines = _sweeps(of)
     if certificates:
@@ -86,8 +86,15 @@ def others_section(of: Callable[[str], list[Any]]) -> Section | None:
         )
         lines.append((True, f"{counted(len(certificates), 'certificate')}, to be checked with utfproof check"))
     if outputs:
-        told = [(_code(source.name), f"utfproof {command_of(source.document)}", _told(source.document), _shape(source.document))
-                for source in outputs]  # fmt: skip
+        told = [
+            (
+                _code(source.name),
+                f"utfproof {command_of(source.document, forms)}",
+                _told(source.document),
+                _shape(source.document),
+            )
+            for source in outputs
+        ]
         body += table(
             f"What commands printed: {counted(len(outputs), 'file')}", ("file", "command", "it says", "shape"), told
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.files import read_bytes
 from utfproof.reporting.document import plain
+from utfproof.reporting.documents import COMMANDS
 from utfproof.reporting.report_others import command_of, is_certificate, lines_of, sweep_file
 
 KINDS = {
@@ -70,14 +71,16 @@ class Gathered:
 
     folder: str
     sources: list[Source] = field(default_factory=list)
+    forms: Mapping[str, Any] = field(default_factory=lambda: COMMANDS)
 
     def of(self, kind: str) -> list[Source]:
         """The files of one kind, in order of their names."""
         return [source for source in self.sources if source.kind == kind]
 
 
-def gather(folder: Path, *, skip: Path | None = None) -> Gathered:
-    """Read a folder and its subfolders; `skip` (the page to be written) and hidden files are left out.
+def gather(folder: Path, *, skip: Path | None = None, forms: Mapping[str, Any] = COMMANDS) -> Gathered:
+    """Read a folder and its subfolders; `skip` (the page to be written) and hidden files are left out. forms: of what
+    commands print.
 
     MalformedInput where it is no folder, where nothing in it is understood, or where a file that bears the name of a known
     kind is no JSON. ResourceLimit for more than MOST_FILES files or a file of more than MOST_BYTES.
@@ -85,13 +88,13 @@ def gather(folder: Path, *, skip: Path | None = None) -> Gathered:
     if not folder.is_dir():
         raise MalformedInput(f"{folder} is no folder of results; `utfproof report` alone says how to fill one")
     left_out = None if skip is None else skip.absolute()
-    found = Gathered(str(folder))
+    found = Gathered(str(folder), forms=forms)
     for path in _files(folder):
         if path.absolute() == left_out:
             continue
         if len(found.sources) >= MOST_FILES:
             raise ResourceLimit(f"{folder} holds more than {MOST_FILES} files; gather the results in a smaller one")
-        found.sources.append(_source(path, str(path.relative_to(folder))))
+        found.sources.append(_source(path, str(path.relative_to(folder)), forms))
     if not any(source.kind for source in found.sources):
         raise MalformedInput(
             f"{folder} holds no results that are understood; `utfproof report` alone says what makes them"
@@ -115,7 +118,7 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _source(path: Path, name: str) -> Source:
+def _source(path: Path, name: str, forms: Mapping[str, Any]) -> Source:
     if path.suffix == ".jsonl" and path.exists() and path.stat().st_size <= MOST_BYTES:
         data = read_bytes(path)
         found = lines_of(data)
@@ -136,7 +139,7 @@ def _source(path: Path, name: str) -> Source:
             reason = " ".join(plain(error).split())[:120]
             raise MalformedInput(f"{path} is no JSON: {reason}; make it again, or take it away") from None
         return Source(name, len(data), digest, None, why="no JSON")
-    kind = kind_of(document)
+    kind = kind_of(document, forms)
     return Source(name, len(data), digest, kind, document if kind else None, "" if kind else _what(document))
 
 
@@ -157,7 +160,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def kind_of(document: Any) -> str | None:
+def kind_of(document: Any, forms: Mapping[str, Any] = COMMANDS) -> str | None:
     """The kind of a document, by its content; None where it is of none."""
     if not isinstance(document, dict):
         return None
@@ -172,7 +175,7 @@ def kind_of(document: Any) -> str | None:
             return kind
     if is_certificate(document):
         return "certificate"
-    return sweep_file(document) or ("output" if command_of(document) else None)
+    return sweep_file(document) or ("output" if command_of(document, forms) else None)
 
 
 def _what(document: Any) -> str:

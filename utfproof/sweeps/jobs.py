@@ -113,7 +113,8 @@ def code_digest() -> str:
 
 def run_task(task: Task) -> Answer:
     """Run one job. Never raises but for Ctrl-C: what goes wrong is the answer."""
-    from utfproof.sweeps.commands import Context, command
+    from utfproof.jobs.job import Context
+    from utfproof.jobs.registry import job
 
     start = time.perf_counter()
     key = task.job.key
@@ -128,8 +129,8 @@ def run_task(task: Task) -> Answer:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # d > d_in and the like: said of shapes, a thousand times over
                 context = Context(key, task.job.files, task.max_memory)
-                entry = command(task.job.command)
-                document, files = entry.run({**dict.fromkeys(entry.parameters), **task.job.parameters}, context)
+                _, kind = job(task.job.command)
+                document, files = kind.of(task.job.parameters, max_memory=task.max_memory).found(context)
             outcome = {"result": _result(task.job, document, files), "files": files}
         except ResourceLimit as error:
             outcome = {"failure": str(error), "resource": True}

@@ -9,17 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import UtfproofError
+from utfproof.errors import Stopped
 from utfproof.sweeps.executor import Workers, WorkersLost
 from utfproof.sweeps.jobs import Job, Task, code_digest, run_task
 from utfproof.sweeps.spec import Sweep
 from utfproof.sweeps.store import Store
-
-
-class Interrupted(UtfproofError):
-    """Ctrl-C. The message says what is finished."""
-
-    exit_code = 130
 
 
 @dataclass
@@ -80,7 +74,7 @@ def run_sweep(
     """Run the jobs of a sweep that have no result in `folder` yet (which is made; its parent must exist).
 
     reuse: keep results of other code. max_memory: bytes allowed to one job. started is called once with the number of
-    results found, progress for every job that ends. Raises MalformedInput for a folder that cannot serve, Interrupted on
+    results found, progress for every job that ends. Raises MalformedInput for a folder that cannot serve, Stopped on
     Ctrl-C, WorkersLost (exit code 4) when a cluster's scheduler is gone.
     """
     store, code = Store(folder), code_digest()
@@ -116,7 +110,7 @@ def run_sweep(
             summary.failures.sort(key=lambda entry: order[entry[0].key])
             store.compile(sweep.jobs, [(job, reason) for job, reason, _ in summary.failures])
         except KeyboardInterrupt:
-            raise Interrupted(f"interrupted: {summary.so_far}") from None
+            raise Stopped(f"interrupted: {summary.so_far}") from None
         except WorkersLost as error:
             raise WorkersLost(f"{error}: {summary.so_far}") from error
     return summary

@@ -17,9 +17,10 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.ground.files import read_bytes
-from utfproof.jobs.parameters import DIMENSIONS, REQUIRED, Parameter
+from utfproof.jobs.groups import DIMENSIONS
+from utfproof.jobs.parameters import REQUIRED, Parameter, keys
+from utfproof.jobs.registry import job as job_named
 from utfproof.shapes import PAPER_TABLE_SHAPES
-from utfproof.sweeps.commands import Command, command
 from utfproof.sweeps.jobs import Job
 
 MAX_JOBS = 250_000
@@ -80,11 +81,11 @@ class _Grid:
             raise MalformedInput(f'{place}: command is missing; write for example command = "certify"')
         self.place = f"{place} ({name})"
         try:
-            self.command: Command = command(name)
+            self.name, self.command = job_named(name)
         except MalformedInput as error:
             raise MalformedInput(f"{place}: {error}") from error
-        parameters = self.command.parameters
-        shaped = DIMENSIONS.keys() <= parameters.keys()
+        self.parameters = parameters = keys(self.command)
+        shaped = {*DIMENSIONS} <= parameters.keys()
         _known(table, ("command", *parameters, *(["shape"] if shaped else [])), self.place)
         self.axes: dict[str, Sequence[Mapping[str, Any]]] = {}
         for key, given in table.items():
@@ -119,18 +120,25 @@ class _Grid:
 
     def jobs(self, folder: Path) -> Iterator[Job]:
         """Every combination, prepared by its command."""
-        defaults = {key: entry.default for key, entry in self.command.parameters.items()}
-        versions = self.command.versions()
+        defaults = {key: None if entry.default is REQUIRED else entry.default for key, entry in self.parameters.items()}
+        versions = _versions(self.command)
         for combination in itertools.product(*self.axes.values()):
             given = dict(defaults)
             for part in combination:
                 given.update(part)
             try:
-                for parameters, files in self.command.prepare(given, folder):
+                for parameters, files in self.command.prepared(given, folder):
                     kept = {name: value for name, value in parameters.items() if value is not None}
-                    yield Job(self.command.name, kept, versions, files)
+                    yield Job(self.name, kept, versions, files)
             except UtfproofError as error:
                 raise type(error)(f"{self.place}: {error}") from error
+
+
+def _versions(command: Any) -> dict[str, int | str]:
+    """Of the formats that results are written in."""
+    from utfproof.certificates.format import VERSION
+
+    return {"result": command.version, **({"certificate": VERSION} if command.certified else {})}
 
 
 class _Axis(Sequence[Mapping[str, Any]]):
@@ -181,16 +189,19 @@ def _piece(place: str, parameter: Parameter, value: Any) -> Sequence[Any]:
         return _integers(place, kind, value)
     if kind == "flag" and isinstance(value, bool):
         return [value]
-    if kind == "number" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return [float(value)]
+    if (
+        kind in ("number", "amount", "seconds")
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+    ):
+        return [parameter.check(place, float(value))]
     if kind == "lengths" and type(value) is int:
         return [str(value)]
     if kind in ("text", "lengths") and isinstance(value, str):
-        if parameter.choices and value not in parameter.choices:
-            raise MalformedInput(f"{place} {value!r} is unknown; choose {', '.join(parameter.choices)}")
-        return [value]
-    expected = {"flag": "true or false", "number": "a number", "text": "a text", "lengths": 'such as 64 or "1,7,64"'}
-    raise MalformedInput(f"{place} has {value!r}, expected {expected[kind]}")
+        return [parameter.check(place, value)]
+    expected = {"flag": "true or false", "text": "a text", "lengths": 'such as 64 or "1,7,64"'}
+    raise MalformedInput(f"{place} has {value!r}, expected {expected.get(kind, 'a number')}")
 
 
 def _integers(place: str, kind: str, value: Any) -> Sequence[int]:

@@ -1,0 +1,198 @@
+"""`utfproof certify`: a certificate that a construction is, or is not, universal, by the notion it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.errors import MalformedInput, NotDefined, Undecided
+from utfproof.ground.files import require_writable, together
+from utfproof.ground.notions import Notion
+from utfproof.jobs import options
+from utfproof.jobs.groups import Drawn, Limited, Shaped, shape_of, shared
+from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
+from utfproof.jobs.parameters import argument, option, written
+from utfproof.shapes import matching_dimension
+
+if TYPE_CHECKING:
+    from utfproof.certificates.format import Certificate
+
+
+MEANINGS = {
+    (
+        Notion.MATCHING,
+        True,
+    ): "for every untied target some E makes queries, keys and outputs agree, so the outputs agree for every n and X",
+    (Notion.MATCHING, False): "no E solves the matching equations for every target; this does not decide functional "
+    "universality",
+    (
+        Notion.FUNCTIONAL,
+        True,
+    ): "for every untied target some E makes the outputs agree, for every n and X, with softmax attention",
+    (
+        Notion.SHARED_ATTENTION,
+        True,
+    ): "for every untied target some E (and U where it is free) makes the outputs agree, whatever attention is "
+    "supplied from outside",
+    (
+        Notion.ATTENTION_MATCHING,
+        True,
+    ): "for every such target some E makes attention logits and outputs agree, so the outputs "
+    "agree for every n and X where attention depends on the logits alone (no RoPE)",
+}
+"""What a verdict says and does not say, by notion and direction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify(Shaped, Drawn, Limited, Job, order=20):
+    """Decide whether a construction is universal and write the certificate, whichever way it goes.
+
+    By matching, but shared-key and shared-query by attention-matching, unless --notion says otherwise. Exit 0: universal
+    by that notion. 1: refuted (by matching, which does not decide functional universality). With --residual tied serves all
+    tied targets.
+    """
+
+    examples = "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json"
+    construction: str = argument(..., "Name of the construction, for example sparse, tied, random.")
+    output: Path = written(..., "Certificate to write (.json).")
+    m: int | None = shared("m")
+    notion: str | None = option(None, "Notion of universality", choices=tuple(notion.value for notion in Notion))
+    witness: bool = option(False, "Random constructions: evidence that is much faster to check (a sidecar).")
+    device: str = option("cpu", "Random constructions: cpu (NumPy), or a torch device such as cuda.")
+
+    def run(self) -> Outcome:
+        options.refuse_undrawn(self, self.construction, "seed", "law", "dtype", "device")
+        require_json(self.output)
+        found = self._certificate(self.limit)
+        return report(found, self.output, f"certify {self.construction}")
+
+    def _certificate(self, limit: int | None) -> Certificate:
+        from utfproof.certificates.prover import certify
+
+        return certify(
+            self.construction,
+            self.shape,
+            self.m,
+            seed=self.seed,
+            law=self.law,
+            dtype=self.dtype,
+            notion=self.notion,
+            witness=self.witness,
+            device=self.device,
+            max_memory=limit,
+        )
+
+    # --- in a sweep ---
+
+    certified = True
+
+    @classmethod
+    def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+        from utfproof.constructions import construction, resolve_m
+
+        entry, shape = construction(given["construction"]), options.quiet(shape_of, given)
+        found = {"construction": entry.name, **options.shape_document(shape)}
+        try:
+            found["m"] = resolve_m(entry, shape, given["m"])
+        except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
+            found["m"] = given["m"]
+        found["notion"] = given["notion"] or (entry.notion or Notion.MATCHING).value
+        if given["witness"] and not entry.is_random:
+            raise MalformedInput(
+                f"witness belongs to random constructions; {entry.name} has a certificate of linear size"
+            )
+        if entry.is_random:  # the others are the same for every seed
+            found |= {name: given[name] for name in ("seed", "law", "dtype", "witness", "device")}
+        yield found, {}
+
+    def found(self, context: Context) -> Found:
+        from utfproof.ground.arrays import require_device
+
+        if self.device != "cpu":
+            require_device(self.device)  # this machine's doing: no result
+        try:
+            return decided(options.quiet(self._certificate, context.max_memory), context)
+        except Undecided as error:
+            return {"verdict": "undecided", "reason": str(error)}, {}
+        except MalformedInput as error:
+            return {"verdict": "refused", "reason": str(error)}, {}
+
+
+def decided(found: Certificate, context: Context) -> Found:
+    """The result and files of a certificate in a sweep: its own under the job's key, sidecars under their digests."""
+    claim = found.document["claim"]
+    files = {f"{context.key}.json": found.to_bytes()} | {f"{name}.bin": data for name, data in found.sidecars.items()}
+    return {"verdict": claim["verdict"], "kind": found.kind, "targets": claim["targets"]}, files
+
+
+def require_json(output: Path) -> None:
+    """MalformedInput unless the certificate's name ends in .json and it can be written: said before any work."""
+    if output.suffix != ".json":
+        raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
+    require_writable(output)
+
+
+def report(found: Certificate, output: Path, subject: str) -> Outcome:
+    """Write a certificate and say what it decides."""
+    from utfproof.certificates.format import shape_of
+
+    with together():
+        written = found.write(output)
+    shape, dimensions = found.document["shape"], shape_of(found.document)
+    notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
+    sense = "in the functional sense" if notion is Notion.FUNCTIONAL else f"by {notion.value}"
+    verdict = f"universal {sense}" if found.universal else f"not universal {sense}"
+    document: dict[str, Any] = {
+        "verdict": verdict,
+        "notion": notion.value,
+        "targets": targets,
+        "kind": found.kind,
+        "host": found.document["claim"]["host"],
+        "shape": shape,
+        "M": matching_dimension(dimensions),
+        "files": [str(path) for path in written],
+    }
+    rows = {
+        "verdict": f"{verdict} (targets: {targets})",
+        "shape": f"{dimensions}, m = {shape['m']}, M = {document['M']}",
+        "evidence": _evidence(found.document),
+        "certificate": ", ".join(document["files"]),
+        "means": MEANINGS[notion, found.universal].replace("every untied", "every " + targets.removeprefix("all ")),
+    }
+    return Outcome(document, subject, rows, 0 if found.universal else 1)
+
+
+def _evidence(document: dict[str, Any]) -> str:
+    evidence = document["evidence"]
+    if document["kind"] == "identity":
+        from utfproof.certificates.identities import identity_evidence
+
+        return f"identity: {identity_evidence(document)}"
+    if document["kind"] == "linear-test":
+        rank, prime = document["claim"]["rank"], evidence["prime"]
+        return f"linear-test: the test matrix has full rank {rank} modulo the prime {prime}, to be recomputed"
+    if document["kind"] == "rank-triangular":
+        return "rank-triangular: R_all is triangular with unit diagonal, in the rows and order given"
+    if document["kind"] == "rank-permutation" and document["shape"].get("residual"):
+        return (
+            f"rank-permutation: the {document['claim']['rank']} columns of R_all for words without the stream's letter are "
+            "different unit vectors, and the others repeat them"
+        )
+    if document["kind"] == "rank-permutation":
+        return "rank-permutation: R_all is a permutation matrix (columns are different unit vectors)"
+    if document["kind"] == "rank-modular":
+        how = "with the inverse of a minor as witness" if evidence["method"] == "witness" else "to be recomputed"
+        return f"rank-modular: rank R_all = {document['claim']['rank']} modulo the prime {evidence['prime']}, {how}"
+    if evidence["method"] == "dimension":
+        return f"{document['kind']}: m is below M, the number of columns of R_all"
+    from utfproof.decision.missed import in_decimals, stored_integer
+
+    numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])
+    return (
+        f"rank-deficient: R_all z = 0 with {len(evidence['z'])} nonzero entries; the "
+        f"{'target routed along the word' if document['shape'].get('residual') else 'isolating target'} of column "
+        f"{evidence['column']} is missed by at least {in_decimals(Fraction(numerator, denominator), 6):.6f}"
+    )

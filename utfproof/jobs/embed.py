@@ -1,0 +1,340 @@
+"""`utfproof embed`: the embedding E under which a host acts as a target, or as a model from someone else's file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.files import require_writable
+from utfproof.jobs import options
+from utfproof.jobs.groups import Dimensions, Drawn, Limited, residual_of_weights, shared
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import argument, option, written
+from utfproof.systems import Target, Universal
+
+if TYPE_CHECKING:
+    from utfproof.matching import Embedding
+    from utfproof.models import Agreement, ImportedModel
+
+OWN_LAYOUT = "utfproof"
+
+
+def load_host(
+    host: str,
+    target: Target,
+    *,
+    layers: int | None,
+    m: int | None,
+    seed: int,
+    law: str,
+    dtype: str,
+    limit: int | None,
+) -> Universal:
+    """The host that a HOST argument means: a file's, or a construction at the target's shape."""
+    from utfproof.constructions import build_host
+    from utfproof.weights import read_host
+
+    if options.is_host_file(host):
+        stream = True if target.shape.residual else None  # a host's own metadata may still say otherwise
+        found = read_host(host, layers=layers, d_in=target.shape.d_in, residual=stream, max_memory=limit)
+        if m is not None and m != found.m:
+            raise MalformedInput(f"--m {m} contradicts {host}, which has m = {found.m}")
+        return found
+    return build_host(host, target.shape, m, seed=seed, law=law, dtype=dtype, max_memory=limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed(Dimensions, Drawn, Limited, Job, order=70):
+    """Find E such that the host with E acts as the target, and say by which notion.
+
+    The shape is the target's; shape options are only checked against it (--layers is needed where tied weights do not
+    say how often they are used). A construction is never written out, so a sparse host of millions of dimensions will do.
+    With --layout the target is a trained model: its reading is compared with its own outputs where --reference or --module
+    gives them, and run through the host. Exit 1 when this host cannot carry this target, with rank and residual, or when
+    outputs differ by more than the tolerance (no embedding is written then); 4 when nobody says a fact on which outputs depend.
+    """
+
+    examples = (
+        "Examples: utfproof embed sparse target.safetensors -o E.safetensors; "
+        "utfproof embed host.safetensors target.safetensors -o E.safetensors; "
+        "utfproof embed sparse model.safetensors --layout transformer-lens -o E.safetensors; "
+        "utfproof embed random model.safetensors --layout pytorch --heads 2 --residual -o E.safetensors; "
+        "utfproof embed smallest.safetensors target.safetensors --minimize -o E.safetensors"
+    )
+    host: str = argument(
+        ...,
+        "HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks. With --minimize the "
+        "file to write the smallest host to.",
+    )
+    target: Path = argument(..., "TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")
+    output: Path = written(..., "Embedding to write (.safetensors).")
+    layout: str = option(OWN_LAYOUT, "Names in the target's file: utfproof, or those of a model; auto finds out which.")
+    residual: bool | None = residual_of_weights()
+    m: int | None = shared("m")
+    names: str | None = option(None, "pytorch: 'embedding=…,pos=…,unembed=…,layers=PREFIX.{}.NAME' where not found.")
+    scale: str | None = option(None, "Models: what logits are multiplied by; 1/sqrt(d) by default.")
+    attention: str | None = option(None, "Models: softmax, causal, window:W, joined by '+'; causal by default.")
+    config: Path | None = option(None, "Models: the configuration (.json), every field of which must be known.")
+    reference: Path | None = option(
+        None,
+        "Models: `tokens` [batch, n] or `inputs` [batch, n, d_in], and the model's own `logits` [batch, n, d_out].",
+    )
+    module: str | None = option(None, "Models: package.module:factory, called with TARGET's path; runs that code.")
+    inputs: Path | None = option(None, "Models: compare on these sequences, integers `tokens` [sequences, n].")
+    trials: int | None = option(None, "Models: random sequences to compare on; 16 by default.", kind="positive")
+    tolerance: float | None = option(
+        None, "Models: largest relative difference of outputs; 1e-8 by default.", kind="amount"
+    )
+    minimize: bool = option(False, "Find the least m for this target and write a host of that size (or of --m).")
+    certificate: Path | None = written(None, "--minimize: write the evidence that m is least (.json).")
+    curve: bool = option(False, "--minimize: m against the error of outputs, with a proven bound at each m.")
+
+    def run(self) -> Outcome:
+        limit = self.limit
+        if self.certificate is not None and not self.minimize:
+            raise MalformedInput("--certificate is the evidence of --minimize")
+        if self.curve and not self.minimize:
+            raise MalformedInput("--curve is about hosts of fewer dimensions: say --minimize")
+        require_writable(self.output, self.certificate)
+        if not self.minimize:
+            options.refuse_undrawn(self, self.host, "law", "dtype", *(["seed"] if self.layout == OWN_LAYOUT else []))
+            options.require_distinct(self.output, self.target, Path(self.host))
+        recipe = {"m": self.m, "seed": self.seed, "law": self.law, "dtype": self.dtype, "limit": limit}
+        test = ComparisonOptions(
+            self.names,
+            self.scale,
+            self.attention,
+            self.config,
+            self.reference,
+            self.module,
+            self.inputs,
+            self.trials,
+            self.tolerance,
+            self.seed,
+        )
+        model: Target | ImportedModel
+        if self.layout == OWN_LAYOUT and self.module is None:
+            from utfproof.models import refuse_models
+            from utfproof.weights import read_target
+
+            test.refuse_unused(self.target)
+            refuse_models(self.target, limit)
+            model = read_target(self.target, layers=self.layers, residual=self.residual, max_memory=limit)
+            options.agree_with(model.shape, **self.dimensions)
+        else:
+            model = test.read(self.target, self.layout, self.heads, self.residual, limit)
+            options.agree_with(model.target.shape, **self.dimensions)
+        if self.minimize:
+            from utfproof.jobs.embed_minimize import minimize
+
+            return minimize(self, model, test)
+        if isinstance(model, Target):
+            return _embed_target(self.host, model, self.output, self.layers, recipe)
+        return _embed_model(self.host, model, self.output, recipe, test)
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """How a model is read and compared: the options --names, --scale, --attention, --config, --reference, --module, --inputs,
+    --trials, --tolerance, --seed."""
+
+    names: str | None
+    scale: str | None
+    attention: str | None
+    config: Path | None
+    reference: Path | None
+    module: str | None
+    inputs: Path | None
+    trials: int | None
+    tolerance: float | None
+    seed: int
+
+    def refuse_unused(self, target: Path) -> None:
+        """MalformedInput for options that mean nothing for a target of the package's own layout."""
+        for part in fields(self):
+            if part.name != "seed" and getattr(self, part.name) is not None:
+                raise MalformedInput(f"--{part.name} is about models of another --layout; {target} is read as a target")
+
+    @property
+    def limit(self) -> float:
+        """Largest relative difference allowed."""
+        return 1e-8 if self.tolerance is None else self.tolerance
+
+    def read(
+        self, path: Path, layout: str, heads: int | None, residual: bool | None, limit: int | None
+    ) -> ImportedModel:
+        """The model of a file, or of the module that --module makes."""
+        from utfproof.models import from_model, import_model, make_module, read_config
+
+        config = None if self.config is None else read_config(self.config)
+        if self.module is None:
+            return import_model(
+                path,
+                layout,
+                attention=self.attention,
+                heads=heads,
+                residual=residual,
+                names=self.names,
+                scale=self.scale,
+                config=config,
+                reference=self.reference,
+                max_memory=limit,
+            )
+        for name in ("names", "scale", "attention", "reference"):
+            if getattr(self, name) is not None:
+                raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
+        return from_model(make_module(self.module, path), heads=heads, config=config, seed=self.seed)
+
+    def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
+        """Tokens to compare on."""
+        from utfproof.models import random_sequences, read_sequences
+
+        if self.inputs is None:
+            count = 16 if self.trials is None else self.trials
+            return random_sequences(model, count, self.seed)
+        if self.trials is not None:
+            raise MalformedInput("--trials draws random sequences, --inputs gives them: choose one")
+        return read_sequences(self.inputs, model, limit)
+
+    def document(self, model: ImportedModel, agreement: Agreement) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "relative_difference": agreement.relative_difference,
+            "tolerance": self.limit,
+            "agrees": agreement.within(self.limit),
+            "sequences": agreement.sequences,
+            "compared_positions": agreement.positions,
+            "witness": model.witness,
+            "read_as": model.reading.assumptions,
+            "unknown": list(model.unknown),
+            "not_read": list(model.reading.not_read),
+        }
+
+    def rows(self, model: ImportedModel, agreement: Agreement) -> dict[str, str]:
+        """For people: every fact under which the model was read, and on whose word; then the comparison."""
+        from utfproof.models.family import FACTS
+
+        reading = model.reading
+        largest = f"{agreement.relative_difference:.3g} relative (tolerance {self.limit:.3g})"
+        unknown = ", ".join(FACTS[name] for name in model.unknown)
+        return {
+            **reading.assumptions,
+            "biases": reading.biases(),
+            **({"metadata not read": ", ".join(reading.not_read)} if reading.not_read else {}),
+            "compared with": model.witness
+            or "its own reading of the file alone: pass --reference, --config or --module",
+            **({"unknown": f"{unknown}: outputs depend on it, and nobody says (exit 4)"} if unknown else {}),
+            "largest difference": f"{largest}, sequence {agreement.sequence}",
+            "compared": f"{agreement.sequences} sequences, {agreement.positions} positions",
+        }
+
+
+def _embed_target(host: str, model: Target, output: Path, layers: int | None, recipe: dict[str, Any]) -> Outcome:
+    """A target of the package's own layout."""
+    from utfproof.matching import embed
+    from utfproof.weights import write_embedding
+
+    machine = load_host(host, model, layers=layers, **recipe)
+    found = embed(machine, model, max_memory=recipe["limit"])
+    write_embedding(output, found.E, _facts(host, machine, found, recipe))
+    rows = {
+        "result": f"the host acts as the target, by {found.notion.value}",
+        "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+        **_rows(found),
+        "embedding": str(output),
+    }
+    return Outcome({**_document(found, machine), "file": str(output)}, f"embed {host}", rows)
+
+
+def _embed_model(
+    host: str, model: ImportedModel, output: Path, recipe: dict[str, Any], test: ComparisonOptions
+) -> Outcome:
+    """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
+    from utfproof.models import embed_model
+    from utfproof.models.embedding import GROUPED
+
+    limit = recipe["limit"]
+    sequences, within = test.sequences(model, limit), test.limit
+    target = model.target.augmented()
+    stored = host != GROUPED and options.is_host_file(host)
+    machine = load_host(host, target, layers=None, **recipe) if stored else host
+    drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
+    found = embed_model(model, machine, **drawn, sequences=sequences, tolerance=within, name=host, max_memory=limit)
+    if found.agrees:
+        found.save(output)
+    grouped = _grouped(model)
+    document = {
+        **_document(found.found, found.host),
+        "verdict": found.verdict,
+        "layout": model.layout,
+        "vocabulary": model.vocabulary,
+        "positions": model.positions,
+        "width": model.target.width,
+        "kv_heads": model.kv_heads,
+        "grouped_columns": grouped,
+        **test.document(model, found.agreement),
+        "left_out": list(model.bookkeeping),
+        "roles": model.roles,
+        "file": str(output) if found.agrees else None,
+    }
+    shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
+    positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
+    rows = {
+        "result": found.verdict,
+        "model": f"{model.vocabulary} tokens, {positions}, width {model.target.width} and one for the biases",
+        "shape": f"{model.target.shape}, m = {found.host.m}",
+        "read as": model.reading.family.title,
+        "taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items()),
+        **_rows(found.found),
+        **({} if grouped is None else {"shared keys": shared}),
+        **test.rows(model, found.agreement),
+        **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
+        "embedding": str(output) if found.agrees else "none",
+    }
+    return Outcome(document, f"embed {host}", rows, exit_code(model, found.agrees))
+
+
+def exit_code(model: ImportedModel, agrees: bool) -> int:
+    """1 where outputs differ; 4 where a fact that changes outputs is known to nobody; 0 otherwise."""
+    return 1 if not agrees else 4 if model.unknown else 0
+
+
+def _grouped(model: ImportedModel) -> int | None:
+    """Columns of R_all that differ, where heads share keys."""
+    from utfproof.models import grouped_matching_dimension
+
+    if model.kv_heads == model.target.shape.heads:
+        return None
+    return grouped_matching_dimension(model.target.shape, model.kv_heads)
+
+
+def _facts(host: str, machine: Universal, found: Embedding, recipe: dict[str, Any]) -> dict[str, str]:
+    """Metadata of an embedding: what it achieves, and the host that it is for."""
+    from utfproof.models.embedding import host_facts
+
+    return host_facts(host, machine, found, recipe)
+
+
+def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
+    return {
+        "notion": found.notion.value,
+        "method": found.method,
+        "rank": found.rank,
+        "columns": found.columns,
+        "condition": found.condition,
+        "condition_estimated": found.condition_estimated,
+        "residual": found.residual,
+        "shape": options.shape_document(machine.shape, machine.m),
+    }
+
+
+def _rows(found: Embedding) -> dict[str, Any]:
+    estimated = "estimated, within a factor 2: at most " if found.condition_estimated else ""
+    return {
+        "method": found.method,
+        **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
+        **({"condition": f"{estimated}{found.condition:.3g}"} if found.condition is not None else {}),
+        **({"residual": f"{found.residual:.3g}"} if found.residual is not None else {}),
+    }

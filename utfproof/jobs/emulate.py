@@ -1,0 +1,298 @@
+"""`utfproof emulate`: run targets and hosts side by side and compare their outputs with the a priori bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from utfproof.emulation.compare import INPUTS
+from utfproof.emulation.engines import ENGINES, PRECISIONS
+from utfproof.emulation.laws import TARGET_LAWS, check_target_law
+from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.ground.progress import stage
+from utfproof.jobs import options
+from utfproof.jobs.groups import shape_of
+from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
+from utfproof.jobs.pairs import Pair
+from utfproof.jobs.parameters import argument, option
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, listed, listed_integers
+
+if TYPE_CHECKING:
+    from utfproof.emulation.compare import EmulationReport
+    from utfproof.emulation.sweep import Outcome as Ran
+    from utfproof.emulation.sweep import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emulate(Pair, Job, order=90):
+    """Embed targets into hosts and compare outputs, for every kernel and context length, with an a priori bound.
+
+    Exit 0: every relative error is within its bound (and the tolerance). 1: some is not, or a host cannot carry a target.
+    """
+
+    examples = (
+        "Examples: utfproof emulate sparse -H 4 -L 2 -d 24 --d-in 4 --trials 3 --context 1,7,64 "
+        "--attention softmax,causal,scaled+alibi+window:8,rope; "
+        "utfproof emulate sparse,tied,random --shapes parentheses,1-hop --attention all --target-law uniform,graded"
+    )
+    moved: ClassVar[dict[str, str]] = {
+        "--digits": "utfproof enclose HOST ... --digits N encloses one emulation rigorously",
+        "-o": "utfproof enclose HOST ... -o FILE writes a certificate, --json the figures of a run",
+        "--output": "utfproof enclose HOST ... --output FILE writes a certificate, --json the figures of a run",
+        "--plot": "utfproof slack HOST ... -o FILE plots the error of a random host against m/M and depth",
+    }
+    host: str = argument(..., "Name of a construction (several, comma-separated), or HOST.safetensors.")
+    shapes: str | None = option(
+        None, f"Table shapes in place of a shape: {', '.join(PAPER_TABLE_SHAPES)}, or all.", aside=True
+    )
+    target_law: str = option("uniform", f"Laws of random targets, comma-separated, or all: {', '.join(TARGET_LAWS)}.")
+    trials: int = option(1, "Random targets of each law.", kind="positive")
+    context: str = option("1,7,64", "Context lengths n, comma-separated.", kind="lengths")
+    attention: str = option(
+        "softmax,causal",
+        "Kernels, comma-separated; each joins softmax, scaled, causal, window:W, alibi, rope with '+'; "
+        "given: matrices from outside; all: one of each.",
+    )
+    inputs: str = option("one-hot", "Law of the inputs X", choices=INPUTS)
+    engine: str | None = option(None, "The host's own by default, index-map is for {0,1} hosts", choices=ENGINES)
+    device: str = option("cpu", "cpu (NumPy), or a torch device such as cuda.")
+    precision: str = option("float64", "Numbers the host runs in", choices=tuple(PRECISIONS))
+    batch: int = option(1, "Targets run together.", kind="positive")
+    rows: int | None = option(
+        None, "Queries attended at a time; as many as fit 2^22 logits by default.", kind="positive", aside=True
+    )
+    bounds: bool = option(True, "Compute the a priori bound of every run.", "--bounds/--no-bounds")
+    tolerance: float | None = option(None, "Largest relative error allowed, besides the bound.", kind="amount")
+
+    def run(self) -> Outcome:
+        laws = TARGET_LAWS if self.target_law == "all" else listed("--target-law", self.target_law)
+        laws = [check_target_law(name) for name in laws]
+        plan, hosts = self._plan(self.limit), listed("HOST", self.host)
+        if len(hosts) == 1:
+            options.refuse_undrawn(self, self.host, "law", "dtype")
+        if self.target is not None and self.says("trials"):
+            raise MalformedInput("--trials counts random targets; --target gives one: leave one of them out")
+        if self.shapes is not None and any(value is not None for value in self.dimensions.values()):
+            raise MalformedInput(
+                "--shapes names table shapes; it cannot be combined with --heads, --layers and the others"
+            )
+        if self.shapes is None and len(hosts) == 1 and len(laws) == 1:
+            return self._single(plan)
+        if self.target is not None or self.embedding is not None:
+            raise MalformedInput("--target and --embedding are about one host and one shape")
+        stream = bool(self.residual)
+        where = [self.shape] if self.shapes is None else _table_shapes(self.shapes, stream)
+        return _grid(where, hosts, laws, plan)
+
+    def _plan(self, limit: int | None) -> Plan:
+        """What all cases have in common."""
+        from utfproof.emulation.compare import Setting
+        from utfproof.emulation.sweep import Plan
+
+        return Plan(
+            _kernels("--attention", self.attention),
+            listed_integers("--context", self.context),
+            self.trials,
+            self.seed,
+            self.m,
+            self.law,
+            self.dtype,
+            self.width,
+            self.tied_targets,
+            self.tolerance,
+            Setting(self.engine, self.device, self.precision, self.inputs, self.batch, self.bounds, self.rows),
+            limit,
+        )
+
+    def _single(self, plan: Plan) -> Outcome:
+        """One host, targets of one law or one from a file."""
+        from utfproof.emulation.compare import compare
+        from utfproof.emulation.sweep import served
+
+        pair = self.pair(self.host, self.target_law)
+        machine, model = pair.host, pair.target
+        kernels, left_out = served(machine, plan.attention)
+        if left_out:
+            name, reason = left_out[0]
+            hint = (
+                "; use a host that is universal by matching (sparse, tied, random)" if "logits only" in reason else ""
+            )
+            raise MalformedInput(f"attention {name!r}: {reason}{hint}")
+        trials = plan.trials if self.target is None else 1
+        total = trials * len(kernels) * len(plan.contexts)
+        with stage(f"emulate {self.host}", total, unit="runs") as doing:
+            report = compare(
+                machine,
+                pair.nth,
+                kernels,
+                plan.contexts,
+                trials=trials,
+                seed=plan.seed,
+                setting=plan.setting,
+                tolerance=plan.tolerance,
+                embedding=pair.embedding,
+                max_memory=plan.max_memory,
+                progress=doing.advance,
+            )
+        rows = {
+            "result": _verdict(report),
+            "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+            "runs": f"{trials} {'tied ' * pair.tied}target{'s' * (trials != 1)}, contexts {list(plan.contexts)}, "
+            f"attention {[k for k, _ in kernels]}",
+            **_figures(report),
+        }
+        document = {
+            "host": self.host,
+            **report.document(),
+            "shape": options.shape_document(model.shape, machine.m),
+            **({"tied_targets": True} if pair.tied and not plan.tied_targets else {}),
+            "device": plan.setting.device,
+            "dtype": plan.setting.precision,
+        }
+        return Outcome(document, f"emulate {self.host}", rows, 0 if report.holds else 1)
+
+    # --- in a sweep: one case of any kernels and contexts ---
+
+    @classmethod
+    def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+        from utfproof.attention import parse_kernel
+        from utfproof.constructions import construction
+
+        entry, shape = construction(given["host"]), options.quiet(shape_of, given)
+        kernels = _kernels("attention", given["attention"])
+        for name in kernels:
+            parse_kernel(name, shape.heads, 2)  # whether heads are wide enough for it is said in the result
+        check_target_law(given["target_law"])
+        found = {**given, "host": entry.name, "attention": kernels, "d_out": shape.d_out}
+        found |= {"context": listed_integers("context", given["context"]), "residual": shape.residual or None}
+        if not entry.is_random:  # the seed still draws targets and inputs
+            del found["law"], found["dtype"]
+        yield found, {}
+
+    def found(self, context: Context) -> Found:
+        from utfproof.emulation.engines import Placement
+        from utfproof.emulation.sweep import Case, run_case
+
+        Placement(self.device, self.precision)  # a missing device is this machine's doing: no result
+        shape = options.quiet(lambda: self.shape)
+        try:
+            outcome = run_case(Case(shape, self.host, self.target_law), self._plan(context.max_memory))
+        except MalformedInput as error:
+            return {"verdict": "refused", "reason": str(error)}, {}
+        if outcome.report is None:
+            verdict = "cannot carry the target" if outcome.failed else "refused"
+            return {"verdict": verdict, "reason": outcome.refusal, "report": outcome.document()}, {}
+        verdict = "outputs agree" if outcome.report.holds else "outputs differ"
+        return {"verdict": verdict, "report": outcome.document()}, {}
+
+
+def _verdict(report: EmulationReport) -> str:
+    if report.unsolved is not None and report.tolerance is None:
+        return f"E does not solve the equations: {report.unsolved}"
+    if report.holds:
+        return f"outputs agree ({report.notion.value})"
+    return f"outputs DIFFER ({report.notion.value}): {len(report.broken)} of {len(report.comparisons)} runs"
+
+
+def _figures(report: EmulationReport) -> dict[str, str]:
+    """The rows that say how far host and target are apart, and why."""
+    shown = report.broken or report.comparisons
+    worst = max(shown, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
+    limit = "" if report.tolerance is None else f"; tolerance {report.tolerance:g}"
+    rows = {
+        "max relative error": f"{report.max_relative_error:.3g} (n = {worst.context}, {worst.attention}{limit})",
+        "quantiles": ", ".join(f"{name} {value:.2g}" for name, value in report.quantiles().items()),
+    }
+    if worst.bound is not None:
+        ratio = "" if report.ratios is None else f"; bound / error {report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
+        rows["a priori bound"] = f"{worst.bound:.3g} for that run{ratio}" + (
+            "; 1 or more: says nothing about the outputs" if worst.bound >= 1 else ""
+        )
+    growth = report.first_growth
+    if growth is not None:
+        place = "the output" if growth == len(worst.layer_errors) else f"the logits of layer {growth}"
+        rows["error first grows"] = f"at {place}"
+    rows["engine"] = f"{report.engine}, {report.precision}"
+    if report.condition is not None:
+        rows["condition"] = f"{report.condition:.3g}"
+    if report.unsolved is not None:
+        rows["equations"] = report.unsolved
+    return rows
+
+
+def _grid(where: list[Shape], hosts: list[str], laws: list[str], plan: Plan) -> Outcome:
+    """Every shape x host x law, a line each; refused pairs are named with the reason."""
+    from utfproof.constructions import construction
+    from utfproof.emulation.sweep import Case, run_case, totals
+
+    for name in hosts:
+        construction(name)
+    cases = [Case(shape, name, law) for shape in where for name in hosts for law in laws]
+    outcomes = []
+    with stage("emulate", len(cases), unit="cases") as doing:
+        for case in cases:
+            outcomes.append(run_case(case, plan))
+            doing.advance()
+    summary = totals(outcomes)
+    wrong = bool(summary["broken"] or summary["failed"])
+    none = f"nothing could be run: {outcomes[0].refusal}"
+    return Outcome(
+        {"totals": summary, "cases": [outcome.document() for outcome in outcomes]},
+        f"emulate: {summary['runs']} runs, {summary['broken']} beyond their bound, {summary['refused']} cases refused",
+        exit_code=int(wrong),
+        header=("shape", "host", "targets", "m", "error", "bound/error", "result"),
+        lines=[_line(outcome) for outcome in outcomes],
+        notes=_notes(outcomes),
+        failure=None if wrong or summary["runs"] else UtfproofError(none),
+    )
+
+
+def _line(outcome: Ran) -> list[str]:
+    shape = outcome.case.shape
+    start = [_short(shape), outcome.case.host, outcome.case.law]
+    report = outcome.report
+    if report is None:
+        return [*start, "", "", "", "FAILED" if outcome.failed else "refused"]
+    ratio = "" if report.ratios is None else f"{report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
+    verdict = "agree" if report.holds else f"DIFFER in {len(report.broken)} of {len(report.comparisons)}"
+    return [*start, str(outcome.m), f"{report.max_relative_error:.1e}", ratio, verdict]
+
+
+def _notes(outcomes: list[Ran]) -> list[str]:
+    """Why pairs were refused and kernels left out, each once; and which hosts are ill-conditioned."""
+    from utfproof.emulation.sweep import ILL_CONDITIONED
+
+    notes = []
+    for outcome in outcomes:
+        if outcome.refusal is not None:
+            notes.append(f"{'failed' if outcome.failed else 'refused'}: {outcome.refusal}")
+        elif outcome.report is not None and (outcome.report.condition or 0) > ILL_CONDITIONED:
+            where = f"{outcome.case.host} at {_short(outcome.case.shape)}"
+            notes.append(f"{where}: condition {outcome.report.condition:.2g}, the bound is loose there")
+        if outcome.tied_targets:
+            notes.append(
+                f"{outcome.case.host}: tied targets, the only ones that a tied host with a residual stream matches"
+            )
+        notes += [f"{outcome.case.host} without {name}: {reason}" for name, reason in outcome.left_out]
+    return list(dict.fromkeys(notes))
+
+
+def _short(shape: Shape) -> str:
+    text = str(shape.without_residual()).removeprefix("(H, L, d, d_in) = ").replace(", ", ",").strip("()")
+    return f"{text} residual" if shape.residual else text
+
+
+def _table_shapes(text: str, residual: bool) -> list[Shape]:
+    names = list(PAPER_TABLE_SHAPES) if text == "all" else listed("--shapes", text)
+    unknown = [name for name in names if name not in PAPER_TABLE_SHAPES]
+    if unknown:
+        raise MalformedInput(f"shape {unknown[0]!r} is unknown; choose {', '.join(PAPER_TABLE_SHAPES)}, or all")
+    return [Shape(*PAPER_TABLE_SHAPES[name], residual=residual) for name in names]
+
+
+def _kernels(label: str, text: str) -> list[str]:
+    from utfproof.attention import EVERY_KERNEL
+
+    return list(EVERY_KERNEL) if text == "all" else listed(label, text)

@@ -1,0 +1,163 @@
+"""`utfproof export`: a host with its embedding for people who do not have this package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.files import together
+from utfproof.jobs import options
+from utfproof.jobs.groups import Dimensions, Limited, required_shape, residual_of_weights, shared
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import argument, option, written
+from utfproof.systems import Universal
+
+LAYOUTS = ("module", "transformer-lens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Dimensions, Limited, Job, order=80):
+    """Write the host with E as a plain torch.nn.Module, or as TransformerLens-named tensors (hosts with a residual stream).
+
+    A module is OUTPUT.py and the tensors beside it, and needs PyTorch alone. What the embedding's file says about its host
+    is used where options are not given, and contradictions are refused.
+    """
+
+    examples = (
+        "Examples: utfproof export sparse E.safetensors -o model.py; "
+        "utfproof export host.safetensors E.safetensors --layout transformer-lens -o model.safetensors"
+    )
+    host: str = argument(..., "HOST.safetensors, or the construction that E was found for.")
+    embedding: Path = argument(..., "E.safetensors, as written by `utfproof embed`.")
+    output: Path = written(..., "File to write: .py (module) or .safetensors.")
+    layout: str = option("module", f"What to write: {', '.join(LAYOUTS)}.")
+    residual: bool | None = residual_of_weights()
+    m: int | None = shared("m")
+    positions: int | None = option(None, "Rows of E, the last ones, that are learned positions.")
+    attention: str | None = option(
+        None, "softmax, scaled, causal, window:W, joined by '+'; the embedding's own, or causal."
+    )
+    context: int = option(64, "transformer-lens without learned positions: contexts to provide for.")
+    seed: int | None = option(None, "Seed of a random host; the embedding's own.")
+    law: str | None = option(None, "Law of a random host; the embedding's own.")
+    dtype: str | None = option(None, "Number format of a random host.")
+
+    def run(self) -> Outcome:
+        from utfproof.attention import SoftmaxAttention
+        from utfproof.models import ModelAttention, read_kernel
+        from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
+        from utfproof.weights import read_embedding, read_tensors
+
+        if self.layout not in LAYOUTS:
+            raise MalformedInput(f"layout {self.layout!r} is unknown; choose {', '.join(LAYOUTS)}")
+        limit = self.limit
+        written = [self.output, self.output.with_suffix(".safetensors")]
+        for path in written:
+            options.require_distinct(path, self.embedding, Path(self.host))
+        require_own(self.output, *([written[1]] if self.layout == "module" else []))
+        E = read_embedding(self.embedding, max_memory=limit)
+        facts = read_tensors(self.embedding, max_memory=limit).metadata
+        sizes = {
+            "heads": self.heads,
+            "layers": self.layers,
+            "head_dim": self.head_dim,
+            "d_in": self.d_in,
+            "d_out": self.d_out,
+            "m": self.m,
+        }
+        said = {name: _agreed(facts, name, value) for name, value in sizes.items()}
+        said["positions"] = _agreed(facts, "positions", self.positions)
+        said["seed"] = _agreed(facts, "seed", self.seed)
+        words = {"law": _agreed_text(facts, "law", self.law), "dtype": _agreed_text(facts, "dtype", self.dtype)}
+        machine = _host(self.host, facts, said, words, self.residual, limit)
+        rows = said["positions"] or 0
+        tokens = machine.shape.d_in - rows
+        seen = _agreed_text(facts, "attention", self.attention) or "causal"
+        kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
+        if not isinstance(kernel, SoftmaxAttention | ModelAttention):
+            raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
+        if self.layout == "module":
+            with together():
+                write_module(self.output, machine, E, kernel, vocabulary=tokens, positions=rows, max_memory=limit)
+        else:
+            tensors, metadata = transformer_lens_tensors(
+                machine, E, kernel, vocabulary=tokens, positions=rows, context=self.context, max_memory=limit
+            )
+            write_arrays(self.output, tensors, metadata)
+            written = [self.output]
+        document: dict[str, Any] = {
+            "layout": self.layout,
+            "shape": options.shape_document(machine.shape, machine.m),
+            "vocabulary": tokens,
+            "positions": rows,
+            "files": [str(path) for path in written],
+        }
+        table: dict[str, Any] = {
+            "shape": f"{machine.shape}, m = {machine.m}",
+            "inputs": f"{tokens} tokens" + (f" and {rows} learned positions" if rows else ""),
+            "files": ", ".join(str(path) for path in written),
+        }
+        if self.layout != "module":
+            document["d_head"] = table["d_head"] = int(metadata["d_head"])
+        return Outcome(document, f"export {self.host}", table)
+
+
+def _agreed(facts: dict[str, str], name: str, value: int | None) -> int | None:
+    """An option, else the metadata's number; MalformedInput where they differ."""
+    text = facts.get(name)
+    if text is None:
+        return value
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise MalformedInput(f"the embedding's metadata field {name} is {text[:40]!r}, expected a number")
+    if value is not None and value != int(text):
+        raise MalformedInput(f"--{name.replace('_', '-')} {value} contradicts the embedding, which says {text}")
+    return int(text)
+
+
+def _agreed_text(facts: dict[str, str], name: str, value: str | None) -> str | None:
+    text = facts.get(name)
+    if text is not None and value is not None and text != value:
+        raise MalformedInput(f"--{name} {value} contradicts the embedding, which says {text}")
+    return value if text is None else text
+
+
+def _host(
+    host: str,
+    facts: dict[str, str],
+    said: dict[str, int | None],
+    words: dict[str, str | None],
+    residual: bool | None,
+    limit: int | None,
+) -> Universal:
+    """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
+    from utfproof.constructions import CONSTRUCTIONS, build_host
+    from utfproof.models import grouped_tree_host
+    from utfproof.models.embedding import GROUPED
+    from utfproof.weights import read_host
+
+    stored = {"true": True, "false": False}.get(facts.get("residual", ""))
+    if stored is not None and residual is not None and stored != residual:
+        raise MalformedInput(f"--{'' if residual else 'no-'}residual contradicts the embedding")
+    stream = residual if stored is None else stored
+    made_for = facts.get("host", host)
+    if host != made_for and {host, made_for} & {*CONSTRUCTIONS, GROUPED}:
+        raise MalformedInput(f"this embedding was found for the host {made_for}, not for {host}")
+    if host != GROUPED and options.is_host_file(host):
+        return read_host(host, layers=said["layers"], d_in=said["d_in"], residual=stream, max_memory=limit)
+    shape = required_shape(said, residual=bool(stream))
+    if host == GROUPED:
+        shared = _agreed(facts, "kv_heads", None)
+        if shared is None:
+            raise MalformedInput("the embedding does not say how many heads share keys (kv_heads)")
+        return grouped_tree_host(shape, shared, said["m"])
+    return build_host(
+        host,
+        shape,
+        said["m"],
+        seed=said["seed"] or 0,
+        law=words["law"] or "uniform",
+        dtype=words["dtype"] or "float64",
+        max_memory=limit,
+    )

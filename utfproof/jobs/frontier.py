@@ -1,0 +1,307 @@
+"""`utfproof frontier`: the least m that is proved and the least that is reached, for each notion, with certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.notions import Notion
+from utfproof.ground.progress import stage
+from utfproof.jobs import options
+from utfproof.jobs.groups import shared
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import option, written
+
+if TYPE_CHECKING:
+    from utfproof.frontier.table import Entry, Group, Side
+    from utfproof.frontier.table import Frontier as Found
+
+MOST_SHAPES = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier(Job, order=120):
+    """How small can a universal transformer be: for each notion, the least m proved and the least m reached.
+
+    Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
+    those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
+    gives.
+    """
+
+    examples = "Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/"
+    heads: str = option("1..4", "Heads: 3, 1..4 or 1,2,5.", "--heads", "-H")
+    layers: str = option("1..10", "Layers, in the same way.", "--layers", "-L")
+    head_dim: int = option(1, "Head dimension d.", "--head-dim", "-d", metavar="d")
+    d_in: int = option(1, "Input and output dimension.")
+    residual: bool = shared("residual")
+    notion: list[str] | None = option(None, "matching, attention-matching, functional, shared-attention; all.")
+    plot: Path | None = written(None, "Picture to write: m against L, reached and proved.")
+    certificates: Path | None = option(None, "Existing folder in which to leave every certificate.")
+    largest: int | None = option(
+        None, "Make certificates of up to this many numbers, or as much checking; others are marked *."
+    )
+    which: bool = option(False, "Name the bound, its page and its certificate for every entry.", "--bounds")
+
+    def run(self) -> Outcome:
+        from utfproof.frontier.table import LARGEST, frontier, shapes
+
+        notions = [_notion(name) for name in self.notion] if self.notion else list(Notion)
+        grid = shapes(
+            _numbers("--heads", self.heads),
+            _numbers("--layers", self.layers),
+            self.head_dim,
+            self.d_in,
+            residual=self.residual,
+        )
+        if len(grid) > MOST_SHAPES:
+            raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
+        if self.certificates is not None:
+            try:
+                self.certificates.mkdir(exist_ok=True)
+            except OSError as error:
+                raise MalformedInput(f"cannot make folder {self.certificates}: {error.strerror}") from error
+        if self.largest is not None and self.largest < 1:
+            raise MalformedInput(f"--largest must be a positive integer, got {self.largest}")
+        if self.plot is not None:
+            from utfproof.ground.plots import picture_format
+
+            picture_format(self.plot)
+        with stage("frontier", len(grid), unit="shapes") as doing:
+            found = frontier(
+                grid, notions=notions, largest=LARGEST if self.largest is None else self.largest, advance=doing.advance
+            )
+        files = [str(path) for path in found.write(self.certificates)] if self.certificates is not None else []
+        if self.plot is not None:
+            from utfproof.frontier.plotting import plot as draw
+
+            draw(found, self.plot)
+        document = _document(found, files, None if self.plot is None else str(self.plot))
+        return Outcome(document, text=partial(_print, found, document, which=self.which))
+
+
+def _notion(name: str) -> Notion:
+    try:
+        return Notion(name.replace("shared-attention", "shared attention"))
+    except ValueError:
+        known = ", ".join(n.value.replace(" ", "-") for n in Notion)
+        raise MalformedInput(f"--notion {name!r} is unknown; choose {known}") from None
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """3, 1..4, 1,2,5 or a mixture."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        try:
+            low, high = int(first), int(last if dots else first)
+        except ValueError:
+            raise MalformedInput(f"{option} {text!r} is no list of numbers such as 1..4 or 1,2,5") from None
+        if not 1 <= low <= high <= 4096 or len(numbers) + high - low >= 64:
+            raise MalformedInput(f"{option} {text!r}: at most 64 numbers from 1 to 4096, ranges increasing, please")
+        numbers += range(low, high + 1)
+    return sorted(set(numbers))
+
+
+def _side(side: Side | None, entry: Entry) -> dict[str, Any] | None:
+    from utfproof.frontier.table import file_name
+
+    if side is None:
+        return None
+    document: dict[str, Any] = {"m": side.value, "status": side.status}
+    if side.bound is not None:
+        document |= {"bound": side.bound.name, "proves": str(side.bound.question), "place": side.bound.place}
+        if side.bound.claim:
+            document["claim"] = side.bound.claim
+        if side.status == "certificate":
+            document["file"] = file_name(side.bound, entry.shape)
+    return document
+
+
+def _why(side: Side, entry: Entry) -> dict[str, Any] | None:
+    """Why no host of any dimension will do; m is that of the certificate, which can be written for any."""
+    document = _side(side, entry)
+    if document is not None and side.status != "certificate":
+        del document["m"]
+    return document
+
+
+def _document(found: Found, files: list[str], picture: str | None) -> dict[str, Any]:
+    entries = []
+    for entry in found.entries:
+        asked = entry.question
+        entries.append(
+            {
+                "shape": options.shape_document(entry.shape),
+                "notion": asked.notion.value,
+                "free": asked.free,
+                "targets": asked.targets,
+                "extent": asked.extent,
+                "host": asked.host,
+                "proved": _side(entry.proved, entry),
+                "reached": _side(entry.reached, entry),
+                "written_proof_only": _side(entry.written, entry),
+                "exact": entry.exact,
+                **({} if entry.impossible is None else {"impossible": _why(entry.impossible, entry)}),
+                "paper": None
+                if entry.paper is None
+                else {"side": entry.paper.side, "m": entry.paper.value, "label": entry.paper.label,
+                      "refuted": entry.paper_refuted},
+            }
+        )  # fmt: skip
+    bounds = [
+        {"shape": options.shape_document(shape), "name": bound.name, "side": bound.side,
+         "m": None if bound.side == "impossible" else value,
+         "question": str(bound.question), "place": bound.place, "evidence": bound.evidence}
+        for shape, bound, value in found.bounds
+    ]  # fmt: skip
+    return {
+        **_at_one_shape(found),
+        "entries": entries,
+        "bounds": bounds,
+        "certificates": len(found.certified),
+        "sides": {status: found.count(status) for status in _statuses(found)},
+        "written_proof_only": sum(entry.written is not None for entry in found.entries),
+        "files": files,
+        "plot": picture,
+    }
+
+
+def _at_one_shape(found: Found) -> dict[str, Any]:
+    """A paragraph, and the notions side by side, where there is one shape."""
+    from utfproof.frontier.words import paragraph, side_by_side
+
+    shapes = {entry.shape for entry in found.entries}
+    if len(shapes) != 1:
+        return {}
+    (shape,) = shapes
+    words = paragraph(found, shape)
+    return {"words": [words, ""] if words else [], "side_by_side": [*side_by_side(found, shape), ""]}
+
+
+def _statuses(found: Found) -> list[str]:
+    streams = any(entry.shape.residual for entry in found.entries)
+    return ["certificate", "on demand", "formula", *["proof"] * streams, "m ≥ 1"]
+
+
+# --- for people ----------------------------------------------------------------------------------------------
+
+
+def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from utfproof.frontier.table import groups
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in [*document.get("words", []), *document.get("side_by_side", [])]:
+        console.print(Text(line))
+    for group in groups(found):
+        console.print(Text(group.title, style="bold"))
+        for line in _grid(found, group):
+            console.print(Text(line))
+        if which:
+            for line in _named(found, group):
+                console.print(Text(line))
+        console.print()
+    sides = document["sides"]
+    told = any(entry.paper is not None for entry in found.entries) or not any(e.shape.residual for e in found.entries)
+    paper = " (paper's bound, for looped hosts second where it differs)" * told
+    notes = [
+        f"m proved … m reached{paper}: no host below the first number, a host at the second; one number: exact.",
+        f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
+        f"{sides['m ≥ 1']} say no more than m ≥ 1.",
+    ]
+    if sides["on demand"]:
+        first = next(
+            entry.shape
+            for entry in found.entries
+            for side in (entry.proved, entry.reached)
+            if side is not None and side.status == "on demand"
+        )
+        notes.append(
+            f"* {sides['on demand']} sides by formula, certificate on demand, for example: utfproof frontier "
+            f"--heads {first.heads} --layers {first.layers} --head-dim {first.head_dim} --d-in {first.d_in} "
+            "--largest 100000000 --certificates DIR"
+        )
+    if sides.get("proof"):
+        claims = sorted({
+            side.bound.claim
+            for entry in found.entries
+            for side in (entry.proved, entry.reached)
+            if side is not None and side.bound is not None and side.bound.claim
+        })  # fmt: skip
+        notes.append(
+            f"† {sides['proof']} sides by a written proof, without a certificate (--bounds names its page"
+            + (f"; checked by utfproof verify: {', '.join(claims)})." if claims else ").")
+        )
+    if any(entry.impossible is not None for entry in found.entries):
+        notes.append("none: no host of any m serves these targets.")
+    if sides["formula"]:
+        notes.append(
+            f"** {sides['formula']} sides by formula alone: the certificate would take more than the checker allows; the "
+            "same construction is certified at smaller shapes."
+        )
+    if document["written_proof_only"]:
+        notes.append(
+            f"~ {document['written_proof_only']} entries are reached at less by a written proof only, not counted."
+        )
+    if any(entry.paper_refuted for entry in found.entries):
+        notes.append("! the paper's bound contradicts what is certified here.")
+    for note in notes:
+        console.print(Text(note))
+
+
+def _grid(found: Found, group: Group) -> list[str]:
+    entries = {
+        (entry.shape.heads, entry.shape.layers): entry
+        for entry in found.entries
+        if entry.question == group.questions[0]
+    }
+    papers: dict[tuple[int, int], list[str]] = {}  # one for untied hosts, one for tied ones
+    for entry in found.entries:
+        if entry.question in group.questions and entry.paper is not None:
+            told = papers.setdefault((entry.shape.heads, entry.shape.layers), [])
+            text = f"{entry.paper}{'!' if entry.paper_refuted else ''}"
+            if text not in told and f"{text}!" not in told:
+                told[:] = [other for other in told if other != text.rstrip("!")] + [text]
+    heads = sorted({h for h, _ in entries})
+    layers = sorted({length for _, length in entries})
+    cells = {at: _cell(entry, papers.get(at, [])) for at, entry in entries.items()}
+    widths = {h: max(len(f"H = {h}"), *(len(cells[h, length]) for length in layers)) for h in heads}
+    lines = ["   L  " + "  ".join(f"H = {h}".ljust(widths[h]) for h in heads)]
+    lines += [f"  {length:2}  " + "  ".join(cells[h, length].ljust(widths[h]) for h in heads) for length in layers]
+    return [line.rstrip() for line in lines]
+
+
+def _cell(entry: Entry, papers: list[str]) -> str:
+    if entry.impossible is not None:
+        return "none"
+    reached = "open" if entry.reached is None else str(entry.reached)
+    text = reached if entry.exact else f"{entry.proved} … {reached}"
+    if entry.written is not None:
+        text += f" ~{entry.written.value}"
+    return f"{text} ({', '.join(papers)})" if papers else text
+
+
+def _named(found: Found, group: Group) -> list[str]:
+    from utfproof.frontier.table import file_name
+
+    lines = []
+    for entry in found.entries:
+        if entry.question != group.questions[0]:
+            continue
+        if entry.impossible is not None:
+            why = entry.impossible
+            held = file_name(why.bound, entry.shape) if why.status == "certificate" and why.bound else why.status
+            named = f"{why.bound.name} ({why.bound.place})" if why.bound else ""
+            lines.append(f"      H = {entry.shape.heads}, L = {entry.shape.layers}: none by {named}, {held}")
+        for word, side in (("proved", entry.proved), ("reached", entry.reached), ("written", entry.written)):
+            if side is None or side.bound is None:
+                continue
+            held = file_name(side.bound, entry.shape) if side.status == "certificate" else side.status
+            at = f"H = {entry.shape.heads}, L = {entry.shape.layers}"
+            lines.append(f"      {at}: {word} {side.value} by {side.bound.name} ({side.bound.place}), {held}")
+    return lines

@@ -1,0 +1,88 @@
+"""Questions that several commands put to what they are given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from utfproof.constructions import CONSTRUCTIONS
+from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.jobs.groups import DIMENSIONS
+from utfproof.jobs.job import Job
+from utfproof.jobs.parameters import option_of
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+
+
+def quiet(question: Callable[..., Any], *given: Any) -> Any:
+    """The answer without a word on d > d_in: in a grid it would be said a thousand times over."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
+        return question(*given)
+
+
+def agree_with(shape: Shape, **given: int | None) -> None:
+    """MalformedInput when an option contradicts a file's shape."""
+    for name, value in given.items():
+        if value is not None and value != getattr(shape, name):
+            raise MalformedInput(
+                f"{option_of(name)} {value} contradicts the file, which has {name} = {getattr(shape, name)}"
+            )
+
+
+def require_distinct(output: Path, *inputs: Path) -> None:
+    """MalformedInput when a result would overwrite one of its own inputs."""
+    for given in inputs:
+        if output.exists() and given.exists() and output.samefile(given):
+            raise MalformedInput(f"writing {output} would overwrite an input of this command; choose another name")
+
+
+def remove_earlier_target(path: Path) -> None:
+    """Take away the target that an earlier run refuted a host with, where the certificate beside it now says otherwise.
+
+    Only a file that says of itself that it is a target goes: nobody else's.
+    """
+    from utfproof.weights import read_tensors
+
+    try:
+        if path.is_file() and read_tensors(path).metadata.get("system") in ("target", "looped-target"):
+            path.unlink()
+    except (MalformedInput, ResourceLimit, OSError):
+        return
+
+
+def refuse_undrawn(job: Job, host: str, *names: str) -> None:
+    """MalformedInput for options about drawn weights beside a host whose weights are not: they would say nothing.
+
+    A {0,1} construction takes a seed, a law and a number format, so that one command serves a list of constructions; a stored
+    host takes none.
+    """
+    stored = host not in CONSTRUCTIONS and Path(host).exists()
+    if not stored and (host not in CONSTRUCTIONS or CONSTRUCTIONS[host].is_random):
+        return
+    said = [option_of(name) for name in names if job.says(name) and (stored or name not in ("seed", "law", "dtype"))]
+    if said:
+        them = "it" if len(said) == 1 else "them"
+        raise MalformedInput(
+            f"{', '.join(said)} would change nothing: the weights of {host} are not drawn; leave {them} out"
+        )
+
+
+def is_host_file(name: str) -> bool:
+    """Whether a HOST argument is a file rather than a construction's name."""
+    if name in CONSTRUCTIONS:
+        return False
+    if name.endswith(".safetensors") or Path(name).exists():
+        return True
+    raise MalformedInput(
+        f"{name!r} is neither a construction ({', '.join(CONSTRUCTIONS)}) nor an existing .safetensors file"
+    )
+
+
+def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
+    """A shape for --json."""
+    document = {name: getattr(shape, name) for name in DIMENSIONS}
+    if shape.residual:
+        document["residual"] = True
+    return document if m is None else {**document, "m": m}

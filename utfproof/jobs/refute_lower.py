@@ -1,0 +1,94 @@
+"""`utfproof refute-lower`: refute a host of the shared-attention model, E and U both free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.files import require_writable, together
+from utfproof.jobs import options
+from utfproof.jobs.certify import require_json
+from utfproof.jobs.groups import Limited, shared
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import argument, option, written
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefuteLower(Limited, Job, order=40, name="refute-lower"):
+    """Refute universality in the paper's lower-bound model: attention from outside, E and U both depend on the target.
+
+    A vector y != 0 with sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and
+    special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
+    targets. 4: open; this command never says universal.
+    """
+
+    examples = "Example: utfproof refute-lower values.safetensors -o values.json"
+    host: Path = argument(..., "HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")
+    output: Path = written(..., "Certificate to write (.json).")
+    layers: int | None = shared("layers")
+    head_dim: int | None = option(None, "Head dimension of the targets; the file's, else 1.", "--head-dim", "-d")
+    d_in: int | None = option(None, "Width of the targets; the file's, else 1.")
+    target: Path | None = written(
+        None, "Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."
+    )
+
+    def run(self) -> Outcome:
+        from utfproof.decision.shared import read_shared_host, refute_shared, require_widths
+        from utfproof.weights import write_target
+
+        require_json(self.output)
+        require_widths(self.d_in, self.head_dim)
+        beside = self.target or self.output.with_name(self.output.stem + ".target.safetensors")
+        require_writable(beside)
+        for path in (self.output, beside):
+            options.require_distinct(path, self.host)
+        if self.output.resolve() == beside.resolve():
+            raise MalformedInput(f"certificate and target need different names, got {self.output}")
+        given = read_shared_host(
+            self.host, layers=self.layers, d_in=self.d_in, head_dim=self.head_dim, max_memory=self.limit
+        )
+        found = refute_shared(given)
+        shape, m = given.shape, given.m
+        files = []
+        with together():
+            if found.target is not None:
+                write_target(beside, found.target, dtype="int8")
+                files.append(str(beside))
+            files += [str(path) for path in found.certificate.write(self.output)]
+        if self.target is None and found.target is None:
+            options.remove_earlier_target(beside)
+        method = found.certificate.document["evidence"]["method"]
+        document: dict[str, Any] = {
+            "verdict": "not universal in the shared-attention model",
+            "notion": "shared attention",
+            "targets": "all untied",
+            "free": "E and U",
+            "method": method,
+            "shape": options.shape_document(shape, m),
+            "words": shape.leaves,
+            "word": None if found.word is None else list(found.word),
+            "unused": list(given.unused),
+            "files": files,
+        }
+        if found.word is None:
+            why = f"m^2 = {m * m} < H^L = {shape.leaves}: some vector annihilates the products R_w (too large to write down)"
+            missed = "some target of one word; none is named"
+        else:
+            entries = len(found.certificate.document["evidence"]["y"])
+            why = f"an integer vector with {entries} nonzero entries annihilates the {shape.leaves} products R_w"
+            word = ", ".join(map(str, found.word))
+            missed = f"the target whose only nonzero route is head word ({word}), M = e_1 e_1^T along it"
+        rows = {
+            "verdict": f"{document['verdict']} (E and U both free, targets: all untied)",
+            "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {shape.leaves}, {'tied' if given.tied else 'untied'} values",
+            "why": why,
+            "not served": missed,
+            "means": "no E and U give this target's outputs under every attention from outside",
+            "does not mean": "that the host is not universal functionally, where its own softmax makes the attention, nor that "
+            "it fails for weight-tied targets",
+            **({"not used": ", ".join(given.unused) + " (the model has R_V only)"} if given.unused else {}),
+            "written": ", ".join(files),
+        }
+        return Outcome(document, f"refute-lower {self.host}", rows, 1)

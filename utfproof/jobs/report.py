@@ -1,0 +1,150 @@
+"""`utfproof report`: a folder of results as one self-contained page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.files import write_bytes
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import argument, written
+from utfproof.jobs.registry import forms
+
+if TYPE_CHECKING:
+    from utfproof.reporting.report_read import Gathered, Source
+    from utfproof.reporting.report_training import Training
+    from utfproof.training.results import RunResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Job, order=190):
+    """Gather results of verify, frontier, emulate, bench and train into one self-contained HTML page with figures.
+
+    Files are known by their content; others are listed on the page as not understood. Exit 0: the page is written, whatever it
+    says. 2: a result is malformed or contradicts itself.
+    """
+
+    examples = "Example: utfproof report results -o report.html; without a folder it says how to fill one"
+    folder: Path | None = argument(
+        None, "Folder of results, with its subfolders; without one: how to fill one.", metavar="DIR"
+    )
+    output: Path | None = written(None, "Page to write; report.html by default.")
+
+    def run(self) -> Outcome:
+        if self.folder is None:
+            if self.output is not None:
+                raise MalformedInput("-o names the page of a folder: utfproof report DIR -o PAGE.html")
+            return _how()
+        from utfproof.reporting.report import report_page, sections_of_report
+        from utfproof.reporting.report_read import KINDS, gather
+
+        path = Path("report.html") if self.output is None else self.output
+        if not path.absolute().parent.is_dir():
+            raise MalformedInput(f"{path.absolute().parent} is not a folder; make it first")
+        found = gather(self.folder, skip=path, forms=forms())
+        _require_no_result(path, found, self.folder)
+        parts = sections_of_report(found, training_of(found))
+        page = report_page(found, parts).encode()
+        write_bytes(path, page)
+        kinds = {kind: [source.name for source in found.of(kind)] for kind in KINDS}
+        others = [source.name for source in found.sources if source.kind is None]
+        document: dict[str, Any] = {
+            "page": str(path),
+            "bytes": len(page),
+            "files": kinds,
+            "not_understood": others,
+            "sections": [
+                {"title": part.title, "lines": [{"as_it_should_be": fine, "text": text} for fine, text in part.lines]}
+                for part in parts
+            ],
+        }
+        rows = {"page": f"{path}, {len(page):,} bytes"}
+        for part in parts:
+            rows[part.title] = "\n".join(
+                f"{'' if fine else 'NOT as it should be: '}{text}" for fine, text in part.lines
+            )
+        for kind in ("weights", "table"):
+            if kinds[kind]:
+                what, _, why = KINDS[kind].partition(": ")
+                rows[what] = f"{len(kinds[kind])}; {why}"
+        if others:
+            more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+            rows["not understood"] = f"{', '.join(others[:5])}{more}"
+        return Outcome(document, f"report {self.folder}", rows)
+
+
+def _require_no_result(path: Path, found: Gathered, folder: Path) -> None:
+    """MalformedInput where the page would take the place of a file of the folder that is no page."""
+    if path.suffix == ".json":
+        raise MalformedInput(f"{path} ends in .json; name the page FILE.html")
+    for source in found.sources:
+        if path.exists() and (folder / source.name).exists() and path.samefile(folder / source.name):
+            raise MalformedInput(f"writing {path} would overwrite a file of {folder}; choose another name")
+
+
+def _how() -> Outcome:
+    """How to fill a folder."""
+    from utfproof.reporting.report import COMMANDS
+
+    commands = [(command.format(folder="results"), purpose) for command, purpose in COMMANDS]
+
+    def show() -> None:
+        print("A report is made of a folder of results. Any of these fill one; the order is free:\n")
+        print("  mkdir -p results")
+        for command, purpose in commands:
+            print(f"  {command}\n      {purpose}")
+        print("\nThen: utfproof report results -o report.html")
+
+    return Outcome({"commands": [{"command": command, "purpose": purpose} for command, purpose in commands]}, text=show)
+
+
+# --- training ------------------------------------------------------------------------------------------------
+
+
+def training_of(found: Gathered) -> Training | None:
+    """The training runs of a folder as the page shows them; None without runs. MalformedInput for a file that is no whole
+    result, and for two files of one run."""
+    sources = found.of("training")
+    if not sources:
+        return None
+    from utfproof.reporting.report_training import Curve, Training
+    from utfproof.training.results import paper_cells, preset_of
+    from utfproof.training.tables import HOSTS, document, tables
+
+    results = _results(sources)
+    cells, further = paper_cells(results)
+    presets = [preset_of(result) for result in results]
+    curves = tuple(
+        Curve(
+            point.task, point.host, point.variant, point.m, result.seed, result.steps, result.complete, result.accuracy,
+            tuple(result.curve),
+        )
+        for point, result in zip(presets, results, strict=True)
+    )  # fmt: skip
+    rules = {task: _exact_rules(task) for task in dict.fromkeys(point.task for point in presets)}
+    return Training(HOSTS, document(tables(cells), rules, further), curves)
+
+
+def _results(sources: list[Source]) -> list[RunResult]:
+    from utfproof.training.results import from_document
+
+    seen: dict[str, str] = {}
+    results = []
+    for source in sources:
+        result = from_document(source.document, source.name)
+        if result.key in seen:
+            raise MalformedInput(f"{seen[result.key]} and {source.name} are one run; remove the copy")
+        seen[result.key] = source.name
+        results.append(result)
+    return results
+
+
+def _exact_rules(task: str) -> list[Any]:
+    """Baselines that are computed exactly; others are sampled, with torch, by `utfproof tables`."""
+    from utfproof.training.tables import Rule
+    from utfproof.training.tasks import kind_of, task_baselines
+
+    found = task_baselines(task) if kind_of(task).exact else []
+    return [Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences) for b in found]

@@ -1,0 +1,143 @@
+"""`utfproof symbolic`: R_all with one symbol an entry, its determinant polynomial, and why it is not zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.ground.files import write_bytes
+from utfproof.ground.progress import stage
+from utfproof.jobs.groups import Dimensions
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import option, written
+
+if TYPE_CHECKING:
+    from utfproof.matching.symbolic import Symbolic as Found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbolic(Dimensions, Job, order=130):
+    """R_all with one symbol for every parameter entry, and its determinant p at m = M: why almost every host has rank M.
+
+    In full up to (2,2,1,1); beyond, p is known on a line through the sparse host, and what is over a limit is said. Exit 0:
+    p is not the zero polynomial. 4: nothing could be computed.
+    """
+
+    examples = "Example: utfproof symbolic --heads 2 --layers 2 --head-dim 1 --d-in 1 --latex r-all.tex"
+    tied: bool = option(False, "The same symbols in every layer.")
+    seed: int = option(0, "Seed of the host at the other end of the line.")
+    entries: bool = option(False, "With --json: every entry of R_all and every term of the determinant.")
+    latex: Path | None = written(None, "LaTeX to write: matrix, determinant, blocks.")
+
+    def run(self) -> Outcome:
+        from utfproof.matching.symbolic import symbolic
+
+        shape = self.shape
+        with stage("symbolic", whole=True):
+            found = symbolic(shape, tied=self.tied, seed=self.seed)
+        if self.latex is not None:
+            from utfproof.reporting.symbolic import latex_page
+
+            write_bytes(self.latex, latex_page(found).encode())
+        code = {True: 0, False: 1, None: 4}[found.nonzero]
+        return Outcome(_document(found, self.entries), "symbolic", _rows(found), code)
+
+
+def _document(found: Found, entries: bool) -> dict[str, Any]:
+    from utfproof.certificates.format import shape_document
+    from utfproof.shapes import matching_dimension
+
+    M = matching_dimension(found.shape)
+    document: dict[str, Any] = {
+        "shape": shape_document(found.shape, M),
+        "tied": found.tied,
+        "nonzero": found.nonzero,
+        "degree": found.degree,
+        "limits": list(found.limits),
+        "r_all": None,
+        "determinant": None,
+        "line": None,
+        "blocks": {"sizes": [{"kind": kind, "blocks": count, "width": width} for kind, count, width in found.sizes]},
+        "spanning": None,
+    }
+    if found.generic is not None and found.multilinear is not None:
+        linear = found.multilinear
+        document["r_all"] = {
+            "symbols": found.generic.layout.size,
+            "terms": found.generic.terms,
+            "routes": list(found.generic.routes),
+            "homogeneous_columns": found.homogeneous,
+            "multilinear": linear.holds,
+            "highest_degree_in_one_symbol": linear.highest,
+        }
+        if entries:
+            names = found.generic.layout.names()
+            document["r_all"]["entries"] = [[_terms(entry, names) for entry in row] for row in found.generic.entries]
+    if found.determinant is not None:
+        p = found.determinant
+        document["determinant"] = {"terms": p.terms, "degrees": list(p.degrees), "routes": list(p.routes)}
+        if entries:
+            document["determinant"]["polynomial"] = _terms(p.polynomial, p.layout.names())
+    if found.line is not None:
+        document["line"] = {
+            "from": "tied" if found.tied else "sparse",
+            "to": f"integers -2 ... 2, seed {found.seed}",
+            "coefficients": [str(value) for value in found.line.coefficients],
+            "degree": found.line.degree,
+            "at_the_sparse_host": found.line.constant,
+            "confirmed_at": list(found.line.fresh),
+            "routes": list(found.line.routes),
+        }
+    if found.blocks is not None:
+        permutation = found.blocks.permutation
+        document["blocks"] |= {
+            "holds": found.blocks.holds,
+            "permutation": None if permutation is None else list(permutation),
+            "reason": found.blocks.reason,
+        }
+    if found.spanning is not None:
+        document["spanning"] = {
+            "holds": found.spanning.holds,
+            "vectors": found.spanning.vectors,
+            "rank": found.spanning.rank,
+        }
+    return document
+
+
+def _terms(entry: dict[tuple[int, ...], int], names: tuple[str, ...]) -> list[list[Any]]:
+    """[coefficient, names of the factors] for every term."""
+    return [[coefficient, [names[i] for i in monomial]] for monomial, coefficient in entry.items()]
+
+
+def _rows(found: Found) -> dict[str, Any]:
+    from utfproof.shapes import matching_dimension
+
+    M = matching_dimension(found.shape)
+    rows: dict[str, Any] = {"shape": f"{found.shape}, {'tied' if found.tied else 'untied'} host, m = M = {M}"}
+    if found.generic is not None and found.multilinear is not None:
+        linear = found.multilinear
+        rows["R_all"] = f"{M} × {M}, {found.generic.terms} terms in {found.generic.layout.size} symbols"
+        rows["its entries"] = (
+            "multilinear"
+            if linear.holds
+            else f"not multilinear: degree {linear.highest} in one symbol, as in {linear.monomial}"
+        )
+    rows["degree of p"] = f"{found.degree}: the columns are homogeneous, of degree l or L + 1"
+    if found.determinant is not None:
+        rows["p in full"] = f"{found.determinant.terms} terms, all of degree {found.degree}"
+    if found.line is not None:
+        rows["p on a line"] = f"degree {found.line.degree} in t; {found.line.constant} at the sparse host, t = 0"
+    sizes = ", ".join(f"{count} of width {width} ({kind})" for kind, count, width in found.sizes)
+    if found.blocks is not None:
+        rows["sparse R_all"] = f"rows permuted: identity blocks {sizes}" if found.blocks.holds else found.blocks.reason
+    if found.spanning is not None:
+        rows["attention products"] = f"{found.spanning.vectors} vectors of rank {found.spanning.rank}"
+    rows["so"] = {
+        True: "p is not the zero polynomial: almost every host of this shape has rank M",
+        False: "p is zero on the line: nothing follows",
+        None: "nothing was computed at this size",
+    }[found.nonzero]
+    for limit in found.limits:
+        rows[f"not done {len(rows)}"] = limit
+    return rows

@@ -1,0 +1,151 @@
+"""`utfproof tables`: the paper's tables beside what has been measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from utfproof.errors import MalformedInput
+from utfproof.ground.progress import stage
+from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.parameters import option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from utfproof.training.optimum_table import Table
+    from utfproof.training.tables import Further, Part, Rule
+
+
+def results_folder(given: Path | None) -> Path:
+    """The folder of results: the default one may be missing (nothing was measured), one that is named may not."""
+    from utfproof.training.results import DEFAULT_FOLDER
+
+    if given is None:
+        return DEFAULT_FOLDER
+    if not given.is_dir():
+        raise MalformedInput(f"--results {given} is no folder; `utfproof train --results {given}` makes it")
+    return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables(Job, order=170):
+    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), and baselines; below
+    them what `utfproof optimum` has measured.
+
+    Exit 0, also when nothing was measured. 2: a file of the folder is no result.
+    """
+
+    examples = (
+        "Examples: utfproof tables; utfproof tables --results results/training --markdown; utfproof tables --json"
+    )
+    results: Path | None = option(None, "Folder of finished runs; results/training by default.")
+    optimum: Path | None = option(None, "Folder of `utfproof optimum`; results/optimum by default, beside --results.")
+    sequences: int | None = option(None, "Sequences that baselines of parentheses are counted on.")
+    as_markdown: bool = option(False, "Markdown in place of drawn tables.", "--markdown")
+
+    def run(self) -> Outcome:
+        from utfproof.training import optimum_table
+        from utfproof.training.optimum import read_documents
+        from utfproof.training.results import paper_cells, read_results
+        from utfproof.training.tables import document, markdown, tables
+
+        if self.says("as_json") and self.as_markdown:
+            raise MalformedInput("--json and --markdown exclude each other")
+        runs = read_results(results_folder(self.results))
+        cells, further = paper_cells(runs)
+        found = optimum_table.optimum_tables(read_documents(_optimum_folder(self.optimum, self.results)), runs)
+        parts = tables(cells)
+        with stage("baselines"):
+            rules = _rules(self.sequences)
+
+        def show() -> None:
+            if self.as_markdown:
+                print(markdown(parts, rules, further), end="")
+                print(f"\n{optimum_table.markdown(found)}" if found else "", end="")
+            else:
+                _print(parts, rules, further)
+                _print_optimum(found)
+
+        return Outcome({**document(parts, rules, further), "optimum": optimum_table.document(found)}, text=show)
+
+
+def _optimum_folder(given: Path | None, results: Path | None) -> Path:
+    """The folder of `utfproof optimum`: the default one may be missing, one that is named may not."""
+    from utfproof.training.optimum import DEFAULT_FOLDER
+
+    if given is not None and not given.is_dir():
+        raise MalformedInput(f"--optimum {given} is no folder; `utfproof optimum --results {given}` makes it")
+    if given is not None:
+        return given
+    return DEFAULT_FOLDER if results is None else results.parent / DEFAULT_FOLDER.name
+
+
+def _rules(sequences: int | None) -> dict[str, list[Rule]]:
+    from utfproof.training.presets import PAPER_TASKS
+    from utfproof.training.tables import Rule
+    from utfproof.training.task import SEQUENCES
+    from utfproof.training.tasks import task_baselines
+
+    return {
+        task: [
+            Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences)
+            for b in task_baselines(task, SEQUENCES if sequences is None else sequences)
+        ]
+        for task in PAPER_TASKS
+    }
+
+
+def _print(parts: list[Part], rules: dict[str, list[Rule]], further: list[Further]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines
+
+    console = Console(highlight=False)
+    header = ["", *(f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured"))]
+    for part in parts:
+        lines = []
+        for row in part.rows:
+            line = [row.label]
+            for printed, measured in zip(row.printed, row.measured, strict=True):
+                line += [f"{printed:.1f}", "\n".join(cell_lines(measured))]
+            lines.append(line)
+        _draw(console, f"{part.title} ({part.label})", header, lines)
+        for task in part.tasks:
+            console.print(Text(baseline_line(task, rules[task])))
+        console.print()
+    if further:
+        lines = [[f.name, f.differences, "\n".join(cell_lines(f.measured))] for f in further]
+        _draw(console, "Further runs", ["run", "differs in", "measured"], lines)
+    console.print(Text(f"{REMARK}; {BRIEF}"))
+
+
+def _print_optimum(found: list[Table]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from utfproof.training.optimum_table import cells, header, notes
+
+    console = Console(highlight=False)
+    for table in found:
+        console.print()
+        _draw(console, f"The optimum known: {table.title}", header(table), cells(table))
+        for note in notes(table):
+            console.print(Text(note))
+
+
+def _draw(console: Console, title: str, header: list[str], lines: list[list[str]]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", padding=(0, 1, 0, 0)
+    )
+    for name in header:
+        table.add_column(Text(name), overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(cell) for cell in line))
+    console.print(table)

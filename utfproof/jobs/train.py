@@ -1,0 +1,248 @@
+"""`utfproof train`: run one of the paper's experiments, or a changed one; resumable to the bit."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.errors import MalformedInput, Stopped
+from utfproof.ground.generator import check_seed
+from utfproof.ground.progress import Stage, stage
+from utfproof.jobs.groups import Limited
+from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
+from utfproof.jobs.parameters import argument, option
+
+if TYPE_CHECKING:
+    from utfproof.training.presets import Preset
+    from utfproof.training.results import RunResult
+    from utfproof.training.run import Setting, Tick
+
+
+_OF_THE_PRESET = (
+    "steps", "batch", "m", "head_dim", "host", "learning_rate", "weight_decay", "warmup", "positions", "loss",
+)  # fmt: skip
+"""Fields of a preset that are options too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Limited, Job, order=150):
+    """Train E and U of a fixed host (or a whole transformer) on a task, and keep the result as a data file.
+
+    After Ctrl-C or a kill the same command goes on from the last checkpoint. Exit 0: all steps done. 1: the loss is no
+    finite number any more.
+    """
+
+    examples = (
+        "Examples: utfproof train parentheses/sparse/attention; "
+        "utfproof train 2-hop/random/residual-norm --seeds 5 --device cuda; "
+        "utfproof train 1-hop/sparse/attention --steps 200 --set m=600 -o runs/trial; "
+        "utfproof train 2-hop/random/residual-norm --scaling ratio --seeds 5"
+    )
+    preset: str = argument(..., "TASK/HOST/VARIANT, such as parentheses/sparse/attention.")
+    steps: int | None = option(None, "Steps; fewer than the preset's mark a brief run.", kind="positive")
+    seed: int = option(0, "Seed of initial values, data and random hosts.", kind="seed")
+    seeds: int = option(1, "So many seeds, from --seed on.", aside=True)
+    batch: int | None = option(None, "Sequences a step.")
+    positions: str | None = option(None, "none (the theory's), or learned.")
+    loss: str | None = option(None, "Positions the loss averages over: answer, sequence.")
+    m: int | None = option(None, "Embedding dimension of the host; the preset's by default.", kind="positive")
+    head_dim: int | None = option(None, "Head dimension; the preset's by default.", kind="positive")
+    host: str | None = option(None, "Host in place of the preset's.")
+    learning_rate: float | None = option(None, "Largest learning rate; the preset's by default.", kind="amount")
+    weight_decay: float | None = option(None, "Weight decay; the preset's by default.")
+    warmup: int | None = option(None, "Steps of warmup; the preset's by default.")
+    changes: list[str] | None = option(None, "NAME=VALUE for any other field of the preset; repeatable.", "--set")
+    follow: str = option(
+        "paper",
+        "Where the paper is silent: paper (this project's choices) or upstream (public code).",
+        "--preset",
+        aside=True,
+    )
+    scaling: str | None = option(
+        None, "Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True
+    )
+    engine: str = option("auto", "paths (path space), wide (m-wide), or auto: paths where it can.")
+    device: str = option("cpu", "cpu, or a torch device such as cuda.")
+    dtype: str = option("float32", "float32, float64 or bfloat16.")
+    threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="positive", aside=True)
+    results: Path | None = option(None, "Folder of result files.")
+    output: Path | None = option(
+        None, "RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"
+    )
+    checkpoint_every: int = option(1000, "Steps between checkpoints.", aside=True)
+    log_every: int = option(100, "Steps between lines of the log.", aside=True)
+    eval_sequences: int = option(10000, "Fresh sequences that the final accuracy is measured on.", kind="positive")
+    tensorboard: Path | None = option(None, "Folder for TensorBoard.")
+    again: bool = option(False, "Run although its result file is there.", aside=True)
+
+    def run(self) -> Outcome:
+        from utfproof.ground.arrays import require_device
+        from utfproof.training.presets import preset as preset_named
+        from utfproof.training.presets import scaling_presets, upstream_fields
+        from utfproof.training.results import DEFAULT_FOLDER
+        from utfproof.training.run import Interrupted, Setting
+
+        check_seed(self.seed + self.seeds - 1)
+        require_device(self.device)
+        for folder in (self.results, self.output):
+            if folder is not None and folder.exists() and not folder.is_dir():
+                raise MalformedInput(f"{folder} is a file; name a folder")
+        if self.threads is not None:
+            use_threads(self.threads)
+        given = {name: getattr(self, name) for name in _OF_THE_PRESET}
+        if self.follow not in ("paper", "upstream"):
+            raise MalformedInput(f"--preset {self.follow!r} is unknown; choose paper or upstream")
+        silent = upstream_fields(self.preset) if self.follow == "upstream" else {}
+        overrides = {**silent, **name_values(self.changes or []), **{k: v for k, v in given.items() if v is not None}}
+        if self.scaling is None:
+            points = [preset_named(self.preset, **overrides)]
+        elif self.output is not None:
+            raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
+        else:
+            points = scaling_presets(self.scaling, self.preset, **overrides)
+        setting = Setting(
+            self.device,
+            self.dtype,
+            self.engine,
+            self.output,
+            DEFAULT_FOLDER if self.results is None else self.results,
+            checkpoint_every=self.checkpoint_every,
+            log_every=self.log_every,
+            eval_sequences=self.eval_sequences,
+            tensorboard=self.tensorboard,
+            again=self.again,
+            max_memory=self.limit,
+        )
+        try:
+            found = [_run(point, list(range(self.seed, self.seed + self.seeds)), setting) for point in points]
+        except Interrupted as stop:
+            raise Stopped(str(stop)) from None
+        documents = [{"preset": runs[0].preset, "runs": [_document(result) for result in runs]} for runs in found]
+        if self.scaling is None:
+            return Outcome(documents[0], f"train {self.preset}", _rows(points[0], found[0]))
+        document = {"panel": self.scaling, "points": documents}
+        return Outcome(document, f"train {self.preset}, {self.scaling}", _point_rows(points, found))
+
+    # --- in a sweep: one preset and seed, in one process ---
+
+    @classmethod
+    def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+        from utfproof.training.loop import engine_name
+        from utfproof.training.models import DTYPES
+
+        chosen = cls.of(given)._preset()
+        if given["dtype"] not in DTYPES:
+            raise MalformedInput(f"dtype {given['dtype']!r} is unknown; choose {', '.join(DTYPES)}")
+        filled = {name: getattr(chosen, name) for name in _OF_THE_PRESET}
+        yield {**given, **filled, "engine": engine_name(chosen, given["engine"])}, {}
+
+    def _preset(self) -> Preset:
+        from utfproof.training.presets import preset
+
+        return preset(self.preset, **{name: getattr(self, name) for name in _OF_THE_PRESET})
+
+    def found(self, context: Context) -> Found:
+        from utfproof.training import run as runs
+        from utfproof.training.results import to_document
+
+        with tempfile.TemporaryDirectory() as name:
+            setting = runs.Setting(
+                self.device,
+                self.dtype,
+                self.engine,
+                Path(name),
+                None,
+                eval_sequences=self.eval_sequences,
+                max_memory=context.max_memory,
+            )
+            (result,) = runs.run(self._preset(), [self.seed], setting)
+            log = (Path(name) / runs.LOG).read_bytes()
+        document = {name: value for name, value in to_document(result).items() if name != "seconds"}
+        return {"verdict": f"accuracy {result.accuracy:.4f}", **document}, {f"{context.key}.jsonl": log}
+
+
+def _run(point: Preset, seeds: list[int], setting: Setting) -> list[RunResult]:
+    from utfproof.training.run import run
+
+    with _live(f"{point.name}, m = {point.m}") as advance:
+        return run(point, seeds, setting, advance)
+
+
+def use_threads(count: int) -> None:
+    """Threads of torch in this process."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def name_values(items: list[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs; values are JSON, or text where they are none. MalformedInput for anything else."""
+    found: dict[str, Any] = {}
+    for item in items:
+        name, sign, text = item.partition("=")
+        if not sign or not name.strip():
+            raise MalformedInput(f"--set {item!r} is not NAME=VALUE")
+        try:
+            found[name.strip()] = json.loads(text)
+        except ValueError:
+            found[name.strip()] = text.strip()
+    return found
+
+
+def _document(result: RunResult) -> dict[str, Any]:
+    names = ("seed", "steps", "complete", "device", "dtype", "engine", "accuracy", "accuracy_answers", "loss")
+    more = ("eval_sequences", "seconds", "parameters", "note", "key")
+    return {name: getattr(result, name) for name in (*names, *more)}
+
+
+def _rows(preset: Preset, found: list[RunResult]) -> dict[str, str]:
+    first = found[0]
+    brief = "" if first.complete else ", a brief run"
+    rows = {
+        "run": f"{first.steps} steps{brief}, batch {preset.batch}, {first.engine} engine, {first.dtype} on {first.device}",
+        "model": f"{preset.shape}, m = {preset.m}, {preset.host}, {preset.variant}; {first.parameters} trained numbers",
+    }
+    for result in found:
+        answers = (
+            "" if result.accuracy == result.accuracy_answers else f" (answers alone {result.accuracy_answers:.2%})"
+        )
+        rows[f"seed {result.seed}"] = (
+            f"accuracy {result.accuracy:.2%}{answers}, loss {result.loss:.4f}, {result.seconds:.0f} s"
+        )
+    if len(found) > 1:
+        values = [result.accuracy for result in found]
+        rows["accuracy"] = f"{statistics.mean(values):.2%} ± {statistics.stdev(values):.2%} over {len(values)} seeds"
+    return rows
+
+
+def _point_rows(points: list[Preset], found: list[list[RunResult]]) -> dict[str, str]:
+    """A line for each point of a panel."""
+    rows = {}
+    for point, runs in zip(points, found, strict=True):
+        values = [result.accuracy for result in runs]
+        spread = f" ± {statistics.stdev(values):.2%} over {len(values)} seeds" if len(values) > 1 else ""
+        rows[f"d = {point.head_dim}, m = {point.m}"] = f"accuracy {statistics.mean(values):.2%}{spread}"
+    return rows
+
+
+@contextmanager
+def _live(name: str) -> Iterator[Callable[[Tick], None]]:
+    """A stage for each group of seeds: steps, loss, accuracy and rate of the last logged batch."""
+    with ExitStack() as opened:
+        stages: dict[tuple[int, ...], Stage] = {}
+
+        def advance(tick: Tick) -> None:
+            if tick.seeds not in stages:
+                label = f"train {name}, seed{'s' * (len(tick.seeds) > 1)} {', '.join(map(str, tick.seeds))}"
+                stages[tick.seeds] = opened.enter_context(stage(label, tick.steps, unit="steps"))
+                stages[tick.seeds].resume(tick.done)
+            note = f"loss {tick.loss:.4f} accuracy {tick.accuracy:.1%} {tick.rate:.1f} steps/s"
+            stages[tick.seeds].reach(tick.done, note)
+
+        yield advance
