@@ -11,6 +11,7 @@ How a page is written:
 * `<!-- needs torch -->` before a block: run where that package is installed; elsewhere the page's test skips in the end, after
   everything else on it has been run;
 * `<!-- not run: why -->` before a block: never run (a cluster, a GPU); its options are looked up all the same;
+* `<!-- recipe -->` before a block: a step of a recipe, applied to a copy of the repository by tests/test_recipes.py;
 * a block that names a file (```toml title="grid.toml") is written to that file, other python blocks are executed, one
   namespace for a page, and a ```text block after one is what it prints; other toml blocks must be well-formed.
 """
@@ -44,7 +45,7 @@ STAND_INS = {
 }
 """Training takes too long for the default tier: the file that the command wrote once takes the place of its output."""
 PROGRAMS = ("utfproof", "python", "make", "pip", "git", "cd", "dask", "pytest", "pre-commit")
-MARKER = re.compile(r"<!-- (slow(?:: .+)?|not run: .+|needs \w+) -->")
+MARKER = re.compile(r"<!-- (slow(?:: .+)?|not run: .+|needs \w+|recipe) -->")
 
 
 class BadPage(Exception):
@@ -73,6 +74,10 @@ class Block:
     @property
     def never(self) -> bool:
         return self.marker.startswith("not run")
+
+    @property
+    def recipe(self) -> bool:
+        return self.marker == "recipe"
 
     @property
     def missing(self) -> str:
@@ -303,6 +308,8 @@ def run_page(text: str, page: str, folder: Path, capsys, *, slow: bool = False, 
     ran, said = 0, None
     missing = ""
     for block in blocks(text, page):
+        if block.recipe:
+            continue
         if block.missing:
             missing = block.missing
             continue

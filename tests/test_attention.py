@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from utfproof.attention import PARTS, GivenAttention, RationalAttention, SoftmaxAttention, parse_kernel
 from utfproof.attention.rope import rotate
+from utfproof.certificates import checker
 from utfproof.errors import MalformedInput
 
 pytestmark = pytest.mark.numerical
@@ -108,3 +110,11 @@ def test_given_attention_is_what_was_given():
 def test_nonsense_is_refused(call, message):
     with pytest.raises(MalformedInput, match=message):
         call()
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_the_checkers_and_the_format_know_every_part(part):
+    name = part.name.split(":")[0]
+    assert name in checker.PARTS
+    assert name in sceptic.PARTS
+    assert f"\n| `{part.name}` |" in (Path(__file__).parents[1] / "docs" / "certificate-format.md").read_text()

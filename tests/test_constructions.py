@@ -1,9 +1,11 @@
 """Every construction: definitions against slow ones, ranks on the grid, sparsity, padding, where it is defined."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
+import sceptic
 from cases import (
     MATCHING,
     PRINTED,
@@ -18,11 +20,14 @@ from cases import (
 from naive import dense, host_matrices, prefix_tree, trie_and_register
 from naive import r_all as naive_r_all
 
+from utfproof.certificates import checker
 from utfproof.constructions import CONSTRUCTIONS, build_host, construction, hosts, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.exact import rational
 from utfproof.matching import r_all
 from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
+
+FORMAT = (Path(__file__).parents[1] / "docs" / "certificate-format.md").read_text()
 
 
 def defined(names, shapes):
@@ -195,3 +200,18 @@ def test_random_hosts_repeat(name):
 @pytest.mark.parametrize("name", PRINTED)
 def test_printed_constructions_claim_no_notion(name):
     assert CONSTRUCTIONS[name].notion is None
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_the_checkers_and_the_format_know_what_the_registry_says(name):
+    """Which matrices a checker has by name, which of them are permutations, which embeddings it follows; the page says them."""
+    entry = CONSTRUCTIONS[name]
+    named = name if entry.identity is None else entry.identity.host or name
+    assert (
+        entry.rebuilt
+        == (name in {*checker.INDEX_HOSTS, *checker.RANDOM})
+        == (name in {*sceptic.INDEX, *sceptic.RANDOM})
+    )
+    assert entry.permutation == (name in checker.PERMUTATIONS) == (name in sceptic.PERMUTATIONS)
+    assert (entry.identity is not None) == (named in checker.IDENTITIES or named in checker.DRAWN)
+    assert not entry.certified or f"`{named}`" in FORMAT
