@@ -52,7 +52,7 @@ TL |= {"normalization_type": None, "device": "cpu"}
 @dataclass(frozen=True)
 class Case:
     """A model: its name, how it is made, and the field or tensor by which it is refused ("" where it is embedded). normalised:
-    whether it is one for hosts with a norm of their own, which are compared live and not frozen."""
+    whether it is one for hosts with a norm of their own."""
 
     name: str
     make: Callable[[], nn.Module]
@@ -162,16 +162,24 @@ def transformer_lens() -> Iterator[Case]:
     yield from _lens(make, {**_SHAPES, **_OLD}, {**_REFUSED, **_REFUSED_OLD})
 
     def normed(kind: str, final: bool, teach: bool = False, bias: bool = False, **extra: Any) -> nn.Module:
+        """bias: with biases that no host gives, after the last norm and for queries and keys after the first layer. Two layers
+        write rows of mean zero."""
         module: Any = make(**{**TL, "n_layers": 1, "normalization_type": kind, **extra})
-        after = [module.unembed.b_U, *([module.ln_final.b] if hasattr(module.ln_final, "b") else [])]
-        for bias_of_last in after if final and not bias else ():
-            bias_of_last.requires_grad_(False)
+        after = [module.unembed.b_U, *([module.ln_final.b] if hasattr(module.ln_final, "b") else [])] if final else []
+        for block in list(module.blocks)[1:]:
+            after += [value for name, value in block.named_parameters() if name.endswith(("b_Q", "b_K", "ln1.b"))]
+        for part in after if not bias else ():
+            part.requires_grad_(False)
         if not final:
             module.ln_final = nn.Identity()
         module = trained(module) if teach else drawn(module)
+        module = module.double() if len(module.blocks) > 1 else module
         with torch.no_grad():
-            for bias_of_last in after if final and not bias else ():
-                bias_of_last.zero_()
+            for part in after if not bias else ():
+                part.zero_()
+            for block in list(module.blocks)[:-1] if kind.startswith("LN") else ():
+                for part in (block.attn.W_O, block.attn.b_O):
+                    part -= part.mean(-1, keepdim=True)
         return module
 
     for kind in ("LN", "LNPre", "RMS", "RMSPre"):
@@ -184,6 +192,14 @@ def transformer_lens() -> Iterator[Case]:
     yield Case("one layer, LNPre, rotary", partial(normed, "LNPre", True, **_SHAPES["rotary"]), normalised=True)
     yield Case("one layer, LN, a bias after it", partial(normed, "LN", True, bias=True), "b_U", normalised=True)
     yield Case("two layers, LN", partial(normed, "LN", True, n_layers=2), "section 7", normalised=True)
+    trained_so = partial(normed, "LN", True, n_layers=2, teach=True, bias=True)
+    yield Case("two layers, LN, trained a little", trained_so, "section 7", normalised=True)
+    for kind in ("LN", "LNPre", "RMS", "RMSPre"):
+        yield Case(f"two layers, {kind}, none at the end", partial(normed, kind, False, n_layers=2), normalised=True)
+    yield Case("two layers, RMS, grouped heads", partial(normed, "RMS", False, n_layers=2, **grouped), normalised=True)
+    biased = partial(normed, "RMS", False, n_layers=2, bias=True)
+    yield Case("two layers, RMS, biases", biased, "b_Q of layer 1", normalised=True)
+    yield Case("RMS at the end alone", partial(normed, "LN", True, final_rms=True), "final_rms", normalised=True)
 
 
 def transformer_lens_bridge() -> Iterator[Case]:
@@ -421,8 +437,8 @@ def compare_normalised(case: Case, module: nn.Module, folder: Path) -> tuple[str
         return ("refused" if case.refused and case.refused in str(error) else "wrong"), str(error)
     if case.refused:
         return "wrong", f"it is read, and should be refused by {case.refused}"
-    embedded, tokens = model.embed(), np.random.default_rng(5).integers(0, model.reading.vocabulary, 6)
-    expected = model.forward(tokens)
+    embedded, tokens = model.embed(), np.random.default_rng(5).integers(0, model.vocabulary, 6)
+    expected = model.outputs(tokens)
     found = exported_outputs(embedded.export(folder / "host.py"), tokens)
     by = max(float(np.abs(found - expected).max() / np.abs(expected).max()), embedded.agreement.relative_difference)
     return ("ok" if by <= LIMIT else "wrong"), f"a host with a norm of its own {by:.1e}"

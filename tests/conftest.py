@@ -20,8 +20,6 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 os.environ["COLUMNS"] = "80"
 """Whatever the terminal's width; what is about other widths sets its own."""
 
-os.environ.pop("PYTEST_ADDOPTS", None)  # read by now; a pytest that a test starts knows none of this one's options
-
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     # run in the background of a script: the commands that tests interrupt would be deaf to it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -48,6 +46,11 @@ def pytest_addoption(parser):
     group = parser.getgroup("utfproof")
     group.addoption("--passed-to", metavar="FILE", help="write the names of the tests that passed")
     group.addoption("--passed-in", metavar="FILE", help="leave out the tests that FILE names: another run passed them")
+
+
+def pytest_configure(config):
+    if config.getoption("dist", "no") == "no":  # here tests run, and the options are read
+        os.environ.pop("PYTEST_ADDOPTS", None)  # a pytest that a test starts knows none of this one's
 
 
 def pytest_collection_modifyitems(config, items):

@@ -399,7 +399,8 @@ def test_badly_conditioned_targets_are_carried_and_said():
     """shared-query: invertible is decided exactly, and the condition number of what is inverted is reported."""
     shape = Shape(2, 1, 3, 2)
     target = random_target(shape, 0)
-    target.W_V[0, 0, 1] = target.W_V[0, 0, 0] * (1 + 2.0**-40)
+    target.W_V[0, 0, 1] = target.W_V[0, 0, 0]
+    target.W_V[0, 0, 1, 0] += 2.0**-33  # far above rounding: a multiple of the row would be singular up to it
     found = embed(build_host("shared-query", shape), target)
     assert found.condition > 1e9
     well = embed(build_host("shared-query", shape), random_target(shape, 0))
@@ -408,7 +409,7 @@ def test_badly_conditioned_targets_are_carried_and_said():
 
 def test_memory_is_guarded_before_solving():
     shape = Shape(2, 3, 4, 4)
-    with pytest.raises(ResourceLimit, match="R_all at"):
+    with pytest.raises(ResourceLimit, match=r"needs about .* beside"):
         embed(build_host("random", shape), random_target(shape, 0), max_memory=100_000)
 
 

@@ -1,8 +1,9 @@
-"""Models of one layer with norms, in hosts with a norm of their own, against torch's norms and softmax.
+"""Models with norms, in hosts with a norm of their own, against torch's norms and softmax.
 
 scripts/freeze_models.py compares TransformerLens' own (`make models`); here a module with its names is written out in torch.
 """
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from safetensors import safe_open  # noqa: E402
+from safetensors.numpy import save_file  # noqa: E402
+
+from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput, OutsideClass  # noqa: E402
-from utfproof.models import from_model, from_normalised_model  # noqa: E402
+from utfproof.models import from_model, from_normalised_model, import_model  # noqa: E402
 from utfproof.models.comparison import relative_difference  # noqa: E402
 
 FIELDS = {
@@ -47,9 +52,13 @@ class LayerNorm(torch.nn.Module):
         return torch.nn.functional.layer_norm(x, (6,), self.w, self.b, self.eps)
 
 
-class RMSNorm(LayerNorm):
+class RMSNorm(torch.nn.Module):
+    def __init__(self, eps):
+        super().__init__()
+        self.eps, self.w = eps, drawn(6)
+
     def forward(self, x):
-        return torch.nn.functional.rms_norm(x, (6,), self.w, self.eps) + self.b
+        return torch.nn.functional.rms_norm(x, (6,), self.w, self.eps)
 
 
 class RMSNormPre(torch.nn.Module):
@@ -75,7 +84,7 @@ class Part(torch.nn.Module):
             setattr(self, name, value)
 
 
-class OneLayer(torch.nn.Module):
+class Model(torch.nn.Module):
     """TransformerLens' names, torch's norms and softmax."""
 
     def __init__(self, kind="LN", final=True, seed=0, scale=1.0, layers=1, bias=False):
@@ -96,6 +105,12 @@ class OneLayer(torch.nn.Module):
         with torch.no_grad():
             if final and not bias and hasattr(self.ln_final, "b"):
                 self.ln_final.b.zero_()
+            for block in self.blocks[1:] if not bias else ():
+                for part in (block.attn.b_Q, block.attn.b_K, *([block.ln1.b] if kind == "LN" else [])):
+                    part.zero_()
+            if layers > 1 and kind == "LN":  # what it writes has mean zero
+                self.blocks[0].attn.W_O -= self.blocks[0].attn.W_O.mean(-1, keepdim=True)
+                self.blocks[0].attn.b_O -= self.blocks[0].attn.b_O.mean()
             if not final or bias:
                 self.unembed.b_U += 1 + torch.arange(4)
 
@@ -120,12 +135,12 @@ def exported(path):
     return names["Host"]()
 
 
-@pytest.mark.parametrize("final", [True, False])
+@pytest.mark.parametrize(("layers", "final"), [(1, True), (1, False), (2, False)])
 @pytest.mark.parametrize("kind", NORMS)
-def test_one_layer_with_norms_is_carried_and_exported(kind, final, tmp_path):
+def test_models_with_norms_are_carried_and_exported(kind, layers, final, tmp_path):
     """The host with a norm of its own, and its module in torch, give the module's outputs; it has learned positions and biases.
-    Another eps in the host alone, or one without its mean taken off, is seen."""
-    module = OneLayer(kind, final)
+    Another eps in the host alone, or one without its mean taken off, is seen. The module is read back as the same model."""
+    module = Model(kind, final, layers=layers)
     found = from_normalised_model(module).embed()
     assert found.agreement.relative_difference < 1e-11
     assert "acts as the model, by matching" in found.verdict
@@ -136,49 +151,71 @@ def test_one_layer_with_norms_is_carried_and_exported(kind, final, tmp_path):
     with torch.no_grad():
         outputs = exported(path)(torch.from_numpy(tokens)).numpy()
     assert relative_difference(outputs, expected) < 1e-11
-    rows = found.E[found.model.index(tokens)]
+    rows = found.E[tokens * 4 + np.arange(4)]
     for norm in (replace(found.host.norm, eps=1e-2), replace(found.host.norm, final=not final)):
         other = replace(found.host, norm=norm)
         assert relative_difference(other.forward(rows, found.model.reading.attention), expected) > 1e-4
-    with pytest.raises(MalformedInput, match="not read back"):
+    with pytest.raises(MalformedInput, match="from_normalised_model reads it back"):
         from_model(exported(path))
+    again = from_normalised_model(exported(path))
+    assert relative_difference(again.outputs(tokens), expected) < 1e-11
+    assert (again.vocabulary, again.positions, again.reading.norm) == (5, 4, found.host.norm)
 
 
-@pytest.mark.parametrize("final", [True, False])
-def test_one_host_for_several_models(final):
+@pytest.mark.parametrize(("kind", "layers", "final"), [("LN", 1, True), ("LN", 1, False), ("RMS", 2, False)])
+def test_one_host_for_several_models(kind, layers, final):
     """The host is fixed: another model of its shape changes E alone, and larger weights are refused."""
-    host = from_normalised_model(OneLayer("LN", final, seed=1, scale=20.0)).embed().host
+    host = from_normalised_model(Model(kind, final, seed=1, scale=20.0, layers=layers)).embed().host
     for seed in (2, 3):
-        found = from_normalised_model(OneLayer("LN", final, seed=seed)).embed(host)
-        assert found.agreement.relative_difference < 1e-11
+        found = from_normalised_model(Model(kind, final, seed=seed, layers=layers)).embed(host)
+        assert found.agreement.relative_difference < 1e-10
         assert all(
             np.array_equal(getattr(found.host.system, p), getattr(host.system, p)) for p in ("R_Q", "R_K", "R_V", "U")
         )
     with pytest.raises(OutsideClass, match="beyond the bound"):
-        from_normalised_model(OneLayer("LN", final, scale=1e5)).embed(host)
+        from_normalised_model(Model(kind, final, scale=1e5, layers=layers)).embed(host)
     with pytest.raises(MalformedInput, match="made for"):
-        from_normalised_model(OneLayer("RMS", final)).embed(replace(host, theta=1e9))
+        from_normalised_model(Model("RMSPre", final, layers=layers)).embed(replace(host, theta=1e9, width=7))
 
 
-def test_the_hosts_root_mean_square_is_the_models():
-    """What the construction rests on: after the layer it is kappa times the model's, row by row."""
-    found = from_normalised_model(OneLayer("RMS")).embed()
-    model, host, tokens = found.model, found.host, np.array([1, 2, 2, 0])
-    at, stream = model.index(tokens), found.E[model.index(tokens)]
-    queries, keys, values = model.layer()
-    own, inner = model.rows()[at], host.norm(stream)
-    for h in range(2):
-        pattern = model.reading.attention(queries[h][at], keys[h][at], np.arange(4), layer=0, head=h)
-        own, stream = own + pattern @ values[h][at], stream + pattern @ inner @ host.system.R_V[0][h]
-    assert np.allclose(host.norm.size(stream), 2 * model.norm.size(own), rtol=1e-12, atol=0)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_hosts_root_mean_square_is_the_models(layers):
+    """What the construction rests on: after layer 1 it is kappa times the model's, row by row, whatever the attention."""
+    found = from_normalised_model(Model("RMS", layers == 1, layers=layers)).embed()
+    model, tokens, seen = found.model, np.array([1, 2, 2, 0]), {}
+    place = f"input of layer {layers - 1}" if layers > 1 else "logits"
+
+    class Watched(type(found.host.norm)):
+        def size(self, x):
+            return seen.setdefault(x.shape[1], []).append(super().size(x)) or super().size(x)
+
+    norm = Watched(**vars(found.host.norm))
+    replace(model.reading, norm=norm).stages(tokens)[place]
+    replace(found.host, norm=norm).forward(found.E[tokens * 4 + np.arange(4)], model.reading.attention)
+    own, hosts = seen[6], seen[found.host.m]
+    assert len(own) == len(hosts) == 2
+    assert all(np.allclose(theirs, 2 * ours, rtol=1e-11, atol=0) for ours, theirs in zip(own, hosts, strict=True))
 
 
 def another_norm(module):
     module.blocks[0].ln1 = RMSNorm(1e-5)
 
 
+def uncentred(module):
+    with torch.no_grad():
+        module.blocks[0].attn.W_O += 1
+
+
 def no_first_norm(module):
     module.blocks[0].ln1 = torch.nn.Identity()
+
+
+def one_head(module):
+    module.cfg.fields |= {"n_heads": 1, "d_head": 3}
+    for block in module.blocks:
+        for name, value in list(block.attn.named_parameters()):
+            if name != "b_O":
+                setattr(block.attn, name, torch.nn.Parameter(value[:1].detach()))
 
 
 def no_eps(module):
@@ -191,11 +228,13 @@ def another_eps(module):
 
 REFUSED = {
     "two layers and a norm at the end": ({"layers": 2}, None, "section 7"),
-    "two layers": ({"layers": 2, "final": False}, None, "section 6"),
+    "two layers, one head, and a norm at the end": ({"layers": 2}, one_head, "section 7: no host for them is known"),
+    "two layers with biases": ({"layers": 2, "final": False, "bias": True}, None, "b_Q of layer 1"),
+    "two layers that write a mean": ({"layers": 2, "final": False}, uncentred, "centre the writing weights"),
     "three layers": ({"layers": 3, "final": False}, None, "section 7"),
     "a bias after the last norm": ({"bias": True}, None, "b_U"),
-    "another norm": ({}, another_norm, "blocks.0.ln1 is a RMSNorm"),
-    "no norm before the layer": ({}, no_first_norm, "blocks.0.ln1 is a Identity"),
+    "another norm": ({}, another_norm, "tensor blocks.0.ln1.b is missing"),
+    "no norm before the layer": ({}, no_first_norm, "tensor blocks.0.ln1.w is missing"),
     "no eps": ({}, no_eps, "needs eps > 0"),
     "an eps that the configuration does not say": ({}, another_eps, "another function than its own forward pass"),
 }
@@ -204,15 +243,90 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused(case):
     options, change, said = REFUSED[case]
-    module = OneLayer(**options)
+    module = Model(**options)
     if change is not None:
         change(module)
     with pytest.raises(MalformedInput, match=said):
-        from_normalised_model(module)
+        from_normalised_model(module).embed()
 
 
 def test_the_plain_reader_refuses_norms():
     with pytest.raises(MalformedInput, match="normalization_type"):
-        from_model(OneLayer())
-    with pytest.raises(MalformedInput, match="live HookedTransformer"):
+        from_model(Model())
+    with pytest.raises(MalformedInput, match="no layout is recognised"):
         from_normalised_model(torch.nn.Linear(2, 2))
+
+
+# --- by command ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """model.safetensors, config.json and ref.safetensors of a model with a LayerNorm before its layer and at the end."""
+    monkeypatch.chdir(tmp_path)
+    module, tokens = Model(), np.random.default_rng(0).integers(0, 5, (3, 4))
+    save_file({name: value.numpy() for name, value in module.state_dict().items()}, "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(module.cfg.to_dict()))
+    with torch.no_grad():
+        logits = module(torch.from_numpy(tokens)).numpy()
+    save_file({"tokens": tokens, "logits": logits}, "ref.safetensors")
+    save_file({"tokens": tokens, "logits": logits + 1e-6}, "wrong.safetensors")
+    return tokens, logits
+
+
+FILE = ["embed", "own-norm", "model.safetensors", "--layout", "auto", "-o", "E.safetensors"]
+ANSWERS = {
+    "with its outputs": (["--config", "config.json", "--reference", "ref.safetensors"], 0, "acts as the model"),
+    "with its configuration": (["--config", "config.json"], 0, "acts as this reading of the file"),
+    "with other outputs": (["--config", "config.json", "--reference", "wrong.safetensors"], 2, "other outputs"),
+    "with nothing": ([], 2, "nobody says which norm"),
+    "with a dimension": (["--config", "config.json", "--m", "9"], 2, "--m would change nothing"),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_on_whose_word_a_stored_model_acts(stored, case, capsys):
+    options, code, said = ANSWERS[case]
+    assert run([*FILE, *options, *(["--json"] if code == 0 else [])]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+def test_a_stored_model_is_exported_under_both_kinds_of_names(stored, tmp_path, capsys):
+    """The module, and the tensors under TransformerLens' names read by this package, give the model's logits; a token of the
+    latter is a token at a position."""
+    tokens, logits = stored
+    assert run([*FILE, "--config", "config.json"]) == 0
+    assert run(["export", "own-norm", "E.safetensors", "-o", "host.py"]) == 0
+    with torch.no_grad():
+        assert relative_difference(exported(tmp_path / "host.py")(torch.from_numpy(tokens)).numpy(), logits) < 1e-11
+    assert run(["export", "own-norm", "E.safetensors", "-o", "lens.safetensors", "--layout", "transformer-lens"]) == 0
+    again = import_model("lens.safetensors", "transformer-lens", norms=True)
+    found = np.stack([again.original(row * 4 + np.arange(4)) for row in tokens])
+    assert relative_difference(found, logits) < 1e-11
+
+
+CONTRADICTIONS = {
+    "m": "7",
+    "theta": "-1.0",
+    "bound": "0.0",
+    "layers": "2",
+    "eps": "none",
+    "kind": "batch",
+    "positions": "3",
+    "vocabulary": "6",
+    "width": "5",
+    "final": "false",
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_metadata_that_contradict_are_refused(stored, name, capsys):
+    """A host is rebuilt from the metadata alone, so what cannot be true of it is refused."""
+    assert run([*FILE, "--config", "config.json"]) == 0
+    with safe_open("E.safetensors", "numpy") as file:
+        arrays, facts = {"E": file.get_tensor("E")}, file.metadata()
+    save_file(arrays, "other.safetensors", {**facts, name: CONTRADICTIONS[name]})
+    assert run(["export", "own-norm", "other.safetensors", "-o", "host.py"]) == 2
+    assert "metadata" in capsys.readouterr().err
+    assert run(["export", "sparse", "E.safetensors", "-o", "host.py"]) == 2

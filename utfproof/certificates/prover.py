@@ -310,8 +310,8 @@ def _decide_dense(
     if source.device != "cpu":
         require_device(source.device)
     needed = stacked_memory(shape, m, M) if source.device == "cpu" else 8 * (3 * m * M + 4 * m * m)
-    # R_all is eliminated in place; a witness takes a copy, the inverse and its bytes
-    require_memory(max(needed, 8 * (1 + 3 * witness) * m * M), f"rank of {source}", max_memory)
+    # R_all is eliminated in place; a witness takes a copy, the inverse with its two blocks, and bytes
+    require_memory(max(needed, 8 * (1 + 5 * witness) * m * M), f"rank of {source}", max_memory)
     for p in _primes(asked):
         found = _modular_evidence(source.r_all(p), p, witness)
         if found is not None and primes and p not in primes:

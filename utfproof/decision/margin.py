@@ -118,7 +118,8 @@ def margin_of(stored: StoredHost, host: Universal, *, universal: bool, max_memor
             return Margin(M, M, 1.0, 1.0, host.shape.layers, m)
     if m * M > MARGIN_ENTRIES:
         return f"R_all has {m * M} entries; singular values are computed up to {MARGIN_ENTRIES}"
-    require_memory(8 * (4 * m * M + m * host.shape.heads * M), f"R_all at {host.shape}", max_memory)
+    # R_all and the stack behind it, or a copy and what the decomposition works on
+    require_memory(8 * m * M * (3 + host.shape.heads), f"R_all at {host.shape}", max_memory)
     with np.errstate(over="ignore", invalid="ignore"):
         matrix = r_all(host) if matrix is None else matrix.to_dense(np.float64)
         values = scaled_singular_values(np.asarray(matrix, dtype=np.float64))
@@ -139,10 +140,11 @@ def scaled_singular_values(matrix: np.ndarray) -> np.ndarray | None:
     """Singular values, descending, with nonzero columns scaled to length one; None if entries are not finite."""
     if not np.isfinite(matrix).all():
         return None
-    largest = np.abs(matrix).max(axis=0)
+    largest = np.maximum(matrix.max(axis=0), -matrix.min(axis=0))
     matrix = matrix / np.where(largest > 0, largest, 1)  # so that no square overflows or vanishes
-    norms = np.linalg.norm(matrix, axis=0)
-    values: np.ndarray = np.linalg.svd(matrix / np.where(norms > 0, norms, 1), compute_uv=False)
+    norms = np.sqrt(np.einsum("ij,ij->j", matrix, matrix))
+    matrix /= np.where(norms > 0, norms, 1)
+    values: np.ndarray = np.linalg.svd(matrix, compute_uv=False)
     return values
 
 
@@ -189,16 +191,18 @@ def rounded_values(stored: StoredHost) -> RoundedValues | None:
     shape, layers = stored.shape, 1 if stored.tied else stored.shape.layers
     if layers * shape.heads * stored.m**3 > VALUE_WORK:
         return None
-    stacked = stored.file.tensors["R_V"].astype(np.float64).reshape(layers, shape.heads, stored.m, stored.m)
-    names = [[rounding_format(matrix) for matrix in row] for row in stacked]
-    ranks = tuple(
-        tuple(stored.m if name is None else rounding_rank(matrix, name) for name, matrix in zip(*pair, strict=True))
-        for pair in zip(names, stacked, strict=True)
-    )
+    low: set[str] = set()
+    ranks: tuple[tuple[int, ...], ...] = ()
+    for row in stored.file.tensors["R_V"].reshape(layers, shape.heads, stored.m, stored.m):
+        found = []
+        for weights in row:
+            matrix = weights.astype(np.float64)  # one at a time
+            name = rounding_format(matrix)
+            found.append(stored.m if name is None else rounding_rank(matrix, name))
+            if name is not None and found[-1] < stored.m:
+                low.add(name)
+        ranks += (tuple(found),)
     bound = rank_bound(shape, stored.m, ranks)
-    low = {
-        name for row in zip(names, ranks, strict=True) for name, r in zip(*row, strict=True) if name and r < stored.m
-    }
     return RoundedValues(" and ".join(sorted(low)), ranks, bound) if bound < stored.M else None
 
 
@@ -225,6 +229,9 @@ def rounding_format(array: np.ndarray) -> str | None:
     have its last bit set, as about half of rounded numbers have. None for entries that look exact (0, 1, small integers)."""
     entries = array[array != 0]
     for name in _MANTISSA:
+        few = entries[:1000]  # nearly always enough to see that a format is too narrow
+        if ((steps := few / _spacing(few, name)) != np.rint(steps)).any():
+            continue
         steps = entries / _spacing(entries, name)
         if (steps == np.rint(steps)).all() and (name != "float16" or np.abs(entries).max(initial=0) <= 65504):
             odd = int((np.fmod(steps, 2) != 0).sum())

@@ -9,6 +9,8 @@ from pathlib import Path
 from utfproof.errors import MalformedInput, ResourceLimit
 
 DEFAULT_SHARE = 0.8
+LIBRARIES = 12 * 2**20
+"""About what SciPy's linear algebra holds once it is loaded."""
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -49,11 +51,23 @@ def show_bytes(count: int) -> str:
     raise AssertionError
 
 
+def held_memory() -> int:
+    """Bytes that the process holds now, files mapped into it not counted; 0 where the system does not say."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^RssAnon:\s*(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
 def require_memory(needed: int, what: str, limit: int | None = None) -> None:
-    """Raise ResourceLimit when `needed` bytes for `what` exceed the limit (default 80 % of RAM)."""
+    """Raise ResourceLimit when `needed` bytes for `what`, beside what the process holds already, exceed the limit (default
+    80 % of RAM): guards one after the other add up."""
     allowed = default_limit() if limit is None else limit
-    if needed > allowed:
+    held = held_memory()
+    if needed + held > allowed:
         raise ResourceLimit(
-            f"{what} needs about {show_bytes(needed)}, the limit is {show_bytes(allowed)}; "
-            "choose a smaller shape or raise --max-memory"
+            f"{what} needs about {show_bytes(needed)} beside the {show_bytes(held)} in use, the limit is "
+            f"{show_bytes(allowed)}; choose a smaller shape or raise --max-memory"
         )

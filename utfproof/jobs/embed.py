@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from utfproof.models import Agreement, ImportedModel
 
 OWN_LAYOUT = "utfproof"
+OWN_NORM = "own-norm"
+"""The host with a norm of its own, as HOST."""
 
 
 def load_host(
@@ -65,8 +67,8 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
     )
     host: str = argument(
         ...,
-        "HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks. With --minimize the "
-        "file to write the smallest host to.",
+        "HOST.safetensors, or a construction; grouped: the prefix tree with shared key blocks; own-norm: the host "
+        "with a norm of its own, for models with norms. With --minimize the file to write the smallest host to.",
     )
     target: Path = argument(..., "TARGET.safetensors: W_Q, W_K, W_V, W_O (W_E, W_U), or see --layout.")
     output: Path = written(..., "Embedding to write (.safetensors).")
@@ -120,16 +122,24 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
             from utfproof.weights import read_target
 
             test.refuse_unused(self.target)
+            if self.host == OWN_NORM:
+                raise MalformedInput("HOST own-norm is for models with norms: say --layout auto, or theirs")
             refuse_models(self.target, limit)
             model = read_target(self.target, layers=self.layers, residual=self.residual, max_memory=limit)
             options.agree_with(model.shape, **self.dimensions)
         else:
-            model = test.read(self.target, self.layout, self.heads, self.residual, limit)
-            options.agree_with(model.target.shape, **self.dimensions)
+            norms = self.host == OWN_NORM
+            model = test.read(self.target, self.layout, self.heads, self.residual, limit, norms=norms)
+            options.agree_with(model.shape, **self.dimensions)
         if self.minimize:
             from utfproof.jobs.embed_minimize import minimize
 
             return minimize(self, model, test)
+        if self.host == OWN_NORM and not isinstance(model, Target):
+            from utfproof.jobs import own_norm
+
+            options.refuse_given(self, "own-norm is made of the model's bounds", "m", "law", "dtype")
+            return own_norm.embed(model, self.output, test, limit)
         if isinstance(model, Target):
             return _embed_target(self.host, model, self.output, self.layers, recipe)
         return _embed_model(self.host, model, self.output, recipe, test)
@@ -163,7 +173,14 @@ class ComparisonOptions:
         return 1e-8 if self.tolerance is None else self.tolerance
 
     def read(
-        self, path: Path, layout: str, heads: int | None, residual: bool | None, limit: int | None
+        self,
+        path: Path,
+        layout: str,
+        heads: int | None,
+        residual: bool | None,
+        limit: int | None,
+        *,
+        norms: bool = False,
     ) -> ImportedModel:
         """The model of a file, or of the module that --module makes."""
         from utfproof.models import from_model, import_model, make_module, read_config
@@ -180,12 +197,13 @@ class ComparisonOptions:
                 scale=self.scale,
                 config=config,
                 reference=self.reference,
+                norms=norms,
                 max_memory=limit,
             )
         for name in ("names", "scale", "attention", "reference"):
             if getattr(self, name) is not None:
                 raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
-        return from_model(make_module(self.module, path), heads=heads, config=config, seed=self.seed)
+        return from_model(make_module(self.module, path), heads=heads, config=config, norms=norms, seed=self.seed)
 
     def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
         """Tokens to compare on."""

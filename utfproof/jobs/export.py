@@ -9,11 +9,12 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
 from utfproof.jobs import options
-from utfproof.jobs.groups import Dimensions, Limited, required_shape, residual_of_weights, shared
+from utfproof.jobs.groups import DIMENSIONS, Dimensions, Limited, required_shape, residual_of_weights, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
 from utfproof.systems import Universal
 
+OWN_NORM = "own-norm"
 LAYOUTS = ("module", "transformer-lens")
 
 
@@ -29,7 +30,7 @@ class Export(Dimensions, Limited, Job, order=80):
         "Examples: utfproof export sparse E.safetensors -o model.py; "
         "utfproof export host.safetensors E.safetensors --layout transformer-lens -o model.safetensors"
     )
-    host: str = argument(..., "HOST.safetensors, or the construction that E was found for.")
+    host: str = argument(..., "HOST.safetensors, or the construction (or own-norm) that E was found for.")
     embedding: Path = argument(..., "E.safetensors, as written by `utfproof embed`.")
     output: Path = written(..., "File to write: .py (module) or .safetensors.")
     layout: str = option("module", f"What to write: {', '.join(LAYOUTS)}.")
@@ -59,6 +60,14 @@ class Export(Dimensions, Limited, Job, order=80):
         require_own(self.output, *([written[1]] if self.layout == "module" else []))
         E = read_embedding(self.embedding, max_memory=limit)
         facts = read_tensors(self.embedding, max_memory=limit).metadata
+        if OWN_NORM in (self.host, facts.get("host")):
+            from utfproof.jobs import own_norm
+
+            unused = (*DIMENSIONS, "m", "positions", "attention", "seed", "law", "dtype")
+            options.refuse_given(self, "own-norm is made of what the embedding's metadata say", *unused)
+            if facts.get("host") != self.host:
+                raise MalformedInput(f"this embedding was found for the host {facts.get('host')}, not for {self.host}")
+            return own_norm.export(E, facts, self.output, self.layout, self.context, limit)
         sizes = {
             "heads": self.heads,
             "layers": self.layers,

@@ -69,6 +69,13 @@ def refuse_undrawn(job: Job, host: str, *names: str) -> None:
         )
 
 
+def refuse_given(job: Job, why: str, *names: str) -> None:
+    """MalformedInput for options that were given and would say nothing."""
+    given = [option_of(name) for name in names if job.says(name)]
+    if given:
+        raise MalformedInput(f"{', '.join(given)} would change nothing: {why}")
+
+
 def is_host_file(name: str) -> bool:
     """Whether a HOST argument is a file rather than a construction's name."""
     if name in CONSTRUCTIONS:

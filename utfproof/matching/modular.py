@@ -43,7 +43,7 @@ def r_all_modulo(shape: Shape, m: int, p: int, rows: Rows, values: tuple[str, ..
 def stacked_memory(shape: Shape, m: int, M: int) -> int:
     """Bytes that `r_all_modulo` holds at its peak: R_all, the stack behind the first layer, and slabs."""
     behind = (M - 2 * shape.heads * shape.head_dim) // shape.letters
-    return 8 * (m * (M + behind) + 6 * max(_SLAB, m, M))
+    return 8 * (m * (M + behind) + 6 * min(max(_SLAB, m, M), m * max(m, M)))
 
 
 def _stack_before(

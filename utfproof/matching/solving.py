@@ -20,7 +20,7 @@ from utfproof.ground.arrays import (
     zeros,
 )
 from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
+from utfproof.ground.resources import LIBRARIES, require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all, w_all, widened
 from utfproof.matching.floats import (
@@ -85,7 +85,9 @@ class Embedder:
         """R_all [m, M], dense, in the host's own arithmetic. ResourceLimit before allocating."""
         shape, m = self.host.shape, self.host.m
         M = matching_dimension(shape)
-        require_memory(8 * (4 * m * M + m * shape.heads * M), f"R_all at {shape}, m = {m},", self.max_memory)
+        # R_all, its scaled factors and the stack behind it; SciPy itself
+        needed = 8 * m * M * (2 + shape.heads) + LIBRARIES
+        require_memory(needed, f"R_all at {shape}, m = {m},", self.max_memory)
         return r_all(self.host) if self.index_columns is None else self.index_columns
 
     @cached_property

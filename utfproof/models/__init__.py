@@ -13,23 +13,32 @@ from utfproof.models.embedding import EmbeddedModel, embed_model
 from utfproof.models.files import read_config
 from utfproof.models.grouped import embed_grouped, grouped_matching_dimension, grouped_tree_host
 from utfproof.models.importing import import_model, layouts, refuse_models
-from utfproof.models.live import from_model, make_module
+from utfproof.models.live import from_model, from_normalised_model, make_module
 from utfproof.models.model import ImportedModel, attention_kernel
-from utfproof.models.normalised import EmbeddedNormalised, NormalisedModel, from_normalised_model
+from utfproof.models.normalised import (
+    OWN_NORM,
+    EmbeddedNormalised,
+    NormalisedHost,
+    embed_normalised,
+    read_normalised,
+    write_normalised,
+)
 
 __all__ = [
+    "OWN_NORM",
     "Agreement",
     "EmbeddedModel",
     "EmbeddedNormalised",
     "ImportedModel",
     "LayerAttention",
     "ModelAttention",
-    "NormalisedModel",
+    "NormalisedHost",
     "Rotary",
     "attention_kernel",
     "compare",
     "embed_grouped",
     "embed_model",
+    "embed_normalised",
     "from_model",
     "from_normalised_model",
     "grouped_matching_dimension",
@@ -40,7 +49,9 @@ __all__ = [
     "random_sequences",
     "read_config",
     "read_kernel",
+    "read_normalised",
     "read_sequences",
     "refuse_models",
     "write_kernel",
+    "write_normalised",
 ]

@@ -59,12 +59,16 @@ def read_reference(
     if file.tensors.keys() not in ({"tokens", "logits"}, {"inputs", "logits"}):
         found = listed(file.tensors) or "nothing"
         raise file.refuse(f"a reference holds tokens and logits, or inputs and logits, found {found}")
-    logits, d_in, d_out = as_float64(file, "logits"), model.vocabulary + model.positions, model.target.shape.d_out
+    logits, d_in, d_out = as_float64(file, "logits"), model.shape.d_in, model.shape.d_out
     if given == "tokens":
         values = file.tensors["tokens"]
         if values.dtype.kind not in "iu" or values.ndim not in (1, 2) or not values.size:
             raise file.refuse("tokens must be integers [n] or [batch, n], not empty")
         lead, batch = values.shape, np.atleast_2d(values)
+    elif model.reading.norm is not None:
+        raise file.refuse(
+            "a model with norms is compared on tokens: its host has a row for each token at each position"
+        )
     else:
         values = file.tensors["inputs"]
         if values.dtype.kind != "f" or values.ndim not in (2, 3) or not values.size or values.shape[-1] != d_in:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.models.norms import NormTensors
+
 CANONICAL = {
     "W_E": "V D",
     "W_pos": "P D",
@@ -114,7 +116,8 @@ class Family:
     `layer` of which at least one set must be there for the family to be recognised. config: fields -> meaning. settled: facts
     that hold for every model of the family; assumed: facts as they are taken where nobody says otherwise. live: (module,
     attention modules) -> configuration of a live module; double: makes a float64 copy compute in float64 throughout; buffers:
-    names of tensors that hold no weights. rotary: (module, its configuration) -> the tables of a live module.
+    names of tensors that hold no weights. rotary: (module, its configuration) -> the tables of a live module. norms: how
+    norms are stored, where they are read.
     """
 
     name: str
@@ -133,6 +136,7 @@ class Family:
     double: Callable[[Any], None] | None = None
     rotary: Callable[[Any, Mapping[str, Any], int], tuple[np.ndarray, np.ndarray] | None] | None = None
     recognised: Callable[[Mapping[str, Any]], bool] | None = None
+    norms: NormTensors | None = None
     looks: str = ""
 
 

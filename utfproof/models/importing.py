@@ -53,13 +53,15 @@ def import_model(
     scale: str | None = None,
     config: Mapping[str, Any] | None = None,
     reference: Path | str | None = None,
+    norms: bool = False,
     max_memory: int | None = None,
 ) -> ImportedModel:
     """The model of a file in this layout.
 
     attention: whom a position sees (softmax, causal, window:W). heads and residual: what a PyTorch state dict does not show.
     names: its roles, as --names. scale: what logits are multiplied by. config: its configuration, every field of which must be
-    known. reference: a file of tokens or inputs and the model's own logits, with which the reading must agree.
+    known. reference: a file of tokens or inputs and the model's own logits, with which the reading must agree. norms: it is one
+    with norms, for a host with a norm of its own.
     Raises MalformedInput with the tensor, the field or the first difference.
     """
     if layout not in layouts():
@@ -70,7 +72,7 @@ def import_model(
     family = recognise(file) if layout == ANY_FAMILY else families()[layout]
     if layout != ANY_FAMILY and not has_names(family, file):
         _say_what_it_looks_like(file, family)
-    model = ImportedModel(read_model(file, family, config, said, roles))
+    model = ImportedModel(read_model(file, family, config, said, roles, norms=norms))
     return model if reference is None else with_reference(model, reference, max_memory)
 
 

@@ -38,12 +38,14 @@ def from_model(
     *,
     heads: int | None = None,
     config: Mapping[str, Any] | None = None,
+    norms: bool = False,
     seed: int = 0,
 ) -> ImportedModel:
     """The model of a live module, read by the table of its family and compared with the module's own forward pass in float64.
 
     example_inputs: tokens [n] or [batch, n], integers (arrays or tensors), or a list of such; random ones of several lengths by
     default. heads: where the module does not show them. config: fields instead of the module's own configuration.
+    norms: it is one with norms, for a host with a norm of its own (`from_normalised_model`).
     The module is copied, never changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the
     first stage at which the reading and the module differ, and by how much.
     """
@@ -55,7 +57,7 @@ def from_model(
     forward = module_outputs(twin)
     best: tuple[float, Reading] | None = None
     given = None if example_inputs is None else _examples(example_inputs)
-    for reading in _readings(twin, file, heads, config):
+    for reading in _readings(twin, file, heads, config, norms):
         sequences = random_sequences(reading, EXAMPLES, seed) if given is None else given
         model = ImportedModel(reading, f"the forward pass of {type(module).__name__}", forward)
         pairs = [(model.original(_checked(model, tokens)), forward(tokens)) for tokens in sequences]
@@ -71,13 +73,22 @@ def from_model(
     raise file.refuse(_difference(twin, best[1], sequences, forward))
 
 
-def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[str, Any] | None) -> Iterator[Reading]:
+def from_normalised_model(module: Any, example_inputs: Any = None, *, seed: int = 0) -> ImportedModel:
+    """The model of a live module with norms, compared with its own forward pass in float64, whose `.embed()` gives a host
+    with a norm of its own: one layer with a norm before it, and maybe one at the end, or two layers without one at the end
+    (an nn.Identity in its place). Raises MalformedInput as `from_model`, naming what no such host carries."""
+    return from_model(module, example_inputs, norms=True, seed=seed)
+
+
+def _readings(
+    twin: Any, file: TensorFile, heads: int | None, config: Mapping[str, Any] | None, norms: bool
+) -> Iterator[Reading]:
     """What the module may be, by the table of its family, or by its own text where this package has written it."""
     written = exported_constants(twin)
     if written is not None:
         if heads is not None or config:
             raise file.refuse("this module was written by utfproof export and says all of its configuration")
-        yield read_exported(file, written)
+        yield read_exported(file, written, norms)
         return
     family = recognise(file)
     if family.double is not None:
@@ -86,7 +97,7 @@ def _readings(twin: Any, file: TensorFile, heads: int | None, config: Mapping[st
     fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
     tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
     for said in _candidates(family, fields, spoken(None, heads, None, None)):
-        yield read_model(file, family, fields, said, None, tables)
+        yield read_model(file, family, fields, said, None, tables, norms)
 
 
 def make_module(text: str, path: Path) -> Any:

@@ -18,8 +18,9 @@ from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import embed_model
+from utfproof.models.normalised import embed_normalised
 from utfproof.models.reading import Reading
-from utfproof.systems import Universal
+from utfproof.shapes import Shape
 from utfproof.systems.biases import BiasedTarget
 
 UNIT = 1e-12
@@ -96,6 +97,13 @@ class ImportedModel:
         return self.reading.positions
 
     @property
+    def shape(self) -> Shape:
+        """The model's own: d_in = V + P."""
+        L, H, _, d = self.reading.arrays["W_Q"].shape
+        outputs = self.reading.arrays["W_U"].shape[1]
+        return Shape(H, L, d, self.vocabulary + self.positions, outputs, residual=self.reading.stream)
+
+    @property
     def kv_heads(self) -> int:
         """G, heads that have keys and values of their own."""
         return int(self.reading.arrays["W_K"].shape[1])
@@ -160,10 +168,14 @@ class ImportedModel:
             )
         return given
 
-    def embed(self, host: str | Universal = "sparse", **recipe: Any) -> Any:
+    def embed(self, host: Any = None, **recipe: Any) -> Any:
         """The embedding under which a host acts as this model, compared on the model's own outputs: an
-        `utfproof.models.embedding.EmbeddedModel`. host: a construction's name, or a host; recipe: m, seed, law, dtype."""
-        return embed_model(self, host, **recipe)
+        `utfproof.models.embedding.EmbeddedModel`. host: a construction's name (sparse by default), or a host; recipe: m,
+        seed, law, dtype. A model with norms is embedded in a host with a norm of its own:
+        `utfproof.models.normalised.embed_normalised`."""
+        if self.reading.norm is not None:
+            return embed_normalised(self, host, **recipe)
+        return embed_model(self, "sparse" if host is None else host, **recipe)
 
 
 _ROLES = {"embedding": "W_E", "pos": "W_pos", "unembed": "W_U", "layers": "layers"}

@@ -6,16 +6,18 @@ refused by name. Facts that change outputs and that nobody says stand in `Readin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
-from utfproof.models.families import families
+from utfproof.models.facts import Facts, short
 from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, SIZES, Family
+from utfproof.models.norms import OwnNorm, folded, why_not_served
 from utfproof.models.tensors import Axes, Claims, find_layers, find_outer
 from utfproof.shapes import Shape
 from utfproof.systems.biases import BiasedTarget
@@ -24,73 +26,10 @@ from utfproof.weights import TensorFile
 NORMALISED = (
     "it normalises its rows, which no embedding before and no readout after it can take over: a host without a norm of its own "
     "serves such models in one layer only, one with a norm in at most two (docs/proofs/normalisation.md); "
-    "from_normalised_model embeds live models of one layer"
+    "HOST own-norm, or from_normalised_model, is for those"
 )
 MLP = "it has MLPs, which no fixed attention-only host gives: docs/embed-your-model.md says what can be promised"
 LAYER_ROLES = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
-
-
-@dataclass
-class Facts:
-    """What is known of a model, and who says so."""
-
-    file: TensorFile
-    values: dict[str, Any]
-    sources: dict[str, str]
-
-    def set(self, name: str, value: Any, source: str) -> None:
-        """Record a fact. MalformedInput where another source says something else."""
-        if name in self.values and self.values[name] != value:
-            raise self.file.refuse(
-                f"{source} says {FACTS.get(name, name)} {value}, {self.sources[name]} says {self.values[name]}"
-            )
-        if name not in self.values:
-            self.values[name], self.sources[name] = value, source
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The fact, or the default."""
-        return self.values.get(name, default)
-
-    def _refuse_elsewhere(self, name: str, value: Any, source: str) -> None:
-        """MalformedInput for a field that this family does not have and another refuses: it contradicts whatever is read."""
-        for other in families().values():
-            meaning = other.config.get(name)
-            if meaning is not None and meaning.only is not None and not _among(value, meaning.only):
-                raise self.file.refuse(f"{source} field {name} = {_short(value)}: {meaning.why}")
-
-    def read(self, family: Family, config: Mapping[str, Any], source: str, *, whole: bool) -> tuple[str, ...]:
-        """Facts of a configuration's fields. whole: a field that the family does not know is refused; else its name is
-        returned. MalformedInput naming a field under whose value the model is not read."""
-        left = []
-        for name, value in config.items():
-            meaning = family.config.get(name)
-            if meaning is None:
-                if not whole:
-                    self._refuse_elsewhere(name, value, source)
-                if whole:
-                    raise self.file.refuse(
-                        f"{source} field {name} = {_short(value)} is not known for {family.title}, and may change outputs"
-                    )
-                left.append(name)
-                continue
-            if meaning.only is not None and not _among(value, meaning.only):
-                raise self.file.refuse(f"{source} field {name} = {_short(value)}: {meaning.why}")
-            if meaning.fact:
-                found = value if meaning.convert is None else meaning.convert(value)
-                if found is not None:
-                    self.set(meaning.fact, found, f"{source} field {name}")
-        return tuple(left)
-
-
-def _among(value: Any, allowed: tuple[Any, ...] | Callable[[Any], bool]) -> bool:
-    """Whether the value is one of these, or passes the test; True is not 1."""
-    if callable(allowed):
-        return allowed(value)
-    return any(value is a or (type(value) is not bool and type(a) is not bool and value == a) for a in allowed)
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:60]
 
 
 @one_line
@@ -98,7 +37,9 @@ def _short(value: Any) -> str:
 class Reading:
     """A model as it was read. arrays: W_E [V, D], W_pos [P, D], W_U [D, O], b_U [O], and per layer W_Q [L, H, D, d], W_K, W_V
     [L, G, D, d], W_O [L, H, d, D], b_Q [L, H, d], b_K, b_V [L, G, d], b_O [L, D]; factors: what each layer's logits are
-    multiplied by. known: facts with their source; unknown: facts that change outputs and that nobody said."""
+    multiplied by. known: facts with their source; unknown: facts that change outputs and that nobody said. norm: where rows are
+    normalised, its gains and biases being part of the matrices; pairs: P where W_E has a row for every token at every position,
+    token P + position, and else 0."""
 
     family: Family
     arrays: dict[str, np.ndarray]
@@ -113,16 +54,18 @@ class Reading:
     unknown: tuple[str, ...]
     not_read: tuple[str, ...]
     context: int = ANY_LENGTH
+    norm: OwnNorm | None = None
+    pairs: int = 0
 
     @property
     def vocabulary(self) -> int:
         """V."""
-        return len(self.arrays["W_E"])
+        return len(self.arrays["W_E"]) // (self.pairs or 1)
 
     @property
     def positions(self) -> int:
         """P, 0 without learned positions."""
-        return len(self.arrays["W_pos"])
+        return self.pairs or len(self.arrays["W_pos"])
 
     @property
     def longest(self) -> int:
@@ -138,8 +81,8 @@ class Reading:
         if given.ndim == 2:
             x, at = given[:, : self.vocabulary] @ a["W_E"], given[:, self.vocabulary :] @ a["W_pos"]
         else:
-            x = a["W_E"][given]
-            at = a["W_pos"][: len(given)] if self.positions else np.zeros((1, x.shape[1]))
+            x = a["W_E"][given * self.pairs + places if self.pairs else given]
+            at = a["W_pos"][: len(given)] if len(a["W_pos"]) else np.zeros((1, x.shape[1]))
         out: dict[str, np.ndarray] = {}
         if not self.shortformer:
             x, at = x + at, np.zeros((1, x.shape[1]))
@@ -147,14 +90,16 @@ class Reading:
             W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
             out[f"input of layer {layer}"] = x
             added = np.broadcast_to(b_O, x.shape)
+            inner = x if self.norm is None else self.norm(x)
             for head in range(len(W_Q)):
                 group = head * len(W_K) // len(W_Q)
-                q = factor * ((x + at) @ W_Q[head] + b_Q[head])
-                k, v = (x + at) @ W_K[group] + b_K[group], x @ W_V[group] + b_V[group]
+                q = factor * ((inner + at) @ W_Q[head] + b_Q[head])
+                k, v = (inner + at) @ W_K[group] + b_K[group], inner @ W_V[group] + b_V[group]
                 added = added + attention(q, k, places, layer=layer, head=head) @ v @ W_O[head]
             out[f"attention of layer {layer}"] = added
             x = x + added if self.stream else added
-        out["logits"] = x @ a["W_U"] + a["b_U"]
+        last = x if self.norm is None or not self.norm.final else self.norm(x)
+        out["logits"] = last @ a["W_U"] + a["b_U"]
         return out
 
     def biases(self) -> str:
@@ -166,6 +111,8 @@ class Reading:
         """The target: factors in W_Q and b_Q, shared keys and values repeated, positions added to queries and keys alone as
         coordinates of their own that no layer writes."""
         a = self.arrays
+        if self.norm is not None:
+            raise MalformedInput("a model with norms is no target of hosts without one")
         L, H, D, d = a["W_Q"].shape
         repeats = H // a["W_K"].shape[1]
         factors = np.array(self.factors)
@@ -195,9 +142,11 @@ def read_model(
     said: Mapping[str, tuple[Any, str]] | None = None,
     names: Mapping[str, str] | None = None,
     tables: tuple[np.ndarray, np.ndarray] | None = None,
+    norms: bool = False,
 ) -> Reading:
     """The model of these tensors by the family's table. config: its configuration, every field of which must be known; said:
-    facts and who says them. MalformedInput names the tensor or the field."""
+    facts and who says them; norms: a model with norms is wanted, for a host with a norm of its own. MalformedInput names the
+    tensor or the field."""
     facts = Facts(file, {}, {})
     for name, value in family.settled.items():
         facts.set(name, value, f"the layout of {family.title}")
@@ -205,7 +154,7 @@ def read_model(
     not_read += facts.read(family, _spoken(file.metadata), "metadata", whole=False)
     for name, (value, source) in (said or {}).items():
         facts.set(name, value, source)
-    _refuse_what_no_embedding_carries(facts)
+    _refuse_what_no_embedding_carries(facts, norms)
     claims = Claims(file)
     prefixes = find_layers(claims, family, (names or {}).get("layers"))
     outer = find_outer(claims, family, names or {})
@@ -214,6 +163,9 @@ def read_model(
     assumed = {name: value for name, value in family.assumed.items() if name in unknown or name not in FACTS}
     facts.values = {**assumed, **facts.values}
     layers = _attention(claims, facts, arrays, sizes, prefixes, family, tables)
+    norm = None
+    if norms:
+        norm, arrays = _norm(claims, family, facts, arrays, prefixes)
     masks = claims.take_bookkeeping([layer.plain for layer in layers], family.buffers)
     claims.finish()
     _refuse_centred(facts, file, arrays)
@@ -232,10 +184,11 @@ def read_model(
         tuple(prefixes),
         {**outer, "layers": ", ".join(prefix.rstrip(".") for prefix in prefixes)},
         masks,
-        _assumptions(facts, family, unknown, ModelAttention(layers)),
+        _assumptions(facts, family, unknown, ModelAttention(layers), norm),
         unknown,
         not_read,
         min(sizes.get("P", ANY_LENGTH), ANY_LENGTH),
+        norm,
     )
 
 
@@ -257,8 +210,42 @@ def _spoken(metadata: Mapping[str, str]) -> dict[str, Any]:
     return {name: value(text) for name, text in metadata.items()}
 
 
-def _refuse_what_no_embedding_carries(facts: Facts) -> None:
-    for name, allowed, reason in (("norm", "none", NORMALISED), ("mlp", False, MLP)):
+def _norm(
+    claims: Claims, family: Family, facts: Facts, arrays: dict[str, np.ndarray], prefixes: list[str]
+) -> tuple[OwnNorm, dict[str, np.ndarray]]:
+    """The norm, and the arrays with its gains and biases in them. MalformedInput for models that no host serves."""
+    stored, kind, file = family.norms, facts.get("norm", "none"), claims.file
+    if stored is None:
+        raise file.refuse(f"models with norms are not read from {family.title}")
+    if kind not in stored.kinds:
+        who = facts.sources.get("norm")
+        why = "nobody says which norm the model has: give the configuration" if who is None else f"{who} says no norm"
+        raise file.refuse(f"{why}; this host is for models that have one")
+    eps = facts.get("eps")
+    if not isinstance(eps, int | float) or isinstance(eps, bool):
+        raise file.refuse(
+            f"nobody says eps, which is added to the mean square, found {short(eps)}: give the configuration"
+        )
+    final = bool(facts.get("final", True))
+    gains = []
+    for names in stored.names(kind, prefixes, final):
+        missing = [name for name in names if not claims.has(name)]
+        if missing:
+            raise file.refuse(f"{facts.sources['norm']} says {kind}, and tensor {missing[0]} is missing")
+        gains.append([claims.take(name) for name in names])
+    for parts in gains:
+        for part in parts:
+            if part.shape != (arrays["W_E"].shape[1],):
+                raise file.refuse(f"a norm's tensor has shape {list(part.shape)}, expected [{arrays['W_E'].shape[1]}]")
+    norm, arrays = OwnNorm(stored.kinds[kind], float(eps), final), folded(arrays, gains, final)
+    why = why_not_served(norm, arrays, facts.get("positions") == "shortformer")
+    if why:
+        raise file.refuse(why)
+    return norm, arrays
+
+
+def _refuse_what_no_embedding_carries(facts: Facts, norms: bool) -> None:
+    for name, allowed, reason in (("norm", "none", NORMALISED), ("mlp", False, MLP))[norms:]:
         value = facts.get(name, allowed)
         if value != allowed:
             raise facts.file.refuse(f"{facts.sources[name]} says {FACTS[name]} {value!r}: {reason}")
@@ -271,7 +258,7 @@ def _arrays(
     said = {letter: facts.values[name] for letter, name in SIZES.items() if facts.values.get(name) is not None}
     for letter, value in said.items():
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-            raise claims.file.refuse(f"{facts.sources[SIZES[letter]]} is {_short(value)}, expected a positive integer")
+            raise claims.file.refuse(f"{facts.sources[SIZES[letter]]} is {short(value)}, expected a positive integer")
     if said.get("L", len(prefixes)) != len(prefixes):
         raise claims.file.refuse(f"{facts.sources['layers']} says {said['L']} layers, {len(prefixes)} are found")
     said.pop("L", None)
@@ -447,7 +434,9 @@ def _unknown(facts: Facts, family: Family) -> tuple[str, ...]:
     return tuple(name for name in FACTS if name not in said and name in family.assumed)
 
 
-def _assumptions(facts: Facts, family: Family, unknown: Iterable[str], attention: ModelAttention) -> dict[str, str]:
+def _assumptions(
+    facts: Facts, family: Family, unknown: Iterable[str], attention: ModelAttention, norm: OwnNorm | None
+) -> dict[str, str]:
     """Every fact that changes outputs, as it was taken and on whose word."""
     rows = {}
     unknown = set(unknown)
@@ -456,7 +445,7 @@ def _assumptions(facts: Facts, family: Family, unknown: Iterable[str], attention
             continue
         value = facts.values[name]
         source = "assumed: nobody says" if name in unknown else facts.sources.get(name, f"the layout of {family.title}")
-        rows[word] = f"{_said(name, value)} ({source})"
+        rows[word] = f"{norm.words() if norm and name == 'norm' else _said(name, value)} ({source})"
     rows["attention"] = attention.words()
     return rows
 

@@ -10,6 +10,7 @@ import numpy as np
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import LayerAttention, ModelAttention, Rotary
 from utfproof.models.family import Family
+from utfproof.models.norms import OwnNorm
 from utfproof.models.reading import Reading
 from utfproof.weights import TensorFile
 
@@ -34,18 +35,24 @@ def exported_constants(module: Any) -> dict[str, Any] | None:
     return {name: known[name] for name in CONSTANTS}
 
 
-def read_exported(file: TensorFile, said: Mapping[str, Any]) -> Reading:
+def read_exported(file: TensorFile, said: Mapping[str, Any], norms: bool = False) -> Reading:
     """The model that an exported module is: W_V W_O = R_V, by its two factors, by the places of its ones, or with W_O = I.
-    MalformedInput where tensors are missing or do not fit; ResourceLimit before they are padded to one width."""
-    if said["NORM"] is not None or said["PAIRS"]:
+    norms: whether one with a norm of its own is wanted. MalformedInput where tensors are missing or do not fit;
+    ResourceLimit before they are padded to one width."""
+    own, pairs = said["NORM"], said["POSITIONS"] if said["PAIRS"] else 0
+    if norms != (own is not None):
         raise file.refuse(
-            "its text says a norm of its own, or a row of E for each token and position: it is not read back"
+            "its text says no norm of its own"
+            if norms
+            else "its text says a norm of its own: from_normalised_model reads it back"
         )
-    tensors, H, L, V = file.tensors, said["HEADS"], said["LAYERS"], said["VOCABULARY"]
+    tensors, H, L, V = file.tensors, said["HEADS"], said["LAYERS"], said["VOCABULARY"] * (pairs or 1)
     E = _tensor(file, "E")
     m, names = E.shape[1], [[_at(said, layer, head) for head in range(H)] for layer in range(L)]
-    if len(E) != V + said["POSITIONS"]:
-        raise file.refuse(f"E has {len(E)} rows, its text says {V} tokens and {said['POSITIONS']} positions")
+    if len(E) != V + (0 if pairs else said["POSITIONS"]):
+        raise file.refuse(
+            f"E has {len(E)} rows, its text says {said['VOCABULARY']} tokens and {said['POSITIONS']} positions"
+        )
     values = [[_factors(file, "R_V" + at, m) for at in row] for row in names]
     queries, keys = ([[_dense(file, part + at, m) for at in row] for row in names] for part in ("R_Q", "R_K"))
     width = max(array.shape[1] for row in (*queries, *(tuple(v[0] for v in row) for row in values)) for array in row)
@@ -70,7 +77,12 @@ def read_exported(file: TensorFile, said: Mapping[str, Any]) -> Reading:
     }
     factors = (float(said["SCALE"]),) * L
     stream = bool(said["RESIDUAL"])
-    return Reading(FAMILY, arrays, factors, attention, stream, False, (), taken, (), assumptions, (), ())
+    norm = None if own is None else OwnNorm(own["kind"], float(own["eps"]), "end" in own["places"])
+    if norm is not None:
+        assumptions["normalisation"] = f"{norm.words()} ({source})"
+    return Reading(
+        FAMILY, arrays, factors, attention, stream, False, (), taken, (), assumptions, (), (), norm=norm, pairs=pairs
+    )
 
 
 def _at(said: Mapping[str, Any], layer: int, head: int) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
+from utfproof.models.norms import NormTensors
 
 _NORMS = {None: "none", "LN": "LayerNorm", "LNPre": "LNPre", "RMS": "RMS", "RMSPre": "RMSPre"}
 _POSITIONS = {
@@ -28,6 +29,13 @@ def _divisor(value: Any) -> float | None:
 
 
 _LINEAR = "it is no part of attention by queries and keys that this reader knows"
+
+NORMS = NormTensors(
+    kinds={"LayerNorm": "layer", "LNPre": "layer", "RMS": "rms", "RMSPre": "rms"},
+    layer="ln1",
+    last="ln_final",
+    parts={"LayerNorm": ("w", "b"), "LNPre": (), "RMS": ("w",), "RMSPre": ()},
+)
 
 CONFIG = {
     "n_layers": sets("layers"),
@@ -60,6 +68,8 @@ CONFIG = {
     "rotary_scaling_factor": sets("rotary_factor"),
     "rotary_adjacent_pairs": sets("adjacent"),
     "normalization_type": sets("norm", _NORMS),
+    "eps": sets("eps"),
+    "ln_final": sets("final", lambda kind: kind != "Identity"),
     "attn_only": sets("mlp", {True: False, False: True}),
     "final_rms": only(False, None, why="it normalises the last rows"),
     "output_logits_soft_cap": only(-1, -1.0, 0, 0.0, None, why="a cap of the output is not linear"),
@@ -82,7 +92,7 @@ CONFIG = {
         None, "custom", "GPT2LMHeadModel", why="other architectures order their layers in their own way"
     ),
     **harmless(
-        "eps d_mlp device dtype use_attn_result use_split_qkv_input default_prepend_bos gated_mlp "
+        "d_mlp device dtype use_attn_result use_split_qkv_input default_prepend_bos gated_mlp "
         "uses_rms_norm layer_norm_folding act_fn experts_per_token model_name use_hook_mlp_in use_attn_in "
         "train_seq_length ungroup_grouped_query_attention from_checkpoint checkpoint_index "
         "checkpoint_label_type checkpoint_value tokenizer_name init_mode n_devices seed initializer_range "
@@ -98,8 +108,10 @@ a field that is refused."""
 
 
 def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration, and ALiBi's slopes as the library computes them (in float32)."""
+    """The configuration, ALiBi's slopes as the library computes them (in float32), and what stands at the end."""
     fields = dict(module.cfg.to_dict())
+    if fields.get("normalization_type") is not None:
+        fields["ln_final"] = type(module.ln_final).__name__
     if fields.get("positional_embedding_type") == "alibi":
         slopes = next(iter(layers.values())).create_alibi_multipliers(fields["n_heads"])
         fields["alibi_slopes"] = [float(slope) for slope in slopes]
@@ -155,5 +167,6 @@ FAMILY = Family(
     assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
     live=_config,
     double=double,
+    norms=NORMS,
     looks="TransformerLens names (blocks.0.attn.W_Q)",
 )
