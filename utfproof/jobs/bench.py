@@ -154,8 +154,8 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
     tasks: str = option(
         "parentheses,1-hop,2-hop,3-hop,4-hop", "Tasks, comma-separated: parentheses, 1-hop, 2-hop, 3-hop, 4-hop."
     )
-    variant: str = option("attention", "attention, residual or residual-norm.")
-    hosts: str = option("sparse,random", "Hosts, comma-separated; each in path space and m-wide.")
+    variant: str = option("attention", "attention, residual, residual-norm, mlp or mlp-norm.")
+    hosts: str = option("sparse,random", "Hosts, comma-separated; each in path space (with MLPs: equal states once) and m-wide.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")
     dtype: str = option("float32", "float32, float64 or bfloat16.")
     threads: int = option(2, "Threads of every contestant.")

@@ -67,7 +67,7 @@ class Train(Limited, Job, order=150):
     scaling: str | None = option(
         None, "Run every point of this panel of the scaling figure: m-bar, Hd, ratio or all.", aside=True
     )
-    engine: str = option("auto", "paths (path space), wide (m-wide), or auto: paths where it can.")
+    engine: str = option("auto", "paths (path space), wide (m-wide), shared (equal states once), or auto.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")
     dtype: str = option("float32", "float32, float64 or bfloat16.")
     threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="positive", aside=True)

@@ -17,6 +17,7 @@ from utfproof.ground.arrays import require_device
 from utfproof.ground.resources import require_memory
 from utfproof.training.models import TRAINED, Model, build_model
 from utfproof.training.paths import PathEngine
+from utfproof.training.shared import SharedEngine, shared_rows
 from utfproof.training.task import Batch, seeded
 from utfproof.training.wide import WideEngine
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from utfproof.training.presets import Preset
     from utfproof.training.task import Task
 
-ENGINES = ("auto", "paths", "wide")
+ENGINES = ("auto", "paths", "shared", "wide")
 EPSILON = 1e-8
 """Of AdamW, as in torch."""
 EVALUATION_BATCH = 256
@@ -51,14 +52,20 @@ def learning_rate(preset: Preset, step: int) -> float:
 
 
 def engine_name(preset: Preset, engine: str) -> str:
-    """paths or wide. Left open: paths wherever it can run, but for LN with learned positions, where a stream has a coefficient
-    for each of these and its variance costs their square. MalformedInput where paths cannot."""
+    """paths, shared or wide. Left open: paths wherever it can run, but for LN with learned positions, where a stream has a
+    coefficient for each of these and its variance costs their square; m-wide then, with equal states computed once (shared)
+    where no learned positions tell them apart. MalformedInput where the engine cannot run."""
     if engine not in ENGINES:
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
     if engine == "paths" and preset.mlp:
-        raise MalformedInput("engine paths has no MLPs: they are not linear; use --engine wide")
+        raise MalformedInput("engine paths has no MLPs: they are not linear; use --engine shared or wide")
+    learned = preset.positions == "learned"
+    if engine == "shared" and learned:
+        raise MalformedInput("engine shared has no learned positions: they tell all states apart; use --engine wide")
     if engine == "auto":
-        return "wide" if preset.mlp or (preset.norm and preset.positions == "learned") else "paths"
+        if preset.mlp or (preset.norm and learned):
+            return "wide" if learned else "shared"
+        return "paths"
     return engine
 
 
@@ -118,14 +125,20 @@ class Trainer:
         self.task: Task = preset.make_task()
         self.scored_task: Task = preset.make_task(scored=True)
         name = engine_name(preset, engine)
-        if name == "wide":
-            needed = wide_memory(preset, self.task.context, dtype)
+        if name != "paths":
+            rows = [preset.batch * self.task.context] * preset.layers
+            if name == "shared":
+                batch = self.task.batch(preset.batch, seeded(seeds[0], "train", 0, device))
+                rows = shared_rows(batch.inputs, looked_at(batch.loss_mask), preset.layers)
+            needed = wide_memory(preset, self.task.context, dtype, rows)
             require_memory(needed, f"a step of {preset.batch} sequences m-wide, m = {preset.m},", max_memory)
         self.model: Model = build_model(
             preset, seeds, self.task.context, device=device, dtype=dtype, max_memory=max_memory
         )
         self.engine: PathEngine | WideEngine = (
-            PathEngine(self.model, max_memory=max_memory) if name == "paths" else WideEngine(self.model)
+            PathEngine(self.model, max_memory=max_memory)
+            if name == "paths"
+            else {"shared": SharedEngine, "wide": WideEngine}[name](self.model)
         )
         self.done = 0
         self.first_batch = 0  # of the stream of training batches
@@ -170,7 +183,7 @@ class Trainer:
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        if self.on_gpu:
+        if self.on_gpu and self.engine.name != "shared":  # whose number of states is the batch's
             self._replay(batch)
         else:
             self.update(batch)
@@ -312,11 +325,14 @@ def parallel_seeds(preset: Preset, device: str, engine: str) -> bool:
     return device != "cpu" and engine_name(preset, engine) == "paths" and preset.host != TRAINED
 
 
-def wide_memory(preset: Preset, context: int, dtype: str) -> int:
-    """Bytes that one m-wide step keeps for its gradients, about: activations of every layer, attention, inner MLPs."""
-    tokens, H = preset.batch * context, preset.heads
-    per_layer = tokens * (preset.m * (3 + H + 2 * preset.norm) + 3 * preset.mlp * preset.mlp_width + 3 * H * context)
-    return {"float64": 8, "bfloat16": 2}.get(dtype, 4) * preset.layers * per_layer
+def wide_memory(preset: Preset, context: int, dtype: str, rows: Sequence[int]) -> int:
+    """Bytes that one m-wide step keeps for its gradients, about: activations of so many rows of each layer, attention, inner
+    MLPs; and, where a later layer has fewer, the tokens that it attends to."""
+    H, m = preset.heads, preset.m
+    each = m * (3 + H + 2 * preset.norm) + 3 * preset.mlp * preset.mlp_width + 3 * H * context
+    tokens = preset.batch * context
+    handed_out = 2 * m * sum(tokens for count in rows[1:] if count < tokens)
+    return {"float64": 8, "bfloat16": 2}.get(dtype, 4) * (each * sum(rows) + handed_out)
 
 
 def threads() -> int:

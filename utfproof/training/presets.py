@@ -227,7 +227,8 @@ def preset(name: str, /, **overrides: Any) -> Preset:
         raise MalformedInput(f"presets have no field {', '.join(sorted(unknown))}")
     if "betas" in changes and isinstance(changes["betas"], list):
         changes["betas"] = tuple(changes["betas"])
-    changed = replace(base, **{key: value for key, value in changes.items() if key not in ("m", "mlp_width")})
+    kept = {key: value for key, value in changes.items() if key not in ("m", "mlp_width")}
+    changed = replace(base, **kept, mlp_width=MLP_FACTOR * base.m)  # until m is known
     m = changes.get("m")
     if m is None:
         reshaped = {"heads", "layers", "head_dim", "host", "task"} & set(changes)

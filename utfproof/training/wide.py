@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,28 +69,35 @@ class WideEngine:
 
         found = []
         for number in range(len(self.model.seeds)):
-            x = self._stream(number, inputs[number])
-            if look is not None:
-                x = x.gather(1, look[number][..., None].expand(-1, -1, x.shape[-1]))
+            x = self._looked(number, inputs[number], None if look is None else look[number])
             if self.model.norm and self.model.norm_place == "pre":
                 x = self._norm(number, x, -1)
             found.append(x @ self.model["U"][number])
         return torch.stack(found)
 
-    def _stream(self, number: int, ids: Tensor) -> Tensor:
-        """X^L [B, n, m] of one model."""
+    def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
+        """X^L of one model at the positions look [B, k], [B, k, m]; at all without it."""
         model = self.model
         x = model["E"][number][ids]
         if model.learned_positions:
             x = x + model["P"][number][: ids.shape[1]]
-        pre, post = (model.norm and model.norm_place == place for place in ("pre", "post"))
         for layer in range(model.shape.layers):
-            for part in (self._attend, self._mlp) if model.mlp else (self._attend,):
-                place = layer * (1 + model.mlp) + (part == self._mlp)
-                moved = part(number, layer, self._norm(number, x, place) if pre else x)
-                x = x + moved if model.residual else moved
-                x = self._norm(number, x, place) if post else x
+            x = self._through(number, layer, x, partial(self._attend, number, layer))
+        return x if look is None else x.gather(1, look[..., None].expand(-1, -1, x.shape[-1]))
+
+    def _through(self, number: int, layer: int, x: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        """Rows x [..., m] after a layer; attend: of the rows that it reads, what the layer's attention moves to them."""
+        model = self.model
+        for part in (attend, partial(self._mlp, number, layer)) if model.mlp else (attend,):
+            place = layer * (1 + model.mlp) + (part is not attend)
+            moved = part(self._read_at(number, x, place))
+            x = x + moved if model.residual else moved
+            x = self._norm(number, x, place) if model.norm and model.norm_place == "post" else x
         return x
+
+    def _read_at(self, number: int, x: Tensor, place: int) -> Tensor:
+        """What is read of the stream there: LN(x) where LN comes before."""
+        return self._norm(number, x, place) if self.model.norm and self.model.norm_place == "pre" else x
 
     def _attend(self, number: int, layer: int, x: Tensor) -> Tensor:
         """sum_h A^h x R_V^h for x [B, n, m]."""

@@ -1,0 +1,159 @@
+"""Every engine against training steps that were written from the paper's text alone: losses, gradients, parameters."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import own_steps
+import pytest
+from tiers import full_where
+
+torch = pytest.importorskip("torch")
+
+from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.training import shared, wide  # noqa: E402
+from utfproof.training.loop import ENGINES, Trainer, engine_name  # noqa: E402
+from utfproof.training.models import dense  # noqa: E402
+from utfproof.training.presets import HOSTS, VARIANTS, preset  # noqa: E402
+
+WITHIN = 1e-12
+SMALL = {"batch": 3, "steps": 9, "warmup": 2, "learning_rate": 1e-3, "init_std": 0.3, "heads": 2, "length": 7}
+TREES = ("shared-key", "shared-query")
+CASES = [
+    *((f"parentheses/{host}/{v}", {}) for host in HOSTS[:4] for v in VARIANTS),
+    *((f"parentheses/{host}/attention", {"head_dim": 5}) for host in TREES),
+    *((f"parentheses/{host}/attention", {"head_dim": 5, "norm": True, "mlp": True}) for host in TREES),
+    *(
+        ("parentheses/residual-tree/residual", {"norm": norm, "mlp": mlp})
+        for norm in (False, True)
+        for mlp in (False, True)
+    ),
+    *((f"3-hop/{host}/{v}", {"layers": 3, "length": 12}) for host in ("sparse", "random", "trained") for v in VARIANTS),
+    *((f"1-hop/{host}/{v}", {"layers": 1, "length": 12}) for host in ("sparse", "trained") for v in VARIANTS),
+    *((f"parentheses/{host}/{v}", {"positions": "learned"}) for host in HOSTS[:3] for v in ("residual", "mlp-norm")),
+    *(
+        (f"parentheses/{host}/{v}", {"norm_place": place, "norm_gain": gain})
+        for host in HOSTS[:3]
+        for v in ("residual-norm", "mlp-norm")
+        for place, gain in (("post", False), ("post", True), ("pre", True))
+    ),
+    ("parentheses/sparse/mlp-norm", {"residual": False}),
+    ("parentheses/trained/attention", {"betas": (0.8, 0.9), "weight_decay": 0.1}),
+    ("parentheses/trained/mlp", {"loss": "sequence"}),
+]
+QUICK = (*CASES[:10], CASES[-2])
+
+
+def small(name, **changes):
+    point = preset(name, **{**SMALL, "head_dim": 2, **changes})
+    return replace(point, mlp_width=7 if point.mlp else 0)
+
+
+def engines(point):
+    """Those that can run it."""
+    for engine in ENGINES[1:]:
+        with suppress(MalformedInput):
+            yield engine_name(point, engine)
+
+
+def own(held):
+    """The model's arrays as they stand before training, the host's among them."""
+    values = {name: held.model[name][0].detach().numpy().copy() for name in (*held.model.trained, *held.model.frozen)}
+    if held.model.hosts is not None:
+        host, (L, H) = held.model.host(0), (held.preset.layers, held.preset.heads)
+        maps = [[host.maps(layer, head) for head in range(H)] for layer in range(L)]
+        for name, of in {"R_Q": lambda e: e.query, "R_K": lambda e: e.key, "R_V": lambda e: e.value[0]}.items():
+            values[name] = np.array([[dense(of(entry)) for entry in row] for row in maps])
+    return values
+
+
+def apart(point, engine, steps=3, by=None):
+    """The largest difference between the engine and the steps written out: of losses and gradients relative to their size; of
+    parameters relative to one, less what AdamW makes of the gradients' own difference (where a gradient is 0 but for rounding,
+    its quotient is rounding too). by: the preset of the steps written out."""
+    held = Trainer(point, [2], dtype="float64", engine=engine)
+    values, optimiser, worst = own(held), own_steps.AdamW(by or point), 0.0
+    rounding, allowed = (dict.fromkeys(held.model.trained, 0.0) for _ in range(2))
+    for step in range(steps):
+        batch, rate = held.batch(step), optimiser.rate()
+        inputs, targets, mask = (x[0].numpy() for x in (batch.inputs, batch.targets, batch.loss_mask))
+        loss, gradients = own_steps.loss_and_gradients(by or point, values, inputs, targets, mask)
+        gradients = {name: gradients[name] for name in held.model.trained}
+        optimiser.step(values, gradients)
+        held.step()
+        worst = max(worst, abs(loss - float(held.loss)) / loss)
+        for name, tensor in held.model.trained.items():
+            off = abs(tensor.grad[0].numpy() - gradients[name])
+            worst = max(worst, np.linalg.norm(off) / np.linalg.norm(gradients[name]))
+            rounding[name] = np.maximum(rounding[name], off)
+            size = np.sqrt(optimiser.second[name] / (1 - point.betas[1] ** (step + 1))) + 1e-8
+            allowed[name] += 4 * rate * rounding[name] / size
+            worst = max(worst, float((abs(tensor[0].detach().numpy() - values[name]) - allowed[name]).max()))
+    return worst
+
+
+@pytest.mark.parametrize("case", full_where(lambda case: case not in QUICK, CASES), ids=str)
+def test_every_engine_takes_the_steps_of_the_text(case):
+    point = small(case[0], **case[1])
+    found = {engine: apart(point, engine) for engine in engines(point)}
+    assert "wide" in found
+    assert ("paths" in found) != point.mlp
+    assert ("shared" in found) == (point.positions == "none")
+    assert max(found.values()) < WITHIN, found
+
+
+FAULTS = {
+    "another weight decay": ("attention", {"weight_decay": 0.02}),
+    "another warm-up": ("attention", {"warmup": 3}),
+    "other betas": ("attention", {"betas": (0.9, 0.99)}),
+    "a stream that is not there": ("attention", {"residual": True}),
+    "LN after the layer": ("residual-norm", {"norm_place": "post"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_another_setting_is_seen(fault):
+    variant, changes = FAULTS[fault]
+    point = small(f"parentheses/random/{variant}")
+    assert all(apart(point, engine, by=replace(point, **changes)) > 1e-9 for engine in engines(point))
+
+
+def no_tie(states_of):
+    """Two states that differ taken for one."""
+
+    def found(*arguments):
+        states = states_of(*arguments)
+        return states._replace(index=states.index.clamp(max=len(states.token) - 2))
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "fault"),
+    [
+        (shared, "states_of", no_tie),
+        (shared, "states_of", lambda old: lambda *a: (s := old(*a))._replace(counts=s.counts.clamp(max=1))),
+        (shared, "states_of", lambda old: lambda ids, look: old(ids, None if look is None else look - 1)),
+        (wide, "NORM_EPSILON", lambda old: 2 * old),
+    ],
+)
+def test_a_fault_in_the_engine_is_seen(monkeypatch, module, name, fault):
+    point = small("parentheses/random/mlp-norm")
+    assert apart(point, "shared") < WITHIN
+    monkeypatch.setattr(module, name, fault(getattr(module, name)))
+    assert apart(point, "shared") > 1e-9
+
+
+def test_equal_states_are_computed_once():
+    """All positions whose token and counts agree, among those that are seen from where the loss looks."""
+    ids = torch.tensor([[1, 2, 1, 3], [2, 1, 1, 3], [1, 1, 2, 2]])
+    states = shared.states_of(ids, None)
+    key = {(i, j): (int(ids[i, j]), *sorted(ids[i, : j + 1].tolist())) for i in range(3) for j in range(4)}
+    assert len(states.token) == len(set(key.values())) < 12
+    for a in key:
+        for b in key:
+            assert (states.index[a] == states.index[b]) == (key[a] == key[b])
+    seen = shared.states_of(ids, torch.tensor([[0], [1], [0]]))
+    assert len(seen.token) == 3
+    wide_ids = torch.arange(30).repeat(2, 1)  # 31^30 counts: keys are made small on the way
+    assert len(shared.states_of(wide_ids, None).token) == 30

@@ -1,0 +1,113 @@
+"""The m-wide engine with every state computed once.
+
+Without positions a token's state after the first layer depends on the token and on how many of each came before: equal states
+of a batch are grouped, computed once with their MLP, and handed out. The last layer is computed only where the loss looks, and
+what no such position sees is left out from the start. Elsewhere it is the m-wide engine, whose readers, values, norms and MLPs
+it uses; losses and gradients are the same but for rounding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from utfproof.errors import MalformedInput
+from utfproof.training.models import Model
+from utfproof.training.wide import WideEngine
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_LARGEST = 2**62
+"""Keys of states are kept below this."""
+
+
+class States(NamedTuple):
+    """G states after the first layer. tokens [v]: the ids that occur; token [G], counts [G, v]: of each state, by place in
+    tokens; index [B, n]: the state of each position (any, where no position that is looked at sees it)."""
+
+    tokens: Tensor
+    token: Tensor
+    counts: Tensor
+    index: Tensor
+
+
+def states_of(ids: Tensor, look: Tensor | None) -> States:
+    """The states that occur in ids [B, n], as far as the positions look [B, k] see them."""
+    import torch
+
+    n = ids.shape[1]
+    tokens, place = ids.unique(return_inverse=True)
+    counts = torch.nn.functional.one_hot(place, len(tokens)).cumsum(1)
+    key, size = place, len(tokens)
+    for count in counts.unbind(-1):
+        if size * (n + 1) >= _LARGEST:
+            distinct, key = key.unique(return_inverse=True)
+            size = len(distinct)
+        key, size = key * (n + 1) + count, size * (n + 1)
+    seen = torch.ones_like(ids, dtype=torch.bool)
+    if look is not None:
+        seen = torch.arange(n, device=ids.device) <= look.amax(1, keepdim=True)
+    distinct, which = key[seen].unique(return_inverse=True)
+    index = torch.zeros_like(ids)
+    index[seen] = which
+    one = torch.zeros_like(distinct).scatter_(0, which, torch.arange(len(which), device=ids.device))
+    return States(tokens, place[seen][one], counts[seen][one], index)
+
+
+class SharedEngine(WideEngine):
+    """Forward passes of a model, equal states once. Raises MalformedInput for learned positions."""
+
+    name = "shared"
+
+    def __init__(self, model: Model) -> None:
+        if model.learned_positions:
+            raise MalformedInput("with learned positions no two states are equal; use engine wide")
+        super().__init__(model)
+
+    def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
+        import torch
+
+        states = states_of(ids, look)
+        index, L = states.index, self.model.shape.layers
+        x = self._first(number, states)
+        for layer in range(1, L):
+            rows = look if layer == L - 1 else None
+            moved = self._averages(number, layer, x, index, rows)
+            asked = x[index if rows is None else index.gather(1, rows)]
+            x = self._through(number, layer, asked, lambda _, moved=moved: moved).flatten(0, 1)  # type: ignore[misc]
+            index = torch.arange(len(x), device=x.device).view(asked.shape[:2])
+        return x[index if L > 1 or look is None else index.gather(1, look)]
+
+    def _first(self, number: int, states: States) -> Tensor:
+        """The states after the first layer, [G, m]: tokens are attended to by their number."""
+        model = self.model
+        H, rows = model.shape.heads, model["E"][number][states.tokens]
+        read = self._read_at(number, rows, 0)
+        queries, keys = self._read(number, 0, read).view(len(rows), 2, H, -1).permute(1, 2, 0, 3)
+        logits = ((queries * model.scale) @ keys.transpose(-1, -2))[:, states.token]  # [H, G, v]
+        attention = (logits + states.counts.to(rows.dtype).log()).softmax(-1)
+        moved = sum(attention[head] @ self._move(number, 0, head, read) for head in range(H))
+        return self._through(number, 0, rows[states.token], lambda _: moved)
+
+    def _averages(self, number: int, layer: int, x: Tensor, index: Tensor, look: Tensor | None) -> Tensor:
+        """sum_h A^h x R_V^h [B, k, m] at the positions look [B, k] of sequences index [B, n] of the states x [G, m]."""
+        import torch
+
+        model, (B, n) = self.model, index.shape
+        H, d = model.shape.heads, model.shape.head_dim
+        read = self._read_at(number, x, layer * (1 + model.mlp))
+        place = torch.arange(n, device=x.device)
+        rows = place.expand(B, n) if look is None else look
+        reading = self._read(number, layer, read).view(-1, 2, H, d)
+        queries = reading[index.gather(1, rows), 0].transpose(1, 2) * model.scale
+        logits = queries @ reading[index, 1].permute(0, 2, 3, 1)  # [B, H, k, n]
+        hidden = place > rows[:, None, :, None]
+        attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
+        averages = (attention.flatten(1, 2) @ read[index]).view(B, H, rows.shape[1], -1)
+        return torch.stack([self._move(number, layer, head, averages[:, head]) for head in range(H)]).sum(0)
+
+
+def shared_rows(ids: Tensor, look: Tensor | None, layers: int) -> list[int]:
+    """Rows of each layer of a batch ids [B, n] of which the positions look [B, k] are asked."""
+    first, last = len(states_of(ids, look).token), (ids if look is None else look).numel()
+    return [first, *[ids.numel()] * (layers - 2), *[last] * (layers > 1)]
