@@ -155,7 +155,7 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
         "parentheses,1-hop,2-hop,3-hop,4-hop", "Tasks, comma-separated: parentheses, 1-hop, 2-hop, 3-hop, 4-hop."
     )
     variant: str = option("attention", "attention, residual, residual-norm, mlp or mlp-norm.")
-    hosts: str = option("sparse,random", "Hosts, comma-separated; each in path space (with MLPs: equal states once) and m-wide.")
+    hosts: str = option("sparse,random", "Hosts, comma-separated; each m-wide and by the engine that auto takes.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")
     dtype: str = option("float32", "float32, float64 or bfloat16.")
     threads: int = option(2, "Threads of every contestant.")
