@@ -444,31 +444,3 @@ def test_one_layer_no_scales():
         assert {gamma for gamma in range(1, p) if not no_scales(l0, k0, l1, k1, gamma, p)} == named
     # one coefficient zero: no gamma fails
     assert all(no_scales(1, 2, 0, 3, gamma, p) for gamma in range(1, p))
-
-
-def test_two_coordinates_a_head():
-    """Theorem D (iii): E = (M^h, A^h / M^h) has the terms (x + r k y) M / (1 + r k) of the target, r = e^(x A (y - x))."""
-    x, y, k = Fraction(2, 3), Fraction(-5, 7), 4
-
-    def outputs(heads):
-        """{A: sum of values over the heads of that form}: the function, by Lemma 1 of fibre-dimension.md; and one value."""
-        values = {}
-        for form, value in heads:
-            values[form] = values.get(form, 0) + value
-        r = {form: Fraction(2) ** int(12 * form) for form in values}  # any function of the form will do
-        total = sum((x + r[form] * k * y) * value / (1 + r[form] * k) for form, value in values.items())
-        return {form: value for form, value in values.items() if value}, total
-
-    def host(target, spoil=0):
-        E = [(value, Fraction(form) / value if value else spoil) for form, value in target]
-        return [(c * value, value) for value, c in E]
-
-    for target in itertools.product(itertools.product((-1, 0, 2), (0, 3, -3)), repeat=2):
-        target = [(Fraction(form), Fraction(value)) for form, value in target]
-        assert outputs(host(target)) == outputs(target)
-        # what stands beside a value 0 does not matter; another quotient does
-        assert outputs(host(target, spoil=5))[0] == outputs(target)[0]
-        doubled = [(2 * form, value) for form, value in host(target)]
-        assert (outputs(doubled)[0] == outputs(target)[0]) == (
-            not any(form for form, value in target if value) or outputs(target)[0] == {}
-        )

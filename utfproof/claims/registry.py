@@ -36,6 +36,7 @@ SECTIONS: dict[str, str] = {
     "new_frontier": "New: below M and lower bounds",
     "new_bounds": "New: below M and lower bounds",
     "new_sharper": "New: below M and lower bounds",
+    "new_all_targets": "New: below M and lower bounds",
     "new_local": "New: below M and lower bounds",
     "new_shared_attention": "New: shared attention",
     "new_bilinear": "New: shared attention",

@@ -18,6 +18,7 @@ from utfproof.certificates.lower_bounds import (
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.errors import NotDefined, Undecided
+from utfproof.frontier import product_host
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape, linear_test_dimension, matching_dimension
@@ -179,11 +180,12 @@ def _uppers() -> Iterator[Bound]:
         yield identity_bound("shared-query-groups", replace(almost, host=TIED), "docs/proofs/sharper-frontier.md")
         yield identity_bound("symmetric-keys", replace(almost, host=TIED), "docs/proofs/wide-heads.md")
         yield identity_bound("symmetric-keys-deep", almost, "docs/proofs/wide-heads.md")
-    yield Bound(
-        "two coordinates a head", UPPER, Question(Notion.FUNCTIONAL, host=TIED), lambda shape: 2 * shape.heads,
-        lambda s: (s.layers, s.d_in, s.d_out) == (1, 1, 1) and not s.residual, "docs/proofs/sharper-frontier.md", None,
-        lambda shape: 0, WRITTEN,
-    )  # fmt: skip
+    for host in (TIED, ANY):
+        yield Bound(
+            "products of readers", UPPER, Question(logits, host=host), product_host.dimension,
+            lambda shape, host=host: product_host.defined(shape) and (shape.heads > 1) == (host == TIED),  # type: ignore[misc]
+            "docs/proofs/sharper-frontier.md", None, lambda shape: 0, PROVED, claim="new:all-targets/products",
+        )  # fmt: skip
     yield identity_bound("shared-query-functional", Question(Notion.FUNCTIONAL, host=TIED), "docs/proofs/frontier.md",
                     label="shared-query at H = d_in = 1")  # fmt: skip
     yield Bound(

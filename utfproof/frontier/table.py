@@ -219,7 +219,7 @@ def groups(found: Frontier) -> list[Group]:
     """Questions of one model and class of targets, merged where extents or hosts make no difference."""
     rows: dict[Question, list[Any]] = {}
     for entry in found.entries:
-        reached = entry.reached.value if entry.reached else None
+        reached = (entry.reached.value, entry.reached.status == PROVED) if entry.reached else None
         written = entry.written.value if entry.written else None
         none = entry.impossible is not None
         rows.setdefault(entry.question, []).append((entry.shape, entry.proved.value, reached, written, none))

@@ -182,8 +182,8 @@ def _at_one_shape(found: Found) -> dict[str, Any]:
 
 
 def _statuses(found: Found) -> list[str]:
-    streams = any(entry.shape.residual for entry in found.entries)
-    return ["certificate", "on demand", "formula", *["proof"] * streams, "m ≥ 1"]
+    proofs = found.count("proof") or any(entry.shape.residual for entry in found.entries)
+    return ["certificate", "on demand", "formula", *(["proof"] if proofs else []), "m ≥ 1"]
 
 
 # --- for people ----------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
             side.bound.claim
             for entry in found.entries
             for side in (entry.proved, entry.reached)
-            if side is not None and side.bound is not None and side.bound.claim
+            if side is not None and side.status == "proof" and side.bound is not None and side.bound.claim
         })  # fmt: skip
         notes.append(
             f"† {sides['proof']} sides by a written proof, without a certificate (--bounds names its page"
