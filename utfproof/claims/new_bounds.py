@@ -340,11 +340,11 @@ def single_head(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:frontier/attention-matching",
     place=OPTIMUM,
-    statement="The least m by attention-matching, all targets, is known for L ≥ 2.",
+    statement="The least m by attention-matching, all targets, is known for L ≥ 2 and d_in ≥ 2.",
     category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
-    scope="L ≥ 2: the frontier's interval at each shape",
+    scope="L, d_in ≥ 2: the frontier's interval at each shape (at d = d_in = 1: new:all-targets/products)",
     verdict=Verdict.OPEN,
     evidence=(Evidence.WRITTEN, Evidence.OPEN),
     sentence="The bound is that for almost all targets; hosts of all targets need more, as far as is known.",
@@ -352,7 +352,7 @@ def single_head(run: Run) -> Iterator[Instance | Figure]:
 )
 def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
     """The interval at each shape."""
-    for shape in run.shapes(lambda s: s.layers > 1, anchors=[(2, 2, 1, 1)]):
+    for shape in run.shapes(lambda s: min(s.layers, s.d_in) > 1, anchors=[(2, 2, 2, 2)]):
         yield open_question(shape, Notion.ATTENTION_MATCHING)
     for entry in ((4, 2, 24, 4), (2, 4, 30, 30), (2, 2, 28, 30)):
         yield Figure("gap at ({},{},{},{})".format(*entry), gap(Shape(*entry), Notion.ATTENTION_MATCHING))
@@ -361,11 +361,11 @@ def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:frontier/functional",
     place="docs/proofs/frontier.md",
-    statement="The least m functionally, all targets, is known for L ≥ 2.",
+    statement="The least m functionally, all targets, is known for L ≥ 2 and d_in ≥ 2.",
     category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
-    scope="L ≥ 2: the frontier's interval at each shape",
+    scope="L, d_in ≥ 2: the frontier's interval at each shape (at d = d_in = 1: new:all-targets/products)",
     verdict=Verdict.OPEN,
     evidence=(Evidence.WRITTEN, Evidence.OPEN),
     sentence="What is proved of every host, and the best host known.",
@@ -373,7 +373,7 @@ def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
 )
 def frontier_functional(run: Run) -> Iterator[Instance | Figure]:
     """The interval at each shape."""
-    for shape in run.shapes(lambda s: s.layers > 1, anchors=[(2, 2, 1, 1), (2, 2, 1, 3)]):
+    for shape in run.shapes(lambda s: min(s.layers, s.d_in) > 1, anchors=[(2, 2, 2, 2), (2, 2, 1, 3)]):
         yield open_question(shape, Notion.FUNCTIONAL)
-    for entry in ((2, 2, 1, 1), (2, 2, 1, 3), (4, 2, 24, 4), (2, 4, 30, 30)):
+    for entry in ((2, 2, 2, 2), (2, 2, 1, 3), (4, 2, 24, 4), (2, 4, 30, 30)):
         yield Figure("gap at ({},{},{},{})".format(*entry), gap(Shape(*entry), Notion.FUNCTIONAL))
