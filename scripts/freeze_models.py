@@ -4,7 +4,8 @@ Usage, in an environment with torch, the library and this package:
     python scripts/freeze_models.py transformer-lens              # compare every model with its library, live
     python scripts/freeze_models.py transformers --write FILE     # and freeze them: tensors, configuration, tokens, logits
 
-LIBRARY is transformer-lens (2 and 3), transformer-lens-bridge (4), transformers, x-transformers or torch. Every model is either
+LIBRARY is transformer-lens (2 and 3), transformer-lens-bridge (4), transformers, x-transformers, torch, or nanogpt, whose
+model.py stands in the folder that NANOGPT names. Every model is either
 embedded in hosts whose exported modules agree with the library's own forward pass within 1e-9 relative in float64, or refused
 with a message that names the field or tensor said here. Anything else is a failure, and the exit code 1. LIBRARY guide runs the
 first lines of docs/embed-your-model.md with TransformerLens 3.
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
 import io
 import json
+import os
 import re
 import sys
 import tempfile
@@ -366,26 +369,57 @@ def plain_torch() -> Iterator[Case]:
     yield Case("encoder layers in full", lambda: encoder(causal=False, norms=True), "norm1")
 
 
+def nanogpt() -> Iterator[Case]:
+    upstream = loaded(Path(os.environ["NANOGPT"], "model.py"))
+
+    def make(bare: bool = True, idle: bool = False, **config: Any) -> nn.Module:
+        sizes = {"n_layer": 2, "n_head": 2, "n_embd": 6, "block_size": 7, "vocab_size": 5, "dropout": 0.1, **config}
+        module = upstream.GPT(upstream.GPTConfig(**sizes))
+        for block in module.transformer.h if bare else ():
+            block.ln_1, block.ln_2 = nn.Identity(), nn.Identity()
+            block.mlp = block.mlp if idle else Nothing()
+        module.transformer.ln_f = nn.Identity() if bare else module.transformer.ln_f
+        module = drawn(module)
+        for block in module.transformer.h if idle else ():
+            for part in block.mlp.c_proj.parameters():
+                nn.init.zeros_(part)
+        return module
+
+    yield Case("with biases", lambda: make(bias=True))
+    yield Case("without biases", lambda: make(bias=False))
+    yield Case("one layer, three heads", lambda: make(n_layer=1, n_head=3, bias=True))
+    yield Case("idle MLPs", lambda: make(idle=True, bias=True))
+    yield Case("in full", lambda: make(bare=False, bias=True), "ln_1")
+    yield Case("in full, without biases", lambda: make(bare=False, bias=False), "ln_1")
+
+
 LIBRARIES: dict[str, tuple[Callable[[], Iterator[Case]], str]] = {
     "transformer-lens": (transformer_lens, "transformer-lens"),
     "transformer-lens-bridge": (transformer_lens_bridge, "transformer-lens"),
     "transformers": (transformers, "transformers"),
     "x-transformers": (x_transformers, "x-transformers"),
     "torch": (plain_torch, "torch"),
+    "nanogpt": (nanogpt, "torch"),
 }
 
 # --- comparing and freezing --------------------------------------------------------------------------------
 
 
-def exported_outputs(path: Path, tokens: np.ndarray) -> np.ndarray:
-    """What an exported module gives."""
+def loaded(path: Path) -> Any:
+    """The module of a Python file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def exported_outputs(path: Path, tokens: np.ndarray) -> np.ndarray:
+    """What an exported module gives."""
     with torch.no_grad():
-        return np.asarray(module.Host()(torch.from_numpy(tokens)).numpy())
+        return np.asarray(loaded(path).Host()(torch.from_numpy(tokens)).numpy())
 
 
 def compare(case: Case, folder: Path) -> tuple[str, str]:
@@ -490,13 +524,13 @@ def frozen(case: Case) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     module = case.make()
     twin = live.in_float64(module)
     file = live.live_tensors(twin)
-    record: dict[str, Any] = {"refused": case.refused}
+    record: dict[str, Any] = {"refused": case.refused, "normalised": case.normalised}
     family = live.recognise(file)
     parts = live.attention_modules(twin, file, family)
     record |= {"family": family.name, "config": {} if family.live is None else family.live(twin, parts)}
     tensors = {name: _narrow(np.asarray(array)) for name, array in file.tensors.items()}
     if not case.refused:
-        model = from_model(module)
+        model = from_model(module, norms=case.normalised)
         if family.name == "pytorch":
             record["config"] |= {"residual": model.reading.stream, "causal": model.reading.attention.layers[0].causal}
         rotary = model.reading.attention.layers[0].rotary
@@ -545,11 +579,13 @@ def main() -> int:
             verdict, said = compare(case, Path(folder))
         counts[verdict] += 1
         print(f"{verdict:8} {case.name}: {said[:150]}", flush=True)
-        if args.write is not None and not case.normalised:
+        if args.write is not None:
             tensors, records[case.name] = frozen(case)
             arrays |= {f"{case.name}/{name}": array for name, array in tensors.items()}
     if args.write is not None:
         versions = {name: version(name) for name in (distribution, "torch", "numpy")}
+        if args.library == "nanogpt":
+            versions["nanoGPT"] = hashlib.sha256(Path(os.environ["NANOGPT"], "model.py").read_bytes()).hexdigest()
         write_arrays(args.write, arrays, {"versions": json.dumps(versions), "models": json.dumps(records)})
     print(f"{args.library} {version(distribution)}: {counts}")
     return int(counts["wrong"] > 0)

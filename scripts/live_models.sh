@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares small models with the libraries that people use, live: each library from the package index, in an environment of its own.
-# PYTHON names the interpreter, FOLDER where the environments stand (kept, so that a second run installs nothing). Every library is
-# tried: exit 1 where one disagrees or cannot be compared, 3 where nothing disagrees and one could not be installed.
+# PYTHON names the interpreter, FOLDER where the environments stand (kept, so that a second run installs nothing), NANOGPT a folder
+# with nanoGPT's model.py, which no index has (left out without it). Every library is tried: exit 1 where one disagrees or cannot be compared, 3 where nothing disagrees and one could not be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3} FOLDER=${FOLDER:-out/models}
@@ -45,6 +45,9 @@ compare() { # NAME LIBRARY PACKAGES...
 }
 
 compare torch torch
+if [ -n "${NANOGPT:-}" ]; then
+  compare nanogpt nanogpt
+fi
 compare transformers transformers transformers==5.23.0
 compare x-transformers x-transformers x-transformers==2.31.10
 compare transformer-lens-2 transformer-lens transformer-lens==2.18.0 "datasets<3" "pyarrow<18"

@@ -46,6 +46,26 @@ def tensor(axes: str, *roles: str) -> Tensor:
     return Tensor(axes, roles)
 
 
+EMBEDDED = {
+    "W_E": tensor("V D", "W_E"),
+    "W_pos": tensor("P D", "W_pos"),
+    "W_U": tensor("O D", "W_U"),
+    "b_U": tensor("O", "b_U"),
+}
+"""What stands outside of layers: nn.Embeddings of tokens and positions, and an nn.Linear."""
+
+
+def linears(q: str, k: str, v: str, o: str) -> dict[str, Tensor]:
+    """Four nn.Linear of these names: queries, keys, values, output."""
+    rows: dict[str, Tensor] = {}
+    for name, part, heads in ((q, "Q", "H"), (k, "K", "G"), (v, "V", "G")):
+        rows |= {
+            f"{name}.weight": tensor(f"({heads} d) D", f"W_{part}"),
+            f"{name}.bias": tensor(f"({heads} d)", f"b_{part}"),
+        }
+    return rows | {f"{o}.weight": tensor("D (H d)", "W_O"), f"{o}.bias": tensor("D", "b_O")}
+
+
 @dataclass(frozen=True)
 class Meaning:
     """What a field of a configuration says. fact: the fact that it sets, "" where it sets none; only: the values, or the test

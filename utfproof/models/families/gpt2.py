@@ -9,10 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import Family, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, Family, Tensor, harmless, only, sets, tensor
 
-OUTER = {"W_E": tensor("V D", "W_E"), "W_pos": tensor("P D", "W_pos"), "W_U": tensor("O D", "W_U")}
-NAMES = {"W_E": (r"wte\.weight",), "W_pos": (r"wpe\.weight",), "W_U": (r"lm_head\.weight",)}
+NAMES = {"W_E": (r"wte\.weight",), "W_pos": (r"wpe\.weight",), "W_U": (r"lm_head\.weight",), "b_U": ()}
+FIELDS = {
+    "n_layer": sets("layers"),
+    "n_head": sets("heads"),
+    "n_embd": sets("width"),
+    "vocab_size": sets("vocabulary"),
+    "heads": sets("heads"),
+}
+SETTLED = {"stream": True, "causal": True, "positions": "learned", "norm": "none", "cap": 0.0, "window": 0}
+
+
+def rows(weight: str, output: str) -> dict[str, Tensor]:
+    """Queries, keys and values in one tensor of these axes, and the output."""
+    return {
+        "c_attn.weight": tensor(weight, "W_Q", "W_K", "W_V"),
+        "c_attn.bias": tensor("(c H d)", "b_Q", "b_K", "b_V"),
+        "c_proj.weight": tensor(output, "W_O"),
+        "c_proj.bias": tensor("D", "b_O"),
+    }
 
 
 def plain(value: Any) -> Any:
@@ -40,27 +57,18 @@ COMMON = harmless(
 FAMILY = Family(
     name="gpt2",
     title="GPT-2 (transformers)",
-    layer={
-        "c_attn.weight": tensor("D (c H d)", "W_Q", "W_K", "W_V"),
-        "c_attn.bias": tensor("(c H d)", "b_Q", "b_K", "b_V"),
-        "c_proj.weight": tensor("(H d) D", "W_O"),
-        "c_proj.bias": tensor("D", "b_O"),
-    },
-    outer=OUTER,
+    layer=rows("D (c H d)", "(H d) D"),
+    outer=EMBEDDED,
     outer_names=NAMES,
     marks=(("c_attn.weight", "c_proj.weight"),),
     config={
-        "n_layer": sets("layers"),
-        "n_head": sets("heads"),
-        "n_embd": sets("width"),
+        **FIELDS,
         "n_positions": sets("context"),
         "n_ctx": sets("context"),
-        "vocab_size": sets("vocabulary"),
         "scale_attn_weights": sets("scaled", {True: True, False: False}),
         "scale_attn_by_inverse_layer_idx": sets("scale_by_layer", {True: True, False: False}),
         "tie_word_embeddings": sets("tied"),
         "add_cross_attention": only(False, None, why="cross attention reads another stream"),
-        "heads": sets("heads"),
         **COMMON,
         **harmless(
             "n_inner activation_function resid_pdrop embd_pdrop attn_pdrop layer_norm_epsilon summary_type "
@@ -68,15 +76,7 @@ FAMILY = Family(
             "reorder_and_upcast_attn"
         ),
     },
-    settled={
-        "stream": True,
-        "causal": True,
-        "positions": "learned",
-        "norm": "none",
-        "cap": 0.0,
-        "window": 0,
-        "head_order": "consecutive columns of each third",
-    },
+    settled={**SETTLED, "head_order": "consecutive columns of each third"},
     assumed={"scale": "1/sqrt(d)"},
     buffers=(r"attn\.bias$", r"attn\.masked_bias$"),
     tied_output=True,

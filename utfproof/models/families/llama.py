@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.models.families.gpt2 import COMMON, config_of
-from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets
 
 
 def _rope(value: Any) -> float | None:
@@ -43,18 +43,9 @@ def _double(module: Any) -> None:
 FAMILY = Family(
     name="llama",
     title="separate q, k, v, o projections (Llama)",
-    layer={
-        "q_proj.weight": tensor("(H d) D", "W_Q"),
-        "k_proj.weight": tensor("(G d) D", "W_K"),
-        "v_proj.weight": tensor("(G d) D", "W_V"),
-        "o_proj.weight": tensor("D (H d)", "W_O"),
-        "q_proj.bias": tensor("(H d)", "b_Q"),
-        "k_proj.bias": tensor("(G d)", "b_K"),
-        "v_proj.bias": tensor("(G d)", "b_V"),
-        "o_proj.bias": tensor("D", "b_O"),
-    },
-    outer={"W_E": tensor("V D", "W_E"), "W_U": tensor("O D", "W_U")},
-    outer_names={"W_E": (r"embed_tokens\.weight",), "W_U": (r"lm_head\.weight",)},
+    layer=linears("q_proj", "k_proj", "v_proj", "o_proj"),
+    outer={role: EMBEDDED[role] for role in ("W_E", "W_U", "b_U")},
+    outer_names={"W_E": (r"embed_tokens\.weight",), "W_U": (r"lm_head\.weight",), "b_U": ()},
     marks=(("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"),),
     config={
         "num_hidden_layers": sets("layers"),

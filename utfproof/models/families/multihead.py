@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import Family, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, Family, harmless, only, sets, tensor
 
 EMBEDDINGS = ("embedding", "embed", "token_embedding", "tok_embedding", "tok_emb", "token_emb", "wte")
 POSITIONS = (
@@ -56,12 +56,7 @@ FAMILY = Family(
         "out_proj.weight": tensor("D (H d)", "W_O"),
         "out_proj.bias": tensor("D", "b_O"),
     },
-    outer={
-        "W_E": tensor("V D", "W_E"),
-        "W_pos": tensor("P D", "W_pos"),
-        "W_U": tensor("O D", "W_U"),
-        "b_U": tensor("O", "b_U"),
-    },
+    outer=EMBEDDED,
     outer_names={
         "W_E": _names(EMBEDDINGS),
         "W_pos": (*_names(POSITIONS), *POSITIONS),

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from utfproof.models.families.gpt2 import NAMES, OUTER, stored_as_linear
-from utfproof.models.family import Family, harmless, sets, tensor
+from typing import Any
+
+from utfproof.models.families.gpt2 import FIELDS, NAMES, SETTLED, rows, stored_as_linear
+from utfproof.models.family import EMBEDDED, Family, harmless, sets
+
+
+def _double(module: Any) -> None:
+    """Given targets, a nanoGPT returns the logits of all positions, not those of the last one alone."""
+    forward = type(module).forward
+    module.forward = lambda tokens: forward(module, tokens, tokens)[0]
+
 
 FAMILY = Family(
     name="nanogpt",
     title="nanoGPT",
-    layer={
-        "c_attn.weight": tensor("(c H d) D", "W_Q", "W_K", "W_V"),
-        "c_attn.bias": tensor("(c H d)", "b_Q", "b_K", "b_V"),
-        "c_proj.weight": tensor("D (H d)", "W_O"),
-        "c_proj.bias": tensor("D", "b_O"),
-    },
-    outer=OUTER,
+    layer=rows("(c H d) D", "D (H d)"),
+    outer=EMBEDDED,
     outer_names=NAMES,
     marks=(("c_attn.weight", "c_proj.weight"),),
-    config={
-        "n_layer": sets("layers"),
-        "n_head": sets("heads"),
-        "n_embd": sets("width"),
-        "block_size": sets("context"),
-        "vocab_size": sets("vocabulary"),
-        "heads": sets("heads"),
-        **harmless("dropout", "bias"),
-    },
-    settled={
-        "stream": True,
-        "causal": True,
-        "scale": "1/sqrt(d)",
-        "positions": "learned",
-        "norm": "none",
-        "cap": 0.0,
-        "window": 0,
-        "head_order": "consecutive rows of each third",
-    },
+    config={**FIELDS, "block_size": sets("context"), **harmless("dropout", "bias")},
+    settled={**SETTLED, "scale": "1/sqrt(d)", "head_order": "consecutive rows of each third"},
     buffers=(r"attn\.bias$",),
+    double=_double,
     live=lambda module, layers: dict(vars(module.config)),
     recognised=stored_as_linear,
     looks="nanoGPT names (h.0.attn.c_attn.weight)",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.models.families.transformer_lens import CONFIG, double
-from utfproof.models.family import Family, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, Family, harmless, linears, only, sets
 
 
 def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,22 +41,8 @@ UNUSED = tuple(
 FAMILY = Family(
     name="transformer-lens-bridge",
     title="TransformerLens 4 (TransformerBridge)",
-    layer={
-        "q.weight": tensor("(H d) D", "W_Q"),
-        "k.weight": tensor("(G d) D", "W_K"),
-        "v.weight": tensor("(G d) D", "W_V"),
-        "o.weight": tensor("D (H d)", "W_O"),
-        "q.bias": tensor("(H d)", "b_Q"),
-        "k.bias": tensor("(G d)", "b_K"),
-        "v.bias": tensor("(G d)", "b_V"),
-        "o.bias": tensor("D", "b_O"),
-    },
-    outer={
-        "W_E": tensor("V D", "W_E"),
-        "W_pos": tensor("P D", "W_pos"),
-        "W_U": tensor("O D", "W_U"),
-        "b_U": tensor("O", "b_U"),
-    },
+    layer=linears("q", "k", "v", "o"),
+    outer=EMBEDDED,
     outer_names={
         "W_E": (r"embed\.weight", r"tok_embed\.weight"),
         "W_pos": (r"pos_embed\.weight", r"pos\.weight"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets
 
 _EXTRA = "it changes attention or the stream in a way that this reader does not know"
 _PLAIN = (None, False, 0)
@@ -156,18 +156,8 @@ def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray,
 FAMILY = Family(
     name="x-transformers",
     title="x-transformers",
-    layer={
-        "to_q.weight": tensor("(H d) D", "W_Q"),
-        "to_k.weight": tensor("(G d) D", "W_K"),
-        "to_v.weight": tensor("(G d) D", "W_V"),
-        "to_out.weight": tensor("D (H d)", "W_O"),
-    },
-    outer={
-        "W_E": tensor("V D", "W_E"),
-        "W_pos": tensor("P D", "W_pos"),
-        "W_U": tensor("O D", "W_U"),
-        "b_U": tensor("O", "b_U"),
-    },
+    layer=linears("to_q", "to_k", "to_v", "to_out"),
+    outer=EMBEDDED,
     outer_names={
         "W_E": (r"token_emb\.emb\.weight",),
         "W_pos": (r"pos_emb\.emb\.weight",),
