@@ -16,8 +16,9 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-from utfproof.claims.computed import recorded, write
+from utfproof.claims.computed import recorded, recorded_routes, write, write_routes
 from utfproof.claims.grid import DEFAULT_GRID, Grid
+from utfproof.claims.independence import Source, shared, words
 from utfproof.claims.judging import computed_from, judge
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
 from utfproof.claims.registry import SECTIONS, all_claims, select
@@ -97,6 +98,8 @@ def row(entry: Claim) -> str:
         kinds = kinds.replace(Evidence.WRITTEN.value, f"[written proof]({Path(entry.proof).relative_to('docs')})")
     if entry.theorem:
         kinds = kinds.replace(Evidence.MACHINE.value, theorems(entry))
+    if entry.shared is not None:
+        kinds += f" ({' = '.join(entry.shared.routes)}: {words(entry.shared)})"
     about = entry.notion.value if entry.notion else "–"
     if entry.targets:
         about += f"; {entry.targets}"
@@ -150,16 +153,20 @@ def page() -> str:
 
 def record(names: list[str]) -> None:
     """Run claims on the default grid and record what they computed; print what changed, and what speaks against a claim."""
-    claims, parts = all_claims(), dict(recorded())
+    claims, parts, routes, source = all_claims(), dict(recorded()), dict(recorded_routes()), Source()
     for entry in select(names):
         seen = observe(entry, Grid.parse(DEFAULT_GRID))
         part = computed_from(entry, seen)
         if part != parts.get(entry.id):
             print(f"{entry.id}: recorded anew")
         parts[entry.id] = part
-        for line in judge(dataclasses.replace(entry, computed=part), seen, whole=True):
+        found = shared(entry.check, part.named_routes, source) if part.named_routes else None
+        routes.pop(entry.id, None)
+        routes |= {} if found is None else {entry.id: found}
+        for line in judge(dataclasses.replace(entry, computed=part, shared=found), seen, whole=True):
             print(f"{entry.id}: {line}")
     write({name: parts[name] for name in claims if name in parts})
+    write_routes({name: routes[name] for name in claims if name in routes})
 
 
 def main() -> None:

@@ -62,6 +62,9 @@ def _records(claim: Claim) -> Iterator[tuple[str, Claim]]:
             kinds = dict.fromkeys(strong if kind is weak else kind for kind in claim.evidence)
             yield "evidence", change(claim, evidence=tuple(kinds))
     yield from _quotations(claim, others)
+    if claim.shared is not None:
+        yield "routes", change(claim, shared=None)
+        yield "routes", change(claim, shared=change(claim.shared, shared=(*claim.shared.shared, "claims.plain:rank")))
     if claim.about is not None:
         for name, about in _scopes(claim.about):
             yield name, change(claim, about=about, targets=str(about.targets))

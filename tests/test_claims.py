@@ -19,7 +19,8 @@ from tiers import full_where
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import registry, runner
-from utfproof.claims.computed import recorded
+from utfproof.claims.companions import CHECKER, PROVER
+from utfproof.claims.computed import Shared, recorded
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.claims.judging import computed_from, computed_verdict, judge
 from utfproof.claims.record import (
@@ -228,6 +229,7 @@ def made(check, *, notion=None, targets="all untied", hosts="any", free=None, **
         "evidence": (Evidence.ARITHMETIC,),
         "sentence": "because",
         "check": check,
+        "shared": Shared(dict.fromkeys((*ROUTES, PROVER, CHECKER), ())),
     }
     claim = Claim(**(fields | changes))
     return dataclasses.replace(

@@ -13,7 +13,7 @@ import numpy as np
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, dense
+from utfproof.claims.decisions import decided
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
@@ -194,15 +194,15 @@ def looped_construction_tied(run: Run) -> Iterator[Instance | Figure]:
     """Two equal columns of R_all, and a tied target whose W_all differs in them."""
     for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=36):
         host, target = build_host("printed-looped", shape), integer_target(shape, seed=4, tied=True)
-        clash = {
-            "matching": _clash(dense(r_all(host)), dense(w_all(target))),
-            "plain integers": _clash(
-                np.array(plain.r_all(host), dtype=object), np.array(plain.w_all(target), dtype=object)
-            ),
-        }
-        both = agree(clash)
-        detail = "no target found" if both.value is None else f"columns {both.value} agree in R_all, not in W_all"
-        yield Instance(shape, None if both.value is None else False, detail, routes=both.routes)
+        both = agree(
+            {
+                "matching": [plain.rows(r_all(host)), plain.rows(w_all(target))],
+                "plain integers": [plain.r_all(host), plain.w_all(target)],
+            }
+        )
+        clash = _clash(*(np.array(matrix, dtype=object) for matrix in both.value))
+        detail = "no target found" if clash is None else f"columns {clash} agree in R_all, not in W_all"
+        yield Instance(shape, None if clash is None else False, detail, routes=both.routes)
 
 
 def _clash(left: np.ndarray, right: np.ndarray) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root
 from utfproof.claims import plain
 from utfproof.claims.bounds import below
 from utfproof.claims.decisions import rank_of_matrix, small_input
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, drawn, path_sum, stochastic_grid, value_grid, values_of
 from utfproof.constructions.random import integer_target
@@ -215,7 +215,8 @@ def matching_term(run: Run) -> Iterator[Instance | Figure]:
                 [[-v for v in row] for row in path_sum(grid, attention, x, E, U)],
             )
             at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {'tied' if tied else 'untied'}"
-            yield Instance(at, own == slow, "equal differences", routes=("systems", "plain path sum"))
+            both = same({"systems": own, "plain path sum": slow})
+            yield Instance(at, both.value, "equal differences", routes=both.routes)
 
 
 @claim(
@@ -245,7 +246,8 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
                 mixed = plain.multiply(attention[layer][head], mixed)
                 routed = plain.multiply(routed, grid[layer][head])
             total += mixed[0][0] * (int(products[i][0, 0]) - plain.multiply(routed, U)[0][0])
-        yield Instance(shape, own == total, f"first row {total}", routes=("systems", "plain path sum"))
+        both = same({"systems": own, "plain path sum": total})
+        yield Instance(shape, both.value, f"first row {total}", routes=both.routes)
 
 
 @claim(
@@ -469,12 +471,15 @@ def looped_weights(run: Run) -> Iterator[Instance | Figure]:
 
     for heads, layers in ((2, 2), (3, 2), (2, 6)):
         tied = 0
-        matches = True
         for word in itertools.product(range(heads), repeat=layers):
             weights = tuple(tuple(int(head == letter) for head in range(heads)) for letter in word)
-            found = NullVector(heads, layers, 1, (), word, weights, 1, 0).tied_target
-            tied += found
-            matches &= found == (len(set(word)) == 1)
-        yield Instance(f"({heads},{layers})", matches and tied == heads, f"{tied} words", routes=("weights", "words"))
+            both = agree(
+                {
+                    "weights": NullVector(heads, layers, 1, (), word, weights, 1, 0).tied_target,
+                    "words": len(set(word)) == 1,
+                }
+            )
+            tied += both.value
+        yield Instance(f"({heads},{layers})", tied == heads, f"{tied} words", routes=both.routes)
         if (heads, layers) == (2, 6):
             yield Figure("words at (2,6) whose weights are tied", tied)

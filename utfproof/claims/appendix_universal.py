@@ -7,14 +7,16 @@ every size, for every context length and every attention map.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, rank_of, small_input
 from utfproof.claims.hosts import one_head, small_embedding, small_host
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
+from utfproof.claims.small_models import Grid, array, stochastic_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.ground.notions import Notion
@@ -231,41 +233,36 @@ def multiunroll(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 2, 1, 2)], largest=20):
         host, E = small_host(shape, 2, tied=False), small_embedding(shape, 2)
         target, x = integer_target(shape), small_input(shape, 2)
-        holds = _summed(target, None, x) == plain.run_target(target, x)
-        holds &= _summed(host, E, x) == plain.run_host(host, E, x)
-        yield Instance(str(shape), holds, "n = 2", routes=("sum over words", "recursion"))
+        grid = stochastic_grid(shape, 2, 3)
+
+        def given(queries: plain.Rows, keys: plain.Rows, layer: int, head: int, grid: Grid = grid) -> plain.Rows:
+            return grid[layer - 1][head]
+
+        both = same(
+            {
+                "sum over words": [_summed(target, None, x, grid), _summed(host, E, x, grid)],
+                "recursion": [plain.run_target(target, x, given), plain.run_host(host, E, x, given)],
+            }
+        )
+        yield Instance(str(shape), both.value, "n = 2", routes=both.routes)
 
 
-def _summed(system: Universal | Target, E: object, x: plain.Rows) -> plain.Rows:
-    """The output as a sum over head words: attention from the recursion, then one product for each word."""
-    attention: dict[tuple[int, int], plain.Rows] = {}
-
-    def recorded(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-        attention[layer, head] = plain.rational_attention(queries, keys, layer, head)
-        return attention[layer, head]
-
-    start = x
-    if isinstance(system, Universal):
-        plain.run_host(system, E, x, recorded)
-        start = plain.multiply(x, plain.rows(E))
-    else:
-        plain.run_target(system, x, recorded)
-    total: plain.Rows | None = None
+def _summed(system: Universal | Target, E: object, x: plain.Rows, attention: Grid) -> plain.Rows:
+    """The output as a sum over head words, one product for each word."""
+    total: Any = 0
     for word in plain.words(system.shape.heads, system.shape.layers):
-        term = start
-        for layer, head in enumerate(word, start=1):
-            term = plain.multiply(attention[layer, head], term)
-        for layer, head in enumerate(word):
-            if isinstance(system, Universal):
-                values = system.maps(layer, head).value
-            else:
-                values = system.parameters(layer, head)[2:]
-            term = plain.multiply(term, plain.product(values))
+        term = array(x)
         if isinstance(system, Universal):
-            term = plain.multiply(term, plain.rows(system.U))
-        total = term if total is None else plain.add(total, term)
-    assert total is not None
-    return total
+            term = term @ array(plain.rows(E))
+        for layer, head in enumerate(word):
+            term = array(attention[layer][head]) @ term
+            values = (
+                system.maps(layer, head).value if isinstance(system, Universal) else system.parameters(layer, head)[2:]
+            )
+            for value in values:
+                term = term @ array(plain.rows(value))
+        total = total + (term @ array(plain.rows(system.U)) if isinstance(system, Universal) else term)
+    return plain.rows(total)
 
 
 @claim(

@@ -12,7 +12,7 @@ from fractions import Fraction
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, matched, rank_of
 from utfproof.claims.hosts import counted, heads
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -149,7 +149,8 @@ def blocks(run: Run) -> Iterator[Instance | Figure]:
                 own.append(int(cells.offsets[starts[depth] + number * step]))
                 slow.append(block_start(shape, word))
         covered = cells.size == m == slow[-1] + shape.d_in and own == sorted(set(own))
-        yield Instance(shape, own == slow and covered, f"{len(own)} blocks", routes=("prefix tree", "widths added"))
+        both = same({"prefix tree": own, "widths added": slow})
+        yield Instance(shape, both.value and covered, f"{len(own)} blocks", routes=both.routes)
 
 
 def _formal(run: Run, name: str) -> Iterator[Instance | Figure]:
@@ -245,12 +246,11 @@ def width_map(run: Run) -> Iterator[Instance | Figure]:
         parents, width = shape.leaves // shape.heads, 2 * shape.heads * shape.head_dim
         value = host.maps(shape.layers - 1, 0).value[0]
         by_width = parents * min(width, shape.d_in)
-        moved = agree({"index maps": value.nonzeros, "widths": by_width}).value
+        both = agree({"index maps": value.nonzeros, "widths": by_width})
+        moved = both.value
         if matching_dimension(shape) <= 60:
-            moved = agree({"index maps": moved, "plain rank": plain.rank(value)}).value
-        yield Instance(
-            shape, moved == parents * width, f"{moved} of {parents * width}", routes=("index maps", "widths")
-        )
+            agree({"index maps": value.nonzeros, "plain rank": plain.rank(value)})
+        yield Instance(shape, moved == parents * width, f"{moved} of {parents * width}", routes=both.routes)
         if shape == Shape(2, 2, 28, 30):
             yield Figure("columns lost of each block at (2,2,28,30)", width - moved // parents)
 
@@ -299,7 +299,7 @@ def sum_across(run: Run) -> Iterator[Instance | Figure]:
     """Every reader of the prefix tree against selectors added up in plain integers."""
     for shape in run.shapes(heads, anchors=FIRST, largest=36):
         host, d, H = build_host("sparse", shape), shape.head_dim, shape.heads
-        holds = True
+        readers, totals = [], []
         for layer in range(shape.layers):
             for head in range(H):
                 maps = host.maps(layer, head)
@@ -307,8 +307,10 @@ def sum_across(run: Run) -> Iterator[Instance | Figure]:
                     total = [[0] * d for _ in range(host.m)]
                     for word in plain.words(H, layer):
                         total = plain.add(total, selector(host.m, block_start(shape, word) + place * d, d))
-                    holds &= plain.rows(reader) == total and reader.nonzeros == d * H**layer
-        yield Instance(shape, holds, routes=("index maps", "plain integers"))
+                    readers.append((plain.rows(reader), reader.nonzeros))
+                    totals.append((total, d * H**layer))
+        both = same({"index maps": readers, "plain integers": totals})
+        yield Instance(shape, both.value, routes=both.routes)
 
 
 @claim(
@@ -334,12 +336,7 @@ def annihilates(run: Run) -> Iterator[Instance | Figure]:
                 for layer, head in enumerate(word[1:], start=1):
                     product = product @ host.maps(layer, head).value[0]
                 slow = plain.routed(host, word)
-                alive = agree(
-                    {
-                        "index maps": _surviving(shape, plain.rows(product)),
-                        "plain integers": _surviving(shape, slow),
-                    }
-                ).value
+                alive = _surviving(shape, agree({"index maps": plain.rows(product), "plain integers": slow}).value)
                 below = [
                     w
                     for t in range(length, shape.layers + 1)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("computed.json")
+SHARED = Path(__file__).with_name("routes.json")
+"""What two routes rest on and share, claim by claim: written by the same run from the source (`utfproof.claims.independence`)."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,21 @@ class Computed:
     certificates: Mapping[str, int] = field(default_factory=dict)
     routes: tuple[str, ...] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def named_routes(self) -> set[str]:
+        """The names of routes that are held against each other."""
+        return {name for pair in self.routes for name in pair.split(" = ") if " = " in pair}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a claim's routes rest on. routes: each one's modules of the package, and libraries. given: modules that made what two
+    routes are both given. shared: functions of the package that two routes of one comparison both reach beside that."""
+
+    routes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
 
 
 UNRECORDED = Computed()
@@ -55,3 +72,20 @@ def write(parts: Mapping[str, Computed]) -> None:
     text = json.dumps({name: asdict(part) for name, part in parts.items()}, ensure_ascii=False, indent=1)
     FILE.write_text(text + "\n", encoding="utf-8")
     recorded.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def recorded_routes() -> dict[str, Shared]:
+    """Of every claim with two routes, by id."""
+    listed = json.loads(SHARED.read_text(encoding="utf-8")) if SHARED.is_file() else {}
+    return {
+        name: Shared({k: tuple(v) for k, v in entry["routes"].items()}, tuple(entry["given"]), tuple(entry["shared"]))
+        for name, entry in listed.items()
+    }
+
+
+def write_routes(parts: Mapping[str, Shared]) -> None:
+    """Record them, a line each."""
+    lines = [f"{json.dumps(name)}: {json.dumps(asdict(part), ensure_ascii=False)}" for name, part in parts.items()]
+    SHARED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    recorded_routes.cache_clear()

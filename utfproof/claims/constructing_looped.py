@@ -12,7 +12,19 @@ from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED
 from utfproof.claims.bounds import below, fibre_bound
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import TABLES, is_binary, most_nonzeros, no_matching
-from utfproof.claims.record import BESIDE, KNOWN, Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import (
+    BESIDE,
+    KNOWN,
+    Agreed,
+    Category,
+    Evidence,
+    Figure,
+    Instance,
+    Run,
+    Verdict,
+    agree,
+    same,
+)
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
@@ -92,11 +104,12 @@ def m_bar_loop(run: Run) -> Iterator[Instance | Figure]:
         H, d, d_in = shape.heads, shape.head_dim, shape.d_in
         blocks = sum(H**t for t in range(shape.layers + 1)) * max(2 * d, d_in)
         m = agree({"printed cases": printed.m_bar_loop(shape), "shapes": paper_looped_dimension(shape)})
+        both = same({"printed cases": printed.m_bar_loop(shape), "blocks counted": blocks})
         enough = H == 1 or d_in >= 2 * d * H or 2 * d >= H**shape.layers * d_in
-        holds = m.value == blocks and (m.value >= matching_dimension(shape)) == enough
+        holds = both.value and (m.value >= matching_dimension(shape)) == enough
         holds &= H > 1 or m.value == paper_dimension(shape)
         detail = f"m-bar-loop = {m.value}, M = {matching_dimension(shape)}"
-        yield Instance(shape, holds, detail, routes=("printed cases", "blocks counted"))
+        yield Instance(shape, holds, detail, routes=both.routes)
         name = f"({H},{shape.layers},{d},{d_in})"
         if (H, shape.layers, d, d_in) in TABLES:
             yield Figure(name, m.value)

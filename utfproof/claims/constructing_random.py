@@ -15,6 +15,7 @@ from utfproof.claims.constructing_looped import (
 )
 from utfproof.claims.decisions import decided, rank_of
 from utfproof.claims.hosts import TABLES, heads, no_matching, small_host
+from utfproof.claims.linear import flint_rank
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.exact import gfp
@@ -165,7 +166,7 @@ def _linear_rank(shape: Shape, m: int) -> tuple[int, tuple[str, ...]]:
 
     p = gfp.DEFAULT_PRIMES[0]
     matrix = RandomDraw(shape, m, 0, "uniform", "float64", True).r_all(p)[:, test_columns(shape).tolist()]
-    both = agree({"FLINT": gfp.rank(matrix, p, engine="flint"), "float64 blocks": gfp.rank(matrix, p, overwrite=True)})
+    both = agree({"FLINT": flint_rank(matrix, p), "float64 blocks": gfp.rank(matrix, p, overwrite=True)})
     return both.value, both.routes
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.scope import is_inequality, scope_of, signature
 from utfproof.claims.computed import Computed
+from utfproof.claims.independence import apart
 from utfproof.claims.record import (
     BESIDE,
     BEYOND,
@@ -118,7 +119,7 @@ def judge(claim: Claim, seen: Observation, *, whole: bool) -> list[str]:
         lines.append(f"the verdict is {verdict.value!r}, recorded is {claim.verdict.value!r}")
     lines += [*_figure_problems(claim, seen), *_evidence_problems(claim, seen.instances, whole)]
     lines += [*_recorded_problems(claim, seen.instances, whole), *_page_problems(claim), *_paper_problems(claim)]
-    lines += [*_theorem_problems(claim), *_repair_problems(seen.instances)]
+    lines += [*_theorem_problems(claim), *_repair_problems(seen.instances), *_route_problems(claim, seen.instances)]
     return lines
 
 
@@ -226,6 +227,16 @@ def _recorded_problems(claim: Claim, instances: Sequence[Instance], whole: bool)
         yield f"certificates are {signatures(instances)}, recorded are {dict(computed.certificates)}"
     if whole and outcomes(instances) != dict(computed.outcomes):
         yield f"instances are {outcomes(instances)}, recorded are {dict(computed.outcomes)}"
+
+
+def _route_problems(claim: Claim, instances: Sequence[Instance]) -> Iterator[str]:
+    """Two routes are known by what they rest on, and share nothing but the object examined."""
+    names = {name for found in instances if len(found.routes) >= 2 for name in found.routes}
+    known = set() if claim.shared is None else set(claim.shared.routes)
+    if names - known:
+        yield f"nothing is recorded of what the routes {sorted(names - known)} share"
+    for name in apart(() if claim.shared is None else claim.shared.shared):
+        yield f"its routes share {name}, which is not about the object examined: they are not two"
 
 
 def _page_problems(claim: Claim) -> Iterator[str]:

@@ -52,6 +52,14 @@ def determinant_of(matrix: Any) -> Agreed:
     return agree({"FLINT": int(fmpz_mat(listed).det()), "plain integers": integer_determinant(listed)})
 
 
+def flint_rank(matrix: Any, prime: int) -> int:
+    """The rank modulo a prime by FLINT."""
+    from flint import nmod_mat
+
+    listed = plain.rows(matrix)
+    return int(nmod_mat(len(listed), len(listed[0]), [int(v) % prime for row in listed for v in row], prime).rank())
+
+
 def minors(matrix: Any) -> dict[tuple[int, ...], int]:
     """Every maximal minor of a tall integer matrix [m, M] by its rows (the two routes agree on each)."""
     listed = plain.rows(matrix)

@@ -11,6 +11,7 @@ from utfproof.claims.decisions import dense, exact_emulation
 from utfproof.claims.linear import full_rank_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
+from utfproof.claims.small_models import array
 from utfproof.claims.wider_targets import BiasedTarget, biased_target, wide_target
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
@@ -106,21 +107,18 @@ def biases(run: Run) -> Iterator[Instance | Figure]:
         target = biased_target(shape, seed=6)
         for host in (build_host("tied", shape), full_rank_host(shape)):
             augmented = target.w_all()
-            solutions = agree(
-                {"E R_all = W_all": _solves(host, augmented), "outputs": _biased_outputs(host, target, augmented)}
-            )
+            E = rational.solve_left(dense(r_all(host)), array(augmented))
+            solutions = agree({"equations": _solves(host, E, augmented), "outputs": _biased_outputs(host, target, E)})
             yield Instance(
                 f"{host.construction or 'integer host'} at {label(shape)}", solutions.value, routes=solutions.routes
             )
 
 
-def _solves(host: Universal, augmented: plain.Rows) -> bool:
-    E = rational.solve_left(dense(r_all(host)), np.array(augmented, dtype=object))
-    return E is not None and plain.multiply(plain.rows(E), plain.r_all(host)) == augmented
+def _solves(host: Universal, E: np.ndarray | None, augmented: plain.Rows) -> bool:
+    return E is not None and plain.rows(E @ dense(r_all(host))) == augmented
 
 
-def _biased_outputs(host: Universal, target: BiasedTarget, augmented: plain.Rows) -> bool:
-    E = rational.solve_left(dense(r_all(host)), np.array(augmented, dtype=object))
+def _biased_outputs(host: Universal, target: BiasedTarget, E: np.ndarray | None) -> bool:
     one_hots = [[int(j == (2 * i) % host.shape.d_in) for j in range(host.shape.d_in)] for i in range(3)]
     return E is not None and all(
         plain.run_host(host, E, one_hots, attention) == target.run(one_hots, attention)
@@ -142,7 +140,7 @@ def biases_need_constants(run: Run) -> Iterator[Instance | Figure]:
     """X = 0 through a target with biases and through the host."""
     for shape in run.shapes(anchors=SMALLEST, largest=14):
         target, host = biased_target(shape, seed=6), build_host("tied", shape)
-        E = rational.solve_left(dense(r_all(host)), np.array(target.w_all(), dtype=object))
+        E = rational.solve_left(dense(r_all(host)), array(target.w_all()))
         assert E is not None
         x = [[0] * shape.d_in for _ in range(2)]
         y = target.run(x, plain.rational_attention)

@@ -13,6 +13,7 @@ from utfproof.claims.small_models import seven_dimension_embedding, seven_dimens
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.decision.local_test import local_test
+from utfproof.exact import rational
 from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 
@@ -38,9 +39,9 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
         if E is None or examined == 6 or plain.rank(plain.rows(target.attention_form(0, 0))) == 0:
             continue
         found = local_test(host, target, np.array(E, dtype=object))
-        ranks = agree({"FLINT": found.rank, "plain integers": plain.rank(found.jacobian)})
+        ranks = agree({"FLINT": rational.rank(found.jacobian), "plain integers": plain.rank(found.jacobian)})
         detail = f"rank {ranks.value} of {found.equations}"
-        yield Instance(f"target {examined}", ranks.value == found.equations, detail, routes=ranks.routes)
+        yield Instance(f"target {examined}", found.rank == ranks.value == found.equations, detail, routes=ranks.routes)
         if examined == 0:
             yield Figure("rank", ranks.value)
             yield Figure("equations", found.equations)
@@ -68,9 +69,9 @@ def at_matching_dimension(run: Run) -> Iterator[Instance | Figure]:
             found for found in (integer_target(shape, seed) for seed in range(100)) if _queries_have_full_rank(found)
         )
         found = local_test(host, target, embed(host, target).E)
-        ranks = agree({"FLINT": found.rank, "plain integers": plain.rank(found.jacobian)})
+        ranks = agree({"FLINT": rational.rank(found.jacobian), "plain integers": plain.rank(found.jacobian)})
         trivial = all((gauge == np.eye(shape.head_dim, dtype=object)).all() for row in found.gauges for gauge in row)
-        holds = trivial and ranks.value == found.equations
+        holds = trivial and found.rank == ranks.value == found.equations
         yield Instance(shape, holds, f"rank {ranks.value} of {found.equations}", routes=ranks.routes, m=host.m)
 
 

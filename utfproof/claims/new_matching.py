@@ -18,7 +18,7 @@ from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.sources import RandomDraw
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, dense, exact_emulation, rank_modulo, rank_of
-from utfproof.claims.linear import full_rank_host, integer_host, inverted
+from utfproof.claims.linear import flint_rank, full_rank_host, integer_host, inverted
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
@@ -158,7 +158,7 @@ def decision_distance(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _distance_to_rows(matrix: np.ndarray, column: int) -> Fraction:
-    """Squared distance of the unit vector of a column to the row space: 1 - |projection|^2, with FLINT's row basis."""
+    """Squared distance of the unit vector of a column to the row space: 1 - |projection|^2, in plain fractions."""
     basis = _row_basis(matrix)
     gram = inverted(plain.multiply(basis, plain.transpose(basis)))
     assert gram is not None
@@ -176,15 +176,14 @@ def _row_basis(matrix: np.ndarray) -> plain.Rows:
 
 
 def _kernel_part(matrix: np.ndarray, column: int) -> Fraction:
-    """|projection of the unit vector onto the kernel|^2, with the kernel from FLINT's nullspace."""
-    from flint import fmpz_mat
+    """|projection of the unit vector onto the kernel|^2, by FLINT: its nullspace, and the inverse of that one's Gram matrix."""
+    from flint import fmpq_mat, fmpz_mat
 
     space, nullity = fmpz_mat(plain.rows(matrix)).nullspace()
-    kernel = [[int(space[i, j]) for i in range(matrix.shape[1])] for j in range(nullity)]
-    gram = inverted(plain.multiply(kernel, plain.transpose(kernel)))
-    assert gram is not None
-    part = [row[column] for row in kernel]
-    return sum((a * gram[i][j] * b for i, a in enumerate(part) for j, b in enumerate(part)), Fraction(0))
+    kernel = fmpz_mat([[int(space[i, j]) for i in range(matrix.shape[1])] for j in range(nullity)])
+    part = fmpq_mat(fmpz_mat([[int(kernel[j, column]) for j in range(nullity)]]))
+    found = (part * fmpq_mat(kernel * kernel.transpose()).inv() * part.transpose())[0, 0]
+    return Fraction(int(found.p), int(found.q))
 
 
 @claim(
@@ -253,17 +252,14 @@ def deficient_modulo(run: Run) -> Iterator[Instance | Figure]:
         M = matching_dimension(shape)
         for seed in range(60):
             host = integer_host(shape, M, seed)
-            if rank_modulo(dense(r_all(host)), 3) == M or rank_modulo(dense(r_all(host))) < M:
+            matrix = dense(r_all(host))
+            if rank_modulo(matrix, 3) == M or rank_modulo(matrix) < M:
                 continue
-            flint = agree({"own engine": rank_modulo(dense(r_all(host)), 3), "FLINT": _rank_by_flint(host, 3)})
+            flint = agree({"own engine": rank_modulo(matrix, 3), "FLINT": flint_rank(matrix, 3)})
             full = rank_of(host)
             detail = f"rank {flint.value} modulo 3, {full.value} over the rationals"
             yield Instance(shape, full.value < M, detail, routes=full.routes, m=M)
             break
-
-
-def _rank_by_flint(host: Universal, prime: int) -> int:
-    return int(gfp.rank(gfp.residues(dense(r_all(host)), prime), prime, engine="flint"))
 
 
 # --- the notions ---------------------------------------------------------------------------------------------------
@@ -377,7 +373,7 @@ def linear_test_parentheses(run: Run) -> Iterator[Instance | Figure]:
     shape = Shape(4, 2, 24, 4)
     m, prime = linear_test_dimension(shape), gfp.DEFAULT_PRIMES[0]
     columns = RandomDraw(shape, m, 0, "uniform", "float64", True).r_all(prime)[:, linear_test_columns(shape)]
-    rank = agree({"own engine": gfp.rank(columns, prime), "FLINT": gfp.rank(columns, prime, engine="flint")})
+    rank = agree({"own engine": gfp.rank(columns, prime), "FLINT": flint_rank(columns, prime)})
     yield Instance(shape, columns.shape[1] == rank.value == m, f"rank {rank.value}", routes=rank.routes, m=m)
     yield Figure("rank of the test's columns", rank.value)
     yield Figure("printed looped dimension", paper_looped_dimension(shape))

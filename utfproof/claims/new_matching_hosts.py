@@ -11,6 +11,7 @@ import numpy as np
 from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, dense, matched, rank_of
+from utfproof.claims.hosts import parameters
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import (
@@ -106,19 +107,14 @@ def nonzeros(run: Run) -> Iterator[Instance | Figure]:
     )
 
 
-def _parameters(host: Universal) -> Iterator[tuple[str, Any]]:
-    layers = range(1 if host.tied else host.shape.layers)
-    for layer in layers:
-        for head in range(host.shape.heads):
-            maps = host.maps(layer, head)
-            yield from (("readers", maps.query), ("readers", maps.key), ("values", maps.value[0]))
-    yield "U", host.U
+_KINDS = {"R_Q": "readers", "R_K": "readers", "R_V": "values", "U": "U"}
 
 
 def _most_ones(host: Universal) -> dict[str, Any]:
     """The largest number of ones by kind of matrix; whether no place occurs twice."""
     found: dict[str, Any] = {"binary": True}
-    for kind, matrix in _parameters(host):
+    for name, matrix in parameters(host):
+        kind = _KINDS[name.partition("[")[0]]
         rows, columns = matrix.coordinates()
         found[kind] = max(found.get(kind, 0), matrix.nonzeros)
         found["binary"] &= len({*zip(rows.tolist(), columns.tolist(), strict=True)}) == matrix.nonzeros
@@ -128,7 +124,8 @@ def _most_ones(host: Universal) -> dict[str, Any]:
 
 def _most_ones_dense(host: Universal) -> dict[str, Any]:
     found: dict[str, Any] = {"binary": True}
-    for kind, matrix in _parameters(host):
+    for name, matrix in parameters(host):
+        kind = _KINDS[name.partition("[")[0]]
         entries = [v for row in plain.rows(matrix) for v in row]
         found[kind] = max(found.get(kind, 0), sum(map(bool, entries)))
         found["binary"] &= set(entries) <= {0, 1}

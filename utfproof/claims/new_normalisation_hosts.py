@@ -105,11 +105,10 @@ def own_norm_bounded(run: Run) -> Iterator[Instance | Figure]:
             size = 1
             for kind in KINDS:
                 norm = unit_norm(kind, shape.d_in)
-                while _moved(_scaled_target(size), norm)[0] <= bound.value:
+                while _moved(_scaled_target(size), norm) <= bound.value:
                     size *= 4
-                moved = agree(
-                    dict(zip(("combined roots", "roots apart"), _moved(_scaled_target(size), norm), strict=True))
-                )
+                target = _scaled_target(size)
+                moved = agree({"combined roots": _moved(target, norm), "roots apart": _moved_by_values(target, norm)})
                 kept = shape.layers > 1 or _host_moved(host, norm) <= bound.value
                 detail = f"{kind}: {moved.value} > {bound.value}, squared"
                 routes = (*bound.routes, *moved.routes)
@@ -136,15 +135,19 @@ def _scaled_target(size: int) -> Target:
     return simple_target(residual(1, 1, 1, 2), [[[size], [3 * size]]])
 
 
-def _moved(target: Target, norm: Norm) -> tuple[Fraction, Fraction]:
-    """The squared distance of the outputs at token 0 in the contexts (0, 0) and (0, 1), along two routes."""
+def _moved(target: Target, norm: Norm) -> Fraction:
+    """The squared distance of the outputs at token 0 in the contexts (0, 0) and (0, 1), by forward passes."""
     attention = uniform(2, 1)
     fast = [normalised_forward(target, array(context(c, 2)), Watching(attention), norm)[0] for c in ((0, 0), (0, 1))]
+    return Fraction(sum(Surd.of(v * v).rational for v in fast[1] - fast[0]))
+
+
+def _moved_by_values(target: Target, norm: Norm) -> Fraction:
+    """The same from the normalised tokens and the values alone."""
     values = head_maps(target, 0, 0)[2]
     inner = [[v / (square_root(square(row, norm)) or 1) for v in centred(row, norm.kind)] for row in plain.identity(2)]
     moved = plain.multiply([[(b - a) / 2 for a, b in zip(*inner, strict=True)]], values)[0]
-    difference = fast[1] - fast[0]
-    return Fraction(sum(Surd.of(v * v).rational for v in difference)), Fraction(dot(moved, moved))
+    return Fraction(dot(moved, moved))
 
 
 def _host_moved(host: Universal, norm: Norm) -> Fraction:
@@ -319,16 +322,20 @@ def three_layers(run: Run) -> Iterator[Instance | Figure]:
         shape, target = residual(*entry), _alive_target(residual(*entry))
         span = rank_of_matrix(first_layer_directions(target, unit_norm("rms", shape.d_in)))
         host = integer_host(shape, m, 3)
-        routes = (*span.routes, "Faddeev and Euclid", "FLINT polynomials")
+        itself = _as_host(target)
         none = agree(
-            {"Faddeev and Euclid": len(shared_scale(host, target)) <= 1, "FLINT": not _shared_by_flint(host, target)}
+            {
+                "Faddeev and Euclid": len(shared_scale(host, target)) <= 1,
+                "FLINT polynomials": not _shared_by_flint(host, target),
+            }
         )
         own = agree(
             {
-                "Faddeev and Euclid": len(shared_scale(_as_host(target), target)) > 1,
-                "FLINT": _shared_by_flint(_as_host(target), target),
+                "Faddeev and Euclid": len(shared_scale(itself, target)) > 1,
+                "FLINT polynomials": _shared_by_flint(itself, target),
             }
         )
+        routes = (*span.routes, *own.routes)
         holds = span.value == shape.d_in and none.value and own.value
         yield Instance(shape, holds, "no common scale", routes=routes, m=m)
 
@@ -392,8 +399,10 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
             norm, errors, holds = Norm(kind, Fraction(1, 4)), [], True
             for rho in (10**4, 10**5):
                 host, wide = constant_host(free, rho, kind), plain.rows(embed_constant(E, rho, norm))
-                low, high = distance(in_intervals(host, wide, x, attention, norm), wanted)
-                ball = distance(in_balls(host, wide, x, attention, norm), wanted)
+                values = [[head_maps(host, layer, h)[2] for h in range(shape.heads)] for layer in range(shape.layers)]
+                given = (values, plain.rows(host.U), plain.multiply(x, wide), attention, norm)
+                low, high = distance(in_intervals(*given), wanted)
+                ball = distance(in_balls(*given), wanted)
                 bound = constant_error(free, E, rho) ** 2
                 inside = agree(
                     {"rational intervals": 0 < low <= high <= bound, "FLINT balls": 0 < ball[0] <= ball[1] <= bound}
@@ -403,7 +412,7 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
             # squared errors: 10^4 for a tenfold constant, to a hundredth
             falls = errors[0][0] > 9900 * errors[1][1] and errors[0][1] < 10100 * errors[1][0]
             detail = f"{kind}: within the bound at two sizes"
-            yield Instance(shape, holds and falls, detail, routes=("rational intervals", "FLINT balls"), m=host.m)
+            yield Instance(shape, holds and falls, detail, routes=inside.routes, m=host.m)
 
 
 # --- open ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from utfproof.claims import plain
 from utfproof.claims.small_models import Grid, array
 from utfproof.constructions.normalised import Norm
 from utfproof.shapes import Shape
-from utfproof.systems import Target, Universal
+from utfproof.systems import Target
 
 Terms = list[tuple[Fraction, list[Any]]]
 """The sum of vector / sqrt(s) over pairs (s, vector)."""
@@ -179,18 +179,19 @@ def distance(rows: list[list[Interval]], wanted: plain.Rows) -> Interval:
     return max(lows), max(highs)
 
 
-def in_intervals(host: Universal, E: plain.Rows, x: plain.Rows, attention: Any, norm: Norm) -> list[list[Interval]]:
-    """The host with its norm before each layer: the row factor 1 / root as an interval of rationals, rounded outwards."""
-    state = [[(v, v) for v in row] for row in plain.multiply(x, E)]
-    for layer in range(host.shape.layers):
+def in_intervals(values: Grid, U: plain.Rows, start: plain.Rows, attention: Any, norm: Norm) -> list[list[Interval]]:
+    """A host's outputs from its values [L][H], U and X E, its norm before each layer: the row factor 1 / root as an interval of
+    rationals, rounded outwards."""
+    state = [[(v, v) for v in row] for row in start]
+    for layer, heads in enumerate(values):
         inner = [_normalised(row, norm) for row in state]
-        for head in range(host.shape.heads):
-            moved = _combined(inner, head_maps(host, layer, head)[2])
+        for head, value in enumerate(heads):
+            moved = _combined(inner, value)
             state = [
-                [_sum([state[i][c], *(_times(w, moved[j][c]) for j, w in enumerate(weights))]) for c in range(host.m)]
-                for i, weights in enumerate(attention[layer][head])
+                [_sum([v, *(_times(w, moved[j][c]) for j, w in enumerate(weights))]) for c, v in enumerate(row)]
+                for row, weights in zip(state, attention[layer][head], strict=True)
             ]
-    return _combined(state, plain.rows(host.U))
+    return _combined(state, U)
 
 
 def _sum(parts: list[Interval]) -> Interval:
@@ -229,7 +230,7 @@ def _root(value: Fraction) -> Interval:
     return Fraction(below, DIGITS), Fraction(below + 1, DIGITS)
 
 
-def in_balls(host: Universal, E: plain.Rows, x: plain.Rows, attention: Any, norm: Norm) -> list[list[Interval]]:
+def in_balls(values: Grid, U: plain.Rows, start: plain.Rows, attention: Any, norm: Norm) -> list[list[Interval]]:
     """The same in FLINT's ball arithmetic with 300 bits, returned as rational intervals."""
     from flint import arb, ctx, fmpq
 
@@ -240,22 +241,22 @@ def in_balls(host: Universal, E: plain.Rows, x: plain.Rows, attention: Any, norm
             value = Fraction(value)
             return arb(fmpq(value.numerator, value.denominator))
 
-        state = [[ball(v) for v in row] for row in plain.multiply(x, E)]
+        state = [[ball(v) for v in row] for row in start]
         size = len(state[0])
-        for layer in range(host.shape.layers):
+        for layer, heads in enumerate(values):
             inner = []
             for row in state:
                 mean = sum(row, arb(0)) / size if norm.kind == "layer" else arb(0)
-                values = [v - mean for v in row]
-                root = (sum((v * v for v in values), arb(0)) / size + ball(norm.eps)).sqrt()
-                inner.append([v / root for v in values])
-            for head in range(host.shape.heads):
-                matrix = [[ball(v) for v in row] for row in head_maps(host, layer, head)[2]]
+                moved = [v - mean for v in row]
+                root = (sum((v * v for v in moved), arb(0)) / size + ball(norm.eps)).sqrt()
+                inner.append([v / root for v in moved])
+            for head, value in enumerate(heads):
+                matrix = [[ball(v) for v in row] for row in value]
                 moved = [[dot(row, column) for column in zip(*matrix, strict=True)] for row in inner]
                 mixed = [[ball(w) for w in weights] for weights in attention[layer][head]]
                 terms = [[dot(weights, column) for column in zip(*moved, strict=True)] for weights in mixed]
                 state = [[a + b for a, b in zip(r, s, strict=True)] for r, s in zip(state, terms, strict=True)]
-        output = [[ball(v) for v in row] for row in plain.rows(host.U)]
+        output = [[ball(v) for v in row] for row in U]
         out = [[dot(row, column) for column in zip(*output, strict=True)] for row in state]
         return [[(_fraction(v.lower()), _fraction(v.upper())) for v in row] for row in out]
     finally:

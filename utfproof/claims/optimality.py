@@ -10,7 +10,7 @@ from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root, logi
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, below, generic_form_rank
 from utfproof.claims.decisions import small_input
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import Recording, array, drawn, path_sum, stochastic_grid, value_grid
 from utfproof.constructions import build_host
@@ -81,7 +81,8 @@ def shared_attention(run: Run) -> Iterator[Instance | Figure]:
                 own = plain.rows(model.forward(array(x), array(E), array(U), array(attention)))
                 slow = path_sum(grid, attention, x, E, U)
                 at = f"({shape.heads},{shape.layers},{shape.head_dim},{shape.d_in}), {'tied' if tied else 'untied'}, n = {n}"
-                yield Instance(at, own == slow, "equal outputs", routes=("systems", "plain path sum"))
+                both = same({"systems": own, "plain path sum": slow})
+                yield Instance(at, both.value, "equal outputs", routes=both.routes)
 
 
 @claim(

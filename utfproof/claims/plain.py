@@ -6,6 +6,8 @@ The second route of the claims. Nothing here calls the package's own R_all, W_al
 from __future__ import annotations
 
 import itertools
+import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -38,6 +40,8 @@ def multiply(a: Rows, b: Rows) -> Rows:
     width = len(b[0]) if b else 0
     if any(len(row) != width for row in b):
         raise ValueError("rows of different lengths")
+    if any(matrix and matrix[0] and isinstance(matrix[0][0], Fraction) for matrix in (a, b)):
+        return _over_denominators(a, b)
     sparse = [[(j, y) for j, y in enumerate(row) if y] for row in b]
     out = []
     for row in a:
@@ -48,6 +52,15 @@ def multiply(a: Rows, b: Rows) -> Rows:
                     sums[j] += x * y
         out.append(sums)
     return out
+
+
+def _over_denominators(a: Rows, b: Rows) -> Rows:
+    """a b for fractions: in integers, over a common denominator of each row of a and each column of b."""
+    left = [_integers(row) for row in a]
+    right = [_integers(column) for column in transpose(b)]
+    return [
+        [Fraction(sum(map(operator.mul, row, column)), below * under) for column, under in right] for row, below in left
+    ]
 
 
 def add(a: Rows, b: Rows) -> Rows:
@@ -67,7 +80,7 @@ def beside(blocks: Sequence[Rows]) -> Rows:
 
 def rank(matrix: Any) -> int:
     """Rank over the rationals by fraction-free elimination."""
-    left = [_integers(row) for row in rows(matrix)]
+    left = [_integers(row)[0] for row in rows(matrix)]
     width = len(left[0]) if left else 0
     found = 0
     for column in range(width):
@@ -84,29 +97,16 @@ def rank(matrix: Any) -> int:
     return found
 
 
-def _integers(row: list[Any]) -> list[int]:
-    """The row times a common denominator."""
-    scale = 1
-    for value in row:
-        if isinstance(value, Fraction):
-            scale = scale * value.denominator // _gcd(scale, value.denominator)
-    return [int(value * scale) for value in row]
+def _integers(row: list[Any]) -> tuple[list[int], int]:
+    """Numerators over the common denominator, and that denominator."""
+    scale = math.lcm(*(value.denominator for value in row))
+    return [value.numerator * (scale // value.denominator) for value in row], scale
 
 
 def _reduced(row: list[int]) -> list[int]:
     """The row divided by the gcd of its entries."""
-    common = 0
-    for value in row:
-        common = _gcd(common, value)
-        if common == 1:
-            return row
-    return [value // common for value in row] if common else row
-
-
-def _gcd(a: int, b: int) -> int:
-    while b:
-        a, b = b, a % b
-    return abs(a)
+    common = math.gcd(*row)
+    return [value // common for value in row] if common > 1 else row
 
 
 # --- hosts and targets, read through their public parameters -------------------------------------------------

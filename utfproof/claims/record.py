@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from utfproof.claims.computed import UNRECORDED, Computed, digest
+from utfproof.claims.computed import UNRECORDED, Computed, Shared, digest
 from utfproof.claims.grid import Grid
 from utfproof.claims.theorems import MACHINE
 from utfproof.ground.notions import Notion, Scope
@@ -106,6 +106,12 @@ def agree(routes: Mapping[str, Any]) -> Agreed:
     return Agreed(values[0], names)
 
 
+def same(routes: Mapping[str, Any]) -> Agreed:
+    """Whether all routes computed the same, for a statement that says so; and their names."""
+    values = list(routes.values())
+    return Agreed(all(value == values[0] for value in values[1:]), tuple(routes))
+
+
 @dataclass(frozen=True)
 class Instance:
     """The statement at one place.
@@ -167,7 +173,7 @@ Check = Callable[["Run"], Iterator[Instance | Figure]]
 class Claim:
     """One entry of the registry. id: the paper's label, with "/part" where a statement splits; "new:..." for results
     that the paper does not have. about: the scope, where it is about universality. computed: what the last recorded run
-    computed, figures and smallest instances among it. quotation: the place of the paper that it is about. proof: a page of docs/proofs where evidence includes a written proof.
+    computed, figures and smallest instances among it. shared: what two routes rest on. quotation: the place of the paper that it is about. proof: a page of docs/proofs where evidence includes a written proof.
     theorem: theorems of proofs/ where it includes a machine-checked one, beside the instances and never in place of them;
     theorems_lack: what of the claim they do not prove (`utfproof.claims.links`)."""
 
@@ -184,6 +190,7 @@ class Claim:
     sentence: str
     check: Check
     computed: Computed = UNRECORDED
+    shared: Shared | None = None
     quotation: Quotation | None = None
     proof: str | None = None
     theorem: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 
-from utfproof.claims.computed import UNRECORDED, recorded
+from utfproof.claims.computed import UNRECORDED, recorded, recorded_routes
 from utfproof.claims.links import LINKS, Link
 from utfproof.claims.record import Category, Check, Claim, Evidence, Verdict
 from utfproof.claims.theorems import MACHINE
@@ -101,6 +101,7 @@ def claim(
             sentence,
             check,
             recorded().get(id, UNRECORDED),
+            recorded_routes().get(id),
             quotations().get(id),
             proof,
             link.names,

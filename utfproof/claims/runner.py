@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,19 +89,36 @@ def _recheck(seen: Observation, folder: Path, *, kept: bool) -> None:
     if found.certificate is None:
         return
     data = found.certificate.to_bytes()
-    digest = hashlib.sha256(data).hexdigest()[:16]
-    seen.digests[len(seen.instances) - 1] = digest
+    whole = hashlib.sha256(data).hexdigest()
+    digest = seen.digests[len(seen.instances) - 1] = whole[:16]
     if digest in seen.certificates:
         return
     path = folder / f"{digest}.json"
     beside = {f"{name}.bin": content for name, content in found.certificate.sidecars.items()}
-    for place, content in [*((folder / name, content) for name, content in beside.items()), (path, data)]:
-        (write_bytes if kept else Path.write_bytes)(place, content)
     seen.sidecars |= beside
     seen.certificates[digest] = data
-    answer = checker.check_file(path, checker.Limits(operations=CHECKER_OPERATIONS))
-    if answer.code != checker.VALID:
+    if kept or whole not in _accepted():
+        for place, content in [*((folder / name, content) for name, content in beside.items()), (path, data)]:
+            (write_bytes if kept else Path.write_bytes)(place, content)
+    if whole in _accepted():
+        return
+    answer = checker.check_file(path, checker.Limits(memory_bytes=_memory(), operations=CHECKER_OPERATIONS))
+    if answer.code == checker.VALID:
+        _accepted().add(whole)
+    else:
         seen.refused[digest] = answer.message
+
+
+@lru_cache(maxsize=1)
+def _accepted() -> set[str]:
+    """SHA-256 of the certificates that the checker has accepted in this process: many claims rest on the same ones. What lies
+    beside a certificate is named by its digest in it, so that equal bytes say the same."""
+    return set()
+
+
+@lru_cache(maxsize=1)
+def _memory() -> int:
+    return int(checker.default_memory())
 
 
 def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Outcome:
@@ -144,6 +163,7 @@ def _description(claim: Claim) -> dict[str, Any]:
         "recorded": claim.verdict.value,
         "proof": claim.proof,
         "theorems_lack": claim.theorems_lack,
+        "independence": None if claim.shared is None else dataclasses.asdict(claim.shared),
         "sentence": claim.sentence,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from utfproof.errors import MalformedInput, ResourceLimit
@@ -14,6 +15,7 @@ LIBRARIES = 12 * 2**20
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
+@lru_cache(maxsize=1)
 def physical_memory() -> int:
     """Bytes of RAM, or the cgroup's limit where that is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

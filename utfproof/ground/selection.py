@@ -38,7 +38,7 @@ class Partition:
         """Number of cells."""
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def widths(self) -> np.ndarray:
         """Width of each cell [cells]."""
         return np.diff(self.offsets)

@@ -175,6 +175,7 @@ COMMANDS: dict[str, Any] = {
         "parameters": WHOLE, "seconds": NUMBER, "seed": WHOLE, "steps": WHOLE}]},
     "verify": {"certificates": Each(Either(*CERTIFICATES.values())), "claims": [{"agrees": bool, "category": str,
         "counterexample": Maybe(str), "evidence": [str], "figures": Each(Either(bool, NUMBER, str)), "id": str,
+        "independence?": Maybe({"given": [str], "routes": Each([str]), "shared": [str]}),
         "instances": [{"at": str, "certificate": Maybe(str), "detail": str, "outcome": str, "says?": Maybe(ANY), "part": str,
         "routes": [str]}], "notion": Maybe(str), "place": str, "problems": [str], "proof": Maybe(str),
         "recorded": VERDICTS, "scope": str, "seconds": NUMBER, "section": str, "sentence": str, "smallest": Maybe(str),
