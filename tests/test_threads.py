@@ -46,6 +46,23 @@ def test_cores_are_those_of_the_control_group(monkeypatch, tmp_path):
         assert threads.cores() == count
 
 
+@pytest.mark.parametrize(
+    ("text", "count", "free"),
+    [
+        ("procs_running 1\n", 2, 2),  # this process alone
+        ("cpu 1 2\nprocs_running 2\nprocs_blocked 0\n", 2, 2 if (os.cpu_count() or 1) > 2 else 1),
+        ("procs_running 99999\n", 2, 1),
+        ("procs_blocked 0\n", 2, 2),  # nobody says
+        ("procs_running many\n", 2, 2),
+    ],
+)
+def test_cores_before_anything_was_watched(monkeypatch, tmp_path, text, count, free):
+    monkeypatch.setattr(threads, "_STAT", tmp_path / "stat")
+    monkeypatch.setattr(os, "cpu_count", lambda: max(2, os.sysconf("SC_NPROCESSORS_ONLN")))
+    (tmp_path / "stat").write_text(text)
+    assert threads.unoccupied(count) == free
+
+
 class Pool:
     """A library that counts what it is told."""
 

@@ -72,6 +72,14 @@ def available(before: Reading, after: Reading, count: int) -> int:
     return max(1, min(count, int(free + 0.25)))
 
 
+def unoccupied(count: int) -> int:
+    """Cores, of `count`, that nothing else runs on at this moment: what is known before anything could be watched; at least 1."""
+    with suppress(OSError, ValueError, IndexError):
+        running = int(_STAT.read_text().split("procs_running", 1)[1].split("\n", 1)[0])
+        return max(1, min(count, (os.cpu_count() or 1) + 1 - running))
+    return count
+
+
 def _pools() -> list[Any]:
     """What sets the threads of each BLAS that is loaded; nothing where the package runs without its dependencies."""
     try:
@@ -100,7 +108,8 @@ class Threads:
         if loaded == self.loaded:
             return
         if not self.loaded:
-            self.cores = self.free = cores()
+            self.cores = cores()
+            self.free = unoccupied(self.cores)
         self.loaded = loaded
         self.set(self.limit)
         self.pools = _pools()
