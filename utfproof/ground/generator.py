@@ -135,7 +135,10 @@ def unit(law: str, rows: int) -> Fraction:
 def numerators_numpy(law: str, raw: np.ndarray) -> np.ndarray:
     """Integer numerators, int64, of raw numbers under a law."""
     if check_law(law) == "uniform":
-        return (raw >> np.uint64(32)).astype(np.int64) * 2 + (1 - 2**32)
+        found: np.ndarray = (raw >> np.uint64(32)).view(np.int64)
+        found *= 2
+        found += 1 - 2**32
+        return found
     if law == "signs":
         return 1 - 2 * (raw >> np.uint64(63)).astype(np.int64)
     return np.bitwise_count(raw).astype(np.int64) - 32

@@ -4,6 +4,7 @@ multiplied and forgotten. Besides R_all itself only the stack behind the first l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -61,8 +62,10 @@ def _stack_before(
     out = np.empty((m, 2 * H * d + shape.letters * width))
 
     def put(part: slice, start: int, block: np.ndarray) -> None:
-        columns = slice(start, start + block.shape[1])
-        out[part, columns if place is None else place[columns]] = block
+        columns = np.arange(start, start + block.shape[1]) if place is None else place[start : start + block.shape[1]]
+        cuts = [0, *(np.flatnonzero(np.diff(columns) != 1) + 1), len(columns)]
+        for first, last in pairwise(cuts):  # columns that stay together are copied together
+            out[part, columns[first] : columns[last - 1] + 1] = block[:, first:last]
 
     for part in _slabs(m, m):
         for number, tensor in enumerate(("R_Q", "R_K")):

@@ -27,6 +27,10 @@ LIMIT = 2**52 - 2**31
 """Largest size of an integer that `reduce` takes."""
 
 
+CHUNK = 1 << 14
+"""Entries per elementwise pass (128 KiB): a chunk and its scratch stay in a core's second-level cache."""
+
+
 def block_length(p: int) -> int:
     """How many products of residues modulo p, plus one residue, can be summed exactly in float64."""
     half = (p + 1) // 2
@@ -61,9 +65,19 @@ def centred(array: Any, p: int) -> Any:
         out -= (out > half) * float(p)
         out += (out < -half) * float(p)
         return out
-    out = np.asarray(array, dtype=np.float64)
-    out = out - np.rint(out * (1 / p)) * p
-    # near a tie the quotient may be off by one, which leaves (p+1)/2
-    np.subtract(out, p, out=out, where=out > half)
-    np.add(out, p, out=out, where=out < -half)
+    source = np.ascontiguousarray(array)
+    out = np.empty(source.shape)
+    entries, found = source.reshape(-1), out.reshape(-1)
+    scratch = np.empty(min(CHUNK, out.size))
+    for start in range(0, out.size, CHUNK):
+        part = found[start : start + CHUNK]
+        quotient = scratch[: len(part)]
+        np.copyto(part, entries[start : start + CHUNK], casting="unsafe")
+        np.multiply(part, 1 / p, quotient)
+        np.rint(quotient, quotient)
+        np.multiply(quotient, p, quotient)
+        np.subtract(part, quotient, part)
+        if part.max() > half or part.min() < -half:  # near a tie the quotient may be off by one, which leaves (p+1)/2
+            part[part > half] -= p
+            part[part < -half] += p
     return out

@@ -18,8 +18,6 @@ from utfproof.exact.gfp import field
 from utfproof.ground.arrays import is_torch
 from utfproof.ground.threads import chosen_threads
 
-_CHUNK = 1 << 14
-"""Entries per elementwise pass (128 KiB): a chunk and its scratch stay in a core's second-level cache."""
 _SLAB = 1 << 21
 """Entries of product work space (16 MiB)."""
 
@@ -78,7 +76,7 @@ class NumpyKernels(Kernels):
         # zero-dimensional arrays: converting a Python scalar costs as much as a short ufunc
         self._p = np.array(float(p))
         self._inverse = np.array(1 / p)
-        self._scratch = np.empty(_CHUNK)
+        self._scratch = np.empty(field.CHUNK)
         self._space = np.empty(0)
 
     def residues(self, array: np.ndarray) -> np.ndarray:
@@ -94,7 +92,7 @@ class NumpyKernels(Kernels):
     def centre(self, array: np.ndarray) -> None:
         """Replace exact integers [rows, columns] by centred residues."""
         half = (self.p - 1) // 2
-        step = max(1, _CHUNK // max(1, array.shape[1]))
+        step = max(1, field.CHUNK // max(1, array.shape[1]))
         for start in range(0, array.shape[0], step):
             part = array[start : start + step]
             self._reduce_rows(part, part)
@@ -118,7 +116,7 @@ class NumpyKernels(Kernels):
         rows, columns = out.shape
         if not columns:
             return
-        step = max(1, _CHUNK // columns)
+        step = max(1, field.CHUNK // columns)
         if columns > self._scratch.size:
             self._scratch = np.empty(columns)
         scratch = self._scratch[: step * columns].reshape(step, columns)
