@@ -1,5 +1,6 @@
 """R_all, W_all, isolating targets and embeddings: exact identities, the emulation lemma, the decision theorem."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +19,7 @@ from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceL
 from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
-from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, isolating_target, r_all, w_all
+from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, floats, isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import LoopedUniversal, Target, Universal
 
@@ -469,3 +470,12 @@ def test_the_condition_of_a_large_matrix_is_bounded_within_a_factor_two(rows, co
     solved = found.solve(rng.standard_normal((3, columns)))
     assert solved.condition_estimated
     assert solved.residual < 1e-16 * true * columns
+
+
+@pytest.mark.parametrize("n", [513, 1824, 3648, 14_036, 10**6])
+def test_steps_of_the_estimate_make_its_chance_small(n):
+    def chance(steps):
+        return (0.8 * 2.0**-steps * math.sqrt(n)) ** floats._VECTORS
+
+    steps = floats.estimate_steps(n)
+    assert chance(steps) <= floats.DOUBT < chance(steps - 1)

@@ -73,7 +73,7 @@ def available(before: Reading, after: Reading, count: int) -> int:
 
 
 def unoccupied(count: int) -> int:
-    """Cores, of `count`, that nothing else runs on at this moment: what is known before anything could be watched; at least 1."""
+    """Cores, of `count`, that nothing else runs on now: what is known before anything could be watched; at least 1."""
     with suppress(OSError, ValueError, IndexError):
         running = int(_STAT.read_text().split("procs_running", 1)[1].split("\n", 1)[0])
         return max(1, min(count, (os.cpu_count() or 1) + 1 - running))

@@ -196,7 +196,7 @@ def _index(rows: np.ndarray, like: Array) -> Any:
 
 
 def _float64(array: Array) -> np.ndarray:
-    return to_numpy(array).astype(np.float64)
+    return to_numpy(array).astype(np.float64, copy=False)
 
 
 def _solve_exact(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embedding:
