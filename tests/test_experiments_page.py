@@ -27,15 +27,15 @@ def script():
 @pytest.fixture
 def copy(tmp_path, monkeypatch, script):
     """The page and its data files, in a folder of their own."""
-    folder, page = tmp_path / "results", tmp_path / "experiments.md"
+    folder = tmp_path / "results"
     for name in ("training", "optimum"):
         if (ROOT / "results" / name).is_dir():
             shutil.copytree(ROOT / "results" / name, folder / name)
     for name in script.BENCH:
         if (ROOT / "results" / name).exists():
             shutil.copy(ROOT / "results" / name, folder)
-    shutil.copy(script.PAGE, page)
-    monkeypatch.setattr(script, "PAGE", page)
+    for page in ("PAGE", "TABLES"):
+        monkeypatch.setattr(script, page, Path(shutil.copy(getattr(script, page), tmp_path)))
     assert script.main(["--results", str(folder)]) == 0
     return folder
 
@@ -69,21 +69,32 @@ def test_another_figure_in_a_data_file_shows(script, copy, capsys):
 
 
 def test_a_figure_typed_by_hand_shows(script, copy):
+    for path, figure, other in (
+        (script.TABLES, "| measured, % |", "| measured, percent |"),
+        (script.PAGE, " cells ", " places "),
+    ):
+        held = path.read_text()
+        path.write_text(held.replace(figure, other, 1))
+        assert script.main(["--check", "--results", str(copy)]) == 1
+        assert script.main(["--results", str(copy)]) == 0
+        assert path.read_text() == held
     before, begin, rest = script.PAGE.read_text().partition(script.BEGIN)
-    script.PAGE.write_text(before + begin + rest.replace("| measured, % |", "| measured, percent |", 1))
-    assert script.main(["--check", "--results", str(copy)]) == 1
-    assert script.main(["--results", str(copy)]) == 0
-    assert script.PAGE.read_text() == before + begin + rest
-    script.PAGE.write_text(
-        f"{before} by hand {begin}{rest}"
-    )  # what stands outside the marks is nobody's but the author's
+    # what stands outside the marks is nobody's but the author's
+    script.PAGE.write_text(f"{before} by hand {begin}{rest}")
     assert script.main(["--check", "--results", str(copy)]) == 0
 
 
 def test_without_data_the_page_says_so(script, copy):
     shutil.rmtree(copy)
     assert script.main(["--results", str(copy)]) == 0
-    assert "None has been run." in script.PAGE.read_text()
+    assert "None has been run." in script.TABLES.read_text()
+    assert "None of the paper's 75 cells has been run in full." in script.PAGE.read_text()
+
+
+def test_conclusions_come_first_and_are_short(script):
+    text = script.PAGE.read_text()
+    assert len(text.splitlines()) <= 250
+    assert text.index(script.BEGIN) < text.index("## How it is run")
 
 
 def test_a_page_without_marks_is_left_alone(script, copy):
