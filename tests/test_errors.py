@@ -451,7 +451,7 @@ OPTIONS = {
     "no steps to train": (
         ["train", "parentheses/sparse/attention", "--steps", 0],
         2,
-        "steps must be an integer from 1",
+        "--steps must be a positive integer",
     ),
     "a grid of nothing": (["verify", "--grid", "H=0,L=1,d=1,d_in=1"], 2, "expected positive integers"),
     "heads in words": (["frontier", "-H", "a"], 2, "is no list of numbers"),

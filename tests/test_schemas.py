@@ -10,6 +10,7 @@ import pytest
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
 from utfproof.jobs.registry import commands, forms
+from utfproof.reporting import documents
 from utfproof.reporting.certificate_forms import CERTIFICATES
 from utfproof.reporting.documents import schemas
 from utfproof.reporting.forms import ANY, DIGITS, Either, Maybe, conform, json_schema
@@ -124,7 +125,7 @@ def test_outputs_have_the_form(outputs):
         error = next(validator.iter_errors(document), None)
         assert error is None, f"utfproof {line}: {error.json_path}: {error.message}"
         conform(document, COMMANDS[name], line)
-    assert {name_of(shlex.split(line)) for line, _ in outputs} == set(COMMANDS) - ELSEWHERE
+    assert {name_of(shlex.split(line)) for line, _ in outputs} >= set(documents.COMMANDS) - ELSEWHERE
 
 
 @pytest.mark.parametrize("name", sorted(ELSEWHERE))
