@@ -3,7 +3,7 @@
 python scripts/measure_threads.py [--sizes 512,1024,2280] [--repetitions 5] [-o FILE]
 
 Each time is taken in a process of its own, one thread and two in turn; a ratio of medians above 1 means that the second thread
-costs time. "idle" is idle only where nothing else runs: the load average is printed.
+costs time. "idle" is idle only where nothing else runs: how many other processes wanted a core is printed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,18 +64,33 @@ def times(sizes: list[int], repetitions: int, threads: int) -> dict[str, list[fl
     return found
 
 
+def running() -> int | None:
+    """Other processes that run or wait for a core, the least of ten looks; None where the system does not say."""
+    looks = []
+    for _ in range(10):
+        found = re.search(
+            r"^procs_running (\d+)", Path("/proc/stat").read_text() if os.path.exists("/proc/stat") else "", re.M
+        )
+        if found is None:
+            return None
+        looks.append(int(found[1]) - 1)
+        time.sleep(0.01)
+    return min(looks)
+
+
 def measure(sizes: list[int], repetitions: int) -> Iterator[dict[str, Any]]:
     """A row for each size, idle and then busy."""
     for busy in (False, True):
         with busy_processes((os.cpu_count() or 1) if busy else 0):
-            load = os.getloadavg()[0]
+            time.sleep(0.2)
+            others = running()
             taken: dict[int, list[dict[str, list[float]]]] = {1: [], 2: []}
             for _ in range(ROUNDS):
                 for threads, found in taken.items():
                     found.append(times(sizes, repetitions, threads))
         for n in sizes:
             one, two = (statistics.median(t for f in taken[k] for t in f[str(n)]) for k in (1, 2))
-            yield {"n": n, "busy": busy, "one": one, "two": two, "ratio": two / one, "load": load}
+            yield {"n": n, "busy": busy, "one": one, "two": two, "ratio": two / one, "others": others}
 
 
 def main() -> None:
@@ -86,7 +103,7 @@ def main() -> None:
     rows = []
     for row in measure([int(n) for n in arguments.sizes.split(",")], arguments.repetitions):
         rows.append(row)
-        state = "busy" if row["busy"] else f"idle (load {row['load']:.1f})"
+        state = "busy" if row["busy"] else f"idle (others running: {row['others']})"
         print(
             f"n = {row['n']}, {state}: one thread {1e3 * row['one']:.0f} ms, two {1e3 * row['two']:.0f} ms, "
             f"ratio {row['ratio']:.2f}",

@@ -18,6 +18,8 @@ EXACT = "bench-exact-cpu.json"
 CERTIFY = "bench-certify-cpu.json"
 EMULATE = "bench-emulate-cpu.json"
 TABLES = "emulate-tables-cpu.json"
+THREADS = "threads-cpu.json"
+MEMORY = "memory-cpu.json"
 TABLES_COMMAND = (
     "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all "
     "--attention all --context 1,64,512,2048 --json"
@@ -174,6 +176,30 @@ def bounds(document: dict[str, Any]) -> str:
     )
 
 
+def threads(document: dict[str, Any]) -> str:
+    """Two BLAS threads against one."""
+    rows = document["rows"]
+    found = [
+        [
+            str(n),
+            *(f"{row['ratio']:.2f}" for busy in (False, True) for row in rows if (row["n"], row["busy"]) == (n, busy)),
+        ]
+        for n in dict.fromkeys(row["n"] for row in rows)
+    ]
+    return table(["n", "idle", "a busy process on each core"], found)
+
+
+def memory(document: dict[str, Any]) -> str:
+    """Announced over taken memory."""
+    rows = document["rows"]
+    sizes = list(dict.fromkeys(row["m"] for row in rows))
+    found = []
+    for command in dict.fromkeys(row["command"] for row in rows):
+        cells = {row["m"]: row["announced"] / row["taken"] for row in rows if row["command"] == command}
+        found.append([f"`{command}`", *(f"{cells[m]:.2f}" for m in sizes)])
+    return table(["announced / taken", *(f"m = {m}" for m in sizes)], found)
+
+
 def page() -> str:
     """The whole page."""
     return f"""# Performance
@@ -186,6 +212,12 @@ Written by `python scripts/write_performance.py` from the files in `results/`; m
 
 {engine(load(EXACT))}
 
+Time with two BLAS threads over time with one, medians, each in processes of its own
+(`python scripts/measure_threads.py -o results/{THREADS}`): a second thread is taken only where it is worth it and a core
+is idle.
+
+{threads(load(THREADS))}
+
 ## Certificates of dense weights, end to end
 
 `utfproof bench certify --shapes 1-hop,parentheses,2-hop,4-hop -o results/{CERTIFY}`
@@ -194,6 +226,15 @@ Written by `python scripts/write_performance.py` from the files in `results/`; m
 
 {{0,1}} hosts are certified on index maps, in time linear in m: (H, L, d, d_in) = (4, 6, 64, 128), m of 1.2 million,
 is part of the default tests, m of 20 million of the exhaustive ones.
+
+## Memory
+
+`python scripts/measure_memory.py -o results/{MEMORY}`
+
+What guards announce (what is asked for, beside what the process holds by then) over the largest anonymous resident set, at
+(H, L) = (2, 4). A guard that would pass `--max-memory` refuses.
+
+{memory(load(MEMORY))}
 
 ## The price of universality
 
