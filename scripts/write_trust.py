@@ -11,16 +11,19 @@ BEGIN, END = "<!-- lines: written by scripts/write_trust.py -->\n", "<!-- end of
 WALK = {
     "parse_canonical": "a file is canonical JSON, or nothing",
     "record": "an object has exactly the fields asked for",
+    "many": "one of the rules that read a field: an array of so many items",
     "read_shape": "H, L, d, d_in, d_out, m",
-    "read_claim": "host, notion, targets: what is stated",
+    "Kind": "what every kind says of itself: verdicts, notions, targets, fields",
+    "read_evidence": "the fields that the kind's class declares, each by its rule",
     "check_document": "form first, then content",
+    "Identities": "the kind: host, notion and targets that it can state, E and U, what it reduces to",
     "IndexHost": "a construction's columns: `reads`, `move`, `outputs`",
     "SharedKey": "one construction, by its definition",
     "Blocks": "E, block by block, as words",
     "random_prime": "a prime of 192 bits, drawn after the certificate is fixed",
     "WordPoint": "a random target, and words in its matrices",
-    "weighted_words": "the layered product, all words at once",
-    "check_identity": "both sides at the random point",
+    "weighted_words": "the host's words, all at once, weighted",
+    "require_words": "both sides at the random point",
 }
 """What to read, in this order, and what it says."""
 

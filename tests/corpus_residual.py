@@ -413,6 +413,7 @@ def invalid():
         "triangular-two-rows-exchanged": exchanged(T, rows, 0, 1),
         "triangular-last-rows-exchanged": exchanged(T, rows, -1, -2),
         "triangular-stream-and-head-exchanged": exchanged(T, rows, 6, 7),
+        "triangular-the-row-of-the-next-column": changed(T, *rows, 6, T["evidence"]["rows"][7]),
         "triangular-a-row-twice": changed(T, *rows, 1, T["evidence"]["rows"][0]),
         "triangular-a-row-beyond-m": changed(T, *rows, 9, 10),
         "triangular-a-row-of-the-padding": changed(changed(T, "shape", "m", 11), *rows, 9, 10),

@@ -14,7 +14,7 @@ def test_a_short_campaign_finds_nothing(capsys):
 
 @pytest.mark.full
 def test_a_checker_that_accepts_too_much_is_found(monkeypatch, capsys):
-    monkeypatch.setattr(checker, "check_identity", lambda *_: None)
+    monkeypatch.setattr(checker, "require_words", lambda *_: None)
     monkeypatch.setattr(checker, "require_kernel", lambda *_, **__: None)
     assert campaign.main(["--count", "600", "--seed", "3"]) == 1
     assert "FALSEHOOD" in capsys.readouterr().out

@@ -300,7 +300,7 @@ def test_elimination_beyond_one_panel(prime, columns):
                 matrix[:, a] = (matrix[:, b] * int(source.integers(prime)) % prime + matrix[:, c]) % prime
             full = nmod_mat(rows, columns, matrix.reshape(-1).tolist(), prime).rank() == columns
             held = [checker.array(checker.U32, row) for row in matrix.tolist()]
-            assert checker.full_column_rank(held, prime) == full
+            assert checker.rank_reaches(held, prime, len(held[0])) == full
 
 
 @pytest.mark.parametrize("law", LAWS)

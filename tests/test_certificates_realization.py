@@ -313,11 +313,11 @@ def source():
     return Path(checker.__file__).read_text(encoding="utf-8")
 
 
-DRAWN = "        weights = [secrets.randbits(POINT_BITS) for _ in range(s.letters)]\n"
+DRAWN = "            weights = [secrets.randbits(POINT_BITS) for _ in range(s.letters)]\n"
 FAULTS = {
-    "words added up": (DRAWN, "        weights = [1] * s.letters\n"),
-    "one weight for a head in every layer": (DRAWN, "        weights = [5, 7, 11, 13][: s.letters]\n"),
-    "no weight for the stream": (DRAWN, DRAWN + "        weights[0] *= not s.residual\n"),
+    "words added up": (DRAWN, "            weights = [1] * s.letters\n"),
+    "one weight for a head in every layer": (DRAWN, "            weights = [5, 7, 11, 13][: s.letters]\n"),
+    "no weight for the stream": (DRAWN, DRAWN + "            weights[0] *= not s.residual\n"),
     "the stream forgotten": (" if stream else moved", " if False else moved"),
     "the stream's weight for the first head": ("weights[stream:], entries)", "weights[: len(entries)], entries)"),
     "queries not compared": ('for kind in "QK" for head', 'for kind in "K" for head'),
@@ -325,9 +325,9 @@ FAULTS = {
     "the first head alone compared": ('for kind in "QK" for head in range(s.heads))', 'for kind in "QK" for head in range(1))'),
     "outputs not compared": ("    if not same(x.times(host.leave, 0), y.times(target.leave, 0)):", "    if False:"),
     "denominators ignored": ("        x * u == y * v for row", "        x == y for row"),
-    "any digest": ("        if digest_of(target) != digest:", "        if False:"),
+    "any digest": ('        if self.claim.digests["target"] != self.claim.stated["target"]:', "        if False:"),
     "any denominator": ("    if least and math.gcd(", "    if False and math.gcd("),
-    "composite moduli": ("        require_prime(p)\n        count = ", "        count = "),
+    "composite moduli": ("        require_prime(self.prime)\n        count = ", "        count = "),
     "too few rows": ("        if count != s.m:", "        if count > s.m:"),
     "a minor of rank one less": ("rank_reaches(table, p, len(table)):", "rank_reaches(table, p, len(table) - 1):"),
     "combinations that do not vanish": (
@@ -338,15 +338,17 @@ FAULTS = {
     "combinations ignored": ("columns = [[sum(map(mul, line, entries)) for entries", "columns = [[sum(entries) for entries"),
     "the first column of a combination": (
         "sum(map(mul, line, entries)) for entries in parts]", "line[0] * entries[0] for entries in parts]"),
-    "steps at one boundary": ("s.layers + 1, at + 1)", "s.layers + 1, at)"),
-    "steps without a stream": ("    if steps and not s.residual:", "    if False:"),
+    "steps at one boundary": ("number(at + 1, end)", "number(at, end)"),
+    "steps without a stream": (
+        "        if not claim.shape.residual:\n            raise Malformed(\"there are steps",
+        "        if False:\n            raise Malformed(\"there are steps"),
     "an empty step": ("    if not states or not readers:", "    if False:"),
-    "a minor that is not square": ("        if len(states) != len(readers):", "        if False:"),
+    "a minor that is not square": ("    elif len(states) != len(readers):", "    elif False:"),
     "a stream that reads": ('    if kind != "OV" and word[-1] < s.residual:', "    if False:"),
-    "outputs in the middle": ('range(left, left + 1) if kind == "OV" else', 'range(left + 1) if kind == "OV" else'),
-    "queries of no word": ("else range(1, left + 1))", "else range(left + 1))"),
-    "queries beyond the end": ("else range(1, left + 1))", "else range(1, left + 2))"),
-    "words of rows of any length": ("range(boundary, boundary + 1))", "range(9))"),
+    "outputs in the middle": ('len(word) != left if kind == "OV" else', 'len(word) > left if kind == "OV" else'),
+    "queries of no word": ("not 1 <= len(word) <= left:", "not len(word) <= left:"),
+    "queries beyond the end": ("not 1 <= len(word) <= left:", "not 1 <= len(word) <= left + 1:"),
+    "words of rows of any length": ("many(letter, boundary)))(rows", "many(letter)))(rows"),
     "letters of rows without the stream": (
         "state[1], strict=False):\n        if letter >= s.residual:", "state[1], strict=False):\n        if True:"),
     "letters of rows shifted": ("zip(*move[letter - s.residual].rows", "zip(*move[letter - 1].rows"),
@@ -358,8 +360,10 @@ FAULTS = {
     "heads of the columns shifted": ("[word[-1] - s.residual], word[:-1]", "[word[-1] - 1], word[:-1]"),
     "keys for queries": ("forms.read[kind][boundary", 'forms.read["Q"][boundary'),
     "the first coordinate": ("column = [row[coordinate] for row in last.rows]", "column = [row[0] for row in last.rows]"),
-    "tied hosts": ('choice(every, "every", "host"))', 'choice(every, "every", *EVERY))'),
-    "any target": ('    "realization": ("this one",),\n', '    "realization": (*TARGETS, "this one"),\n'),
+    "tied hosts": ('choice(every, "every", "host")\n', 'choice(every, "every", *EVERY)\n'),
+    "any target": (
+        '    targets = ("this one",)\n    brief = False\n',
+        '    targets = (*TARGETS, "this one")\n    brief = False\n'),
 }  # fmt: skip
 
 

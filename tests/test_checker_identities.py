@@ -53,7 +53,7 @@ def test_the_checker_follows_coordinates_as_defined(name):
         Q, K, V, U = sceptic.identity_host(name, H, L, d, b)
         least = sceptic.identity_least(name, H, L, d, b)
         shape = checker.Shape(H, L, d, b, b, least)
-        host = checker.IDENTITIES[name].host(shape)
+        host = checker.IDENTITIES[name][0](shape)
         assert host.least(shape) == least
         values = {(layer, h): V(layer, h) for layer in range(1, L + 1) for h in range(H)}
         readers = []  # (depth, runs of the checker, {column: [rows]} of the definition)
@@ -62,7 +62,7 @@ def test_the_checker_follows_coordinates_as_defined(name):
                 for part, reader in enumerate((Q, K)):
                     readers.append((layer - 1, host.reads(part, layer, h), reader(layer, h)))
         if U is None:
-            blocks = [((n,), 0, b) for n in range(H ** (L // 2))]
+            blocks = [((n, 0), 0, b) for n in range(H ** (L // 2))]
             readers += [(L, [run], {j: [host.first(run[0]) + j] for j in range(b)}) for run in blocks]
         else:
             readers.append((L, host.outputs(), U))
@@ -99,7 +99,9 @@ def test_words_are_products_of_the_matrices_drawn(word, size):
     from flint import nmod_mat
 
     p = sceptic.LARGE
-    point = checker.WordPoint(checker.Claim("identity", checker.Shape(2, 1, size, size, size, 99), "shared-query"), p)
+    point = checker.WordPoint(
+        checker.Claim(checker.KINDS["identity"], checker.Shape(2, 1, size, size, size, 99), "shared-query"), p
+    )
 
     def product():
         out = nmod_mat(size, size, [int(i == j) for i in range(size) for j in range(size)], p)
@@ -121,7 +123,7 @@ def test_weights_tell_all_words_apart():
     p = sceptic.LARGE
     shape = checker.Shape(2, 3, 2, 2, 2, 99)
     for targets in ("all untied", "all tied"):
-        point = checker.WordPoint(checker.Claim("identity", shape, "register", targets=targets), p)
+        point = checker.WordPoint(checker.Claim(checker.KINDS["identity"], shape, "register", targets=targets), p)
         weights = [[3, 5], [7, 11], [13, 17]]
         total = [0, 0]
         for word in naive.words(2, 3):
@@ -152,9 +154,11 @@ def test_the_linear_test_drops_the_right_columns():
         matrix = sceptic.random_integers(*drawn)[0] % p
         queries = 3 * 6
         kept = [c for c in range(matrix.shape[1]) if c >= queries or c % 3 < 2]
-        claim = checker.Claim("linear-test", checker.Shape(*dims, m), name, "float64", "uniform", 9, tied=tied)
-        rows = checker.dense_matrix(checker.dense_host(claim), p, claim.queries)
-        assert claim.columns == len(kept) == len(rows[0])
+        claim = checker.Claim(
+            checker.KINDS["linear-test"], checker.Shape(*dims, m), name, "float64", "uniform", 9, tied=tied
+        )
+        rows = checker.dense_matrix(checker.dense_host(claim), p, claim.shape.d_in)
+        assert claim.kind.columns(claim) == len(kept) == len(rows[0])
         assert sorted(zip(*rows, strict=True)) == sorted(tuple(map(int, column)) for column in matrix[:, kept].T)
 
 
@@ -283,12 +287,13 @@ def test_rows_of_targets_are_those_of_the_definition():
             blocks += [products[w] for w in naive.words(H, L)]
             expected = np.concatenate(blocks, axis=1) % 10007
             claim = checker.Claim(
-                "lower-bound",
+                checker.KINDS["lower-bound"],
                 checker.Shape(H, L, d, d_in, d_in, 1),
                 "every host",
                 targets="all tied" if tied else "all untied",
             )
-            (target,) = checker.read_targets([entries], claim, 10007)
+            claim.read["prime"] = 10007
+            target = checker.sparse_target(entries, "target", claim)
             assert shape.layers == L
             for i in range(d_in):
                 assert checker.target_row(claim.shape, target, tied, i, 10007).tolist() == expected[i].tolist()
@@ -505,6 +510,11 @@ def queries_for_keys(shape, entries, by_layer=checker.by_layer):
     return {layer: [(0 if part == 1 else part, *rest) for part, *rest in found] for layer, found in layers.items()}
 
 
+def of_targets(wrong, layered=checker.layered):
+    """Products with the targets' matrices are wrong, those with the host's as they are."""
+    return lambda *at: (wrong if isinstance(at[2], checker.TargetVectors) else layered)(*at)
+
+
 class AnyFile(dict):
     """Every digest names the file."""
 
@@ -530,12 +540,12 @@ FAULTS = {
     "bounds off by one": (checker, "dimension_bound", off_by_one),
     "every rank reached": (checker, "rank_reaches", lambda rows, p, wanted: True),
     "every number prime": (checker, "require_prime", lambda p: None),
-    "no column dropped": (checker.Claim, "queries", property(lambda self: self.shape.head_dim)),
+    "no column dropped": (checker.LinearTest, "columns", classmethod(lambda cls, claim: claim.shape.columns)),
     "gauges ignored": (checker, "times_transposed", lambda matrix, row: row[: len(matrix)]),
     "a gauge for its transpose": (checker, "times_transposed", lambda matrix, row: row[-len(matrix) :]),
-    "W_all z always zero": (checker, "target_product", lambda *_: {}),
-    "W_all z never zero": (checker, "target_product", lambda *_: {0: 1}),
-    "W_all z of row 0 always": (checker, "target_product", lambda *arguments: dict.fromkeys(range(9), 1)),
+    "W_all z always zero": (checker, "layered", of_targets(lambda *_: {})),
+    "W_all z never zero": (checker, "layered", of_targets(lambda *_: {0: 1})),
+    "W_all z of row 0 always": (checker, "layered", of_targets(lambda *_: dict.fromkeys(range(9), 1))),
     "queries for keys": (checker, "by_layer", queries_for_keys),
     "kernels not tested": (checker, "require_kernel", lambda *_: None),
     "units of weights left out": (checker.WeightsHost, "units", lambda self, code: Fraction(1)),

@@ -462,8 +462,7 @@ def never_projected(self, layer, head, block):
     half = (self.L + 1) // 2
     if layer <= half:
         return (checker.raised(block, head - 1), 0, 1) if sum(block) < half else None
-    below = checker.lowered(block, head - 1)
-    return None if below is None else (below, 0, 1)
+    return (checker.raised(block, head - 1, -1), 0, 1) if block[head - 1] else None
 
 
 def bounds_off_by_one(claim, words, generic_bounds=checker.generic_bounds):

@@ -149,7 +149,7 @@ def _without_a_block(kind):
     reads = kind.reads
 
     def fewer(self, part, layer, head):
-        return [column[:-1] if len(column) > 1 else column for column in reads(self, part, layer, head)]
+        return runs[:-1] if len(runs := reads(self, part, layer, head)) > 1 else runs
 
     return type("Forgetful", (kind,), {"reads": fewer})
 
@@ -157,10 +157,11 @@ def _without_a_block(kind):
 def _with_another_move(kind):
     move = kind.move
 
-    def changed(self, layer, head):
-        found = dict(move(self, layer, head))
-        found.pop(min(found), None)
-        return found
+    def changed(self, layer, head, block):
+        step = move(self, layer, head, block)
+        if step is not None and step[2] and not hasattr(self, "lost"):
+            self.lost = layer, head, block
+        return None if (layer, head, block) == getattr(self, "lost", None) else step
 
     return type("Lossy", (kind,), {"move": changed})
 
@@ -171,17 +172,19 @@ def _with_another_gauge(kind):
     def changed(self, point):
         found = embed_(self, point)
         name = next(iter(found))
-        found[name] = [[2 * value % point.p for value in row] for row in found[name]]
+        found[name] = [[2 * value % point.q for value in row] for row in found[name]]
         return found
 
     return type("Scaled", (kind,), {"embed": changed})
 
 
 @pytest.mark.parametrize("fault", [_without_a_block, _with_another_move, _with_another_gauge])
-@pytest.mark.parametrize("name", checker.DRAWN)
+@pytest.mark.parametrize(
+    "name", [name for name, rule in checker.IDENTITIES.items() if issubclass(rule[0], checker.Drawn)]
+)
 def test_a_fault_in_host_or_embedding_is_seen(name, fault, monkeypatch, tmp_path):
     dims, stream = next((dims, stream) for other, dims, stream, _ in HOSTS if other == name and dims[1] > 1)
-    kind, targets, streams = checker.DRAWN[name]
+    kind, *rule = checker.IDENTITIES[name]
     adds_up = name in ("shared-query-groups", "residual-query")
     if fault is _without_a_block and not adds_up:
         return
@@ -190,7 +193,7 @@ def test_a_fault_in_host_or_embedding_is_seen(name, fault, monkeypatch, tmp_path
     path = tmp_path / "c.json"
     identity_certificate(name, Shape(*dims, residual=stream)).write(path)
     assert checker.check_file(path, LIMITS).code == 0
-    monkeypatch.setitem(checker.DRAWN, name, (fault(kind), targets, streams))
+    monkeypatch.setitem(checker.IDENTITIES, name, (fault(kind), *rule))
     assert checker.check_file(path, LIMITS).code == 1
 
 

@@ -189,13 +189,15 @@ def test_identities_beyond_one_dimension(dims):
     basis = annihilated(dims)
     assert basis
     M = matching_dimension(Shape(*dims))
-    claim = checker.Claim("tied-kernel", checker.Shape(H, L, d, d_in, d_in, M), "random", targets="all tied")
+    claim = checker.Claim(
+        checker.KINDS["tied-kernel"], checker.Shape(H, L, d, d_in, d_in, M), "random", targets="all tied"
+    )
     for z in basis[:3]:
         for change in (0, 1):
             entries = [(i, v + change * (i == min(z))) for i, v in sorted(z.items()) if v + change * (i == min(z))]
-            q = checker.random_prime()
-            target = checker.random_tied_target(claim.shape, q)
-            zero = not checker.target_product(claim.shape, target, checker.by_layer(claim.shape, entries), q)
+            target, q = checker.random_tied_target(claim.shape)
+            vectors = checker.TargetVectors(target, True, q)
+            zero = not checker.layered(claim.shape, checker.by_layer(claim.shape, entries), vectors)
             assert zero == (change == 0)
             if L < 4:
                 assert sceptic.vanishes_for_tied_targets(entries, H, L, d, d_in) == zero
@@ -219,8 +221,10 @@ def test_gauged_columns_are_those_of_the_definition():
         default = np.array([[[[1, 0, 0], [0, 1, 0]]] * 2] * len(gauges))
         assert (test_matrix(centred, shape, p, default) == test_matrix(centred, shape, p, None)).all()
         assert test_matrix(centred, shape, p, None).shape[1] == len(test_columns(shape)) == expected.shape[1]
-        claim = checker.Claim("linear-test", checker.Shape(*dims, m), name, "float64", "uniform", 9, tied=tied)
-        rows = checker.dense_matrix(checker.dense_host(claim), p, claim.queries, gauges.tolist())
+        claim = checker.Claim(
+            checker.KINDS["linear-test"], checker.Shape(*dims, m), name, "float64", "uniform", 9, tied=tied
+        )
+        rows = checker.dense_matrix(checker.dense_host(claim), p, claim.shape.d_in, gauges.tolist())
         assert sorted(zip(*rows, strict=True)) == sorted(tuple(map(int, column)) for column in expected.T)
 
 
