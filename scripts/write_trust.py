@@ -28,10 +28,20 @@ WALK = {
 """What to read, in this order, and what it says."""
 
 
+def sections(source: str) -> list[tuple[int, int, str]]:
+    """(first line, last line, title) of the sections, each between its rule and the next."""
+    lines = source.splitlines()
+    starts = [at for at, line in enumerate(lines) if line.startswith("# ---")]
+    return [(at + 1, end, lines[at + 1][2:]) for at, end in zip(starts, [*starts[1:], len(lines)], strict=True)]
+
+
 def table(source: str) -> str:
-    """A row for each definition: its lines, its name, what it says. KeyError for a name that the source lacks."""
+    """A row for each section of the kernel, then for each definition: its lines, its name, what it says. KeyError for a name
+    that the source lacks."""
     nodes = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     rows = ["| lines of checker.py | definition | what it says |", "|---|---|---|"]
+    kernel = (section for section in sections(source) if section[2].startswith("KERNEL"))
+    rows += [f"| {first}–{last} | section | {title.replace('KERNEL', 'kernel')} |" for first, last, title in kernel]
     for name, says in WALK.items():
         node = nodes[name]
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])

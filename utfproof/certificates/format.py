@@ -39,8 +39,7 @@ class Certificate:
 
     @property
     def kind(self) -> str:
-        """rank-permutation, rank-triangular, rank-modular, rank-deficient, linear-test, identity, tied-kernel, lower-bound,
-        enclosure or realization."""
+        """By its name in docs/certificate-format.md."""
         return str(self.document["kind"])
 
     @property
