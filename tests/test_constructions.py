@@ -213,5 +213,5 @@ def test_the_checkers_and_the_format_know_what_the_registry_says(name):
         == (name in {*sceptic.INDEX, *sceptic.RANDOM})
     )
     assert entry.permutation == (name in checker.PERMUTATIONS) == (name in sceptic.PERMUTATIONS)
-    assert (entry.identity is not None) == (named in checker.IDENTITIES or named in checker.DRAWN)
+    assert (entry.identity is not None) == (named in checker.IDENTITIES)
     assert not entry.certified or f"`{named}`" in FORMAT

@@ -749,6 +749,7 @@ INDEX_HOSTS: dict[str, type[IndexHost]] = {
     "printed-looped": PrintedLooped,
 }
 RESIDUAL_HOSTS: dict[str, type[IndexHost]] = {"sparse": Sparse, "tied": ResidualTied}
+PERMUTATIONS = ("sparse", "sparse-front", "tied")
 
 
 def index_kind(claim: Claim) -> type[IndexHost] | None:
@@ -1965,8 +1966,8 @@ def times_transposed(matrix: Matrix, row: list[int]) -> list[int]:
     return [sum(map(mul, row, other)) for other in matrix]
 
 
-# The vectors x and T(w) of a witness are kept for all words of one length and all probes at
-# once: number `probe * (words of that length) + (word's number)`, so that the words ending in letter a are [a::letters].
+# The vectors x and T(w) of a witness, of all words of one length and all probes, are numbered probe * (words of that length)
+# + (word's number): the words ending in letter a are [a::letters].
 
 
 def tabulate(x: list[array[int]], start: int, words: int, width: int, offset: int) -> array[int]:
@@ -3600,7 +3601,7 @@ class Permutation(Kind):
 
     @classmethod
     def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        return ("tied",) if claim.shape.residual else ("sparse", "sparse-front", "tied")
+        return ("tied",) if claim.shape.residual else PERMUTATIONS
 
     @classmethod
     def columns(cls, claim: Claim) -> int:
