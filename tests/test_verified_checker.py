@@ -16,8 +16,8 @@ from utfproof.errors import MalformedInput
 
 ROOT = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "certificates"
-KINDS = ("rank-permutation", "rank-modular", "rank-deficient", "lower-bound")
-"""The kinds that it covers, each in part."""
+KINDS = ("rank-permutation", "rank-triangular", "rank-modular", "rank-deficient", "linear-test", "lower-bound")
+"""The kinds that it covers, in full or in part."""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,9 @@ def planted():
 
         return change
 
+    def zeroed(gauges):
+        return [[[[0] * len(row) for row in matrix] for matrix in layer] for layer in gauges]
+
     seed = at("claim", "host", "seed", value=lambda seed: int(seed) + 1)
     rank = at("claim", "rank", value=lambda rank: rank - 1)
     law = at("claim", "host", "law", value=lambda law: "signs" if law != "signs" else "uniform")
@@ -95,6 +98,15 @@ def planted():
         "a smaller host": ("permutation-", at("shape", "m", value=lambda m: m - 1)),
         "a larger head": ("permutation-", at("shape", "head_dim", value=lambda d: d + 1)),
         "a kernel vector's entry": ("deficient-kernel-random", entry),
+        "two rows of a triangle swapped": (
+            "residual-triangular",
+            at("evidence", "rows", value=lambda a: [a[1], a[0], *a[2:]]),
+        ),
+        "a gauge of zeros": ("linear-gauged-random-h1-l2", at("evidence", "gauges", value=zeroed)),
+        "another coefficient of a word": (
+            "null-vector-unlooped-h2",
+            at("evidence", "y", value=lambda y: [[y[0][0], y[0][1] + 1], *y[1:]]),
+        ),
         "the opposite verdict": ("deficient-kernel-random", at("claim", "verdict", value=lambda v: "universal")),
     }
 
@@ -104,9 +116,9 @@ def test_a_planted_fault_is_rejected(utfcheck, tmp_path, fault):
     prefix, change = planted()[fault]
     for path in sorted((CORPUS / "valid").glob(f"{prefix}*.json")):
         document = json.loads(path.read_bytes())
-        wanted = {"witness-random": "inverse", "permutation-": "rows", "deficient-kernel-random": "z"}[prefix]
-        inline = isinstance(document["evidence"].get(wanted), list) and len(document["evidence"][wanted]) > 1
-        small = all(isinstance(pair[1], int) for pair in document["evidence"].get("z", []))
+        lists = [value for value in document["evidence"].values() if isinstance(value, list)]
+        inline = document["shape"]["layers"] > 1 and any(len(value) > 1 for value in lists)
+        small = all(isinstance(pair[1], int) for key in ("z", "y") for pair in document["evidence"].get(key, []))
         if inline and small and verdicts(utfcheck, path) == {f"valid/{path.name}": "valid"}:
             break
     else:

@@ -11,8 +11,8 @@
 From Coq Require Import ZArith Lia String Ascii.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Transformer Words MatchingSystem Emulation Selection Decision SharedBounds
-  Spanning.
-From UtfproofChecker Require Import Layers Integers Witness Hosts.
+  Spanning BaseChange Counting Residual ResidualWords ResidualSystem ResidualDecision ResidualTied.
+From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import GRing.Theory Num.Theory.
 
@@ -49,14 +49,23 @@ Fixpoint canonical (j : json) : bool := match j with
   | _ => true end.
 
 (* --- the claim --- *)
-Record shape := Shape { heads : nat; depth : nat; head_dim : nat; d_in : nat; d_out : nat; width : nat }.
-Inductive construction := Sparse | Tied.
-Inductive named := Random (tied : bool) (f : law) (seed : Z) | Built (c : construction).
+Record shape := Shape { heads : nat; depth : nat; head_dim : nat; d_in : nat; d_out : nat; width : nat; stream : bool }.
+Inductive construction :=
+  | Sparse | SparseFront | Tied | SharedKey | SharedQuery | PrintedSingle | PrintedRow | PrintedColumn | PrintedLooped.
+Inductive named :=
+  | Random (tied : bool) (t : dtype) (f : law) (seed : Z)
+  | Built (c : construction)
+  | Stored (tied : bool) (digest : string).
 Inductive claim :=
   | Universal (h : named) (rank : Z)      (* by matching, all untied targets *)
-  | Refuted (h : named)
-  | NoneMatches                           (* lower bounds: no host of this dimension or less; by matching *)
-  | NoneShares (both : bool).             (* by shared attention, E free or E and U free *)
+  | UniversalTied (h : named) (rank : Z)  (* by matching, all tied targets *)
+  | Serves (h : named) (rank : Z)         (* by attention-matching, all untied targets *)
+  | Refuted (h : named)                   (* by matching, all untied targets *)
+  | NoneMatches (tied_host : bool)        (* lower bounds: no host of this dimension or less; by matching *)
+  | NoneMatchesTied                       (* nor for all tied targets *)
+  | NoneShares (both : bool)              (* by shared attention, E free or E and U free *)
+  | NoneSharesTied (both : bool)
+  | NullVector (tied : bool) (V : seq (seq (mat Z))).  (* these value matrices: by shared attention, E and U free *)
 
 Fixpoint same (l l' : seq string) : bool := match l, l' with
   | [::], [::] => true | s :: l, s' :: l' => String.eqb s s' && same l l' | _, _ => false end.
@@ -66,59 +75,120 @@ Definition says (s : string) (j : json) : bool := if j is Str s' then String.eqb
 Definition small (j : json) : option nat :=
   if j is Num z then if Z.leb 1 z && Z.leb z 1000000 then Some (Z.to_nat z) else None else None.
 Definition read_shape (j : json) : option shape :=
-  if fields [:: "d_in"; "d_out"; "head_dim"; "heads"; "layers"; "m"] j is Some [:: a; b; c; d; e; f] then
-    match small a, small b, small c, small d, small e, small f with
-    | Some a, Some b, Some c, Some d, Some e, Some f => Some (Shape d e c a b f) | _, _, _, _, _, _ =>
-      None end
-  else None.
+  let sized l r := match map small l with
+    | [:: Some a; Some b; Some c; Some d; Some e; Some f] => Some (Shape d e c a b f r) | _ => None end in
+  match fields [:: "d_in"; "d_out"; "head_dim"; "heads"; "layers"; "m"] j,
+    fields [:: "d_in"; "d_out"; "head_dim"; "heads"; "layers"; "m"; "residual"] j with
+  | Some l, _ => sized l false
+  | _, Some [:: a; b; c; d; e; f; Yes] => sized [:: a; b; c; d; e; f] true
+  | _, _ => None end.
 Definition read_law (j : json) : option law :=
   if says "uniform" j then Some Uniform else if says "signs" j then Some Signs
   else if says "binomial" j then Some Binomial else None.
-Definition read_host (j : json) : option named :=
-  if fields [:: "construction"] j is Some [:: c] then
-    if says "sparse" c then Some (Built Sparse) else if says "tied" c then Some (Built Tied) else None
-  else if fields [:: "construction"; "dtype"; "law"; "seed"] j is Some [:: c; t; f; Num seed] then
-    if says "float64" t && Z.leb 0 seed && Z.ltb seed 18446744073709551616 then
-      match says "random" c, says "random-tied" c, read_law f with
-      | true, _, Some f => Some (Random false f seed) | _, true, Some f => Some (Random true f seed) | _,
-        _, _ => None end
+Definition read_dtype (j : json) : option dtype :=
+  if says "float64" j then Some Float64 else if says "float32" j then Some (Rounded 24 149)
+  else if says "float16" j then Some (Rounded 11 24) else if says "bfloat16" j then Some (Rounded 8 133) else None.
+Definition read_construction (j : json) : option construction :=
+  if says "sparse" j then Some Sparse else if says "sparse-front" j then Some SparseFront
+  else if says "tied" j then Some Tied else if says "shared-key" j then Some SharedKey
+  else if says "shared-query" j then Some SharedQuery else if says "printed-single-head" j then Some PrintedSingle
+  else if says "printed-tree-row" j then Some PrintedRow else if says "printed-tree-column" j then Some PrintedColumn
+  else if says "printed-looped" j then Some PrintedLooped else None.
+(* the shapes at which a construction is defined *)
+Definition defined_at (s : shape) (c : construction) : bool :=
+  let: Shape H L d din dout m r := s in
+  let S := word_count H L in
+  let M := if r then res_matching_dimension H L d dout else matching_dimension H L d dout in
+  match c with
+  | Sparse => M <= m
+  | Tied => (if r then res_tied_dimension H L d dout else M) <= m
+  | SparseFront | PrintedRow | PrintedColumn => ~~ r && (M <= m)
+  | SharedKey => [&& ~~ r, din <= d &
+      din * S + maxn din dout * sumn [seq H ^ i | i <- iota 0 L] + dout * H ^ L <= m]
+  | SharedQuery => [&& ~~ r, dout <= d & dout * (S + H ^ L) <= m]
+  | PrintedSingle => [&& ~~ r, H == 1 & L.+1 * maxn (2 * d) dout <= m]
+  | PrintedLooped => ~~ r && (S.+1 * maxn (2 * d) dout <= m) end%N.
+Definition read_host (s : shape) (j : json) : option named :=
+  match fields [:: "construction"] j, fields [:: "construction"; "dtype"; "law"; "seed"] j, fields [:: "system";
+    "weights"] j with
+  | Some [:: c], _, _ => if read_construction c is Some c then if defined_at s c then Some (Built c) else None else None
+  | _, Some [:: c; t; f; Num seed], _ => if Z.leb 0 seed && Z.ltb seed 18446744073709551616 then
+      match says "random" c, says "random-tied" c, read_dtype t, read_law f with
+      | true, _, Some t, Some f => Some (Random false t f seed) | _, true, Some t, Some f => Some (Random true t f
+        seed) | _, _, _, _ => None end
+      else None
+  | _, _, Some [:: y; Str w] => if says "universal" y then Some (Stored false w)
+      else if says "looped-universal" y then Some (Stored true w) else None
+  | _, _, _ => None end.
+Definition every (j : json) : option bool :=
+  if fields [:: "every"] j is Some [:: e] then
+    if says "host" e then Some false else if says "tied host" e then Some true else None else None.
+Definition listed A (f : json -> option A) (j : json) : option (seq A) :=
+  if j is Arr l then let r := pmap f l in if size r == size l then Some r else None else None.
+Definition integer (j : json) : option Z := if j is Num z then Some z else None.
+Definition square (m : nat) (j : json) : option (mat Z) :=
+  if listed (listed integer) j is Some B then if (size B == m) && all (fun r => size r == m) B then Some B else None
+  else None.
+Definition read_values (s : shape) (j : json) : option (bool * seq (seq (mat Z))) :=
+  if fields [:: "R_V"; "system"] j is Some [:: V; y] then
+    let tied := says "looped-shared-attention-universal" y in
+    if listed (listed (square (width s))) V is Some V then
+      if [&& tied || says "shared-attention-universal" y, size V == (if tied then 1%N else depth s) &
+          all (fun l => size l == heads s) V] then Some (tied, V) else None
     else None
   else None.
-Definition every (j : json) : bool :=
-  if fields [:: "every"] j is Some [:: e] then says "host" e || says "tied host" e else false.
-Definition read_claim (kind j : json) : option claim :=
-  if says "rank-permutation" kind || says "rank-modular" kind then
-    if fields [:: "host"; "notion"; "rank"; "targets"; "verdict"] j is Some [:: h; n; Num r; t; v] then
-      if says "matching" n && says "all untied" t && says "universal" v then
-        if read_host h is Some h then
-          if (if h is Built _ then says "rank-permutation" kind else says "rank-modular" kind) then Some
-            (Universal h r) else None
+Definition read_claim (s : shape) (kind j : json) : option claim :=
+  let drawn h := if h is Built _ then false else true in
+  let square := d_in s == d_out s in
+  let paths := (depth s <= d_in s) && (depth s <= head_dim s) in
+  match fields [:: "host"; "notion"; "rank"; "targets"; "verdict"] j, fields [:: "host"; "notion"; "targets";
+    "verdict"] j, fields [:: "free"; "host"; "notion"; "targets"; "verdict"] j with
+  | Some [:: h; n; Num r; t; v], _, _ =>
+      if says "universal" v then if read_host s h is Some h then
+        let untied := says "all untied" t in
+        if says "matching" n then
+          if says "rank-permutation" kind then match h with
+            | Built Tied => if stream s then if says "all tied" t then Some (UniversalTied h r) else None
+                else if untied then Some (Universal h r) else None
+            | Built Sparse => if untied && ~~ stream s then Some (Universal h r) else None
+            | Built SparseFront => if untied then Some (Universal h r) else None
+            | _ => None end
+          else if says "rank-triangular" kind then
+            if h is Built Sparse then if untied && stream s then Some (Universal h r) else None else None
+          else if says "rank-modular" kind && drawn h && untied then Some (Universal h r) else None
+        else if [&& says "linear-test" kind, says "attention-matching" n, drawn h, untied, square, d_in s <= head_dim
+          s & ~~ stream s] then Some (Serves h r) else None
+      else None else None
+  | _, Some [:: h; n; t; v], _ =>
+      if says "not universal" v && says "matching" n then
+        if says "rank-deficient" kind then
+          if read_host s h is Some h then if says "all untied" t then Some (Refuted h) else None else None
+        else if says "lower-bound" kind then
+          if every h is Some tied then
+            if says "all untied" t then Some (NoneMatches tied)
+            else if [&& says "all tied" t, square, paths & ~~ stream s] then Some NoneMatchesTied else None
+          else None
         else None
       else None
-    else None
-  else if says "rank-deficient" kind then
-    if fields [:: "host"; "notion"; "targets"; "verdict"] j is Some [:: h; n; t; v] then
-      if says "matching" n && says "all untied" t && says "not universal" v then
-        if read_host h is Some h then Some (Refuted h) else None
+  | _, _, Some [:: f; h; n; t; v] =>
+      if [&& says "lower-bound" kind, says "shared attention" n, says "not universal" v & ~~ stream s] then
+        let both := says "E and U" f in
+        if both || says "E" f then
+          if every h then
+            if says "all untied" t then if square then Some (NoneShares both) else None
+            else if [&& says "all tied" t, d_in s == 1%N & d_out s == 1%N] then Some (NoneSharesTied both) else None
+          else if [&& both, says "all untied" t & square] then
+            if read_values s h is Some (tied, V) then Some (NullVector tied V) else None
+          else None
+        else None
       else None
-    else None
-  else if says "lower-bound" kind then
-    match fields [:: "host"; "notion"; "targets"; "verdict"] j, fields [:: "free"; "host"; "notion";
-      "targets"; "verdict"] j with
-    | Some [:: h; n; t; v], _ => if [&& every h, says "matching" n, says "all untied" t & says "not
-      universal" v] then Some NoneMatches else None
-    | _, Some [:: f; h; n; t; v] => if [&& every h, says "shared attention" n, says "all untied" t & says
-      "not universal" v] then
-        if says "E and U" f then Some (NoneShares true) else if says "E" f then Some (NoneShares false)
-          else None else None
-    | _, _ => None end
-  else None.
+  | _, _, _ => None end.
 Definition read (file : string) (j : json) : option (shape * claim) :=
   if String.eqb file (print j) && canonical j then
     if fields [:: "claim"; "evidence"; "format"; "kind"; "shape"; "version"] j is Some [:: c; _; f; k; s;
       Num v] then
       if says "utfproof-certificate" f && Z.eqb v 1 then
-        match read_shape s, read_claim k c with Some s, Some c => Some (s, c) | _, _ => None end
+        if read_shape s is Some s then if read_claim s k c is Some c then Some (s, c) else None else None
       else None
     else None
   else None.
@@ -128,40 +198,66 @@ Local Close Scope string_scope.
 Local Open Scope ring_scope.
 
 (* --- what it means --- *)
+(* weights from a file: integers, each times 2^-wE. What file has a digest is for the reader of files to say. *)
+Record stored := Weights { wS : nat -> nat -> head Z; wU : mat Z; wE : nat }.
+(* (d + d_in) S + d_in H^L, the columns of the linear test *)
+Definition serving_dimension (s : shape) : nat :=
+  ((head_dim s + d_in s) * word_count (heads s) (depth s) + d_in s * heads s ^ depth s)%N.
 Section Meaning.
-Variable s : shape.
+Variables (files : bool -> string -> stored) (s : shape).
 Notation H := (heads s). Notation L := (depth s). Notation d := (head_dim s). Notation m := (width s).
-Notation M := (matching_dimension H L d (d_out s)).
-Definition ones_of (c : construction) : ones :=
-  match c with Sparse => sparse H L d (d_out s) | Tied => tied H L d (d_out s) end.
+Definition columns : nat :=
+  if stream s then res_matching_dimension H L d (d_out s) else matching_dimension H L d (d_out s).
+Definition ones_of (c : construction) : ones := match c with
+  | Sparse => sparse (stream s) H L d (d_out s) | SparseFront => sparse_front H L d (d_out s)
+  | Tied => tied (stream s) H L d (d_out s)
+  | SharedKey => shared_key H L d (d_in s) (d_out s) | SharedQuery => shared_query H L d (d_out s)
+  | PrintedSingle => printed_single L d (d_out s) | PrintedRow => printed_tree false H L d (d_out s)
+  | PrintedColumn => printed_tree true H L d (d_out s) | PrintedLooped => printed_looped H L d (d_out s) end.
 (* the integers that stand for the entries, and the number that each is times *)
 Definition heads_of (h : named) : nat -> nat -> head Z := match h with
-  | Random t f seed => random_head t f seed d m | Built c => ones_head (ones_of c) d m end.
+  | Random t y f seed => random_head t y f seed d m | Built c => ones_head (ones_of c) d m
+  | Stored t w => wS (files t w) end.
 Definition out_of (h : named) : mat Z := match h with
-  | Random _ f seed => random_out f seed (d_out s) m | Built c => ones_out (ones_of c) (d_out s) m end.
-Definition factor (h : named) : Z * Z := match h with Random _ f _ => unit_of f m | Built _ => (Zpos xH,
-  Zpos xH) end.
+  | Random _ y f seed => random_out y f seed (d_out s) m | Built c => ones_out (ones_of c) (d_out s) m
+  | Stored t w => wU (files t w) end.
+Definition factor (h : named) : Z * Z := match h with
+  | Random _ y f _ => unit_of y f m | Built _ => (Zpos xH, Zpos xH)
+  | Stored t w => (Zpos xH, Z.pow 2 (Z.of_nat (wE (files t w)))) end.
 
 Section Host.
 Variables (F : numFieldType) (h : named).
 Definition integer_host : nat -> layer F H d m := host Z0 (inject F) H d m (heads_of h).
 Definition integer_out : 'M[F]_(m, d_out s) := out Z0 (inject F) (d_out s) m (out_of h).
 Definition unit : F := inject F (factor h).1 / inject F (factor h).2.
-Definition true_host : nat -> layer F H d m := scaled unit integer_host.
+Definition true_host : nat -> layer F H d m := scaled unit (fun=> unit) integer_host.
 Definition true_out : 'M[F]_(m, d_out s) := unit *: integer_out.
 End Host.
+Definition value_host (F : numFieldType) (tied : bool) (V : seq (seq (mat Z))) (l : nat) (h : 'I_H) : 'M[F]_m :=
+  mof Z0 (inject F) m m (nth [::] (nth [::] V (if tied then 0%N else l)) h).
 
 Definition statement (c : claim) : Prop := match c with
-  | Universal h rank => forall F : numFieldType, [/\ \rank (Rall L (true_host F h) (true_out F h)) = M,
-    rank = Z.of_nat M &
-      carries_all (d_in s) L (true_host F h) (true_out F h)]
-  | Refuted h => forall F : numFieldType, exists D (WE : 'M[F]_(d_in s, D)) (T : transformer F H d D) (WU
-    : 'M[F]_(D, d_out s)),
-      entries01 T /\ forall E : 'M[F]_(d_in s, m), E *m Rall L (true_host F h) (true_out F h) <>
-        wide_Wall L WE (layers T) WU
-  | NoneMatches => forall (F : numFieldType) m' (S : nat -> layer F H d m') (U : 'M[F]_(m', d_out s)),
-    (m' <= m)%N ->
-      ~ carries_all (d_in s) L S U
+  | Universal h rank => forall F : numFieldType, if stream s
+      then [/\ \rank (res_Rall L (true_host F h) (true_out F h)) = columns, rank = Z.of_nat columns &
+        res_carries_all (d_in s) L (true_host F h) (true_out F h)]
+      else [/\ \rank (Rall L (true_host F h) (true_out F h)) = columns, rank = Z.of_nat columns &
+        carries_all (d_in s) L (true_host F h) (true_out F h)]
+  | UniversalTied h rank => stream s /\ rank = Z.of_nat (res_tied_dimension H L d (d_out s)) /\
+      forall (F : numFieldType) D (WE : 'M[F]_(d_in s, D)) WQ WK WV WO (WU : 'M[F]_(D, d_out s)), exists E : 'M_(d_in
+        s, m),
+        E *m res_Rall L (true_host F h) (true_out F h) = WE *m res_Rall L (layers (Decision.looped WQ WK WV WO)) WU
+  | Serves h rank => d_in s = d_out s /\ rank = Z.of_nat (serving_dimension s) /\
+      forall (F : numFieldType) (T : transformer F H d (d_out s)), exists E : 'M_(d_out s, m),
+        matches_logits L (true_host F h) (true_out F h) (layers T) E
+  | Refuted h => forall F : numFieldType, if stream s
+      then ~ res_carries_all (d_in s) L (true_host F h) (true_out F h)
+      else exists D (WE : 'M[F]_(d_in s, D)) (T : transformer F H d D) (WU : 'M[F]_(D, d_out s)),
+        entries01 T /\ forall E : 'M[F]_(d_in s, m), E *m Rall L (true_host F h) (true_out F h) <>
+          wide_Wall L WE (layers T) WU
+  | NoneMatches tied => forall (F : numFieldType) m' (S : nat -> layer F H d m') (U : 'M[F]_(m', d_out s)), (m' <= m)%N ->
+      if stream s then ~ res_carries_all (d_in s) L (if tied then fun=> S 0%N else S) U else ~ carries_all (d_in s) L S U
+  | NoneMatchesTied => d_in s = d_out s /\ forall (F : numFieldType) m' (S : nat -> layer F H d m') (U : 'M[F]_(m',
+    d_in s)), (m' <= m)%N -> ~ universal_for_tied L S U
   | NoneShares true => d_in s = d_out s /\ forall (F : numFieldType) m' (V : nat -> 'I_H -> 'M[F]_m'),
     (m' <= m)%N ->
       ~ forall T : transformer F H d (d_in s), exists (E : 'M_(d_in s, m')) (U : 'M_(m', d_in s)),
@@ -170,104 +266,188 @@ Definition statement (c : claim) : Prop := match c with
     : 'M[F]_(m', d_in s)), (m' <= m)%N ->
       ~ forall T : transformer F H d (d_in s), exists E : 'M_(d_in s, m'), shared_emulates L V (values
         (layers T)) E U (@row_stochastic F)
+  | NoneSharesTied both => [/\ d_in s = 1%N, d_out s = 1%N & forall (F : numFieldType) m' (V : nat -> 'I_H -> 'M[F]_m')
+      (U : 'M[F]_(m', 1)), (m' <= m)%N ->
+      ~ forall T : transformer F H d 1, looped T -> exists (E : 'M_(1, m')) (U' : 'M_(m', 1)),
+        (both \/ U' = U) /\ shared_emulates L V (values (layers T)) E U' (@row_stochastic F)]
+  | NullVector tied V => d_in s = d_out s /\ forall F : numFieldType,
+      ~ forall T : transformer F H d (d_in s), exists (E : 'M_(d_in s, m)) (U : 'M_(m, d_in s)),
+        shared_emulates L (value_host F tied V) (values (layers T)) E U (@row_stochastic F)
   end.
 
 (* --- what is executed --- *)
-Inductive hint := Selection (inv : seq code) | Kernel (t : tree Z) | Dimension.
+(* Selection: the column of a row that has a one in it and in no other of the chosen ones (hosts of zeros and *)
+(* ones); Kernel: a vector; Null: coefficients of the words of length L, and a word with one that is not zero *)
+Inductive hint := Selection (inv : seq code) | Kernel (t : tree Z) | Dimension | Null (ys : vec Z) (w : seq nat).
 Definition factor_ok (h : named) : bool := nzZ (factor h).1 && nzZ (factor h).2.
 Definition positive : bool := [&& 0 < d, 0 < d_in s & 0 < d_out s]%N.
+Definition letters : nat := if stream s then H.+1 else H.
+Definition letter_heads (S : nat -> nat -> head Z) : nat -> nat -> head Z := if stream s then silent_heads m S else S.
+Definition live (h : nat) : bool := ~~ stream s || (0 < h)%N.
 Definition certain (c : claim) (e : hint) : bool := positive && match c, e with
-  | Universal (Built b) rank, Selection inv => Z.eqb rank (Z.of_nat M) && permuted (ones_of b) H d (d_out
-    s) m L inv
-  | Refuted h, Kernel t => factor_ok h && refutes Z0 Z.add Z.mul id nzZ H d (d_out s) m (heads_of h)
-    (out_of h) L t
-  | Refuted _, Dimension | NoneMatches, Dimension => (m < M)%N
+  | Universal (Built b) rank, Selection inv => Z.eqb rank (Z.of_nat columns) &&
+      (if stream s then triangular (ones_of b) H d (d_out s) m L inv else permuted (ones_of b) H d (d_out s) m L inv)
+  | UniversalTied (Built Tied) rank, Selection inv => [&& stream s, Z.eqb rank (Z.of_nat (res_tied_dimension H L d
+      (d_out s))) & reduced (ones_of Tied) H d (d_out s) m L inv]
+  | Refuted h, Kernel t => factor_ok h && refutes Z0 Z.add Z.mul id nzZ letters d (d_out s) m live
+      (letter_heads (heads_of h)) (out_of h) L t
+  | Refuted _, Dimension => (m < columns)%N
+  | NoneMatches tied, Dimension => (m < columns)%N || [&& tied, stream s, 0 < H & 1 < L]%N
+  | NoneMatchesTied, Dimension => [&& d_in s == d_out s, L <= d, L <= d_in s & m < matching_dimension H L d (d_in s)]%N
   | NoneShares true, Dimension => (d_in s == d_out s) && (m ^ 2 < H ^ L)%N
   | NoneShares false, Dimension => (d_in s == d_out s) && (m < d_in s * H ^ L)%N
+  | NoneSharesTied both, Dimension => [&& d_in s == 1, d_out s == 1, 0 < H &
+      (if both then m ^ 2 else m) < choose (L + H.-1) H.-1]%N
+  | NullVector tied V, Null ys w => (d_in s == d_out s) && vanishes H m
+      (fun l h => nth [::] (nth [::] V (if tied then 0%N else l)) h) L ys w
   | _, _ => false end.
-(* before the vectors are drawn: k of them, modulo p *)
-Definition probable (c : claim) (p : Z) (k : nat) : bool := positive && match c with
-  | Universal h rank => [&& Z.eqb rank (Z.of_nat M), factor_ok h, primeb p, room H d (d_out s) L == M &
-      Z.leb (Z.pow 2 100) (Z.pow p (Z.of_nat k))]
+(* before the vectors are drawn: k of them, modulo p; the columns that are tested stand in the mask *)
+Definition enough (p : Z) (k : nat) : bool := primeb p && Z.leb (Z.pow 2 100) (Z.pow p (Z.of_nat k)).
+Definition probable (c : claim) (p : Z) (k : nat) (mask : seq bool) : bool := positive && match c with
+  | Universal h rank => [&& Z.eqb rank (Z.of_nat columns), factor_ok h, enough p k & count id mask == columns]
+  | Serves h rank => [&& d_in s == d_out s, (d_in s <= d)%N, ~~ stream s, Z.eqb rank (Z.of_nat (serving_dimension s)),
+      factor_ok h, enough p k & count id mask == serving_dimension s]
   | _ => false end.
-Definition passed (c : claim) (p : Z) (B : mat Z) (J : seq nat) (xs : seq (vec Z)) : bool := match c with
-  | Universal h _ => passes H d (d_out s) m (heads_of h) (out_of h) L p B J xs
+Definition passed (c : claim) (p : Z) (mask : seq bool) (C : nat -> nat -> mat Z) (B : mat Z) (J : seq nat)
+  (xs : seq (vec Z)) : bool := match c with
+  | Universal h _ => passes letters d (d_out s) m (letter_heads (heads_of h)) (out_of h) L p mask B J xs
+  | Serves h _ => passes H d (d_out s) m (tested d (d_out s) C (heads_of h)) (out_of h) L p mask B J xs
   | _ => false end.
 
 (* --- soundness --- *)
 Lemma unit_neq0 (F : numFieldType) h : factor_ok h -> unit F h != 0.
 Proof. by rewrite /factor_ok !(inject_nz F) => /andP[a b]; rewrite mulf_neq0 ?invr_eq0. Qed.
-Lemma factor_built b : factor_ok (Built b). Proof. by []. Qed.
 
-Lemma universal_statement h rank : positive -> Z.eqb rank (Z.of_nat M) -> factor_ok h ->
-  (forall F : numFieldType, \rank (Rall L (integer_host F h) (integer_out F h)) = M) -> statement
-    (Universal h rank).
+(* the integer host with a silent head *)
+Definition sounding (F : numFieldType) h := host Z0 (inject F) H.+1 d m (silent_heads m (heads_of h)).
+Definition by_letter (F : numFieldType) h (a : 'I_H.+1) : F := if letter_of a is Some _ then unit F h else 1.
+Lemma soundingE (F : numFieldType) h :
+  Rall L (silent (true_host F h)) (true_out F h) = Rall L (scaled (unit F h) (by_letter F h) (sounding F h)) (true_out F h).
 Proof.
-move=> /and3P[d0 din0 dout0] /Z.eqb_spec e ok full F.
-have r : \rank (Rall L (true_host F h) (true_out F h)) = M by rewrite rank_scaled ?full // unit_neq0.
-split; [exact: r | exact: e |]. have [_ w] := @wide_decision F H d (d_in s) (d_out s) L m (true_host F h)
-  (true_out F h) d0 din0 dout0. exact: w.
+apply: eq_Rall => l a; rewrite /= /by_letter /letter_of; case: unliftP => [b ->|->] /=.
+  by split.
+have e n : mof Z0 (inject F) m n [::] = 0 by apply/matrixP => i j; rewrite !mxE !nth_nil.
+split; rewrite ?e ?scaler0 // scale1r; apply/matrixP => i j.
+by rewrite !mxE (nth_map 0%N) ?size_iota // (nth_map 0%N) ?size_iota // !nth_iota //= addn0 inject_nat eq_sym.
+Qed.
+Lemma by_letter_neq0 (F : numFieldType) h a : factor_ok h -> by_letter F h a != 0.
+Proof. by move=> ok; rewrite /by_letter; case: (letter_of a) => [_|]; rewrite ?oner_neq0 ?unit_neq0. Qed.
+
+Lemma rank_true (F : numFieldType) h n : factor_ok h ->
+  (n <= \rank (Rall L (host Z0 (inject F) letters d m (letter_heads (heads_of h))) (out Z0 (inject F) (d_out s) m
+    (out_of h))))%N ->
+  (n <= (if stream s then \rank (res_Rall L (true_host F h) (true_out F h))
+         else \rank (Rall L (true_host F h) (true_out F h))))%N.
+Proof.
+move=> ok; have u0 := unit_neq0 F ok; rewrite /letters /letter_heads; case: (stream s) => n_rank; last by rewrite rank_scaled.
+apply: leq_trans (rank_silent _ _ _); rewrite soundingE rank_scaled // => a; exact: by_letter_neq0.
 Qed.
 
-Lemma low_rank (F : fieldType) m' (S : nat -> layer F H d m') (U : 'M[F]_(m', d_out s)) : (m' < M)%N ->
-  \rank (Rall L S U) <> M.
-Proof. by move=> m'M e; have := rank_leq_row (Rall L S U); rewrite e leqNgt m'M. Qed.
-
-Lemma refuted_statement h : positive -> (forall F : numFieldType,
-    exists (z : 'cV_#|column H d (d_out s) L|) c, Rall L (true_host F h) (true_out F h) *m z = 0 /\ z
-      (enum_rank c) 0 != 0) ->
-  statement (Refuted h).
+Lemma universal_statement h rank : positive -> Z.eqb rank (Z.of_nat columns) -> (forall F : numFieldType,
+  (columns <= (if stream s then \rank (res_Rall L (true_host F h) (true_out F h))
+               else \rank (Rall L (true_host F h) (true_out F h))))%N) -> statement (Universal h rank).
 Proof.
-by move=> /and3P[d0 din0 dout0] ker F; have [z [c [Rz zc]]] := ker F; apply: (wide_refutation d0 din0
-  dout0 Rz zc).
+move=> /and3P[d0 din0 dout0] /Z.eqb_spec e full F; move: (full F) e; rewrite /columns; case: (stream s) => n_rank e.
+  have r : \rank (res_Rall L (true_host F h) (true_out F h)) = res_matching_dimension H L d (d_out s).
+    by apply/eqP; rewrite eqn_leq n_rank andbT -card_res_column rank_leq_col.
+  by split=> //; have [_ w] := @res_wide_decision F H d (d_in s) (d_out s) L m (true_host F h) (true_out F h) d0 din0 dout0; exact: w.
+have r : \rank (Rall L (true_host F h) (true_out F h)) = matching_dimension H L d (d_out s).
+  by apply/eqP; rewrite eqn_leq n_rank andbT -card_column rank_leq_col.
+by split=> //; have [_ w] := @wide_decision F H d (d_in s) (d_out s) L m (true_host F h) (true_out F h) d0 din0 dout0; exact: w.
 Qed.
+
+Lemma low_rank (F : fieldType) m' n (A : 'M[F]_(m', n)) k : (m' < k)%N -> \rank A <> k.
+Proof. by move=> m'k e; have := rank_leq_row A; rewrite e leqNgt m'k. Qed.
+
+(* hosts of zeros and ones are the integers themselves *)
+Lemma built_true (F : numFieldType) b l a :
+  [/\ lQ (true_host F (Built b) l) a = lQ (integer_host F (Built b) l) a,
+      lK (true_host F (Built b) l) a = lK (integer_host F (Built b) l) a &
+      lV (true_host F (Built b) l) a = lV (integer_host F (Built b) l) a].
+Proof. by rewrite /= /unit /= invr1 mulr1 !scale1r. Qed.
+Lemma built_out (F : numFieldType) b : true_out F (Built b) = integer_out F (Built b).
+Proof. by rewrite /true_out /unit /= invr1 mulr1 scale1r. Qed.
 
 Theorem certain_sound c e : certain c e -> statement c.
 Proof.
-case/andP => pos; case: c => [[t f seed|b] rank|h||both]; case: e => [inv|t'|] //.
-- case/andP => e ok; apply: universal_statement => // F.
+case/andP => pos; have /and3P[d0 din0 dout0] := pos.
+case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|both|t V];
+  case: e => [inv|t'||ys v] //; rewrite ?andbF //; try (by case: b); try (by case: both).
+- case/andP => e ok; apply: universal_statement => // F; rewrite /columns; move: ok; case: (stream s) => ok.
+    rewrite built_out (eq_res_Rall _ _ (built_true F b)) -card_res_column.
+    have : row_full (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))).
+      rewrite -cokermx_eq0; apply/eqP/matrixP => i j; rewrite [RHS]mxE.
+      have := triangular_rank ok (y := col j (cokermx (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))))).
+      by rewrite {1}colE mulmxA mulmx_coker mul0mx => /(_ erefl)/matrixP/(_ i 0); rewrite !mxE.
+    by move/eqP => ->.
+  rewrite built_out (eq_Rall _ _ (built_true F b)) -card_column.
   have [B BR] := permuted_left_inverse F ok.
-  have := mxrankM_maxr B (Rall L (integer_host F (Built b)) (integer_out F (Built b))).
-  rewrite BR mxrank1 [X in (X <= _)%N]card_column => low.
-  by apply/eqP; rewrite eqn_leq low andbT -card_column rank_leq_col.
-- case/andP => u ok; apply: refuted_statement => // F.
-  have [z [Rz [c zc]]] := @refutes_kernel _ Z0 Z.add Z.mul id nzZ F (inject F) (inject0 F) (@injectD F)
-    (@injectM F)
-    (fun=> erefl) (inject_nz F) _ _ _ _ _ _ _ _ ok.
-  have u0 := unit_neq0 F u.
-  pose w : 'cV_#|column H d (d_out s) L| := \col_c (z c 0 / unit F h ^+ (if enum_val c is inl (w, _) then
-    (tag w).+1 else L.+1)).
-  exists w, (enum_val c); split; last first.
-    by rewrite enum_valK mxE mulf_neq0 // invr_eq0 expf_neq0.
-  rewrite Rall_scaled -mulmxA -[RHS]Rz; congr (_ *m _); apply/colP => i.
-  by rewrite mul_diag_mx !mxE mulrC divfK // expf_neq0.
-- move=> mM; apply: refuted_statement => // F; have /and3P[d0 _ dout0] := pos.
+  by have := mxrankM_maxr B (Rall L (integer_host F (Built b)) (integer_out F (Built b))); rewrite BR mxrank1.
+- case: b => // /and3P[r /Z.eqb_spec e ok]; split=> //; split=> // F D WE WQ WK WV WO WU.
+  rewrite built_out (eq_res_Rall _ _ (built_true F Tied)).
+  pose o := ones_of Tied; pose lay := Layer WQ WK (fun h => WV h *m WO h).
+  exact: (@reduced_serves (oQ o 0) (oK o 0) (oV o 0) (oU o) H d (d_out s) m L F inv (d_in s) D WE lay WU ok).
+- case/andP => u ok F; move: ok; rewrite /letters /letter_heads /live /=; have u0 := unit_neq0 F u.
+  case: (stream s) => ok /=.
+    have [z [c [Rz cc zc]]] := @refutes_kernel _ Z0 Z.add Z.mul id nzZ F (inject F) (inject0 F) (@injectD F)
+      (@injectM F) (fun=> erefl) (inject_nz F) _ _ _ _ _ _ _ _ _ ok.
+    have [z' [Rz' zc']] := kernel_scaled u0 (fun a => by_letter_neq0 F a u) Rz zc.
+    rewrite -soundingE in Rz'.
+    have dc : down c by move: cc; case: (c) => [[w j]|[w j]] //=; rewrite /letter_of; case: unliftP => [a ->|->].
+    have [x [Rx /negP x0]] := res_kernel Rz' zc' dc.
+    case/(@res_wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0) => full; apply: x0.
+    have /row_fullP[B BR] : row_full (res_Rall L (true_host F h) (true_out F h)) by rewrite /row_full full card_res_column.
+    by rewrite -[x]mul1mx -BR -mulmxA Rx mulmx0.
+  have [z [c [Rz _ zc]]] := @refutes_kernel _ Z0 Z.add Z.mul id nzZ F (inject F) (inject0 F) (@injectD F)
+    (@injectM F) (fun=> erefl) (inject_nz F) _ _ _ _ _ _ _ _ _ ok.
+  have [z' [Rz' zc']] := kernel_scaled u0 (fun=> u0) Rz zc.
+  exact: (wide_refutation d0 din0 dout0 Rz' zc').
+- rewrite /columns => mM F /=; move: mM; case: (stream s) => mM.
+    by case/(@res_wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0)/(low_rank mM).
   case: (universal_or_refuted L (true_host F h) (true_out F h) d0 dout0) => [/(decision_theorem _ _ _ d0
-    dout0)/low_rank//|].
-  by case=> c [z [Rz zc _]]; exists z, c.
-- move=> mM F m' S U m'm /(proj1 (@wide_decision _ _ _ _ _ _ _ S U _ _ _)) full.
-  by have /and3P[d0 din0 dout0] := pos; apply: (low_rank (leq_ltn_trans m'm mM) (full d0 din0 dout0)).
-all: case: both => //= /andP[/eqP e mL]; split=> // F m' V.
-  move=> m'm univ; have /and3P[d0 din0 _] := pos; have := shared_lower_bound d0 din0 univ.
-  by rewrite leqNgt (leq_ltn_trans _ mL) // leq_exp2r.
-move=> U m'm univ; have /and3P[d0 din0 _] := pos; have := shared_fixed_unembedding_bound d0 univ.
-by rewrite leqNgt (leq_ltn_trans m'm mL).
+    dout0)/(low_rank mM)//|].
+  by case=> c [z [Rz zc _]]; apply: (wide_refutation d0 din0 dout0 Rz zc).
+- rewrite /columns => /orP[mM|/and4P[-> r H0 L2]] F m' S U m'm /=; last first.
+    by rewrite r => /(@res_wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0); apply: res_tied_rank.
+  move: mM; case: (stream s) => mM.
+    by case/(@res_wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0)/(low_rank (leq_ltn_trans m'm mM)).
+  by case/(@wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0)/(low_rank (leq_ltn_trans m'm mM)).
+- case/and4P => /eqP e Ld Ldin mM; split=> // F m' S U m'm /(tied_targets_lower_bound din0 Ld Ldin).
+  by rewrite leqNgt (leq_ltn_trans m'm mM).
+- case: both => //= /andP[/eqP e mL]; split=> // F m' V.
+    move=> m'm univ; have := shared_lower_bound d0 din0 univ.
+    by rewrite leqNgt (leq_ltn_trans _ mL) // leq_exp2r.
+  move=> U m'm univ; have := shared_fixed_unembedding_bound d0 univ.
+  by rewrite leqNgt (leq_ltn_trans m'm mL).
+- case/and4P => /eqP e1 /eqP e2 H0; rewrite chooseE => mC; split=> // F m' V U m'm; apply: none_shares_tied => //.
+  by apply: leq_ltn_trans mC; case: (both); rewrite ?leq_exp2r.
+- by case/andP => /eqP e ok; split=> // F; apply: vanishes_sound ok.
 Qed.
 
-Theorem probable_sound c p k B J : probable c p k -> statement c \/
-  (#|[set xs : {ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(room H d (d_out s) L)} | passed c p B J [seq draw (xs
-    i) | i <- enum 'I_k]]|
-    * Z.to_nat (Z.pow 2 100) <= #|{ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(room H d (d_out s) L)}|)%N.
+Theorem probable_sound c p k mask C B J : probable c p k mask -> statement c \/
+  (#|[set xs : {ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)} | passed c p mask C B J [seq draw (xs i) | i <- enum
+    'I_k]]| * Z.to_nat (Z.pow 2 100) <= #|{ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)}|)%N.
 Proof.
-case/andP => pos; case: c => // h rank /and5P[e u pp /eqP fits /Z.leb_le pk].
-have [full|few] := @witness_sound H d (d_out s) m (heads_of h) (out_of h) L p B J pp fits k.
-  by left; apply: universal_statement.
-right; apply: leq_trans few; rewrite leq_mul2l; apply/orP; right.
-have [p1 _] := primebP pp; apply/leP.
-have -> : (Z.to_nat p ^ k)%N = Z.to_nat (Z.pow p (Z.of_nat k)).
-  apply: Nat2Z.inj; rewrite Z2Nat.id; last by apply: Z.pow_nonneg; lia.
-  elim: (k) => [|j IH]; first by rewrite expn0.
-  by rewrite expnS -multE Nat2Z.inj_mul IH Nat2Z.inj_succ Z.pow_succ_r ?Z2Nat.id //; lia.
-by apply: (proj1 (Z2Nat.inj_le _ _ _ _) pk); [exact: Z.pow_nonneg | apply: Z.pow_nonneg; lia].
+case/andP => pos; have /and3P[d0 din0 dout0] := pos.
+have many : enough p k -> primeb p /\ (Z.to_nat (Z.pow 2 100) <= Z.to_nat p ^ k)%N.
+  case/andP => pp /Z.leb_le pk; split; first exact: pp. have [p1 _] := primebP pp; apply/leP.
+  have -> : (Z.to_nat p ^ k)%N = Z.to_nat (Z.pow p (Z.of_nat k)).
+    apply: Nat2Z.inj; rewrite Z2Nat.id; last by apply: Z.pow_nonneg; lia.
+    elim: (k) => [|j IH]; first by rewrite expn0.
+    by rewrite expnS -multE Nat2Z.inj_mul IH Nat2Z.inj_succ Z.pow_succ_r ?Z2Nat.id //; lia.
+  by apply: (proj1 (Z2Nat.inj_le _ _ _ _) pk); [exact: Z.pow_nonneg | apply: Z.pow_nonneg; lia].
+move: (Z.to_nat (Z.pow 2 100)) many => N many; case: c => // [h rank /and4P[e u /many[pp few] /eqP n]|h rank].
+  have [full|rare] := @witness_sound letters d (d_out s) m (letter_heads (heads_of h)) (out_of h) L p mask B J pp k.
+    by left; apply: universal_statement => // F; apply: rank_true => //; rewrite -n.
+  by right; apply: leq_trans rare; rewrite leq_mul2l few orbT.
+case/and5P => /eqP sq narrow r /Z.eqb_spec e /and3P[u /many[pp few] /eqP n].
+have [full|rare] := @witness_sound H d (d_out s) m (tested d (d_out s) C (heads_of h)) (out_of h) L p mask B J pp k.
+  left; split=> //; split=> // F T; have u0 := unit_neq0 F u.
+  apply: (@linear_test_rank H d (d_out s) m L F (true_host F h) (true_out F h) (gauges d (d_out s) C F)) => //.
+  apply/eqP; rewrite eqn_leq rank_leq_col /=.
+  apply: leq_trans (tested_rank d (d_out s) m C (heads_of h) (out_of h) L _ _); rewrite rank_scaled //.
+  apply: leq_trans (full F); rewrite n /serving_dimension sq !card_sum !card_prod card_word card_tuple !card_ord.
+  by rewrite -mulnDr (addnC (d_out s)) mulnC [(H ^ L * _)%N]mulnC.
+by right; apply: leq_trans rare; rewrite leq_mul2l few orbT.
 Qed.
 End Meaning.

@@ -37,18 +37,36 @@ Definition drawn (f : law) (seed : Z) (tensor l h rows columns : nat) : mat Z :=
   [seq [seq numerator f (mix (word64 (Z.add k (Z.mul golden (Z.of_nat (i * columns + j).+1))))) | j <-
     iota 0 columns]
     | i <- iota 0 rows].
-Definition random_head (tied : bool) (f : law) (seed : Z) (d m l h : nat) : head Z :=
-  let l := if tied then 0%N else l in
-  Head (drawn f seed 0 l h m d) (drawn f seed 1 l h m d) (drawn f seed 2 l h m m).
-Definition random_out (f : law) (seed : Z) (dout m : nat) : mat Z := drawn f seed 3 0 0 m dout.
-(* the least t with isqrt(4^t / r) >= 2^20; every entry is a numerator times c 2^-k *)
+(* c and e: every entry is a numerator times c 2^-e, before it is rounded (r rows) *)
 Fixpoint least (n t : nat) (r : Z) : nat := if n is n'.+1 then
   if Z.leb 1048576 (Z.sqrt (Z.div (Z.pow 4 (Z.of_nat t)) r)) then t else least n' t.+1 r else t.
-Definition unit_of (f : law) (r : nat) : Z * Z :=
+Definition scale_of (f : law) (r : nat) : Z * nat :=
   let t := least 200 0 (Z.of_nat r) in
   let c := Z.sqrt (Z.div (Z.pow 4 (Z.of_nat t)) (Z.of_nat r)) in
-  match f with Uniform => (c, Z.pow 2 (Z.of_nat (t + 32))) | Signs => (Zpos xH, Zpos xH) | Binomial =>
-    (c, Z.pow 2 (Z.of_nat (t + 2))) end.
+  match f with Uniform => (c, t + 32)%N | Signs => (Zpos xH, 0%N) | Binomial => (c, t + 2)%N end.
+(* float64, in which the products are exact, or: bits of the significand, and the exponent of the least number *)
+Inductive dtype := Float64 | Rounded (bits last : Z).
+(* a 2^-e to the nearest number of the format, ties to even; again times 2^e *)
+Definition rounded (bits last e a : Z) : Z :=
+  let size := Z.abs a in
+  let larger x y := if Z.leb x y then y else x in
+  let q := larger Z0 (larger (Z.sub e last) (Z.sub (Z.add (Z.log2 size) by1) bits)) in
+  if Z.eqb q Z0 then a else
+  let low := Z.shiftr size q in
+  let twice := Z.mul by2 (Z.sub size (Z.mul low (Z.pow by2 q))) in
+  let up := Z.ltb (Z.pow by2 q) twice || (Z.eqb twice (Z.pow by2 q) && Z.eqb (Z.land low by1) by1) in
+  let near := Z.mul (if up then Z.add low by1 else low) (Z.pow by2 q) in
+  if Z.ltb a Z0 then Z.sub Z0 near else near.
+Definition typed (t : dtype) (f : law) (r : nat) (B : mat Z) : mat Z := if t is Rounded bits last then
+  let: (c, e) := scale_of f r in [seq [seq rounded bits last (Z.of_nat e) (Z.mul c x) | x <- row] | row <- B] else B.
+Definition unit_of (t : dtype) (f : law) (r : nat) : Z * Z :=
+  let: (c, e) := scale_of f r in (if t is Rounded _ _ then Zpos xH else c, Z.pow 2 (Z.of_nat e)).
+Definition random_head (tied : bool) (t : dtype) (f : law) (seed : Z) (d m l h : nat) : head Z :=
+  let l := if tied then 0%N else l in
+  Head (typed t f m (drawn f seed 0 l h m d)) (typed t f m (drawn f seed 1 l h m d))
+    (typed t f m (drawn f seed 2 l h m m)).
+Definition random_out (t : dtype) (f : law) (seed : Z) (dout m : nat) : mat Z :=
+  typed t f m (drawn f seed 3 0 0 m dout).
 
 Local Open Scope nat_scope.
 (* --- hosts of zeros and ones: the rows of the ones in a column, with multiplicity --- *)
@@ -69,58 +87,137 @@ Definition begins (H b t : nat) : nat := (b * sumn [seq H ^ i | i <- iota 0 t])%
 Fixpoint block_of (n H b L t j : nat) : nat * nat := if n is n'.+1 then
   if (j < b * H ^ t)%N then (t, j %/ b) else block_of n' H b L t.+1 (j - b * H ^ t) else (t, j).
 
-(* section 4.1 *)
-Definition sparse (H L d dout : nat) : ones :=
-  let b := (2 * H * d)%N in
-  let place j := let: (t, s) := block_of L H b L 0 j in if (t < L)%N then (t, s) else (L, s %/ dout) in
-  let sub q l h i := [seq (begins H b l + s * b + (q * H + h) * d + i)%N | s <- iota 0 (H ^ l)] in
-  Ones (sub 0%N) (sub 1%N)
-    (fun l h j => let: (t, s) := place j in if (l < t)%N && (s < H ^ t)%N && (letter H t s l == h) then
-      [:: j] else [::])
-    (fun i => [seq (begins H b L + s * dout + i)%N | s <- iota 0 (H ^ L)]).
+(* section 4.1; with a residual stream the words are over one letter more, and head h is letter h+1 *)
+Definition tree_place (G L b dout j : nat) : nat * nat :=
+  let: (t, s) := block_of L G b L 0 j in if (t < L)%N then (t, s) else (L, s %/ dout).
+Definition tree_reads (G H L d q l h i : nat) : seq nat :=
+  let b := (2 * H * d)%N in [seq (begins G b l + s * b + (q * H + h) * d + i)%N | s <- iota 0 (G ^ l)].
+Definition tree_leaves (G H L d dout i : nat) : seq nat :=
+  [seq (begins G (2 * H * d) L + s * dout + i)%N | s <- iota 0 (G ^ L)].
+Definition sparse (stream : bool) (H L d dout : nat) : ones :=
+  let G := (H + stream)%N in
+  Ones (tree_reads G H L d 0) (tree_reads G H L d 1)
+    (fun l h j => let: (t, s) := tree_place G L (2 * H * d) dout j in
+      if (l < t)%N && (s < G ^ t)%N && (letter G t s l == h + stream)%N then [:: j] else [::])
+    (tree_leaves G H L d dout).
+
+(* section 4.2 *)
+Fixpoint subtree (H d dout k : nat) : nat := if k is k'.+1 then (2 * H * d + H * subtree H d dout k')%N else dout.
+Definition sparse_front (H L d dout : nat) : ones :=
+  Ones (fun _ h i => [:: h * d + i]%N) (fun _ h i => [:: H * d + h * d + i]%N)
+    (fun l h j => let n := subtree H d dout (L - l.+1) in
+      if (l < L)%N && (j < n)%N then [:: 2 * H * d + h * n + j]%N else [::])
+    (fun i => [:: i]).
+
+(* a trie of the words of length a to L with blocks of width b, then whatever: (h,w) comes to w *)
+Definition trie (a H L b h j : nat) : seq nat :=
+  let start t := (begins H b t - begins H b a)%N in
+  let: (t, s) := block_of (L.+1 - a) H b L a j in
+  if (t < L)%N then [:: start t.+1 + (h * H ^ t + s) * b + j %% b]%N else [::].
+Definition trie_size (a H L b : nat) : nat := (begins H b L.+1 - begins H b a)%N.
+(* (h,w_1..w_(L-1)) comes to (w_1..w_L) *)
+Definition register (H L b h j : nat) : seq nat :=
+  let s := (j %/ b)%N in
+  if (s < H ^ L)%N then [:: (h * H ^ L.-1 + s %/ H) * b + j %% b]%N else [::].
+(* what moves in front, then what moves behind it *)
+Definition beside (n : nat) (f g : nat -> seq nat) (j : nat) : seq nat :=
+  if (j < n)%N then f j else [seq (n + i)%N | i <- g (j - n)%N].
+Definition up_to (b : nat) (f : nat -> seq nat) (i : nat) : seq nat := if (i < b)%N then f i else [::].
 
 (* section 4.3 *)
-Definition tied (H L d dout : nat) : ones :=
+Definition tied (stream : bool) (H L d dout : nat) : ones :=
   let b := (2 * d)%N in
-  let start t := (begins H b t - b)%N in
-  let register := start L.+1 in
+  let n := trie_size 1 H L b in
   Ones (fun _ h i => [:: h * b + i]%N) (fun _ h i => [:: h * b + d + i]%N)
-    (fun _ h j =>
-      if (j < register)%N then
-        let: (t, s) := block_of L H b L 1 j in
-        if (t < L)%N then [:: start t.+1 + (h * H ^ t + s) * b + j %% b]%N else [::]
-      else let s := ((j - register) %/ dout)%N in
-        if (s < H ^ L)%N then [:: register + (h * H ^ L.-1 + s %/ H) * dout + (j - register) %% dout]%N
-          else [::])
-    (fun i => [:: register + i]%N).
+    (fun _ h => beside n (trie 1 H L b h) (if stream then trie 0 H L dout h else register H L dout h))
+    (fun i => [:: n + i]%N).
+
+(* section 4.4 *)
+Definition shared_key (H L d din dout : nat) : ones :=
+  let k := maxn din dout in
+  let n := trie_size 1 H L din in
+  let keys h j := let: (t, s) := block_of L H k L 0 j in
+    let i := (j %% k)%N in
+    if (t.+1 < L)%N then [:: begins H k t.+1 + (h * H ^ t + s) * k + i]%N
+    else if (t < L)%N && (i < dout)%N then [:: begins H k L + (h * H ^ t + s) * dout + i]%N else [::] in
+  Ones (fun _ h => up_to din (fun i => [:: h * din + i]%N)) (fun _ _ => up_to din (fun i => [:: n + i]%N))
+    (fun _ h => beside n (trie 1 H L din h) (keys h)) (fun i => [:: n + i]%N).
+
+(* section 4.5 *)
+Definition shared_query (H L d dout : nat) : ones :=
+  let n := trie_size 1 H L dout in
+  Ones (fun _ _ => up_to dout (fun i => [:: n + i]%N)) (fun _ h => up_to dout (fun i => [:: h * dout + i]%N))
+    (fun _ h => beside n (trie 1 H L dout h) (register H L dout h)) (fun i => [:: n + i]%N).
+
+(* section 4.6 *)
+Definition printed_single (L d dout : nat) : ones :=
+  let b := maxn (2 * d) dout in
+  Ones (fun l _ i => [:: l * b + i]%N) (fun l _ i => [:: l * b + d + i]%N)
+    (fun _ _ j => if (j < L * b)%N then [:: j + b]%N else [::]) (fun i => [:: L * b + i]%N).
+Definition printed_tree (transposed : bool) (H L d dout : nat) : ones :=
+  let b := (2 * H * d)%N in
+  let width t := if (t < L)%N then b else dout in
+  let block t s := (begins H b t + s * width t)%N in
+  Ones (tree_reads H H L d 0) (tree_reads H H L d 1)
+    (fun l h j => let: (t, s) := tree_place H L b dout j in
+      let i := (j - block t s)%N in
+      if ~~ (s < H ^ t)%N || ~~ (l < L)%N then [::]
+      else if transposed then if (t == l) && (i < width l.+1)%N then [:: block l.+1 (s * H + h) + i]%N else [::]
+      else if (t == l.+1) && (s %% H == h)%N && (i < b)%N then [:: block l (s %/ H) + i]%N else [::])
+    (tree_leaves H H L d dout).
+Definition printed_looped (H L d dout : nat) : ones :=
+  let b := maxn (2 * d) dout in
+  Ones (fun _ h i => [:: b + h * b + i]%N) (fun _ h i => [:: b + h * b + d + i]%N)
+    (fun _ h => trie 0 H L b h) (fun i => [:: i]).
+
+(* --- the stream as one more head, in front (Streams.v) --- *)
+Definition silent_ones (o : ones) : ones :=
+  Ones (fun l h j => if h is h'.+1 then oQ o l h' j else [::]) (fun l h j => if h is h'.+1 then oK o l h' j else [::])
+    (fun l h j => if h is h'.+1 then oV o l h' j else [:: j]) (oU o).
+Definition silent_heads (m : nat) (S : nat -> nat -> head Z) (l h : nat) : head Z :=
+  if h is h'.+1 then S l h' else Head [::] [::] (dense m m (fun j => [:: j])).
 
 Local Open Scope ring_scope.
-(* --- a host times a constant --- *)
+(* --- a host times constants: u, and for each value matrix one of its own --- *)
 Section Scaled.
-Variables (F : fieldType) (H d dout m L : nat) (u : F).
+Variables (F : fieldType) (H d dout m L : nat) (u : F) (v : 'I_H -> F).
 Variables (S : nat -> layer F H d m) (U : 'M[F]_(m, dout)).
-Hypothesis u0 : u != 0.
+Hypotheses (u0 : u != 0) (v0 : forall h, v h != 0).
 Definition scaled (l : nat) : layer F H d m :=
-  Layer (fun h => u *: lQ (S l) h) (fun h => u *: lK (S l) h) (fun h => u *: lV (S l) h).
-Lemma wprod_scaled w l : wprod (values scaled) l w = u ^+ size w *: wprod (values S) l w.
+  Layer (fun h => u *: lQ (S l) h) (fun h => u *: lK (S l) h) (fun h => v h *: lV (S l) h).
+Let along (w : seq 'I_H) : F := \prod_(h <- w) v h.
+Lemma wprod_scaled w l : wprod (values scaled) l w = along w *: wprod (values S) l w.
 Proof.
-elim: w l => [|h w IH] l /=; first by rewrite expr0 scale1r.
-by rewrite IH /values /= -scalemxAl -scalemxAr scalerA exprS.
+elim: w l => [|h w IH] l /=; first by rewrite /along big_nil scale1r.
+by rewrite IH /values /= /along big_cons -scalemxAl -scalemxAr scalerA.
 Qed.
-Let degree (c : column H d dout L) : nat := if c is inl (w, _) then (tag w).+1 else L.+1.
-Let D : 'M[F]_#|column H d dout L| := diag_mx (\row_c u ^+ degree (enum_val c)).
+Let degree (c : column H d dout L) : F := u * (if c is inl (w, _) then along (prew w) else
+  if c is inr (w, _) then along w else 1).
+Lemma degree_neq0 c : degree c != 0.
+Proof.
+have a0 w : along w != 0 by rewrite /along prodf_seq_neq0; apply/allP => h _; apply/implyP.
+by rewrite /degree mulf_neq0 //; case: c => -[].
+Qed.
+Let D : 'M[F]_#|column H d dout L| := diag_mx (\row_c degree (enum_val c)).
 Lemma Rall_scaled : Rall L scaled (u *: U) = Rall L S U *m D.
 Proof.
 apply/matrixP => i c; rewrite mul_mx_diag !mxE; case: (enum_val c) => [[w j]|[w j]] /=; last first.
-  by rewrite wprod_scaled size_tuple -scalemxAl -scalemxAr scalerA -exprSr mxE mulrC.
-by case: (split j) => k; rewrite wprod_scaled size_tuple -scalemxAl -scalemxAr scalerA -exprSr mxE mulrC.
+  by rewrite wprod_scaled -scalemxAl -scalemxAr scalerA mxE mulrC; congr (_ * _); exact: mulrC.
+by case: (split j) => k; rewrite wprod_scaled -scalemxAl -scalemxAr scalerA mxE mulrC; congr (_ * _); exact: mulrC.
 Qed.
 Lemma D_unit : D \in unitmx.
 Proof.
-by rewrite unitmxE det_diag unitfE prodf_seq_neq0; apply/allP => c _; rewrite mxE expf_neq0.
+by rewrite unitmxE det_diag unitfE prodf_seq_neq0; apply/allP => c _; rewrite mxE degree_neq0.
 Qed.
 Lemma rank_scaled : \rank (Rall L scaled (u *: U)) = \rank (Rall L S U).
 Proof. by rewrite Rall_scaled mxrankMfree // row_free_unit D_unit. Qed.
+Lemma kernel_scaled (z : 'cV[F]_#|column H d dout L|) c : Rall L S U *m z = 0 -> z (enum_rank c) 0 != 0 ->
+  exists y : 'cV[F]_#|column H d dout L|, Rall L scaled (u *: U) *m y = 0 /\ y (enum_rank c) 0 != 0.
+Proof.
+move=> Rz zc; exists (invmx D *m z); rewrite Rall_scaled -mulmxA mulKVmx ?D_unit //; split=> //.
+apply: contraNneq zc => y0; have := mulKVmx D_unit z; rewrite {1}/D mul_diag_mx => /matrixP/(_ (enum_rank c) 0).
+by rewrite mxE y0 mulr0 => <-.
+Qed.
 End Scaled.
 
 (* --- a selection of coordinates --- *)
@@ -143,7 +240,7 @@ Definition permuted (inv : seq code) : bool :=
 Variable R : ringType.
 Notation hostR := (host Z0 (inject R) H d m (ones_head o d m)).
 Notation outR := (out Z0 (inject R) dout m (ones_out o dout m)).
-Let counts (xs : seq nat) : 'cV[R]_m := \col_i (count_mem (i : nat) xs)%:R.
+Definition counts (xs : seq nat) : 'cV[R]_m := \col_i (count_mem (i : nat) xs)%:R.
 Lemma mof_dense c f (j : 'I_c) : col j (mof Z0 (inject R) m c (dense m c f)) = counts (f j).
 Proof. by apply/colP => i; rewrite !mxE !(nth_map 0%N) ?size_iota // !nth_iota ?ltn_ord // add0n
   inject_nat. Qed.

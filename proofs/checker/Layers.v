@@ -33,7 +33,7 @@ Definition at_head (t : tree) (h : nat) := if t is Node cs then nth entry0 cs h 
 Definition leaf (t : tree) := if t is Leaf u then u else [::].
 
 Section Shape.
-Variables (H d din m : nat) (S : nat -> nat -> head) (U : mat).
+Variables (H d din m : nat) (live : nat -> bool) (S : nat -> nat -> head) (U : mat).
 (* R_all times the vector *)
 Fixpoint apply (k l : nat) (t : tree) : vec := match k with
   | 0 => matvec din U (leaf t)
@@ -55,7 +55,7 @@ Definition all0 n (x : vec) := all (fun a => ~~ nz a) (take n x).
 Fixpoint some (k : nat) (t : tree) : bool := match k with
   | 0 => ~~ all0 din (leaf t)
   | k'.+1 => has (fun h => let c := at_head t h in
-      [|| ~~ all0 d c.1.1, ~~ all0 d c.1.2 | some k' c.2]) (iota 0 H) end.
+      (live h && (~~ all0 d c.1.1 || ~~ all0 d c.1.2)) || some k' c.2) (iota 0 H) end.
 Definition refutes (L : nat) (t : tree) : bool := [&& 0 < d, 0 < din, some L t & all0 m (nth [::]
   (applies L 0 [:: t]) 0)]%N.
 End Shape.
@@ -133,7 +133,7 @@ by rewrite nth_take // phi_nz negbK; have := x0 (Ordinal iN); rewrite !mxE => ->
 Qed.
 
 Section Shape.
-Variables (H d din m L : nat) (S : nat -> nat -> head A) (U : mat).
+Variables (H d din m L : nat) (live : nat -> bool) (S : nat -> nat -> head A) (U : mat).
 (* the host that the lists denote *)
 Definition host (l : nat) : layer R H d m := Layer
   (fun h => mof m d (hQ (S l h))) (fun h => mof m d (hK (S l h))) (fun h => mof m m (hV (S l h))).
@@ -209,34 +209,39 @@ Qed.
 Lemma not_all0 n x : ~~ all0 nz n x -> exists j : 'I_n, cof n x j 0 != 0.
 Proof. by rewrite cof_all0 => /cV0Pn. Qed.
 
-Lemma some_zvec t : some nz H d din L t -> exists c, zvec t c 0 != 0.
+(* a column that a head reads whose columns count *)
+Definition counted (c : column H d din L) : bool := if c is inl (w, _) then live (lastw w) else true.
+Lemma some_zvec t : some nz H d din live L t -> exists2 c, counted c & zvec t (enum_rank c) 0 != 0.
 Proof.
-suff go k (w : seq 'I_H) : (size w + k)%N = L -> some nz H d din k (descend t w) -> exists c, zvec t c 0 != 0.
+suff go k (w : seq 'I_H) : (size w + k)%N = L -> some nz H d din live k (descend t w) ->
+    exists2 c, counted c & zvec t (enum_rank c) 0 != 0.
   by move=> s; exact: (go L [::]).
 elim: k w => [|k IH] w e /=.
   rewrite addn0 in e; move/eqP in e; move=> /not_all0[j nzj].
-  by exists (enum_rank (inr (Tuple e, j) : column H d din L)); rewrite mxE enum_rankK.
+  by exists (inr (Tuple e, j)) => //; rewrite mxE enum_rankK.
 case/hasP => h; rewrite mem_iota add0n => /andP[_ hH].
 have lL : (size w < L)%N by rewrite -e addnS ltnS leq_addr.
-case/or3P => [/not_all0[j nzj]|/not_all0[j nzj]|].
-- exists (enum_rank (inl (mkword (in_tuple w) (Ordinal hH) lL, lshift d j) : column H d din L)).
-  rewrite mxE enum_rankK (unsplitK (inl j)).
+pose x j : column H d din L := inl (mkword (in_tuple w) (Ordinal hH) lL, j).
+have cx j : live h -> counted (x j).
+  by move=> lh; rewrite /= (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => live h)).
+case/orP => [/andP[lh /orP[]] /not_all0[j nzj]|].
+- exists (x (lshift d j)); [exact: cx | rewrite mxE enum_rankK /x (unsplitK (inl j))].
   by rewrite (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => cof d (at_head (descend t w) h).1.1
     j 0)).
-- exists (enum_rank (inl (mkword (in_tuple w) (Ordinal hH) lL, rshift d j) : column H d din L)).
-  rewrite mxE enum_rankK (unsplitK (inr j)).
+- exists (x (rshift d j)); [exact: cx | rewrite mxE enum_rankK /x (unsplitK (inr j))].
   by rewrite (mkwordK _ _ _ (fun l (w : l.-tuple 'I_H) (h : 'I_H) => cof d (at_head (descend t w) h).1.2
     j 0)).
 move=> s; apply: (IH (rcons w (Ordinal hH))); first by rewrite size_rcons addSnnS.
 by rewrite /descend foldl_rcons.
 Qed.
 
-(* a tree that passes is a nonzero vector of the kernel *)
-Theorem refutes_kernel t : refutes a0 add mul red nz H d din m S U L t ->
-  exists z : 'cV_#|column H d din L|, Rall L host out *m z = 0 /\ exists c, z c 0 != 0.
+(* a tree that passes is a vector of the kernel, not zero at a column that counts *)
+Theorem refutes_kernel t : refutes a0 add mul red nz H d din m live S U L t ->
+  exists (z : 'cV[R]_#|column H d din L|) c,
+    [/\ Rall L host out *m z = 0, counted c & z (enum_rank c) 0 != 0].
 Proof.
-case/and4P => d0 din0 /some_zvec zc; rewrite cof_all0 appliesE /= applyE semE => /eqP Rz.
-by exists (zvec t).
+case/and4P => d0 din0 /some_zvec[c cc zc]; rewrite cof_all0 appliesE /= applyE semE => /eqP Rz.
+by exists (zvec t), c.
 Qed.
 End Shape.
 End Meaning.

@@ -1,9 +1,10 @@
 (* The rank of R_all by an inverse modulo a prime, tested on random vectors.                               *)
 (*                                                                                                         *)
 (*   plant x          the tree whose entries are those of the list x, in the order of a walk               *)
-(*   passes           B (R_all x)_J = x modulo p for every x of a list                                     *)
-(*   witness_sound    either rank R_all = M over every field of characteristic 0, or at most one in p^k    *)
-(*                    of the lists of k vectors modulo p passes                                            *)
+(*   expand mask x    the entries of x at the places of the mask, zeros elsewhere                          *)
+(*   passes           B (R_all x)_J = x modulo p for every x of a list, each expanded                      *)
+(*   witness_sound    either rank R_all is at least the number n of places in the mask, over every field   *)
+(*                    of characteristic 0, or at most one in p^k of the lists of k vectors modulo p passes *)
 From Coq Require Import ZArith Lia.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Transformer Words MatchingSystem.
@@ -24,10 +25,14 @@ Definition pick (J : seq nat) (y : vec Z) : vec Z := [seq (if (j < m)%N then nth
 Fixpoint agree (p : Z) (s : vec Z) (B : mat Z) (x : vec Z) : bool := match B, x with
   | b :: B', a :: x' => Z.eqb (Z.modulo (dot Z0 Z.add Z.mul b s) p) (Z.modulo a p) && agree p s B' x'
   | _, [::] => true | [::], _ => false end.
-Definition passes (L : nat) (p : Z) (B : mat Z) (J : seq nat) (xs : seq (vec Z)) : bool :=
-  let M := room L in
-  let ys := applies Z0 Z.add Z.mul (fun a => Z.modulo a p) H d din m S U L 0 [seq plant L 0 x | x <- xs] in
-  all (fun xy => agree p (take M (pick J xy.2)) B xy.1) (zip xs ys).
+Fixpoint expand (mask : seq bool) (x : vec Z) : vec Z := match mask with
+  | b :: mask' => if b then nth Z0 x 0 :: expand mask' (behead x) else Z0 :: expand mask' x
+  | [::] => [::] end.
+Definition passes (L : nat) (p : Z) (mask : seq bool) (B : mat Z) (J : seq nat) (xs : seq (vec Z)) : bool :=
+  let n := count id mask in
+  let ys := applies Z0 Z.add Z.mul (fun a => Z.modulo a p) H d din m S U L 0
+    [seq plant L 0 (expand mask x) | x <- xs] in
+  all (fun xy => agree p (take n (pick J xy.2)) B xy.1) (zip xs ys).
 End Program.
 
 (* ------------------------------- what it means --------------------------------------- *)
@@ -88,10 +93,10 @@ Qed.
 End Column.
 
 Section Sound.
-Variables (L : nat) (p : Z) (B : mat Z) (J : seq nat).
-Hypotheses (pp : primeb p) (fits : room H d din L = matching_dimension H L d din).
+Variables (L : nat) (p : Z) (mask : seq bool) (B : mat Z) (J : seq nat).
+Hypothesis pp : primeb p.
 Let q := Z.to_nat p.
-Let M := room H d din L.
+Let M := count id mask.
 Notation Fp := [finFieldType of 'F_q].
 Notation hostR R := (host Z0 (inject R) H d m S).
 Notation outR R := (out Z0 (inject R) din m U).
@@ -110,23 +115,39 @@ by apply: eq_pack => [l w h _|l w h _|w]; rewrite map_mxM -wp; congr (_ *m _); e
 Qed.
 
 Let PJ (R : ringType) : 'M[R]_(M, m) := \matrix_(i, k) (k == nth m J i :> nat)%:R.
-Let PL (R : ringType) : 'M[R]_(#|column H d din L|, M) := \matrix_(c, i) (i == pos (enum_val c) :> nat)%:R.
+Fixpoint places (s : seq bool) : seq nat := if s is b :: s' then
+  let r := [seq i.+1 | i <- places s'] in if b then 0%N :: r else r else [::].
+Lemma size_places s : size (places s) = count id s.
+Proof. by elim: s => [|[] s IH] //=; rewrite size_map IH. Qed.
+Lemma nth_expand (R : ringType) s x j : inject R (nth Z0 (expand s x) j) =
+  \sum_(i < count id s) (j == nth (size s) (places s) i)%:R * inject R (nth Z0 x i).
+Proof.
+have shift t (i : 'I_(count id t)) : nth (size t).+1 [seq i.+1 | i <- places t] i = (nth (size t) (places t) i).+1.
+  by rewrite (nth_map (size t)) ?size_places.
+elim: s x j => [|b s IH] x j; first by rewrite nth_nil big_ord0.
+case: b => /=; last first.
+  case: j => [|j] /=; first by rewrite big1 // => i _; rewrite shift mul0r.
+  by rewrite IH; apply: eq_bigr => i _; rewrite shift eqSS.
+rewrite add1n big_ord_recl /=; case: j => [|j] /=.
+  by rewrite mul1r big1 ?addr0 // => i _; rewrite shift mul0r.
+by rewrite mul0r add0r IH; apply: eq_bigr => i _; rewrite shift eqSS nth_behead.
+Qed.
+Let PL (R : ringType) : 'M[R]_(#|column H d din L|, M) :=
+  \matrix_(c, i) (pos (enum_val c) == nth (size mask) (places mask) i)%:R.
 Let G (R : ringType) : 'M[R]_M := mof Z0 (inject R) M M B *m PJ R *m Rall L (hostR R) (outR R) *m PL R.
 Lemma map_G (R : ringType) : G R = map_mx intr (G [ringType of int]).
 Proof.
 rewrite /G map_hostR map_mof !map_mxM /=.
-by congr (_ *m _ *m _ *m _); apply/matrixP => i j; rewrite !mxE; case: (_ == _).
+by congr (_ *m _ *m _ *m _); apply/matrixP => i j; rewrite !mxE; case: (_ == _ :> nat).
 Qed.
 
-Lemma full_rank (F : numFieldType) : G Fp = 1%:M -> \rank (Rall L (hostR F) (outR F)) =
-  matching_dimension H L d din.
+Lemma full_rank (F : numFieldType) : G Fp = 1%:M -> (M <= \rank (Rall L (hostR F) (outR F)))%N.
 Proof.
 rewrite map_G => G1; have detG : \det (G [ringType of int]) != 0.
   apply/eqP => G0; have := oner_neq0 Fp.
   by rewrite -(det1 _ M) -G1 det_map_mx /= G0 rmorph0 eqxx.
 have GF : G F \in unitmx by rewrite map_G unitmxE det_map_mx unitfE intr_eq0.
-apply/eqP; rewrite eqn_leq -{1}card_column rank_leq_col -fits -/M /= -{1}(mxrank_unit GF) /G.
-exact: leq_trans (mxrankM_maxl _ _) (mxrankM_maxr _ _).
+rewrite -{1}(mxrank_unit GF) /G; exact: leq_trans (mxrankM_maxl _ _) (mxrankM_maxr _ _).
 Qed.
 
 (* a vector modulo p as a list *)
@@ -141,7 +162,7 @@ by rewrite -(inject_mod pp (dot _ _ _ _ _)) e inject_mod.
 Qed.
 
 Lemma draw_passes (x : 'cV[Fp]_M) : (let y := apply Z0 Z.add Z.mul (fun a => Z.modulo a p) H d din m S U
-  L 0 (plant H d din L 0 (draw x)) in
+  L 0 (plant H d din L 0 (expand mask (draw x))) in
   agree p (take M (pick m J y)) B (draw x)) -> (G Fp - 1%:M) *m x = 0.
 Proof.
 set y := apply _ _ _ _ _ _ _ _ _ _ _ _ _ => /= ok.
@@ -151,12 +172,8 @@ have := agreeP (i := i) ok; rewrite szx nth_draw => /(_ (ltn_ord i)) <-.
 rewrite (dotE (inject0 _) (@injectD _) (@injectM _)).
 have yE : cof Z0 (inject Fp) m y = Rall L (hostR Fp) (outR Fp) *m PL Fp *m x.
   rewrite /y (applyE (inject0 _) (@injectD _) (@injectM _) (inject_mod pp)) semE -mulmxA; congr (_ *m _).
-  apply/colP => c; rewrite -[c in LHS]enum_valK zvec_plant mxE.
-  case: (ltnP (pos (enum_val c)) M) => cM.
-    rewrite (bigD1 (Ordinal cM)) //= mxE eqxx mul1r (nth_draw x (Ordinal cM)) big1 ?addr0 // => k /negbTE ne.
-    by rewrite mxE -val_eqE /= in ne *; rewrite ne mul0r.
-  rewrite nth_default ?szx // big1 // => k _; rewrite mxE; case: eqP => [e|_]; last by rewrite mul0r.
-  by move: cM; rewrite -e leqNgt ltn_ord.
+  apply/colP => c; rewrite -[c in LHS]enum_valK zvec_plant nth_expand mxE.
+  by apply: eq_bigr => i' _; rewrite mxE nth_draw.
 rewrite /G -!mulmxA (mulmxA (Rall _ _ _)) -yE mulmxA -[in LHS]mulmxA mxE; apply: eq_bigr => k _.
 rewrite !mxE; congr (_ * _).
 case: (ltnP k (size J)) => kJ; last first.
@@ -170,8 +187,8 @@ by move: jm; rewrite -e ltn_ord.
 Qed.
 
 Theorem witness_sound (k : nat) :
-  (forall F : numFieldType, \rank (Rall L (hostR F) (outR F)) = matching_dimension H L d din) \/
-  (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p B J [seq draw (xs i) | i <- enum
+  (forall F : numFieldType, (M <= \rank (Rall L (hostR F) (outR F)))%N) \/
+  (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p mask B J [seq draw (xs i) | i <- enum
     'I_k]]| * q ^ k
     <= #|{ffun 'I_k -> 'cV[Fp]_M}|)%N.
 Proof.
@@ -181,7 +198,7 @@ have [i ri] : exists i, row i (G Fp - 1%:M) != 0.
   by rewrite row0; apply/eqP; rewrite -[_ == _]negbK no.
 set r := row i _ in ri; pose K := [set x : 'cV[Fp]_M | r *m x == 0].
 have cq : #|Fp| = q by rewrite card_Fp // q_prime.
-have sub : (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p B J [seq draw (xs i) | i <-
+have sub : (#|[set xs : {ffun 'I_k -> 'cV[Fp]_M} | passes H d din m S U L p mask B J [seq draw (xs i) | i <-
   enum 'I_k]]|
     <= #|K| ^ k)%N.
   rewrite -[k in (_ ^ k)%N](card_ord k) -card_ffun_on; apply: subset_leq_card; apply/subsetP => xs.

@@ -1,59 +1,8 @@
 (* utfcheck: reads certificates, hands them to the verified program with hints, prints one verdict each. What is written here need
-   not be trusted for a "valid", but for the randomness of the vectors: it can only find bad hints, and reject. *)
+   not be trusted for a "valid", but for the randomness of the vectors: it can only find bad hints, and reject. (For certificates
+   about weights from a file, weights.ml has to be trusted, too.) *)
 open Program
-
-exception Reject of string
-exception Uncovered of string
-
-let reject why = raise (Reject why)
-let chars s = List.init (String.length s) (String.get s)
-let text l = String.of_seq (List.to_seq l)
-let opened path use = let c = open_in_bin path in Fun.protect ~finally:(fun () -> close_in_noerr c) (fun () -> use c)
-let contents path = opened path (fun c -> really_input_string c (in_channel_length c))
-
-(* JSON as canonical certificates have it; a string of digits is a number of 2^53 or more *)
-let parse s =
-  let n = String.length s and i = ref 0 in
-  let fail () = reject "not JSON of a certificate" in
-  let peek () = if !i < n then s.[!i] else fail () in
-  let eat c = if peek () = c then incr i else fail () in
-  let upto () = match String.index_from_opt s !i '"' with
-    | Some k -> let r = String.sub s !i (k - !i) in i := k + 1; r
-    | None -> fail () in
-  let digits s = let s = if s <> "" && s.[0] = '-' then String.sub s 1 (String.length s - 1) else s in
-    String.length s >= 16 && String.for_all (fun c -> c >= '0' && c <= '9') s && String.length s < 100_000 in
-  let rec items close one =
-    if peek () = close then (incr i; [])
-    else
-      let rec go acc =
-        let acc = one () :: acc in
-        if peek () = ',' then (incr i; go acc) else (eat close; List.rev acc) in
-      go [] in
-  let rec value depth () =
-    if depth > 40 then fail () else
-    match peek () with
-    | '"' -> incr i; let t = upto () in
-      if digits t && Zar.geq (Zar.abs (Zar.of_string t)) (Zar.shift_left Zar.one 53) then Num (Zar.of_string t) else Str (chars t)
-    | '[' -> incr i; Arr (items ']' (value (depth + 1)))
-    | '{' -> incr i; Obj (items '}' (fun () -> eat '"'; let k = upto () in eat ':'; (chars k, value (depth + 1) ())))
-    | 't' -> if !i + 4 <= n && String.sub s !i 4 = "true" then (i := !i + 4; Yes) else fail ()
-    | _ -> let b = !i in
-      if peek () = '-' then incr i;
-      while !i < n && s.[!i] >= '0' && s.[!i] <= '9' do incr i done;
-      if !i = b || !i - b > 20 || (!i = b + 1 && s.[b] = '-') then fail () else Num (Zar.of_string (String.sub s b (!i - b))) in
-  let v = value 0 () in
-  if !i < n then fail () else v
-
-let field k = function
-  | Obj l -> (match List.assoc_opt (chars k) l with Some v -> v | None -> reject ("no field " ^ k))
-  | _ -> reject "no object"
-let only keys = function
-  | Obj l when List.map (fun (k, _) -> text k) l = keys -> ()
-  | _ -> reject "evidence has other fields than it may"
-let number = function Num z -> z | _ -> reject "no number"
-let small_number j = let z = number j in if Zar.fits_int z then Zar.to_int z else reject "a number is too large"
-let list = function Arr l -> l | _ -> reject "no array"
-let word = function Str s -> text s | _ -> reject "no string"
+open Json
 
 (* an array, inline up to 4096 entries, in a sidecar above *)
 let sidecar folder bytes j =
@@ -76,15 +25,24 @@ let integers folder ?(bytes = 4) length j =
     | _ -> if length <= 4096 then reject "an array of this length is inline" else sidecar folder bytes j in
   if Array.length a <> length then reject "an array of another length" else a
 
-(* columns in canonical order: kind 0 Q, 1 K, 2 OV, the word of heads, the coordinate *)
+(* columns in canonical order: kind 0 Q, 1 K, 2 OV, the word, the coordinate. With a residual stream letter 0 is the stream and letter
+   h+1 is head h *)
+let shift s = if s.stream then 1 else 0
+let letters s = s.heads + shift s
 let rec words h l = if l = 0 then [ [] ] else List.concat_map (fun a -> List.map (fun w -> a :: w) (words h (l - 1))) (List.init h Fun.id)
-let columns s =
-  let block kind w n = List.init n (fun j -> ((kind, w), j)) in
+let block kind w n = List.init n (fun j -> ((kind, w), j))
+let reads s kind width = List.concat (List.init s.depth (fun t ->
+    List.concat_map (fun w -> List.concat (List.init s.heads (fun h -> block kind (w @ [ h + shift s ]) width))) (words (letters s) t)))
+let columns s = Array.of_list (reads s 0 s.head_dim @ reads s 1 s.head_dim @ List.concat_map (fun w -> block 2 w s.d_out) (words (letters s) s.depth))
+(* the columns of the linear test *)
+let serving s = Array.of_list (reads s 0 s.d_in @ reads s 1 s.head_dim @ List.concat_map (fun w -> block 2 w s.d_out) (words (letters s) s.depth))
+(* the columns of the words without the stream's letter *)
+let reduced s =
   let reads kind = List.concat (List.init s.depth (fun t -> List.concat_map (fun w -> block kind w s.head_dim) (words s.heads (t + 1)))) in
-  Array.of_list (reads 0 @ reads 1 @ List.concat_map (fun w -> block 2 w s.d_out) (words s.heads s.depth))
+  Array.of_list (reads 0 @ reads 1 @ List.concat (List.init (s.depth + 1) (fun t -> List.concat_map (fun w -> block 2 w s.d_out) (words s.heads t))))
 
 (* where a column stands in the walk through the tree *)
-let rec room s k = if k = 0 then s.d_out else s.heads * ((2 * s.head_dim) + room s (k - 1))
+let rec room s k = if k = 0 then s.d_out else letters s * ((2 * s.head_dim) + room s (k - 1))
 let position s ((kind, w), j) =
   let rec go k off = function
     | [] -> off + j
@@ -97,15 +55,24 @@ let tree s x =
   let slice o n = Array.to_list (Array.sub x o n) in
   let rec go k o =
     if k = 0 then Leaf (slice o s.d_out)
-    else Node (List.init s.heads (fun h ->
+    else Node (List.init (letters s) (fun h ->
         let o = o + (h * ((2 * s.head_dim) + room s (k - 1))) in
         ((slice o s.head_dim, slice (o + s.head_dim) s.head_dim), go (k - 1) (o + (2 * s.head_dim))))) in
   go s.depth 0
 
+(* numbers beyond machine integers are left alone *)
+let within s =
+  let g = Zar.of_int (letters s) in
+  let size = Zar.mul (Zar.of_int (2 * s.depth * (s.head_dim + s.d_in + s.d_out))) (Zar.pow g (s.depth + 1)) in
+  if s.depth > 64 || Zar.geq size (Zar.shift_left Zar.one 60) then raise (Uncovered "a shape of this size")
+let countable s =
+  if s.width * s.width > 50_000_000 then raise (Uncovered "a host of this size");
+  if room s s.depth > 50_000_000 then raise (Uncovered "so many columns")
+
 (* --- hints --- *)
-let selection folder s b evidence =
+let selection folder s b evidence names =
   only [ "rows" ] evidence;
-  let names = columns s and o = ones_of s b in
+  let o = if s.stream && b <> Tied then silent_ones (ones_of s b) else ones_of s b in
   let lands ((kind, w), j) =
     let n = List.length w - 1 in
     let first = List.filteri (fun i _ -> i < n) w in
@@ -115,40 +82,80 @@ let selection folder s b evidence =
       | _ -> follow o s.width 0 w (o.oU j) in
     match found with [ a ] -> a | _ -> reject "a column of R_all is no unit vector" in
   let rows = match field "rows" evidence with
-    | Str t when text t = "standard" -> Array.map lands names
+    | Str t when text t = "standard" && not (s.stream && b <> Tied) -> Array.map lands names
     | j -> integers folder (Array.length names) j in
   let back = Array.make s.width ((3, []), 0) in
   Array.iteri (fun c a -> if a < 0 || a >= s.width then reject "a row is out of range" else back.(a) <- names.(c)) rows;
   Selection (Array.to_list back)
 
-let kernel s claim evidence =
-  only [ "column"; "distance_squared"; "method"; "z" ] evidence;
-  let names = columns s and h = match claim with Refuted h -> h | _ -> reject "claim" in
-  let size = Array.length names in
-  let u, v = factor s h and last = ref (-1) in
-  let z = Array.make size Zar.zero and scaled = Array.make size Zar.zero in
-  let entries = list (field "z" evidence) in
+let subword v w = List.for_all2 (fun a b -> a = 0 || a = b) v w
+(* W_all z for the routed target of a column (residual streams), by its d_in rows; entries: columns with their values *)
+let routed s ((kind, w), j) entries =
+  let rows = Array.make s.d_in Zar.zero in
+  let add i x = if i < s.d_in then rows.(i) <- Zar.add rows.(i) x in
+  let still = List.for_all (( = ) 0) in
+  let n = List.length w - 1 in
+  let before = if kind = 2 then w else List.filteri (fun i _ -> i < n) w in
+  let last = List.fold_left max (-1) (List.mapi (fun i a -> if a > 0 then i else -1) before) in
+  let padded = List.init s.depth (fun i -> if i < List.length before then List.nth before i else 0) in
+  List.iter (fun (((k, v), i), x) ->
+      if k = 2 then begin
+        if still v then begin
+          if kind = 2 && still w && s.d_in <> s.d_out then (if i = j then add 0 x; if i > 0 then add i x) else add i x
+        end
+        else if subword v padded then
+          let ends = if kind = 2 && List.nth v last > 0 then j else 0 in
+          if i = ends then add 0 x
+      end
+      else if k = kind && List.length v = List.length w && List.nth v n = List.nth w n && i = j
+              && subword (List.filteri (fun i _ -> i < n) v) before then add 0 x) entries;
+  rows
+
+let vector names entries =
+  let size = Array.length names and last = ref (-1) in
   if entries = [] || List.length entries > 4096 then reject "z has no entries, or too many";
-  List.iter (fun e -> match list e with
+  List.map (fun e -> match list e with
       | [ i; x ] ->
         let i = small_number i and x = number x in
         if i <= !last || i >= size || Zar.sign x = 0 then reject "positions of z increase and entries are not zero";
         last := i;
-        z.(i) <- x;
-        let (kind, w), _ = names.(i) in
-        let degree = if kind = 2 then s.depth + 1 else List.length w in
-        scaled.(position s names.(i)) <- Zar.mul x (Zar.mul (Zar.pow u degree) (Zar.pow v (s.depth + 1 - degree)))
-      | _ -> reject "an entry of z") entries;
+        (names.(i), x)
+      | _ -> reject "an entry of z") entries
+
+let kernel files s claim evidence =
+  only [ "column"; "distance_squared"; "method"; "z" ] evidence;
+  let names = columns s and h = match claim with Refuted h -> h | _ -> reject "claim" in
+  let u, v = factor files s h in
+  let scaled = Array.make (room s s.depth) Zar.zero in
+  let z = vector names (list (field "z" evidence)) in
+  List.iter (fun ((((kind, w), _) as name), x) ->
+      let heads = List.length (if s.stream then List.filter (fun a -> a > 0) w else w) in
+      let degree = if kind = 2 then heads + 1 else heads in
+      scaled.(position s name) <- Zar.mul x (Zar.mul (Zar.pow u degree) (Zar.pow v (s.depth + 1 - degree)))) z;
   let c = small_number (field "column" evidence) in
-  if c < 0 || c >= size || Zar.sign z.(c) = 0 then reject "the column's entry of z is zero";
-  let square = Array.fold_left (fun a x -> Zar.add a (Zar.mul x x)) Zar.zero z in
+  if c < 0 || c >= Array.length names then reject "a column out of range";
+  let at = match List.assoc_opt names.(c) z with Some x -> x | None -> Zar.zero in
+  if Zar.sign at = 0 then reject "the column's entry of z is zero";
+  let sum = List.fold_left (fun a x -> Zar.add a (Zar.mul x x)) Zar.zero in
+  let square = sum (List.map snd z) in
+  let reached = if s.stream then sum (Array.to_list (routed s names.(c) z)) else Zar.mul at at in
+  if Zar.sign reached = 0 then reject "W_all z is zero";
   (match list (field "distance_squared" evidence) with
    | [ n; q ] ->
      let n = number n and q = number q in
-     if Zar.sign q <= 0 || not (Zar.equal (Zar.gcd n q) Zar.one) || not (Zar.equal (Zar.mul n square) (Zar.mul q (Zar.mul z.(c) z.(c)))) then
+     if Zar.sign q <= 0 || not (Zar.equal (Zar.gcd n q) Zar.one) || not (Zar.equal (Zar.mul n square) (Zar.mul q reached)) then
        reject "distance_squared is another number"
    | _ -> reject "distance_squared");
   Kernel (tree s scaled)
+
+let null_vector s evidence =
+  only [ "method"; "word"; "y" ] evidence;
+  let names = Array.of_list (words s.heads s.depth) in
+  let y = vector names (list (field "y" evidence)) in
+  let w = small_number (field "word" evidence) in
+  if w < 0 || w >= Array.length names then reject "a word out of range";
+  let ys = Array.map (fun name -> match List.assoc_opt name y with Some x -> x | None -> Zar.zero) names in
+  Null (Array.to_list ys, names.(w))
 
 (* the inverse of some M rows of R_all modulo p, found by elimination *)
 let eliminate p r =
@@ -189,19 +196,26 @@ let product p a b =
         if f <> 0 then let other = b.(k) in for j = 0 to c - 1 do out.(j) <- (out.(j) + (f * other.(j))) mod p done
       done;
       out) a
-let r_all p s h =
-  let head = Hashtbl.create 16 in
+let r_all files p s h gauges names =
+  let host = heads_of files s h and head = Hashtbl.create 16 in
+  let host = match gauges with Some c -> tested s.head_dim s.d_out c host | None -> host in
   let get l i = match Hashtbl.find_opt head (l, i) with
     | Some x -> x
-    | None -> let x = heads_of s h l i in
+    | None -> let x = host l (i - shift s) in
       let x = (matrix_mod p x.hQ, matrix_mod p x.hK, matrix_mod p x.hV) in Hashtbl.add head (l, i) x; x in
-  let u = matrix_mod p (out_of s h) in
-  let rec along l w last = match w with [] -> last | i :: w -> let _, _, v = get l i in product p v (along (l + 1) w last) in
-  let blocks kind = List.concat (List.init s.depth (fun t -> List.map (fun w ->
-      let first = List.filteri (fun i _ -> i < t) w in
-      let q, k, _ = get t (List.nth w t) in along 0 first (if kind = 0 then q else k)) (words s.heads (t + 1)))) in
-  let all = blocks 0 @ blocks 1 @ List.map (fun w -> along 0 w u) (words s.heads s.depth) in
-  Array.init s.width (fun i -> Array.concat (List.map (fun b -> b.(i)) all))
+  let u = matrix_mod p (out_of files s h) and made = Hashtbl.create 64 in
+  let rec along l w last = match w with
+    | [] -> last
+    | 0 :: w when s.stream -> along (l + 1) w last
+    | i :: w -> let _, _, v = get l i in product p v (along (l + 1) w last) in
+  let block kind w = match Hashtbl.find_opt made (kind, w) with
+    | Some b -> b
+    | None ->
+      let n = List.length w - 1 in
+      let b = if kind = 2 then along 0 w u else
+          let q, k, _ = get n (List.nth w n) in along 0 (List.filteri (fun i _ -> i < n) w) (if kind = 0 then q else k) in
+      Hashtbl.add made (kind, w) b; b in
+  Array.init s.width (fun i -> Array.map (fun ((kind, w), j) -> (block kind w).(i).(j)) names)
 
 let random_vectors p k n =
   opened "/dev/urandom" (fun source ->
@@ -211,17 +225,36 @@ let random_vectors p k n =
         if x >= 0x80000000 / p * p then one () else Zar.of_int (x mod p) in
       List.init k (fun _ -> List.init n (fun _ -> one ())))
 
-let modular folder s claim evidence =
-  let h = match claim with Universal (h, _) -> h | _ -> reject "claim" in
-  let size = Array.length (columns s) in
+let modular files folder s claim evidence =
+  let h, names, tests = match claim with
+    | Universal (h, _) -> (h, columns s, false) | Serves (h, _) -> (h, serving s, true) | _ -> reject "claim" in
+  let size = Array.length names in
   let p = small_number (field "prime" evidence) in
   if p < 3 || p >= 0x80000000 then reject "the prime is out of range";
   let rec draws k q = if Zar.geq q (Zar.shift_left Zar.one 100) then k else draws (k + 1) (Zar.mul q (Zar.of_int p)) in
   let k = draws 0 Zar.one in
-  if not (probable s claim (Zar.of_int p) k) then reject "p is not prime, or the rank is another one";
-  if s.width < size then reject "m is below M";
+  let mask = Array.make (room s s.depth) false in
+  Array.iter (fun name -> mask.(position s name) <- true) names;
+  let mask = Array.to_list mask in
+  if not (probable files s claim (Zar.of_int p) k mask) then reject "p is not prime, or the rank is another one";
+  if s.width < size then reject "m is below the number of columns";
+  let gauges = if not tests then None else begin
+      let given = match evidence with Obj l -> List.assoc_opt (chars "gauges") l | _ -> None in
+      only (if given = None then [ "method"; "prime" ] else [ "gauges"; "method"; "prime" ]) evidence;
+      match given with
+      | None ->
+        let c = List.init s.d_in (fun i -> List.init s.head_dim (fun j -> if i = j then Zar.one else Zar.zero)) in
+        Some (fun _ _ -> c)
+      | Some j ->
+        let matrix r = let c = List.map (fun row -> List.map number (list row)) (list r) in
+          if List.length c <> s.d_in || List.exists (fun row -> List.length row <> s.head_dim) c then reject "gauges"; c in
+        let c = Array.of_list (List.map (fun l -> Array.of_list (List.map matrix (list l))) (list j)) in
+        let tied = match h with Random (t, _, _, _) | Stored (t, _) -> t | _ -> false in
+        if Array.length c <> (if tied then 1 else s.depth) || Array.exists (fun l -> Array.length l <> s.heads) c then reject "gauges";
+        Some (fun l i -> c.(if tied then 0 else l).(i))
+    end in
   let rows, inverse = match word (field "method" evidence) with
-    | "witness" ->
+    | "witness" when not tests ->
       only [ "inverse"; "method"; "prime"; "rows" ] evidence;
       let rows = integers folder size (field "rows" evidence) in
       Array.iteri (fun i a -> if a < 0 || a >= s.width || (i > 0 && a <= rows.(i - 1)) then reject "rows increase, below m") rows;
@@ -229,16 +262,20 @@ let modular folder s claim evidence =
       if Array.exists (fun x -> x < 0 || x >= p) b then reject "an entry of the inverse is no residue";
       (rows, Array.init size (fun i -> Array.sub b (i * size) size))
     | "recompute" ->
-      only [ "method"; "prime" ] evidence;
+      if not tests then only [ "method"; "prime" ] evidence;
       if s.width * size > 4_000_000 then raise (Uncovered "recompute of this size")
-      else eliminate p (r_all p s h)
+      else eliminate p (r_all files p s h gauges names)
     | _ -> reject "method" in
-  let b = Array.make size [] in
-  Array.iteri (fun c name -> b.(position s name) <- Array.to_list (Array.map Zar.of_int inverse.(c))) (columns s);
-  passed s claim (Zar.of_int p) (Array.to_list b) (Array.to_list rows) (random_vectors p k size)
+  (* the rows of the inverse in the order of the walk *)
+  let order = Array.mapi (fun c name -> (position s name, c)) names in
+  Array.sort compare order;
+  let b = Array.map (fun (_, c) -> Array.to_list (Array.map Zar.of_int inverse.(c))) order in
+  let gauges = Stdlib.Option.value gauges ~default:(fun _ _ -> []) in
+  passed files s claim (Zar.of_int p) mask gauges (Array.to_list b) (Array.to_list rows) (random_vectors p k size)
 
 (* --- verdicts --- *)
-let kinds = [ "rank-permutation"; "rank-modular"; "rank-deficient"; "lower-bound" ]
+let complete = [ "rank-permutation"; "rank-triangular"; "rank-modular" ]
+(* kinds of which every claim that is well-formed is read *)
 let judge path =
   let s = contents path in
   let j = parse s in
@@ -246,21 +283,36 @@ let judge path =
   | None ->
     if text (print j) <> s then reject "not canonical JSON";
     let kind = word (field "kind" j) in
-    raise (Uncovered (if List.mem kind kinds then kind ^ " of this form" else kind))
+    (match field "shape" j with
+     | Obj l when List.exists (fun (_, v) -> match v with Num z -> Zar.gt z (Zar.of_int 1_000_000) | _ -> false) l ->
+       raise (Uncovered "a shape of this size")
+     | Obj l when kind = "rank-permutation" && List.mem_assoc (chars "residual") l && field "layers" (Obj l) = Num Zar.one ->
+       raise (Uncovered "untied targets of one layer with a residual stream")
+     | _ -> ());
+    if List.mem kind complete then reject "no well-formed claim of this kind";
+    raise (Uncovered (if List.mem kind [ "rank-deficient"; "linear-test"; "lower-bound" ] then kind ^ " of this form" else kind))
   | Some (shape, claim) ->
     let evidence = field "evidence" j and folder = Filename.dirname path in
-    let certain hint = certain shape claim hint in
+    within shape;
+    let made = Hashtbl.create 2 in
+    let files tied wanted = match Hashtbl.find_opt made (tied, wanted) with
+      | Some w -> w
+      | None -> let w = Weights.host folder shape tied (text wanted) in Hashtbl.add made (tied, wanted) w; w in
+    let certain hint = certain files shape claim hint in
     let how () = word (field "method" evidence) in
+    let dimension () = only [ "method" ] evidence; certain Dimension in
     (match claim with
-     | Universal (Built b, _) -> certain (selection folder shape b evidence)
-     | Universal _ -> modular folder shape claim evidence
-     | Refuted _ -> (match how () with
-         | "dimension" -> only [ "method" ] evidence; certain Dimension
-         | "kernel-vector" -> certain (kernel shape claim evidence)
-         | _ -> raise (Uncovered "rank-deficient of this form"))
-     | NoneMatches | NoneShares _ -> (match how () with
-         | "dimension" -> only [ "method" ] evidence;
-           certain Dimension || raise (Uncovered "lower-bound of this form")
+     | Universal (Built b, _) -> certain (selection folder shape b evidence (columns shape))
+     | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
+     | Universal _ | Serves _ -> countable shape; modular files folder shape claim evidence
+     | UniversalTied _ -> reject "claim"
+     | Refuted h -> (match how () with
+         | "dimension" -> (match h with Stored (t, w) -> ignore (files t w) | _ -> ()); dimension ()
+         | "kernel-vector" -> countable shape; certain (kernel files shape claim evidence)
+         | _ -> reject "method")
+     | NullVector _ -> if how () <> "null-vector" then reject "method"; countable shape; certain (null_vector shape evidence)
+     | _ -> (match how () with
+         | "dimension" -> dimension () || raise (Uncovered "lower-bound of this form")
          | _ -> raise (Uncovered "lower-bound of this form")))
 
 let rec files path =
