@@ -33,12 +33,12 @@ def run(*arguments):
 def test_settings_refused(name):
     fields, error, message = REFUSED[name]
     with pytest.raises(error, match=message):
-        exact.run(exact.Setting(**fields))
+        exact.run(exact.ExactSetting(**fields))
 
 
 def test_memory_is_refused_first():
     with pytest.raises(ResourceLimit, match="comparison at n = 8192"):
-        exact.run(exact.Setting(sizes=(8192,)), 2**20)
+        exact.run(exact.ExactSetting(sizes=(8192,)), 2**20)
     assert run("exact", "--sizes", "2280", "--max-memory", "1M") == 3
     assert run("exact", "--sizes", "many") == 2
 
@@ -110,7 +110,7 @@ def test_disagreement_is_an_error(monkeypatch):
 def test_a_dead_measuring_process_is_reported(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ResourceLimit, match="ended with code"):
-        exact.run(exact.Setting(sizes=(4,)))
+        exact.run(exact.ExactSetting(sizes=(4,)))
 
 
 def test_plot(monkeypatch, tmp_path):

@@ -58,7 +58,7 @@ def run(*arguments):
 
 def setting(*names, **fields):
     fields = {"context": 9, "repetitions": 2, "threads": 1, **fields}
-    return emulate.Setting(tuple((name, TINY[name]) for name in names), **fields)
+    return emulate.EmulateSetting(tuple((name, TINY[name]) for name in names), **fields)
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -75,7 +75,7 @@ def test_memory_is_refused_first():
     assert code == 3
     assert message.startswith("the comparison at 4-hop needs about")
     # index maps and a small host do not need the dense random one
-    few = emulate.Setting((("4-hop", (2, 4, 30, 30)),), hosts=("shared-query",))
+    few = emulate.EmulateSetting((("4-hop", (2, 4, 30, 30)),), hosts=("shared-query",))
     all_of_them = replace(few, hosts=emulate.HOSTS)
     shape = Shape(2, 4, 30, 30)
     assert few._memory(shape) < 2**29 < all_of_them._memory(shape)

@@ -30,7 +30,7 @@ from utfproof.claims.record import (
     Evidence,
     Figure,
     Instance,
-    RoutesDisagree,
+    RoutesDiffer,
     Verdict,
     agree,
 )
@@ -319,7 +319,7 @@ def raising(error):
         (made(listed(TRUE), proof="docs/proofs/biases.md"), "does not name this claim among those that it proves"),
         (made(listed(TRUE), proof="docs/proofs/none.md"), "does not exist"),
         (dataclasses.replace(made(listed(TRUE)), scope="nearly everywhere"), "the record is not the one that was last"),
-        (made(raising(RoutesDisagree("FLINT gives 3, plain integers gives 4"))), "two routes disagree: FLINT gives 3"),
+        (made(raising(RoutesDiffer("FLINT gives 3, plain integers gives 4"))), "two routes disagree: FLINT gives 3"),
         (made(raising(MalformedInput("no"))), "the check stopped: no"),
         (made(raising(ZeroDivisionError("division"))), "the check failed: ZeroDivisionError"),
     ],
@@ -402,9 +402,9 @@ def test_records_that_do_not_register(changes, message):
 
 def test_routes_must_agree():
     assert agree({"a": 3, "b": 3}).value == 3
-    with pytest.raises(RoutesDisagree, match="a gives 3, b gives 4"):
+    with pytest.raises(RoutesDiffer, match="a gives 3, b gives 4"):
         agree({"a": 3, "b": 4})
-    with pytest.raises(RoutesDisagree, match="one route only"):
+    with pytest.raises(RoutesDiffer, match="one route only"):
         agree({"a": 3})
 
 

@@ -19,7 +19,7 @@ from utfproof.attention import (
     parse_kernel,
 )
 from utfproof.constructions import build_host
-from utfproof.emulation.compare import EmulationReport, Setting, compare, random_input, relative_error
+from utfproof.emulation.compare import CompareSetting, EmulationReport, compare, random_input, relative_error
 from utfproof.emulation.engines import Engine, PathHost, Placement, changed, path_columns, stack_targets
 from utfproof.emulation.laws import TAME, TARGET_LAWS, draw_target
 from utfproof.emulation.observe import first_growth
@@ -155,7 +155,7 @@ def test_batches_are_the_same_runs(engine, tied):
         return draw_target(SHAPE, trial, tied=tied, width=5)
 
     one, several = (
-        compare(host, targets, kernels, [1, 6], trials=5, setting=Setting(engine=engine, batch=batch))
+        compare(host, targets, kernels, [1, 6], trials=5, setting=CompareSetting(engine=engine, batch=batch))
         for batch in (1, 3)
     )
     key = [(c.trial, c.context, c.attention) for c in one.comparisons]
@@ -173,7 +173,7 @@ def test_batches_need_like_targets():
 def test_precisions(precision):
     if precision == "bfloat16":
         pytest.importorskip("torch")
-    setting = Setting(precision=precision)
+    setting = CompareSetting(precision=precision)
     report = compare(
         build_host("sparse", SHAPE), [draw_target(SHAPE, 0)], [("causal", KERNELS["causal"])], [9], setting=setting
     )
@@ -186,7 +186,7 @@ def test_a_torch_device():
     pytest.importorskip("torch")
     for name in ("tied", "random"):
         for engine in ("m-wide", "path-space"):
-            setting = Setting(engine=engine, device="cpu:0", batch=2)
+            setting = CompareSetting(engine=engine, device="cpu:0", batch=2)
             kernels = [(n, KERNELS[n]) for n in ("softmax", "alibi", "rope", "seeded", "causal window")]
             report = compare(
                 build_host(name, SHAPE), lambda t: draw_target(SHAPE, t), kernels, [5], trials=2, setting=setting
@@ -241,10 +241,10 @@ def test_given_matrices_follow_the_run(precision):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        (Setting(engine="wide"), "engine 'wide' is unknown"),
-        (Setting(engine="index-map"), "this host is dense"),
-        (Setting(precision="float8"), "precision 'float8' is unknown"),
-        (Setting(inputs="zeros"), "inputs 'zeros' are unknown"),
+        (CompareSetting(engine="wide"), "engine 'wide' is unknown"),
+        (CompareSetting(engine="index-map"), "this host is dense"),
+        (CompareSetting(precision="float8"), "precision 'float8' is unknown"),
+        (CompareSetting(inputs="zeros"), "inputs 'zeros' are unknown"),
     ],
 )
 def test_settings_that_cannot_be(setting, message):
@@ -266,7 +266,7 @@ def test_memory_is_refused_before_it_is_taken():
                 [draw_target(SHAPE, 0)],
                 [("softmax", SoftmaxAttention())],
                 [2 * 10**9],
-                setting=Setting(engine=engine),
+                setting=CompareSetting(engine=engine),
             )
     with pytest.raises(ResourceLimit, match="the dense host"):
         Engine(Embedder(build_host("sparse", Shape(4, 6, 64, 128)), max_memory=2**30), "m-wide")
@@ -555,7 +555,7 @@ def test_on_a_gpu():
     for name in ("tied", "random"):
         for engine in ("m-wide", "path-space"):
             for precision in ("float64", "float32"):
-                setting = Setting(engine=engine, device="cuda", precision=precision, batch=4)
+                setting = CompareSetting(engine=engine, device="cuda", precision=precision, batch=4)
                 kernels = [(n, KERNELS[n]) for n in ("softmax", "alibi", "rope", "seeded", "causal window")]
                 report = compare(
                     build_host(name, SHAPE),

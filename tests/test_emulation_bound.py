@@ -23,7 +23,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import random_host
 from utfproof.emulation import bound, predict
 from utfproof.emulation.bound import attention_difference, residual_sizes, settled
-from utfproof.emulation.compare import EmulationReport, Setting, compare, random_input
+from utfproof.emulation.compare import CompareSetting, EmulationReport, compare, random_input
 from utfproof.emulation.engines import PRECISIONS, BlockedMatrix, Engine, Placement
 from utfproof.emulation.gains import StreamForms, host_gains, readings, selected_sizes, spectral_norm, weighted
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
@@ -55,7 +55,7 @@ def host_of(name: str, shape: Shape, slack: float = 1.0) -> Universal:
 def run(
     host: Universal, target: Target, context: int = 17, kernels: Any = SCALED, inputs: str = "uniform", **setting: Any
 ) -> EmulationReport:
-    return compare(host, [target], kernels, [context], seed=5, setting=Setting(inputs=inputs, **setting))
+    return compare(host, [target], kernels, [context], seed=5, setting=CompareSetting(inputs=inputs, **setting))
 
 
 # --- (1) never broken by a correct run ---------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_never_broken_by_batches_widths_and_repeated_heads() -> None:
     shape = Shape(3, 2, 2, 3, 2)
     targets = [draw_target(shape, seed, "uniform", width=5, tied=True) for seed in range(3)]
     for name in ("sparse", "random-tied"):
-        setting = Setting(batch=3, inputs="uniform")
+        setting = CompareSetting(batch=3, inputs="uniform")
         report = compare(host_of(name, shape, 1.25), targets, SCALED, [1, 20], trials=3, setting=setting)
         assert len(report.comparisons) == 6
         assert report.holds, report.broken

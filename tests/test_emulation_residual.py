@@ -17,7 +17,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target, random_host
 from utfproof.emulation import bound, engines, gains, initialisation, slack
 from utfproof.emulation.bound import evaluation_sizes, reading_blocks, summed_rounding
-from utfproof.emulation.compare import Setting, compare, random_input, relative_error
+from utfproof.emulation.compare import CompareSetting, compare, random_input, relative_error
 from utfproof.emulation.enclosure import enclose, exact_difference
 from utfproof.emulation.engines import Engine, PathHost
 from utfproof.emulation.gains import StreamForms, as_host, host_gains, readings, selected_sizes, target_gains, weighted
@@ -55,7 +55,13 @@ def host_of(name, shape):
 
 def run(host, target, context=9, kernels=SCALED, inputs="uniform", embedding=None, **setting):
     return compare(
-        host, [target], kernels, [context], seed=5, setting=Setting(inputs=inputs, **setting), embedding=embedding
+        host,
+        [target],
+        kernels,
+        [context],
+        seed=5,
+        setting=CompareSetting(inputs=inputs, **setting),
+        embedding=embedding,
     )
 
 
@@ -113,7 +119,7 @@ def test_batches_are_the_same_runs():
         host = host_of(name, SHAPE)
         targets = [draw_target(SHAPE, t, tied=host.tied, width=5) for t in range(3)]
         for engine in ("index-map", "path-space"):
-            found = compare(host, targets, SCALED, [1, 6], trials=3, setting=Setting(engine=engine, batch=3))
+            found = compare(host, targets, SCALED, [1, 6], trials=3, setting=CompareSetting(engine=engine, batch=3))
             assert found.holds
             assert len(found.comparisons) == 6
             assert found.max_relative_error < 1e-13
@@ -123,7 +129,7 @@ def test_a_torch_device():
     pytest.importorskip("torch")
     for name, engine in product(("tied", "random"), ("m-wide", "path-space")):
         host = host_of(name, SHAPE)
-        setting = Setting(engine=engine, device="cpu:0", batch=2)
+        setting = CompareSetting(engine=engine, device="cpu:0", batch=2)
         report = compare(host, lambda t, host=host: draw_target(SHAPE, t, tied=host.tied), SCALED, [5], trials=2,
                          setting=setting)  # fmt: skip
         assert report.holds
@@ -180,7 +186,7 @@ def test_within_a_thousand_of_the_expected_error_on_tame_targets(name):
 def test_unequal_widths_and_repeated_heads():
     targets = [draw_target(WIDE, seed, width=4, tied=True) for seed in range(2)]
     for name in ("sparse", "tied"):
-        assert compare(host_of(name, WIDE), targets, SCALED, [1, 20], trials=2, setting=Setting(batch=2)).holds
+        assert compare(host_of(name, WIDE), targets, SCALED, [1, 20], trials=2, setting=CompareSetting(batch=2)).holds
     shape = Shape(3, 2, 2, 2, residual=True)
     target = draw_target(shape, 1)
     for array in (target.W_Q, target.W_K, target.W_V, target.W_O):

@@ -16,7 +16,7 @@ from utfproof.certificates.prover import certify
 from utfproof.constructions import build_host, random_target
 from utfproof.decision import explain, margin, missed
 from utfproof.decision.attention import exact_host, matched_target
-from utfproof.decision.verdict import Decision, Verdict, decide_matching, decision_of
+from utfproof.decision.verdict import HostDecision, HostVerdict, decide_matching, decision_of
 from utfproof.emulation.compare import random_input
 from utfproof.errors import Undecided
 from utfproof.exact import rational
@@ -320,9 +320,9 @@ def test_columns_in_words():
 
 
 @pytest.mark.parametrize("notion", [Notion.MATCHING, Notion.ATTENTION_MATCHING])
-@pytest.mark.parametrize("verdict", list(Verdict))
+@pytest.mark.parametrize("verdict", list(HostVerdict))
 def test_every_verdict_says_its_notion_and_its_limits(notion, verdict):
-    decision = Decision(Scope(notion, Targets.parse("all untied")), verdict, None, "because")
+    decision = HostDecision(Scope(notion, Targets.parse("all untied")), verdict, None, "because")
     assert explain.verdict_in_words(decision) == f"{verdict.value} by {notion.value}"
     assert explain.implies(decision)
     assert explain.does_not_imply(decision)
@@ -339,7 +339,7 @@ def test_a_certificate_decides_only_what_its_scope_supports():
         found = decision_of(matched, question)
         assert (found.universal, found.scope) == (True, question)
     refuted = dimension_certificate(shape, 1)
-    assert decision_of(refuted, Scope(Notion.MATCHING, for_all, Hosts(examined=True))).verdict is Verdict.REFUTED
+    assert decision_of(refuted, Scope(Notion.MATCHING, for_all, Hosts(examined=True))).verdict is HostVerdict.REFUTED
     with pytest.raises(Undecided, match="does not decide"):  # not matched says nothing of attention-matching
         decision_of(refuted, Scope(Notion.ATTENTION_MATCHING, for_all, Hosts(examined=True)))
     almost = certify("shared-query-groups", shape)

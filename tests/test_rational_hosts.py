@@ -21,7 +21,7 @@ from utfproof.certificates.prover import certify
 from utfproof.cli.app import run
 from utfproof.constructions import CONSTRUCTIONS, build_host, random_target
 from utfproof.constructions import shared_query_groups as groups
-from utfproof.emulation.compare import Setting, compare
+from utfproof.emulation.compare import CompareSetting, compare
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, UNTIED, Question
@@ -104,7 +104,7 @@ def test_random_targets_are_emulated(name, dims, stream, least):
         kernels,
         [1, 6],
         trials=3,
-        setting=Setting(),
+        setting=CompareSetting(),
         tolerance=1e-9,
     )
     assert report.holds
@@ -123,7 +123,7 @@ def test_the_table_shapes(dims, tmp_path):
     assert checker.check_file(tmp_path / "c.json", LIMITS).code == 0
     report = compare(
         build_host("shared-query-groups", shape), lambda trial: random_target(shape, 3), [("softmax", SoftmaxAttention())],
-        [5], tolerance=1e-9, setting=Setting(bounds=False)
+        [5], tolerance=1e-9, setting=CompareSetting(bounds=False)
     )  # fmt: skip
     assert report.max_relative_error < 1e-9
 

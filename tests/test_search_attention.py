@@ -14,10 +14,10 @@ from utfproof.ground.arrays import to_numpy
 from utfproof.ground.notions import Notion
 from utfproof.search import attention, calibration, levenberg, numerical, restarts
 from utfproof.search.attention import AttentionEquations, AttentionState
-from utfproof.search.levenberg import Engine, levenberg_marquardt
+from utfproof.search.levenberg import SearchEngine, levenberg_marquardt
 from utfproof.search.numerical import TARGET
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import EXACT, Setting, equations, model, search
+from utfproof.search.restarts import EXACT, SearchSetting, equations, model, search
 from utfproof.shapes import Shape
 
 
@@ -125,12 +125,12 @@ def test_the_known_host_serves_and_a_changed_one_does_not(dims):
     shape = Shape(H, L, d_in, d_in)
     asked = problem(*dims, d_in * (shape.word_count + shape.leaves), tied_host=True)
     state = shared_query_state(asked)
-    setting = Setting(fresh=3, iterations=100)
+    setting = SearchSetting(fresh=3, iterations=100)
     (served,) = restarts.fresh_residuals(asked, state, setting)
     assert served[-1] <= EXACT
     broken = state.copy()
     broken.V[0, 0, np.flatnonzero(broken.V[0, 0, :, 0])[0], 0] = 0
-    (missed,) = restarts.fresh_residuals(asked, broken, Setting(fresh=3, iterations=30, fresh_starts=2))
+    (missed,) = restarts.fresh_residuals(asked, broken, SearchSetting(fresh=3, iterations=30, fresh_starts=2))
     assert missed[0] > 1e-2
 
 
@@ -145,7 +145,7 @@ BOTH_ENGINES = {"shared": SHARED, "looped, E free": Problem(Shape(2, 3, 1, 1), 3
 @pytest.mark.parametrize("name", BOTH_ENGINES)
 def test_engines_start_alike_and_agree_to_rounding(name):
     asked, targets = BOTH_ENGINES[name], 5
-    made, other = model(asked), Engine("torch")
+    made, other = model(asked), SearchEngine("torch")
     wanted = made.draw_targets(asked, 0, TARGET, targets)
     fits, parts = [], []
     for engine in (levenberg.REFERENCE, other):
@@ -166,24 +166,24 @@ def test_engines_start_alike_and_agree_to_rounding(name):
 @pytest.mark.full
 @torch_only
 def test_engines_find_the_same(monkeypatch):
-    setting = Setting(restarts=3)
-    first, second = (search(SHARED, setting, engine=engine) for engine in (levenberg.REFERENCE, Engine("torch")))
+    setting = SearchSetting(restarts=3)
+    first, second = (search(SHARED, setting, engine=engine) for engine in (levenberg.REFERENCE, SearchEngine("torch")))
     assert [r.outcome for r in first.restarts] == [r.outcome for r in second.restarts]
     assert first.outcome == "candidate"
     for number, state in second.candidates.items():
         assert isinstance(state.R, np.ndarray)
-        (fresh,) = restarts.fresh_residuals(SHARED, state, Setting(fresh=2))
+        (fresh,) = restarts.fresh_residuals(SHARED, state, SearchSetting(fresh=2))
         assert fresh[-1] <= EXACT
         assert number in first.candidates
     # one batch or several: the same restarts
-    single = search(SHARED, setting, engine=Engine("torch"), batch_size=1)
+    single = search(SHARED, setting, engine=SearchEngine("torch"), batch_size=1)
     assert [r.outcome for r in single.restarts] == [r.outcome for r in second.restarts]
     # planted: a step that is wrong by a hundredth for torch alone is seen in the residuals
     right = levenberg.solve
     monkeypatch.setattr(levenberg, "solve", lambda a, b: right(a, b) * (1 if isinstance(b, np.ndarray) else 1.01))
     wanted = numerical.draw_targets(SHARED, 0, TARGET, 5)
     found = []
-    for engine in (levenberg.REFERENCE, Engine("torch")):
+    for engine in (levenberg.REFERENCE, SearchEngine("torch")):
         state = numerical.start(SHARED, 3, range(2), 5, engine=engine)
         asked = equations(SHARED, engine.array(wanted))
         found.append(levenberg_marquardt(asked, state, ridge=1e-1, iterations=5).residual)
@@ -194,7 +194,7 @@ def test_engines_find_the_same(monkeypatch):
 def test_singular_systems_get_a_little_more(name):
     if name == "torch":
         pytest.importorskip("torch")
-    engine = Engine(name)
+    engine = SearchEngine(name)
     matrices = engine.array(np.array([[[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 2.0]]]))
     found = to_numpy(levenberg.solve(matrices, engine.array(np.ones((2, 2, 1)))))
     np.testing.assert_allclose(found[1, :, 0], 0.5, atol=1e-8)
@@ -204,10 +204,10 @@ def test_singular_systems_get_a_little_more(name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Engine("jax"), "engine 'jax' is unknown"),
-        (lambda: Engine(dtype="float16"), "dtype 'float16' is unknown"),
-        (lambda: Engine(device="cuda"), "NumPy engine has no device"),
-        (lambda: search(SHARED, Setting(restarts=1), engine=Engine(dtype="float32")), "needs float64"),
+        (lambda: SearchEngine("jax"), "engine 'jax' is unknown"),
+        (lambda: SearchEngine(dtype="float16"), "dtype 'float16' is unknown"),
+        (lambda: SearchEngine(device="cuda"), "NumPy engine has no device"),
+        (lambda: search(SHARED, SearchSetting(restarts=1), engine=SearchEngine(dtype="float32")), "needs float64"),
     ],
 )
 def test_engines_are_checked(make, message):

@@ -18,7 +18,7 @@ from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.search import exhaustive, impossible, monomial_host
 from utfproof.search import nullstellensatz as ns
 from utfproof.search.exhaustive import search_all
-from utfproof.search.monomial import Grid, anneal, exhaust, is_sumset, least_sumset, pack, unpack
+from utfproof.search.monomial import MonomialGrid, anneal, exhaust, is_sumset, least_sumset, pack, unpack
 from utfproof.search.monomial_host import MonomialHost, faults, find_host, has_solver, route, serves_all
 from utfproof.search.problem import Problem
 from utfproof.shapes import Shape
@@ -38,7 +38,7 @@ def _problem(H: int, L: int, m: int, free: str = "E and U", *, looped: bool) -> 
 )
 def test_least_monomial_size(H: int, L: int, least: int) -> None:
     """H^k ceil((H+1)/2) at these odd L, found with no size given, and every smaller one excluded."""
-    grid = Grid(H, L)
+    grid = MonomialGrid(H, L)
     found, outcomes = least_sumset(grid, seconds=60)
     assert found == least
     assert [o.verdict for o in outcomes[:-1]] == ["none"] * (len(outcomes) - 1)
@@ -65,7 +65,7 @@ def test_branch_and_bound_against_all_sets(L: int) -> None:
         return False
 
     for m in (1, 2, 3):
-        found = exhaust(Grid(2, L, looped=True), m)
+        found = exhaust(MonomialGrid(2, L, looped=True), m)
         assert found.complete
         assert (found.sets is not None) == possible(m), (L, m)
 
@@ -74,7 +74,7 @@ def test_orbits_of_starts_count_as_burnside_says() -> None:
     """Subsets of the cube {0,1}^3 up to its 48 symmetries: 1, 3, 3, 6, 3, ... of sizes 1, 2, 3, 4, 5."""
     from utfproof.search import monomial
 
-    grid = Grid(2, 3)
+    grid = MonomialGrid(2, 3)
     packed = [pack(p) for p in grid.points()]
     group = grid.symmetries()
     assert len({tuple(row) for row in group.tolist()}) == 48
@@ -85,13 +85,13 @@ def test_orbits_of_starts_count_as_burnside_says() -> None:
 
 def test_budgets_are_kept_and_said() -> None:
     """A spent budget is open, never none."""
-    assert exhaust(Grid(2, 5), 7, most_nodes=50).verdict == "open"
-    assert exhaust(Grid(2, 5), 7, seconds=0.0).verdict == "open"
-    assert anneal(Grid(2, 3), 3, steps=500, restarts=2).verdict == "open"
-    assert anneal(Grid(2, 3), 4, seed=1).verdict == "found"
-    assert anneal(Grid(2, 3), 4, seed=1).sets == anneal(Grid(2, 3), 4, seed=1).sets
+    assert exhaust(MonomialGrid(2, 5), 7, most_nodes=50).verdict == "open"
+    assert exhaust(MonomialGrid(2, 5), 7, seconds=0.0).verdict == "open"
+    assert anneal(MonomialGrid(2, 3), 3, steps=500, restarts=2).verdict == "open"
+    assert anneal(MonomialGrid(2, 3), 4, seed=1).verdict == "found"
+    assert anneal(MonomialGrid(2, 3), 4, seed=1).sets == anneal(MonomialGrid(2, 3), 4, seed=1).sets
     with pytest.raises(ResourceLimit):
-        Grid(10, 10)
+        MonomialGrid(10, 10)
 
 
 def test_packing() -> None:
@@ -106,7 +106,7 @@ def test_packing() -> None:
 @pytest.mark.parametrize(("H", "L", "m"), [(2, 2, 2), (3, 2, 3), (2, 3, 4), (3, 3, 6), (2, 5, 8), (4, 3, 12)])
 def test_hosts_are_found_and_serve(H: int, L: int, m: int) -> None:
     """Without OR-Tools; the identity as polynomials, and one target through the system itself with attention from outside."""
-    host = find_host(Grid(H, L), m, engine="local", seconds=60).host
+    host = find_host(MonomialGrid(H, L), m, engine="local", seconds=60).host
     assert host is not None
     assert not faults(host)
     rng = np.random.default_rng(0)
@@ -124,14 +124,14 @@ def test_hosts_are_found_and_serve(H: int, L: int, m: int) -> None:
 
 
 def test_two_sided_host_serves_all_targets() -> None:
-    host = find_host(Grid(2, 2), 2, engine="local").host
+    host = find_host(MonomialGrid(2, 2), 2, engine="local").host
     assert host is not None
     assert serves_all(host)
 
 
 def test_faults_are_seen() -> None:
     """A one too many, a one too few, an exponent off by one, a wrong size."""
-    host = find_host(Grid(2, 3), 4, engine="local").host
+    host = find_host(MonomialGrid(2, 3), 4, engine="local").host
     assert host is not None
     i, j = next((i, j) for i, j in product(range(4), repeat=2) if host.R[1][0][i][j])
     fewer = copy.deepcopy(host.R)
@@ -153,7 +153,7 @@ def test_faults_are_seen() -> None:
 
 def test_routes_may_be_missing() -> None:
     """Exponents alone are not a host: with only the sets, two coordinates do not route tied targets at (2,3)."""
-    grid = Grid(2, 3, looped=True)
+    grid = MonomialGrid(2, 3, looped=True)
     found = exhaust(grid, 2)
     assert found.sets is not None
     assert route(grid, 2, *found.sets) is None
@@ -162,17 +162,17 @@ def test_routes_may_be_missing() -> None:
 @pytest.mark.skipif(not has_solver(), reason="OR-Tools is not installed")
 def test_solver_agrees() -> None:
     """CP-SAT: one coordinate is infeasible at (2,2), four are found at (2,3)."""
-    assert find_host(Grid(2, 2), 1, engine="cp-sat", seconds=30).status == "infeasible"
-    host = find_host(Grid(2, 3), 4, engine="cp-sat", seconds=30).host
+    assert find_host(MonomialGrid(2, 2), 1, engine="cp-sat", seconds=30).status == "infeasible"
+    host = find_host(MonomialGrid(2, 3), 4, engine="cp-sat", seconds=30).host
     assert host is not None
     assert not faults(host)
 
 
 def test_solver_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monomial_host, "has_solver", lambda: False)
-    assert find_host(Grid(2, 3), 4).engine == "local"
+    assert find_host(MonomialGrid(2, 3), 4).engine == "local"
     with pytest.raises(MalformedInput, match="OR-Tools"):
-        find_host(Grid(2, 3), 4, engine="cp-sat")
+        find_host(MonomialGrid(2, 3), 4, engine="cp-sat")
 
 
 # --- all {0,1} hosts ----------------------------------------------------------------------------------------
@@ -235,9 +235,9 @@ def test_solvable_over_the_field_of_the_weights() -> None:
     unit = [[[0, 0], [0, 0]] for _ in range(4)]
     for k, (i, j) in enumerate(product(range(2), repeat=2)):
         unit[k][i][j] = 1
-    assert exhaustive.solvable(unit, Grid(2, 2)) == (True, True)
+    assert exhaustive.solvable(unit, MonomialGrid(2, 2)) == (True, True)
     unit[3] = unit[2]
-    assert exhaustive.solvable(unit, Grid(2, 2)) == (False, False)
+    assert exhaustive.solvable(unit, MonomialGrid(2, 2)) == (False, False)
 
 
 def test_refusals() -> None:
@@ -410,7 +410,7 @@ def test_hosts_in_the_results_serve() -> None:
         found = (entry["document"].get("host") or {}).get("host") if entry["document"]["search"] == "monomial" else None
         if found is None:
             continue
-        m, grid = found["m"], Grid(found["heads"], found["layers"], found["looped_targets"])
+        m, grid = found["m"], MonomialGrid(found["heads"], found["layers"], found["looped_targets"])
         R = tuple(
             tuple([[int([i, j] in ones) for j in range(m)] for i in range(m)] for ones in layer)
             for layer in found["ones_of_R_V"]

@@ -31,7 +31,16 @@ from utfproof.search.numerical import (
     start,
 )
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import APPROXIMATE, CANDIDATE, NOT_FOUND, OVERFITTED, PARTIAL, Setting, outcome_of, search
+from utfproof.search.restarts import (
+    APPROXIMATE,
+    CANDIDATE,
+    NOT_FOUND,
+    OVERFITTED,
+    PARTIAL,
+    SearchSetting,
+    outcome_of,
+    search,
+)
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import prefix_products
 
@@ -196,8 +205,8 @@ def test_quick_calibration():
 
 
 def test_a_calibration_can_fail(monkeypatch):
-    wrong = calibration.Case(problem(2, 1, 1, **LOOPED), "found", 2, 2, "one dimension for two monomials")
-    absent = calibration.Case(problem(2, 1, 2, free="E", **LOOPED), "not found", 2, 2, "counting has two")
+    wrong = calibration.CalibrationCase(problem(2, 1, 1, **LOOPED), "found", 2, 2, "one dimension for two monomials")
+    absent = calibration.CalibrationCase(problem(2, 1, 2, free="E", **LOOPED), "not found", 2, 2, "counting has two")
     monkeypatch.setattr(calibration, "CASES", (wrong, absent))
     found = calibration.calibrate(quick=True)
     assert [entry.passed for entry in found] == [False, False]
@@ -205,11 +214,11 @@ def test_a_calibration_can_fail(monkeypatch):
 
 def test_searches_are_refused_before_memory_runs_out():
     with pytest.raises(ResourceLimit, match="a search at"):
-        search(problem(4, 4, 40), Setting(restarts=1), max_memory=2**20)
+        search(problem(4, 4, 40), SearchSetting(restarts=1), max_memory=2**20)
     with pytest.raises(MalformedInput, match="positive targets"):
-        search(PROBLEMS["wide"], Setting(restarts=1, positive=True))
+        search(PROBLEMS["wide"], SearchSetting(restarts=1, positive=True))
     with pytest.raises(MalformedInput, match="restarts"):
-        Setting(restarts=0)
+        SearchSetting(restarts=0)
 
 
 # --- exact verification ------------------------------------------------------------------------------------
@@ -297,7 +306,7 @@ def numerically_serves(host):
     asked = host.problem
     U = np.ones((1, 1, asked.m, 1)) if host.U is None else host.U.astype(float)[None, None]
     state = State(host.R.astype(float)[None], np.ones((1, 1, 1, asked.m)), U)
-    (fresh,) = restarts.fresh_residuals(asked, state, Setting(fresh=2, iterations=60))
+    (fresh,) = restarts.fresh_residuals(asked, state, SearchSetting(fresh=2, iterations=60))
     return fresh[-1] < 1e-9
 
 
@@ -377,7 +386,7 @@ def test_wrong_monomials_are_caught(name):
 
 
 def test_monomials_are_fitted():
-    run = search(problem(2, 1, 2), Setting(restarts=2))
+    run = search(problem(2, 1, 2), SearchSetting(restarts=2))
     found, notes = rounding.verify_candidates(run)
     assert found is not None, notes
     assert found.method == "monomials"
@@ -471,7 +480,7 @@ def test_a_find_exits_with_0_and_repeats_bit_for_bit(cli):
 
 
 def test_processes_change_no_bit():
-    asked, setting = problem(2, 1, 2, free="E", **LOOPED), Setting(restarts=9)
+    asked, setting = problem(2, 1, 2, free="E", **LOOPED), SearchSetting(restarts=9)
     assert log.run_document(search(asked, setting)) == log.run_document(search(asked, setting, workers=2))
 
 

@@ -29,7 +29,7 @@ from utfproof.jobs.parameters import REQUIRED, keys, parameters
 from utfproof.shapes import Shape
 from utfproof.sweeps import executor, jobs, table
 from utfproof.sweeps.executor import MAX_DEATHS, DaskWorkers, LocalWorkers, WorkersLost
-from utfproof.sweeps.jobs import Answer, Task, code_digest, run_task
+from utfproof.sweeps.jobs import Answer, SweepTask, code_digest, run_task
 from utfproof.sweeps.run import run_sweep
 from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec
 from utfproof.sweeps.store import Store
@@ -166,7 +166,7 @@ def test_the_example_of_the_documentation_is_understood():
 def one(group, folder=Path()):
     """The answer of the only job of a group."""
     (job,) = sweep_of(group, folder=folder).jobs
-    return run_task(Task(job, code_digest()))
+    return run_task(SweepTask(job, code_digest()))
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,12 @@ def test_decide_names_weights_by_content_and_never_by_path(tmp_path):
     (tmp_path / "again.safetensors").write_bytes((tmp_path / "tied.safetensors").read_bytes())
     found = sweep_of({"command": "decide", "weights": "*.safetensors"}, folder=tmp_path)
     assert (len(found.jobs), found.repeated) == (2, 1)
-    answers = [run_task(Task(job, code_digest())) for job in found.jobs]
+    answers = [run_task(SweepTask(job, code_digest())) for job in found.jobs]
     assert sorted(a.result["result"]["verdict"] for a in answers) == ["not universal", "universal"]
     assert str(tmp_path) not in json.dumps([a.result for a in answers])
     weights.write_host(tmp_path / "tied.safetensors", build_host("sparse", shape), dtype="int8")
     weights.write_host(tmp_path / "again.safetensors", build_host("sparse", shape), dtype="int8")
-    assert "has changed" in "".join(run_task(Task(job, code_digest())).failure or "" for job in found.jobs)
+    assert "has changed" in "".join(run_task(SweepTask(job, code_digest())).failure or "" for job in found.jobs)
 
 
 def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
@@ -350,7 +350,7 @@ def test_a_missing_device_is_no_result():
 
 def test_other_code_computes_nothing():
     (job,) = sweep_of(certify_group()).jobs
-    answer = run_task(Task(job, "0" * 64))
+    answer = run_task(SweepTask(job, "0" * 64))
     assert answer.result is None
     assert "other code" in answer.failure
 
@@ -501,7 +501,7 @@ def test_a_dying_worker_costs_only_its_own_job(tmp_path, monkeypatch):
 
 def test_a_worker_that_dies_between_two_jobs_is_started_again():
     before = set(multiprocessing.active_children())
-    tasks = [Task(job, code_digest()) for job in sweep_of(certify_group(seed="0..2")).jobs]
+    tasks = [SweepTask(job, code_digest()) for job in sweep_of(certify_group(seed="0..2")).jobs]
     answers = LocalWorkers(1).run(tasks)
     first = next(answers)
     (process,) = set(multiprocessing.active_children()) - before
@@ -528,7 +528,7 @@ def environment(task):
 def test_threads_of_a_worker_are_capped(threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     (job,) = sweep_of(certify_group()).jobs
-    (answer,) = LocalWorkers(1, threads).run([Task(job, "")], environment)
+    (answer,) = LocalWorkers(1, threads).run([SweepTask(job, "")], environment)
     found = answer.result["result"]
     assert set(found["cap"]) == {str(threads)}
     assert found["threads"] <= threads + 4  # the pool's own, and the one that watches the driver

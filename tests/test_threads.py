@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from utfproof.ground import threads
-from utfproof.ground.threads import WORTH, Reading, Threads, available, chosen_threads
+from utfproof.ground.threads import WORTH, ThreadReading, Threads, available, chosen_threads
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,13 +28,15 @@ ROOT = Path(__file__).parents[1]
     ],
 )
 def test_cores_that_others_leave(cores, idle, own, free):
-    assert available(Reading(10.0, 100.0, 5.0), Reading(10.5, 100.0 + idle / 2, 5.0 + own / 2), cores) == free
+    assert (
+        available(ThreadReading(10.0, 100.0, 5.0), ThreadReading(10.5, 100.0 + idle / 2, 5.0 + own / 2), cores) == free
+    )
 
 
 @pytest.mark.parametrize(("load", "free"), [(0.1, 2), (1.0, 2), (1.5, 1), (9.0, 1)])
 def test_the_load_average_where_the_system_tells_no_more(monkeypatch, load, free):
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
-    assert available(Reading(10.0, None, 5.0), Reading(10.5, None, 5.0), 2) == free
+    assert available(ThreadReading(10.0, None, 5.0), ThreadReading(10.5, None, 5.0), 2) == free
 
 
 def test_cores_are_those_of_the_control_group(monkeypatch, tmp_path):
@@ -81,13 +83,13 @@ def machine(monkeypatch):
     def now():
         clock["now"] += 1.0
         clock["idle"] += clock["rate"]
-        return Reading(clock["now"], clock["idle"], clock["now"])
+        return ThreadReading(clock["now"], clock["idle"], clock["now"])
 
     def make(limit, cores=2):
         pool = Pool(limit)
         monkeypatch.setattr(threads, "_pools", lambda: [pool])
         monkeypatch.setattr(threads, "cores", lambda: cores)
-        monkeypatch.setattr(Reading, "now", staticmethod(now))
+        monkeypatch.setattr(ThreadReading, "now", staticmethod(now))
         monkeypatch.setattr(threads, "THREADS", Threads())
         return pool, lambda idle: clock.update(rate=idle)
 

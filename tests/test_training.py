@@ -47,9 +47,9 @@ def small(name: str = NAME, **changes) -> Preset:
     return preset(name, **{**SMALL, **changes})
 
 
-def setting(folder: Path, **changes) -> runs.Setting:
+def setting(folder: Path, **changes) -> runs.RunSetting:
     given = {"checkpoint_every": 10, "log_every": 5, "eval_sequences": 20, "results": None, "folder": folder}
-    return runs.Setting(**{**given, **changes})
+    return runs.RunSetting(**{**given, **changes})
 
 
 def command_line(*arguments: str) -> int:

@@ -407,7 +407,7 @@ def test_a_wrong_formula_is_seen(monkeypatch):
 
 
 def test_the_benchmark_in_small():
-    setting = bench.Setting(tasks=("1-hop",), threads=1, repetitions=1, batch=2)
+    setting = bench.TrainSetting(tasks=("1-hop",), threads=1, repetitions=1, batch=2)
     document = bench.run(setting)
     entries = {entry["name"]: entry for entry in document["results"][0]["contestants"]}
     assert set(entries) == {"sparse paths", "sparse wide", "random paths", "random wide"}
@@ -418,13 +418,13 @@ def test_the_benchmark_in_small():
     assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
     assert entries["random paths"]["speed over random wide"] > 1
     with pytest.raises(MalformedInput, match="5-hop"):
-        bench.run(bench.Setting(tasks=("5-hop",)))
+        bench.run(bench.TrainSetting(tasks=("5-hop",)))
     with pytest.raises(MalformedInput, match="choose attention, residual, residual-norm, mlp, mlp-norm"):
-        bench.run(bench.Setting(tasks=("1-hop",), variant="norm"))
+        bench.run(bench.TrainSetting(tasks=("1-hop",), variant="norm"))
 
 
 def test_the_benchmark_with_layer_normalisation():
-    setting = bench.Setting(tasks=("1-hop",), variant="residual-norm", threads=1, repetitions=1, batch=2)
+    setting = bench.TrainSetting(tasks=("1-hop",), variant="residual-norm", threads=1, repetitions=1, batch=2)
     entries = {entry["name"]: entry for entry in bench.run(setting)["results"][0]["contestants"]}
     assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
     assert entries["random paths"]["fewer multiplications than random wide"] > 1

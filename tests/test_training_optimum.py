@@ -21,7 +21,7 @@ from utfproof.training.presets import Preset, preset  # noqa: E402
 from utfproof.training.results import RunResult, is_complete, preset_fields, read_result, run_key  # noqa: E402
 
 SMALL = {"batch": 8, "steps": 6, "warmup": 2, "learning_rate": 0.01, "init_std": 0.5, "heads": 2, "head_dim": 4}
-SHORT = optimum.Setting(steps=3, warmup=1, eval_sequences=40, perturbations=(0.0, 0.1))
+SHORT = optimum.OptimumSetting(steps=3, warmup=1, eval_sequences=40, perturbations=(0.0, 0.1))
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def own(variant: str = "attention", **changes) -> Preset:
 
 
 def trained(folder: Path, chosen: Preset) -> Path:
-    setting = runs.Setting(folder=folder, results=None, eval_sequences=20, log_every=2)
+    setting = runs.RunSetting(folder=folder, results=None, eval_sequences=20, log_every=2)
     runs.run(chosen, [3], setting)
     return folder
 
@@ -394,7 +394,7 @@ def test_lengths_belong_to_the_run():
 
 def test_a_length_is_written_and_read_back(tmp_path):
     chosen = preset("parentheses/sparse/attention", **{**SMALL, "length": 3})
-    runs.run(chosen, [0], runs.Setting(folder=tmp_path / "run", results=tmp_path, eval_sequences=10))
+    runs.run(chosen, [0], runs.RunSetting(folder=tmp_path / "run", results=tmp_path, eval_sequences=10))
     (path,) = tmp_path.glob("*.json")
     assert read_result(path).preset["length"] == 3
     document = json.loads(path.read_text())

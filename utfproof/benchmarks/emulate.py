@@ -50,7 +50,7 @@ _PAUSE = 0.1
 
 
 @dataclass(frozen=True)
-class Setting:
+class EmulateSetting:
     """What to measure. shapes: names and (H, L, d, d_in). hosts: names of constructions. threads: of BLAS."""
 
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
@@ -126,7 +126,7 @@ def run(
         raise MalformedInput(
             f"shapes {', '.join(unknown) or 'none'} are unknown; choose {', '.join(PAPER_TABLE_SHAPES)}"
         )
-    setting = Setting(
+    setting = EmulateSetting(
         tuple((name, PAPER_TABLE_SHAPES[name]) for name in dict.fromkeys(names)),
         context,
         device,
@@ -175,7 +175,7 @@ def attention_multiplications(shape: Shape, engine: str, m: int, context: int) -
 # --- in the child process ------------------------------------------------------------------------------------
 
 
-def measure(setting: Setting) -> dict[str, Any]:
+def measure(setting: EmulateSetting) -> dict[str, Any]:
     """Time all contestants in this process."""
     load = os.getloadavg()[0]
     results = [_one_shape(name, Shape(*dimensions), setting) for name, dimensions in setting.shapes]
@@ -207,7 +207,7 @@ class _Contestant:
     calls: int = 1
 
 
-def _one_shape(name: str, shape: Shape, setting: Setting) -> dict[str, Any]:
+def _one_shape(name: str, shape: Shape, setting: EmulateSetting) -> dict[str, Any]:
     from utfproof.attention import ChunkedAttention, SoftmaxAttention
     from utfproof.emulation.compare import random_input, relative_error
     from utfproof.emulation.engines import Placement, changed
@@ -256,7 +256,7 @@ def _one_shape(name: str, shape: Shape, setting: Setting) -> dict[str, Any]:
     }
 
 
-def _of_host(name: str, shape: Shape, target: Any, x: Any, kernel: Any, setting: Setting) -> list[_Contestant]:
+def _of_host(name: str, shape: Shape, target: Any, x: Any, kernel: Any, setting: EmulateSetting) -> list[_Contestant]:
     """The engines of one host, embedded for this target. NotDefined where the construction is not."""
     from utfproof.emulation.engines import Engine, Placement, changed
     from utfproof.ground.arrays import to_numpy
@@ -321,7 +321,9 @@ def _seconds(contestant: _Contestant, wait: Callable[[], None]) -> Seconds:
     return Seconds(elapsed / contestant.calls, processor / contestant.calls)
 
 
-def _entry(contestant: _Contestant, shape: Shape, setting: Setting, times: dict[str, list[Seconds]]) -> dict[str, Any]:
+def _entry(
+    contestant: _Contestant, shape: Shape, setting: EmulateSetting, times: dict[str, list[Seconds]]
+) -> dict[str, Any]:
     counted = (shape, contestant.engine, contestant.m)
     return {
         "name": contestant.name,
@@ -371,7 +373,7 @@ def _same_function(contestants: list[_Contestant]) -> list[dict[str, Any]]:
     return [{"scope": scope, "contestants": [c.name for c in group]} for scope, group in groups if len(group) > 1]
 
 
-def _library(setting: Setting) -> str:
+def _library(setting: EmulateSetting) -> str:
     if setting.device != "cpu":
         return exact._cuda_name()
     if setting.precision != "bfloat16":
@@ -415,7 +417,7 @@ def main() -> None:
     shapes = tuple((name, tuple(dimensions)) for name, dimensions in given["shapes"])
     warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)  # the parent has warned
     try:
-        document = measure(Setting(**{**given, "shapes": shapes, "hosts": tuple(given["hosts"])}))
+        document = measure(EmulateSetting(**{**given, "shapes": shapes, "hosts": tuple(given["hosts"])}))
     except UtfproofError as error:
         kind = next((name for name, base in _ERRORS.items() if isinstance(error, base)), "MalformedInput")
         document = {"error": kind, "message": str(error)}

@@ -37,7 +37,7 @@ _BYTES_PER_ENTRY = {"utfproof": 32, "product": 16, "fflas-ffpack": 32, "flint": 
 
 
 @dataclass(frozen=True)
-class Setting:
+class ExactSetting:
     """What to measure. sizes: n of the n x n matrices. threads: of BLAS, for every contestant that has any."""
 
     sizes: tuple[int, ...] = (512, 1024, 2280)
@@ -87,7 +87,7 @@ def check_device(device: str) -> None:
         raise MalformedInput("--device cuda: torch finds no CUDA device here")
 
 
-def run(setting: Setting, max_memory: int | None = None) -> dict[str, Any]:
+def run(setting: ExactSetting, max_memory: int | None = None) -> dict[str, Any]:
     """The document of one comparison, measured in a child process: BLAS fixes its threads when it is loaded."""
     setting.check(max_memory)
     return json.loads(
@@ -98,7 +98,7 @@ def run(setting: Setting, max_memory: int | None = None) -> dict[str, Any]:
 # --- in the child process ------------------------------------------------------------------------------------
 
 
-def measure(setting: Setting) -> dict[str, Any]:
+def measure(setting: ExactSetting) -> dict[str, Any]:
     """Time all contestants in this process."""
     import numpy as np
 
@@ -137,7 +137,7 @@ def measure(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _one_size(matrix: Any, setting: Setting, fflas: Any, absent: dict[str, str]) -> dict[str, Any]:
+def _one_size(matrix: Any, setting: ExactSetting, fflas: Any, absent: dict[str, str]) -> dict[str, Any]:
     n, p = len(matrix), setting.prime
     contestants: dict[str, Callable[[], Iterable[tuple[str, int | None, float]]]] = {}
     in_place, copying, product = _engine(matrix, setting)
@@ -218,7 +218,7 @@ def _timed(
     return contestant
 
 
-def _engine(matrix: Any, setting: Setting) -> tuple[Any, Any, Any]:
+def _engine(matrix: Any, setting: ExactSetting) -> tuple[Any, Any, Any]:
     """Our rank in place, our rank of a matrix that is kept, and the float64 product, on the device asked for."""
     import numpy as np
 
@@ -327,7 +327,7 @@ def plot(document: dict[str, Any], path: str) -> None:
 def main() -> None:
     """Read a setting on standard input, write the document to standard output."""
     given = json.load(sys.stdin)
-    setting = Setting(**{**given, "sizes": tuple(given["sizes"]), "skip": tuple(given["skip"])})
+    setting = ExactSetting(**{**given, "sizes": tuple(given["sizes"]), "skip": tuple(given["skip"])})
     json.dump(measure(setting), sys.stdout)
 
 

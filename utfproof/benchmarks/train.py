@@ -17,9 +17,10 @@ import statistics
 import time
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from utfproof.benchmarks import exact
+from utfproof.benchmarks.emulate import Seconds
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
 from utfproof.training.presets import HOSTS as ALL_HOSTS
@@ -37,7 +38,7 @@ _SAMPLE = 0.5
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrainSetting:
     """What to measure: every host m-wide and in path space; with MLPs, which path space has not, m-wide with equal states once.
     batch: of all tasks, the preset's by default."""
 
@@ -66,7 +67,7 @@ class Setting:
         exact.check_device(self.device)
 
 
-def run(setting: Setting, progress: Any = None) -> dict[str, Any]:
+def run(setting: TrainSetting, progress: Any = None) -> dict[str, Any]:
     """The document of one comparison."""
     import torch
 
@@ -90,7 +91,7 @@ def run(setting: Setting, progress: Any = None) -> dict[str, Any]:
     }
 
 
-def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
+def _one_task(task: str, setting: TrainSetting, progress: Any) -> dict[str, Any]:
     from utfproof.training.loop import Trainer
     from utfproof.training.presets import preset
 
@@ -150,13 +151,6 @@ def _one_task(task: str, setting: Setting, progress: Any) -> dict[str, Any]:
         "context": first.task.context,
         "contestants": entries,
     }
-
-
-class Seconds(NamedTuple):
-    """Of one step: elapsed, and processor time of all threads of this process."""
-
-    elapsed: float
-    processor: float
 
 
 def _median(samples: list[Seconds], which: str) -> float:

@@ -62,7 +62,7 @@ class _Stage:
     tensor: str = ""
 
 
-class ExactHost:
+class IntegerHost:
     """Exact products with the matrices of a host. ResourceLimit before one that does not fit into memory."""
 
     def __init__(self, source: DenseSource, max_memory: int | None = None) -> None:
@@ -220,7 +220,7 @@ def find_relation(source: DenseSource, matrix: Any, p: int, *, max_memory: int |
     columns = [column_at(source.shape, c) for c in range(matching_dimension(source.shape))]
     # a column costs the matrices that are multiplied for it: so many times longer are its integers
     weights = np.array([len(_route(c)) + 1 for c in columns])
-    exact = ExactHost(source, max_memory)
+    exact = IntegerHost(source, max_memory)
     refused: ResourceLimit | None = None
     for chosen in islice(lifting.circuits(matrix, p, weights), ATTEMPTS):
         try:
@@ -235,7 +235,7 @@ def find_relation(source: DenseSource, matrix: Any, p: int, *, max_memory: int |
     return None
 
 
-def _relation_of(exact: ExactHost, chosen: dict[int, Column], q: int) -> Relation | None:
+def _relation_of(exact: IntegerHost, chosen: dict[int, Column], q: int) -> Relation | None:
     """The exact relation between these columns, looked for modulo q at each stage from the deepest; None if there is none."""
     if len(chosen) > INLINE_LIMIT:
         raise ResourceLimit(
@@ -275,7 +275,7 @@ def _relation_of(exact: ExactHost, chosen: dict[int, Column], q: int) -> Relatio
 class _Explanation:
     """Says what makes these columns of the subtree depend at this stage, as a fact that has been tested exactly."""
 
-    host: ExactHost
+    host: IntegerHost
     stage: _Stage
     columns: list[Column]
 

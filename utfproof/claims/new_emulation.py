@@ -12,7 +12,7 @@ from utfproof.claims.linear import full_rank_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
-from utfproof.claims.wider_targets import BiasedTarget, biased_target, wide_target
+from utfproof.claims.wider_targets import PlainBiasedTarget, biased_target, wide_target
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
@@ -118,7 +118,7 @@ def _solves(host: Universal, E: np.ndarray | None, augmented: plain.Rows) -> boo
     return E is not None and plain.rows(E @ dense(r_all(host))) == augmented
 
 
-def _biased_outputs(host: Universal, target: BiasedTarget, E: np.ndarray | None) -> bool:
+def _biased_outputs(host: Universal, target: PlainBiasedTarget, E: np.ndarray | None) -> bool:
     one_hots = [[int(j == (2 * i) % host.shape.d_in) for j in range(host.shape.d_in)] for i in range(3)]
     return E is not None and all(
         plain.run_host(host, E, one_hots, attention) == target.run(one_hots, attention)

@@ -80,7 +80,7 @@ OUTCOMES = {True: "holds", False: "fails", None: "open"}
 """How an instance comes out, in a word."""
 
 
-class RoutesDisagree(Exception):
+class RoutesDiffer(Exception):
     """Two independent computations of one thing gave different results."""
 
 
@@ -99,10 +99,10 @@ def agree(routes: Mapping[str, Any]) -> Agreed:
     """The value that all routes (name -> result, at least two) computed; RoutesDisagree otherwise."""
     names, values = tuple(routes), list(routes.values())
     if len(names) < 2:
-        raise RoutesDisagree(f"one route only: {names}")
+        raise RoutesDiffer(f"one route only: {names}")
     for name, value in zip(names[1:], values[1:], strict=True):
         if value != values[0]:
-            raise RoutesDisagree(f"{names[0]} gives {values[0]!s:.120}, {name} gives {value!s:.120}")
+            raise RoutesDiffer(f"{names[0]} gives {values[0]!s:.120}, {name} gives {value!s:.120}")
     return Agreed(values[0], names)
 
 

@@ -18,7 +18,7 @@ from utfproof.certificates.scope import is_inequality, signature
 from utfproof.claims.companions import beyond
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.claims.judging import Observation, computed_verdict, evidence_here, judge, refuted_by, smallest
-from utfproof.claims.record import OUTCOMES, Claim, Evidence, Figure, Instance, RoutesDisagree, Run
+from utfproof.claims.record import OUTCOMES, Claim, Evidence, Figure, Instance, RoutesDiffer, Run
 from utfproof.claims.registry import all_claims
 from utfproof.claims.theorems import standing
 from utfproof.errors import MalformedInput, UtfproofError
@@ -33,7 +33,7 @@ CHECKER_OPERATIONS = 600 * 10**9
 
 
 @dataclass
-class Outcome:
+class ClaimOutcome:
     """One claim decided: `document` as docs and reports want it, `certificates` by digest (canonical bytes)."""
 
     claim: str
@@ -60,7 +60,7 @@ def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observatio
                 seen.instances.append(found)
                 _recheck(seen, folder, kept=keep is not None)
             seen.instances += _companions(seen.instances, Path(scratch))
-        except RoutesDisagree as error:
+        except RoutesDiffer as error:
             seen.stopped = f"two routes disagree: {error}"
         except UtfproofError as error:
             seen.stopped = f"the check stopped: {error}"
@@ -121,7 +121,7 @@ def _memory() -> int:
     return int(checker.default_memory())
 
 
-def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Outcome:
+def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcome:
     """Run one claim's check and compare it with its record; certificates are written to `keep` (or a temporary folder)."""
     start, used = time.perf_counter(), time.process_time()
     seen = observe(claim, grid, keep=keep)
@@ -142,7 +142,7 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Outcome:
         "instances": [_row(found, seen.digests.get(i)) for i, found in enumerate(seen.instances)],
         **dict(zip(SPENT, (round(time.perf_counter() - start, 3), round(time.process_time() - used, 3)), strict=True)),
     }
-    return Outcome(claim.id, document, seen.certificates, seen.sidecars)
+    return ClaimOutcome(claim.id, document, seen.certificates, seen.sidecars)
 
 
 def _description(claim: Claim) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _row(found: Instance, digest: str | None) -> dict[str, Any]:
     }
 
 
-def _decide_by_id(name: str, grid_text: str, keep: str | None) -> Outcome:
+def _decide_by_id(name: str, grid_text: str, keep: str | None) -> ClaimOutcome:
     """For worker processes: everything in and out is plain data."""
     import warnings
 
@@ -198,7 +198,7 @@ def verify(
     executor: Executor | None = None,
     keep: Path | None = None,
     progress: Callable[[], None] | None = None,
-) -> tuple[dict[str, Any], list[Outcome]]:
+) -> tuple[dict[str, Any], list[ClaimOutcome]]:
     """Decide these claims on this grid: the verify document (docs/claims.md) and the outcomes with their certificates.
 
     executor: any concurrent.futures executor (processes here, a cluster elsewhere), which the caller ends; in this process
@@ -209,9 +209,9 @@ def verify(
         raise MalformedInput(f"{keep} is not a folder; make it first")
     start = time.perf_counter()
     folder = None if keep is None else str(keep)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, ClaimOutcome] = {}
 
-    def arrived(outcome: Outcome) -> None:
+    def arrived(outcome: ClaimOutcome) -> None:
         outcomes[outcome.claim] = outcome
         if progress is not None:
             progress()
@@ -220,7 +220,7 @@ def verify(
         for entry in claims:
             arrived(_decide_by_id(entry.id, grid.text, folder))
     else:
-        futures: list[Future[Outcome]] = [
+        futures: list[Future[ClaimOutcome]] = [
             executor.submit(_decide_by_id, entry.id, grid.text, folder) for entry in _longest_first(claims)
         ]
         for future in as_completed(futures):

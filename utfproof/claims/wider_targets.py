@@ -30,7 +30,7 @@ def wide_target(shape: Shape, width: int, seed: int = 0) -> Target:
 
 
 @dataclass(frozen=True)
-class BiasedTarget:
+class PlainBiasedTarget:
     """A target with biases, width D = d_in: queries X W_Q + 1 b_Q, keys X W_K + 1 b_K, layer sum_h A^h (X M^h + 1 b^h), output
     X + 1 b_U. Each bias of a head is one row; `share` is what head h carries of the constant (summing to 1 in each layer)."""
 
@@ -88,7 +88,7 @@ class BiasedTarget:
         return [*form, [*self.b[layer, head], self.share(head)]]
 
 
-def biased_target(shape: Shape, seed: int = 0) -> BiasedTarget:
+def biased_target(shape: Shape, seed: int = 0) -> PlainBiasedTarget:
     """A target with small integer weights and biases."""
     places = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]
 
@@ -98,4 +98,4 @@ def biased_target(shape: Shape, seed: int = 0) -> BiasedTarget:
 
     d, D = shape.head_dim, shape.d_in
     last = [1000] * D  # larger than anything that could cancel it, so that X = 0 tells targets with biases apart
-    return BiasedTarget(integer_target(shape, seed, bound=1), rows("W_Q", d), rows("W_K", d), rows("W_O", D), last)
+    return PlainBiasedTarget(integer_target(shape, seed, bound=1), rows("W_Q", d), rows("W_K", d), rows("W_O", D), last)

@@ -18,7 +18,7 @@ from utfproof.certificates.prover import certify
 from utfproof.certificates.sources import assemble
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.decision.local_test import local_test
-from utfproof.decision.verdict import Decision, Verdict, asked, decide_matching, decision_of
+from utfproof.decision.verdict import HostDecision, HostVerdict, asked, decide_matching, decision_of
 from utfproof.errors import NotDefined, Refuted, Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import exact, one_line
@@ -55,7 +55,7 @@ class LocalFinding:
 class AttentionDecision:
     """The verdict (UNIVERSAL or OPEN), why; the local test's finding, or why there is none."""
 
-    decision: Decision
+    decision: HostDecision
     local: LocalFinding | None = None
     local_reason: str = ""
 
@@ -95,15 +95,15 @@ def decide_attention_matching(
         return AttentionDecision(decision_of(matching.certificate, question, reason))
     reasons.append(
         "not universal by matching, which does not decide it"
-        if matching.verdict is Verdict.REFUTED
+        if matching.verdict is HostVerdict.REFUTED
         else f"undecided by matching ({matching.reason})"
     )
-    opened = Decision(question, Verdict.OPEN, None, "; ".join(reasons))
+    opened = HostDecision(question, HostVerdict.OPEN, None, "; ".join(reasons))
     found = _local(stored, max_memory)
     return AttentionDecision(opened, None, found) if isinstance(found, str) else AttentionDecision(opened, found)
 
 
-def _by_identity(name: str, stored: StoredHost, given: dict[str, Any]) -> Decision | None:
+def _by_identity(name: str, stored: StoredHost, given: dict[str, Any]) -> HostDecision | None:
     """The identity certificate of the construction that these weights are, entry by entry (`read_host` compares them)."""
     host = read_host(stored)
     try:

@@ -10,7 +10,7 @@ from utfproof.certificates.identities import identity_evidence
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
-from utfproof.decision.verdict import Decision, Verdict
+from utfproof.decision.verdict import HostDecision, HostVerdict
 from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Extent, Notion, Targets, Tying
 from utfproof.shapes import Shape, matching_dimension
@@ -26,7 +26,7 @@ class Findings:
     """All that is known about one host: the decision, and what was worked out beside it."""
 
     stored: StoredHost
-    decision: Decision
+    decision: HostDecision
     margin: Margin | str | None = None
     missed: Missed | None = None
     missed_tied: MissedTied | None = None
@@ -36,7 +36,7 @@ class Findings:
     files: dict[str, str] = field(default_factory=dict)
 
 
-def verdict_in_words(decision: Decision) -> str:
+def verdict_in_words(decision: HostDecision) -> str:
     """Verdict, notion and class of targets."""
     return f"{decision.verdict} by {decision.notion.value}"
 
@@ -50,7 +50,7 @@ def _each(targets: Targets) -> tuple[str, str]:
     return f"all targets {group} but a set of measure zero", f"a set of targets {group} that has positive measure"
 
 
-def implies(decision: Decision) -> str:
+def implies(decision: HostDecision) -> str:
     """What the verdict says."""
     every, some = _each(decision.targets)
     if decision.notion is Notion.ATTENTION_MATCHING:
@@ -60,28 +60,28 @@ def implies(decision: Decision) -> str:
                 "for every n and X where attention depends on the logits alone (no RoPE, no normalised queries or keys)"
             )
         return "no proof that some E serves every target was found, and none that it cannot: nothing here says no"
-    if decision.verdict is Verdict.UNIVERSAL:
+    if decision.verdict is HostVerdict.UNIVERSAL:
         return (
             f"for {every} some E makes queries, keys and outputs agree, so outputs agree for "
             "every n, X and attention kernel: universal by attention-matching and functionally as well"
         )
-    if decision.verdict is Verdict.REFUTED:
+    if decision.verdict is HostVerdict.REFUTED:
         return f"{some} has no E that makes its queries, keys and outputs agree with the host's"
     return "neither that every target is matched nor that some is not was established"
 
 
-def does_not_imply(decision: Decision) -> str:
+def does_not_imply(decision: HostDecision) -> str:
     """What the verdict leaves undecided."""
     if decision.notion is Notion.ATTENTION_MATCHING:
         if decision.universal:
             return "universality by matching (one E for every attention map), or the precision it takes"
         return "anything about universality by attention-matching, or functional universality"
-    if decision.verdict is Verdict.UNIVERSAL:
+    if decision.verdict is HostVerdict.UNIVERSAL:
         return (
             "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, "
             f"{'no residual stream' if decision.residual else 'residual streams'}, normalisation, MLPs"
         )
-    if decision.verdict is Verdict.REFUTED:
+    if decision.verdict is HostVerdict.REFUTED:
         return (
             "that the host is not universal by attention-matching or functionally: with another E, which need not match "
             "queries and keys, outputs may still agree"
@@ -98,7 +98,7 @@ def why(found: Findings) -> str:
     return "; ".join(part for part in (_evidence(stored, decision), said) if part)
 
 
-def _evidence(stored: StoredHost, decision: Decision) -> str:
+def _evidence(stored: StoredHost, decision: HostDecision) -> str:
     assert decision.certificate is not None
     document = decision.certificate.document
     kind, evidence = document["kind"], document["evidence"]
@@ -286,13 +286,13 @@ def explanation(found: Findings) -> list[tuple[str, list[str]]]:
         ),
         ("Why", [why(found)]),
     ]
-    if decision.verdict is Verdict.REFUTED:
+    if decision.verdict is HostVerdict.REFUTED:
         untied = decision.targets.tying is Tying.UNTIED
         lines = target_lines(found.missed, stored.shape.residual) if untied else tied_lines(found.missed_tied)
         if found.miss is not None:
             lines.append("the same target with generic queries and keys: " + miss_line(found.miss))
         parts.append(("What is missed", lines))
-    if decision.verdict is Verdict.OPEN:
+    if decision.verdict is HostVerdict.OPEN:
         parts.append(("Near one target", [local_line(found.local, found.local_reason)]))
     if found.margin is not None:
         parts.append(("Margin", margin_lines(found.margin, universal=decision.universal)))

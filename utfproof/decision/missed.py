@@ -20,7 +20,7 @@ from utfproof.attention import AttentionKernel, SoftmaxAttention
 from utfproof.certificates.residual import missed_distance, refuted_column
 from utfproof.certificates.sources import StoredWeights
 from utfproof.certificates.structure import find_relation
-from utfproof.decision.verdict import Decision
+from utfproof.decision.verdict import HostDecision
 from utfproof.emulation.compare import random_input, relative_error
 from utfproof.emulation.engines import run_memory
 from utfproof.errors import ResourceLimit, Undecided
@@ -84,7 +84,7 @@ class MissedTied:
     distance_squared: Fraction
 
 
-def missed_tied_target(host: StoredHost, decision: Decision) -> MissedTied | None:
+def missed_tied_target(host: StoredHost, decision: HostDecision) -> MissedTied | None:
     """The target that a certificate of method tied-target names; None for others."""
     if decision.certificate is None:
         return None
@@ -125,7 +125,7 @@ def in_decimals(distance_squared: Fraction, digits: int = 12) -> float:
     return isqrt(numerator * 10 ** (2 * digits) // denominator) / 10**digits
 
 
-def missed_target(host: StoredHost, decision: Decision, *, max_memory: int | None = None) -> Missed | None:
+def missed_target(host: StoredHost, decision: HostDecision, *, max_memory: int | None = None) -> Missed | None:
     """A target that the refuted host cannot match: the certificate's, else from an exact kernel where that is cheap, else
     from m independent rows; None where none of them names one (some isolating target is missed all the same)."""
     if decision.certificate is None:

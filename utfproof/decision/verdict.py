@@ -15,7 +15,7 @@ from utfproof.ground.notions import Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.weights import HostFile, StoredHost, stored_host
 
 
-class Verdict(StrEnum):
+class HostVerdict(StrEnum):
     """What was decided; OPEN where no procedure can say no."""
 
     UNIVERSAL = "universal"
@@ -26,16 +26,16 @@ class Verdict(StrEnum):
     @property
     def exit_code(self) -> int:
         """The command line's."""
-        return {Verdict.UNIVERSAL: 0, Verdict.REFUTED: 1}.get(self, 4)
+        return {HostVerdict.UNIVERSAL: 0, HostVerdict.REFUTED: 1}.get(self, 4)
 
 
 @one_line
 @dataclass(frozen=True)
-class Decision:
+class HostDecision:
     """The verdict about a host; scope: what it is about; reason: why, in one line; certificate: None unless decided."""
 
     scope: Scope
-    verdict: Verdict
+    verdict: HostVerdict
     certificate: Certificate | None
     reason: str = ""
 
@@ -52,7 +52,7 @@ class Decision:
     @property
     def universal(self) -> bool:
         """Certified as universal by the notion."""
-        return self.verdict is Verdict.UNIVERSAL
+        return self.verdict is HostVerdict.UNIVERSAL
 
     @property
     def residual(self) -> bool:
@@ -65,15 +65,15 @@ def asked(notion: Notion, stored: StoredHost, tying: Tying = Tying.UNTIED, exten
     return Scope(notion, Targets(extent, tying), Hosts(tied=stored.tied, examined=True))
 
 
-def decision_of(certificate: Certificate, question: Scope, reason: str = "") -> Decision:
+def decision_of(certificate: Certificate, question: Scope, reason: str = "") -> HostDecision:
     """The decision of a question by a certificate: for the certificate's own targets, which may be more, at the notion asked
     for. Undecided where its scope says nothing of the question."""
     about = scope_of(certificate.document)
     layers = shape_of(certificate.document).layers
     if not about.supports(question, universal=certificate.universal, layers=layers):
         raise Undecided(f"a certificate about '{about}' does not decide '{question}'")
-    verdict = Verdict.UNIVERSAL if certificate.universal else Verdict.REFUTED
-    return Decision(replace(question, targets=about.targets), verdict, certificate, reason)
+    verdict = HostVerdict.UNIVERSAL if certificate.universal else HostVerdict.REFUTED
+    return HostDecision(replace(question, targets=about.targets), verdict, certificate, reason)
 
 
 def decide_matching(
@@ -85,7 +85,7 @@ def decide_matching(
     witness: bool = False,
     device: str = "cpu",
     max_memory: int | None = None,
-) -> Decision:
+) -> HostDecision:
     """Universality by matching, for all untied targets: decided by the exact rank of R_all, or UNDECIDED with the reason.
 
     Raises MalformedInput for files that hold no host, ResourceLimit before allocating.
@@ -97,7 +97,7 @@ def decide_matching(
         found = decide_weights(stored, witness=witness, device=device, **given)
         return decision_of(found.certificate, question, found.reason)
     except Undecided as error:
-        return Decision(question, Verdict.UNDECIDED, None, str(error))
+        return HostDecision(question, HostVerdict.UNDECIDED, None, str(error))
 
 
 def decide_tied_targets(
@@ -107,7 +107,7 @@ def decide_tied_targets(
     d_in: int | None = None,
     residual: bool | None = None,
     max_memory: int | None = None,
-) -> Decision:
+) -> HostDecision:
     """Universality by matching, for all tied targets. Raises as `decide_matching` does."""
     from utfproof.certificates.tied import certify_tied_weights
 
@@ -117,4 +117,4 @@ def decide_tied_targets(
     try:
         return decision_of(certify_tied_weights(stored, **given), question)
     except Undecided as error:
-        return Decision(question, Verdict.UNDECIDED, None, str(error))
+        return HostDecision(question, HostVerdict.UNDECIDED, None, str(error))

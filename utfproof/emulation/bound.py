@@ -444,7 +444,7 @@ def sum_roundoff(context: int) -> float:
 
 
 @dataclass(frozen=True)
-class Bound:
+class ErrorBound:
     """Relative to the largest |output|: what host and target may differ by. `host` and `target` are the two runs' shares."""
 
     host: float

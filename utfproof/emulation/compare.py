@@ -160,7 +160,7 @@ def require_compatible(host: Universal, kernels: Iterable[tuple[str, Any]]) -> N
 
 
 @dataclass(frozen=True)
-class Setting:
+class CompareSetting:
     """How to run: engine (None: the host's own), device, precision, the inputs' law, targets run together, and whether the
     bound is computed. `rows`: queries attended at a time (None: about 2^22 logits)."""
 
@@ -181,7 +181,7 @@ def compare(
     *,
     trials: int = 1,
     seed: int = 0,
-    setting: Setting | None = None,
+    setting: CompareSetting | None = None,
     tolerance: float | None = None,
     embedding: np.ndarray | None = None,
     max_memory: int | None = None,
@@ -193,7 +193,7 @@ def compare(
     equations. Raises what `Embedder.embed` raises, MalformedInput for a kernel the host cannot
     serve, ResourceLimit before allocating.
     """
-    setting = setting or Setting()
+    setting = setting or CompareSetting()
     require_compatible(host, kernels)
     if not has_bound(host) and (tolerance is None or embedding is not None):
         raise NotDefined(
@@ -267,7 +267,7 @@ class _Group:
         embeddings: list[Embedding],
         numbers: list[int],
         seed: int,
-        setting: Setting,
+        setting: CompareSetting,
     ) -> None:
         self.engine, self.setting, self.seed = engine, setting, seed
         self.targets, self.numbers = targets, numbers

@@ -14,8 +14,8 @@ from utfproof.attention import ChunkedAttention
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.emulation.bound import (
     LAMBDA,
-    Bound,
     DenseNoise,
+    ErrorBound,
     Noise,
     Propagated,
     RunSizes,
@@ -196,7 +196,7 @@ class Prediction:
         own = own_noise(self.own_gains, sizes, shape, _DOUBLE)
         target = propagated(own, self.own_gains, sizes, kernel, _DOUBLE, shape, own=True).error
         scale = sizes.scale
-        found = Bound(host / scale, target / scale) if scale else Bound(host, target)
+        found = ErrorBound(host / scale, target / scale) if scale else ErrorBound(host, target)
         return found.total
 
     @cached_property

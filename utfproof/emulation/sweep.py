@@ -8,7 +8,7 @@ from typing import Any
 
 from utfproof.attention import AttentionKernel, named_kernel
 from utfproof.constructions import CONSTRUCTIONS, build_host
-from utfproof.emulation.compare import EmulationReport, Setting, compare
+from utfproof.emulation.compare import CompareSetting, EmulationReport, compare
 from utfproof.emulation.laws import TAME, draw_target
 from utfproof.emulation.predict import attention_matching
 from utfproof.errors import CannotCarry, NotDefined, OutsideClass, Undecided
@@ -29,7 +29,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """A case and its report, or why it was refused; `failed` where the host cannot carry the target, which is a refutation
     and no refusal; kernels that this host cannot serve, with the reason. tied_targets: targets were tied because this host
     serves no others."""
@@ -71,7 +71,7 @@ class Plan:
     width: int | None = None
     tied_targets: bool = False
     tolerance: float | None = None
-    setting: Setting = field(default_factory=Setting)
+    setting: CompareSetting = field(default_factory=CompareSetting)
     max_memory: int | None = None
 
 
@@ -99,7 +99,7 @@ def served(host: Universal, names: Sequence[str]) -> tuple[list[tuple[str, Atten
     return kernels, left_out
 
 
-def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None) -> Outcome:
+def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None) -> CaseOutcome:
     """Run one case. Refusals (a construction not defined at the shape, targets outside its class) are outcomes, not errors."""
     try:
         host = build_host(
@@ -108,7 +108,7 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
         only_tied = tied_targets_only(host)
         kernels, left_out = served(host, plan.attention)
         if not kernels:
-            return Outcome(case, host.m, None, left_out[0][1], left_out=tuple(left_out))
+            return CaseOutcome(case, host.m, None, left_out[0][1], left_out=tuple(left_out))
 
         def target(trial: int) -> Target:
             return draw_target(
@@ -133,13 +133,13 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
             progress=progress,
         )
     except (NotDefined, OutsideClass, Undecided) as error:
-        return Outcome(case, None, None, str(error))
+        return CaseOutcome(case, None, None, str(error))
     except CannotCarry as error:
-        return Outcome(case, plan.m, None, str(error), failed=True)
-    return Outcome(case, host.m, report, left_out=tuple(left_out), tied_targets=only_tied)
+        return CaseOutcome(case, plan.m, None, str(error), failed=True)
+    return CaseOutcome(case, host.m, report, left_out=tuple(left_out), tied_targets=only_tied)
 
 
-def totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def totals(outcomes: Sequence[CaseOutcome]) -> dict[str, Any]:
     """Over all outcomes: runs, broken bounds, refusals, the largest error, and bound over error on tame, well-conditioned
     cases and on all."""
     ran = [o for o in outcomes if o.report is not None]

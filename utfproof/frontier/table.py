@@ -44,7 +44,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FrontierEntry:
     """What is known of the least m for one question at one shape. `written`: a smaller m reached by a written proof only.
     reached is None where no host is known. impossible: why no host of any m will do, where that is so (its value: the m of its
     certificate, where it has one)."""
@@ -76,7 +76,7 @@ class Entry:
 class Frontier:
     """Entries; the certificate of every side that has one is made on request."""
 
-    entries: list[Entry]
+    entries: list[FrontierEntry]
     bounds: list[tuple[Shape, Bound, int]] = field(default_factory=list)
 
     @cached_property
@@ -95,7 +95,7 @@ class Frontier:
         what its certificate gives: that is a fault of the registry."""
         return {name: _made(*what) for name, what in self.certified.items()}
 
-    def at(self, shape: Shape, question: Question) -> Entry:
+    def at(self, shape: Shape, question: Question) -> FrontierEntry:
         """The entry of that shape and question; MalformedInput where there is none."""
         for entry in self.entries:
             if entry.shape == shape and entry.question == question:
@@ -171,7 +171,7 @@ Known = Sequence[tuple[Bound, int, str]]
 """Bounds at a shape: each with its value and how it is established."""
 
 
-def _entry(shape: Shape, question: Question, known: Known) -> Entry:
+def _entry(shape: Shape, question: Question, known: Known) -> FrontierEntry:
     below = [item for item in known if item[0].side == LOWER and bounded_by(question, item[0].question, shape)]
     above = [item for item in known if item[0].side == UPPER and implies(item[0].question, question, shape)]
     never = [item for item in known if item[0].side == IMPOSSIBLE and implies(question, item[0].question, shape)]
@@ -193,7 +193,7 @@ def _entry(shape: Shape, question: Question, known: Known) -> Entry:
         written = None
     if impossible is not None and reached is not None:
         raise Undecided(f"no m is enough, and {reached.value} is, for {question}: one of the two is wrong")
-    return Entry(shape, question, proved, reached, written, paper_bound(question, shape), impossible)
+    return FrontierEntry(shape, question, proved, reached, written, paper_bound(question, shape), impossible)
 
 
 def _made(bound: Bound, shape: Shape, value: int) -> Certificate:
@@ -208,14 +208,14 @@ def _made(bound: Bound, shape: Shape, value: int) -> Certificate:
 
 
 @dataclass(frozen=True)
-class Group:
+class FrontierGroup:
     """Questions whose entries agree at every shape of the grid."""
 
     title: str
     questions: tuple[Question, ...]
 
 
-def groups(found: Frontier) -> list[Group]:
+def groups(found: Frontier) -> list[FrontierGroup]:
     """Questions of one model and class of targets, merged where extents or hosts make no difference."""
     rows: dict[Question, list[Any]] = {}
     for entry in found.entries:
@@ -233,7 +233,7 @@ def groups(found: Frontier) -> list[Group]:
                 break
         else:
             merged.append([question])
-    return [Group(_title(members), tuple(members)) for members in merged]
+    return [FrontierGroup(_title(members), tuple(members)) for members in merged]
 
 
 def _title(members: list[Question]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from utfproof.frontier.bounds import UPPER
 from utfproof.frontier.paper import paper_bound
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, E, Question
-from utfproof.frontier.table import Entry, Frontier
+from utfproof.frontier.table import Frontier, FrontierEntry
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
@@ -41,7 +41,7 @@ def paragraph(found: Frontier, shape: Shape) -> str:
     return text
 
 
-def _all_of_them(almost: Entry, every: Entry) -> str:
+def _all_of_them(almost: FrontierEntry, every: FrontierEntry) -> str:
     """The sentence about all targets, where almost all have been spoken of."""
     if every.proved.value != almost.proved.value:
         return f"For all of them, {_sentence(every)}"
@@ -51,7 +51,7 @@ def _all_of_them(almost: Entry, every: Entry) -> str:
     return f"For all of them the same is proved, and {_hosts(every)}"
 
 
-def _sentence(entry: Entry) -> str:
+def _sentence(entry: FrontierEntry) -> str:
     """Both sides, each with the bound and the page behind it."""
     targets = f"{entry.question.extent} {entry.question.targets} targets"
     low = entry.proved
@@ -61,7 +61,7 @@ def _sentence(entry: Entry) -> str:
     return f"{proved}; {_hosts(entry)}"
 
 
-def _hosts(entry: Entry) -> str:
+def _hosts(entry: FrontierEntry) -> str:
     """What is reached, and what is left between."""
     high, proof = entry.reached, entry.written
     if high is None or high.bound is None:

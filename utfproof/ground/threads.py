@@ -45,7 +45,7 @@ def cores() -> int:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ThreadReading:
     """Seconds: of the clock, of all cores together idle, of this process on a processor. idle is None where unknown."""
 
     clock: float
@@ -53,7 +53,7 @@ class Reading:
     own: float
 
     @classmethod
-    def now(cls) -> Reading:
+    def now(cls) -> ThreadReading:
         """The machine as it is."""
         idle = None
         with suppress(OSError, ValueError, IndexError, AttributeError):
@@ -62,7 +62,7 @@ class Reading:
         return cls(time.monotonic(), idle, time.process_time())
 
 
-def available(before: Reading, after: Reading, count: int) -> int:
+def available(before: ThreadReading, after: ThreadReading, count: int) -> int:
     """Cores, of `count`, that others left to this process between two readings: idle ones and its own; at least 1."""
     seconds = after.clock - before.clock
     if after.idle is None or before.idle is None:
@@ -98,7 +98,7 @@ class Threads:
     current: int = 1
     cores: int = 1
     free: int = 1
-    reading: Reading = field(default_factory=lambda: Reading.now())
+    reading: ThreadReading = field(default_factory=lambda: ThreadReading.now())
     pools: list[Any] = field(default_factory=list)
     loaded: tuple[str, ...] = ()
 
@@ -117,7 +117,7 @@ class Threads:
 
     def look(self) -> None:
         """Renew `free` where the last look is long enough ago."""
-        now = Reading.now()
+        now = ThreadReading.now()
         if now.clock - self.reading.clock >= _INTERVAL:
             self.free, self.reading = available(self.reading, now, self.cores), now
 

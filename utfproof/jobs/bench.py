@@ -42,7 +42,7 @@ class BenchExact(Limited, Job, order=220, name="bench exact"):
 
         if self.plot is not None:
             picture_format(self.plot)
-        setting = benchmark.Setting(
+        setting = benchmark.ExactSetting(
             sizes=tuple(_numbers(self.sizes)),
             prime=gfp.DEFAULT_PRIMES[0] if self.prime is None else self.prime,
             device=self.device,
@@ -170,7 +170,7 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
         require_device(self.device)
         from utfproof.benchmarks import train as benchmark
 
-        setting = benchmark.Setting(
+        setting = benchmark.TrainSetting(
             tasks=_names(self.tasks),
             hosts=_names(self.hosts),
             variant=self.variant,

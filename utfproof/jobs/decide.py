@@ -23,7 +23,7 @@ from utfproof.shapes import require_words
 if TYPE_CHECKING:
     from utfproof.decision.explain import Findings
     from utfproof.decision.margin import Margin
-    from utfproof.decision.verdict import Decision
+    from utfproof.decision.verdict import HostDecision
     from utfproof.systems import Target, Universal
     from utfproof.weights import StoredHost
 
@@ -117,7 +117,7 @@ class Decide(Limited, Job, order=30):
         result, files = decided(decision.certificate, context)
         return {**result, "reason": reason}, files
 
-    def _decision(self, host: StoredHost) -> Decision:
+    def _decision(self, host: StoredHost) -> HostDecision:
         """By the notion that is asked about, for the targets that are asked about."""
         from utfproof.decision.attention import decide_attention_matching
         from utfproof.decision.verdict import decide_matching, decide_tied_targets
@@ -151,7 +151,7 @@ class Decide(Limited, Job, order=30):
         from utfproof.decision.explain import Findings
         from utfproof.decision.margin import margin_of
         from utfproof.decision.missed import measure_miss, missed_target, missed_tied_target, visible_miss
-        from utfproof.decision.verdict import Verdict, decide_matching, decide_tied_targets
+        from utfproof.decision.verdict import HostVerdict, decide_matching, decide_tied_targets
         from utfproof.weights import stored_host
 
         given = self._said
@@ -173,7 +173,7 @@ class Decide(Limited, Job, order=30):
             with suppress(ResourceLimit):  # figures beside a verdict that stands without them
                 margin = margin_of(stored, machine, universal=decision.universal, max_memory=limit)
         missed = None
-        if decision.verdict is Verdict.REFUTED:
+        if decision.verdict is HostVerdict.REFUTED:
             with suppress(ResourceLimit):
                 missed = missed_target(stored, decision, max_memory=limit)
         if missed is None:
@@ -271,7 +271,7 @@ def _as_float64(target: Target) -> Target:
 def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
     from utfproof.decision import explain as words
     from utfproof.decision.margin import Margin
-    from utfproof.decision.verdict import Verdict
+    from utfproof.decision.verdict import HostVerdict
 
     stored, decision = found.stored, found.decision
     certificate = decision.certificate
@@ -296,16 +296,16 @@ def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
         "means": document["implies"],
         "does not say": document["does_not_imply"],
     }
-    if decision.verdict is Verdict.REFUTED and decision.targets.tying is Tying.UNTIED:
+    if decision.verdict is HostVerdict.REFUTED and decision.targets.tying is Tying.UNTIED:
         lines = words.target_lines(found.missed, stored.shape.residual)
         rows["missed"] = "; ".join(lines)
         document["missed"] = _missed_document(found)
-    elif decision.verdict is Verdict.REFUTED:
+    elif decision.verdict is HostVerdict.REFUTED:
         rows["missed"] = "; ".join(words.tied_lines(found.missed_tied))
     if found.miss is not None:
         rows["visible miss"] = words.miss_line(found.miss)
         document["visible_miss"] = dict(found.miss.__dict__)
-    if decision.verdict is Verdict.OPEN:
+    if decision.verdict is HostVerdict.OPEN:
         rows["near one target"] = words.local_line(found.local, found.local_reason)
         document["local_test"] = {
             "rank": found.local and found.local.rank,

@@ -311,12 +311,7 @@ def _embed_model(
         **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
         "embedding": str(output) if found.agrees else "none",
     }
-    return Outcome(document, f"embed {host}", rows, exit_code(model, found.agrees))
-
-
-def exit_code(model: ImportedModel, agrees: bool) -> int:
-    """1 where outputs differ; 4 where a fact that changes outputs is known to nobody; 0 otherwise."""
-    return 1 if not agrees else 4 if model.unknown else 0
+    return Outcome(document, f"embed {host}", rows, options.agreement_code(model, found.agrees))
 
 
 def _grouped(model: ImportedModel) -> int | None:

@@ -13,11 +13,11 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.files import require_writable, together
 from utfproof.jobs import options
-from utfproof.jobs.embed import ComparisonOptions, Embed, exit_code
 from utfproof.jobs.job import Outcome
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
+    from utfproof.jobs.embed import ComparisonOptions, Embed
     from utfproof.models import ImportedModel
     from utfproof.models.attention import Kernel
 
@@ -149,7 +149,7 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
         write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
     files = {"host file": str(host), "embedding": str(output)}
     fine = found.enough and agrees
-    code = int(not fine) if isinstance(model, Target) else exit_code(model, fine)
+    code = int(not fine) if isinstance(model, Target) else options.agreement_code(model, fine)
     return Outcome({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, code)
 
 

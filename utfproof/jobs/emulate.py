@@ -21,7 +21,7 @@ from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, listed, listed_integers
 
 if TYPE_CHECKING:
     from utfproof.emulation.compare import EmulationReport
-    from utfproof.emulation.sweep import Outcome as Ran
+    from utfproof.emulation.sweep import CaseOutcome as Ran
     from utfproof.emulation.sweep import Plan
 
 
@@ -88,7 +88,7 @@ class Emulate(Pair, Job, order=90):
 
     def _plan(self, limit: int | None) -> Plan:
         """What all cases have in common."""
-        from utfproof.emulation.compare import Setting
+        from utfproof.emulation.compare import CompareSetting
         from utfproof.emulation.sweep import Plan
 
         return Plan(
@@ -102,7 +102,7 @@ class Emulate(Pair, Job, order=90):
             self.width,
             self.tied_targets,
             self.tolerance,
-            Setting(self.engine, self.device, self.precision, self.inputs, self.batch, self.bounds, self.rows),
+            CompareSetting(self.engine, self.device, self.precision, self.inputs, self.batch, self.bounds, self.rows),
             limit,
         )
 

@@ -16,8 +16,8 @@ from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
 
 if TYPE_CHECKING:
-    from utfproof.frontier.table import Entry, Group, Side
     from utfproof.frontier.table import Frontier as Found
+    from utfproof.frontier.table import FrontierEntry, FrontierGroup, Side
 
 MOST_SHAPES = 400
 
@@ -105,7 +105,7 @@ def _numbers(option: str, text: str) -> list[int]:
     return sorted(set(numbers))
 
 
-def _side(side: Side | None, entry: Entry) -> dict[str, Any] | None:
+def _side(side: Side | None, entry: FrontierEntry) -> dict[str, Any] | None:
     from utfproof.frontier.table import file_name
 
     if side is None:
@@ -120,7 +120,7 @@ def _side(side: Side | None, entry: Entry) -> dict[str, Any] | None:
     return document
 
 
-def _why(side: Side, entry: Entry) -> dict[str, Any] | None:
+def _why(side: Side, entry: FrontierEntry) -> dict[str, Any] | None:
     """Why no host of any dimension will do; m is that of the certificate, which can be written for any."""
     document = _side(side, entry)
     if document is not None and side.status != "certificate":
@@ -254,7 +254,7 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         console.print(Text(note))
 
 
-def _grid(found: Found, group: Group) -> list[str]:
+def _grid(found: Found, group: FrontierGroup) -> list[str]:
     entries = {
         (entry.shape.heads, entry.shape.layers): entry
         for entry in found.entries
@@ -276,7 +276,7 @@ def _grid(found: Found, group: Group) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _cell(entry: Entry, papers: list[str]) -> str:
+def _cell(entry: FrontierEntry, papers: list[str]) -> str:
     if entry.impossible is not None:
         return "none"
     reached = "open" if entry.reached is None else str(entry.reached)
@@ -286,7 +286,7 @@ def _cell(entry: Entry, papers: list[str]) -> str:
     return f"{text} ({', '.join(papers)})" if papers else text
 
 
-def _named(found: Found, group: Group) -> list[str]:
+def _named(found: Found, group: FrontierGroup) -> list[str]:
     from utfproof.frontier.table import file_name
 
     lines = []

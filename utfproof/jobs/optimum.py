@@ -40,13 +40,13 @@ class Optimum(Limited, Job, order=160):
         require_device("cpu")
         if self.results is not None and self.results.exists() and not self.results.is_dir():
             raise MalformedInput(f"{self.results} is a file; name a folder")
-        from utfproof.training.optimum import DEFAULT_FOLDER, Agreement, Setting, read_source, run
+        from utfproof.training.optimum import DEFAULT_FOLDER, OptimumAgreement, OptimumSetting, read_source, run
 
         if self.threads is not None:
             from utfproof.jobs.train import use_threads
 
             use_threads(self.threads)
-        setting = Setting(
+        setting = OptimumSetting(
             hosts=None if self.hosts is None else tuple(word.strip() for word in self.hosts.split(",")),
             perturbations=_numbers(self.perturbations),
             steps=self.steps,
@@ -61,7 +61,7 @@ class Optimum(Limited, Job, order=160):
         parts = 1 + len(setting.hosts_of(source)) * (1 + len(setting.perturbations))
         with stage("optimum", parts, unit="parts") as doing:
             document = run(source, setting, lambda _: doing.advance())
-        wrong = [name for name, host in document["hosts"].items() if not Agreement(**host["agreement"]).holds]
+        wrong = [name for name, host in document["hosts"].items() if not OptimumAgreement(**host["agreement"]).holds]
         failure = None
         if wrong:
             gap = document["hosts"][wrong[0]]["agreement"]["largest_difference"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit
@@ -13,6 +13,9 @@ from utfproof.jobs.groups import DIMENSIONS
 from utfproof.jobs.job import Job
 from utfproof.jobs.parameters import option_of
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+
+if TYPE_CHECKING:
+    from utfproof.models import ImportedModel
 
 
 def quiet(question: Callable[..., Any], *given: Any) -> Any:
@@ -93,3 +96,8 @@ def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
     if shape.residual:
         document["residual"] = True
     return document if m is None else {**document, "m": m}
+
+
+def agreement_code(model: ImportedModel, agrees: bool) -> int:
+    """1 where outputs differ; 4 where a fact that changes outputs is known to nobody; 0 otherwise."""
+    return 1 if not agrees else 4 if model.unknown else 0

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from utfproof.ground.files import together
 from utfproof.jobs import options
-from utfproof.jobs.embed import ComparisonOptions, exit_code
 from utfproof.jobs.job import Outcome
 from utfproof.models import ImportedModel, embed_normalised, read_normalised, write_normalised
 from utfproof.models.normalised import write_tensors
+
+if TYPE_CHECKING:
+    from utfproof.jobs.embed import ComparisonOptions
 
 
 def embed(model: ImportedModel, output: Path, test: ComparisonOptions, limit: int | None) -> Outcome:
@@ -45,7 +47,7 @@ def embed(model: ImportedModel, output: Path, test: ComparisonOptions, limit: in
         **test.rows(model, found.agreement),
         "embedding": written or "none",
     }
-    return Outcome(document, "embed own-norm", rows, exit_code(model, found.agrees))
+    return Outcome(document, "embed own-norm", rows, options.agreement_code(model, found.agrees))
 
 
 def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, context: int, limit: int | None) -> Outcome:

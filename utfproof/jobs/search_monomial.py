@@ -37,14 +37,14 @@ class SearchMonomial(Job, order=143, name="search monomial"):
 
     def run(self) -> Outcome:
         from utfproof.search.log import write_document
-        from utfproof.search.monomial import MOST_WORDS, Grid
+        from utfproof.search.monomial import MOST_WORDS, MonomialGrid
         from utfproof.search.monomial_host import search_monomial
 
         if self.heads is None or self.layers is None:
             raise MalformedInput("the problem is incomplete: --heads and --layers are needed")
         if self.m is not None and self.m > MOST_WORDS:
             raise ResourceLimit(f"m = {self.m}; this search takes at most {MOST_WORDS}, as many as there may be words")
-        grid = Grid(self.heads, self.layers, self.looped)
+        grid = MonomialGrid(self.heads, self.layers, self.looped)
         with stage("search monomial", expected=lambda: self.seconds):
             document = search_monomial(
                 grid,

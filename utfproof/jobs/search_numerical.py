@@ -17,7 +17,7 @@ from utfproof.shapes import Shape, positive_integer
 
 if TYPE_CHECKING:
     from utfproof.search.problem import Problem
-    from utfproof.search.restarts import Setting
+    from utfproof.search.restarts import SearchSetting
 
 GROUP = "Search the shared-attention model for smaller hosts. A find counts only with an exact verification."
 FREE = {"E": "E", "U": "U", "both": "E and U"}
@@ -33,9 +33,9 @@ def workers_option() -> Any:
 
 
 def _engine(device: str, torch: bool) -> Any:
-    from utfproof.search.levenberg import NUMPY, TORCH, Engine
+    from utfproof.search.levenberg import NUMPY, TORCH, SearchEngine
 
-    return Engine(TORCH if torch or device != "cpu" else NUMPY, device)
+    return SearchEngine(TORCH if torch or device != "cpu" else NUMPY, device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +109,12 @@ class SearchNumerical(Limited, Job, order=140, name="search numerical"):
         tied = (self.looped or self.tied_targets, self.looped or self.tied_host)
         return Problem(shape, self.m, free, *tied, NOTIONS[self.notion])
 
-    def _setting(self) -> Setting:
-        from utfproof.search.restarts import Setting
+    def _setting(self) -> SearchSetting:
+        from utfproof.search.restarts import SearchSetting
 
-        return Setting(self.restarts, self.iterations, self.seed, self.targets, self.fresh, positive=self.positive)
+        return SearchSetting(
+            self.restarts, self.iterations, self.seed, self.targets, self.fresh, positive=self.positive
+        )
 
     # --- in a sweep: in one process ---
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from utfproof.training.optimum_table import Table
-    from utfproof.training.tables import Further, Part, Rule
+    from utfproof.training.tables import Further, Rule, TablePart
 
 
 def results_folder(given: Path | None) -> Path:
@@ -97,7 +97,7 @@ def _rules(sequences: int | None) -> dict[str, list[Rule]]:
     }
 
 
-def _print(parts: list[Part], rules: dict[str, list[Rule]], further: list[Further]) -> None:
+def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[Further]) -> None:
     from rich.console import Console
     from rich.text import Text
 

@@ -21,7 +21,7 @@ from utfproof.jobs.parameters import argument, option
 if TYPE_CHECKING:
     from utfproof.training.presets import Preset
     from utfproof.training.results import RunResult
-    from utfproof.training.run import Setting, Tick
+    from utfproof.training.run import RunSetting, Tick
 
 
 _OF_THE_PRESET = (
@@ -86,7 +86,7 @@ class Train(Limited, Job, order=150):
         from utfproof.training.presets import preset as preset_named
         from utfproof.training.presets import scaling_presets, upstream_fields
         from utfproof.training.results import DEFAULT_FOLDER
-        from utfproof.training.run import Interrupted, Setting
+        from utfproof.training.run import Interrupted, RunSetting
 
         check_seed(self.seed + self.seeds - 1)
         require_device(self.device)
@@ -106,7 +106,7 @@ class Train(Limited, Job, order=150):
             raise MalformedInput("--scaling runs many points: each needs a RUNDIR of its own; leave out -o")
         else:
             points = scaling_presets(self.scaling, self.preset, **overrides)
-        setting = Setting(
+        setting = RunSetting(
             self.device,
             self.dtype,
             self.engine,
@@ -152,7 +152,7 @@ class Train(Limited, Job, order=150):
         from utfproof.training.results import to_document
 
         with tempfile.TemporaryDirectory() as name:
-            setting = runs.Setting(
+            setting = runs.RunSetting(
                 self.device,
                 self.dtype,
                 self.engine,
@@ -167,7 +167,7 @@ class Train(Limited, Job, order=150):
         return {"verdict": f"accuracy {result.accuracy:.4f}", **document}, {f"{context.key}.jsonl": log}
 
 
-def _run(point: Preset, seeds: list[int], setting: Setting) -> list[RunResult]:
+def _run(point: Preset, seeds: list[int], setting: RunSetting) -> list[RunResult]:
     from utfproof.training.run import run
 
     with _live(f"{point.name}, m = {point.m}") as advance:

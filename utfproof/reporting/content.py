@@ -21,7 +21,7 @@ def word_text(word: Word) -> str:
 
 
 @dataclass(frozen=True)
-class Block:
+class PageBlock:
     """Consecutive coordinates start ... start+width-1 of E that hold columns of one kind ('Q', 'K', 'OV', '' for none)
     and one head word."""
 
@@ -51,7 +51,7 @@ class Block:
         return [*product, ("W", ""), (self.kind, "sub"), (f"{len(self.word)},{self.word[-1]}", "sup")]
 
 
-def embedding_blocks(host: Universal) -> list[Block] | None:
+def embedding_blocks(host: Universal) -> list[PageBlock] | None:
     """The blocks of E from left to right, covering all m coordinates; None where R_all is not made of pairwise different
     unit columns (its columns then do not say what a coordinate holds)."""
     matrix = r_all(host)
@@ -60,18 +60,18 @@ def embedding_blocks(host: Universal) -> list[Block] | None:
         return None
     held = np.full(host.m, -1, dtype=np.int64)
     held[rows] = np.arange(len(rows))
-    blocks: list[Block] = []
+    blocks: list[PageBlock] = []
     for coordinate, index in enumerate(held.tolist()):
         kind, word = ("", ()) if index < 0 else column_at(host.shape, index)[:2]
         last = blocks[-1] if blocks else None
         if last is not None and (last.kind, last.word) == (kind, word):
-            blocks[-1] = Block(last.start, last.width + 1, kind, word)
+            blocks[-1] = PageBlock(last.start, last.width + 1, kind, word)
         else:
-            blocks.append(Block(coordinate, 1, kind, word))
+            blocks.append(PageBlock(coordinate, 1, kind, word))
     return blocks
 
 
-def nodes(blocks: Iterable[Block]) -> dict[Word, list[tuple[int, int]]]:
+def nodes(blocks: Iterable[PageBlock]) -> dict[Word, list[tuple[int, int]]]:
     """For each route the stretches [start, end) of coordinates that its blocks fill."""
     found: dict[Word, list[tuple[int, int]]] = {}
     for block in sorted(blocks, key=lambda entry: entry.start):

@@ -13,7 +13,7 @@ from utfproof.constructions import CONSTRUCTIONS, build_host, hosts, resolve_m
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
-from utfproof.reporting.content import Block, embedding_blocks, nodes, word_text
+from utfproof.reporting.content import PageBlock, embedding_blocks, nodes, word_text
 from utfproof.reporting.document import counted
 from utfproof.reporting.svg import (
     FONT,
@@ -180,19 +180,19 @@ def embedding_svg(host: Universal) -> str:
     return svg(left + width + 4, top - 30, title, body)
 
 
-def _tooltip(block: Block) -> str:
+def _tooltip(block: PageBlock) -> str:
     last = block.start + block.width - 1
     where = f"coordinate {last}" if block.width == 1 else f"coordinates {block.start} to {last}"
     return f"{where}: {label_text(block.label)}"
 
 
-def _row_height(blocks: Iterable[Block], unit: float) -> float:
+def _row_height(blocks: Iterable[PageBlock], unit: float) -> float:
     """Tall enough for upright labels where some block is too narrow for a level one."""
     upright = [label_width(b.label) for b in blocks if label_width(b.label) + 4 > b.width * unit >= FONT + 1]
     return max([30.0, *(width + 12 for width in upright)])
 
 
-def _block(block: Block, left: float, unit: float, top: float, height: float) -> str:
+def _block(block: PageBlock, left: float, unit: float, top: float, height: float) -> str:
     x, width = left + block.start * unit, block.width * unit
     shape = rect(x, top, width, height, block.kind, title=_tooltip(block))
     level = label_width(block.label) + 4 <= width
@@ -201,7 +201,7 @@ def _block(block: Block, left: float, unit: float, top: float, height: float) ->
     return shape + text(x + width / 2, top + height / 2, block.label, upright=not level)
 
 
-def _subtree(word: Word, blocks: Sequence[Block], left: float, unit: float, top: float, height: float) -> str:
+def _subtree(word: Word, blocks: Sequence[PageBlock], left: float, unit: float, top: float, height: float) -> str:
     """A dashed outline of E_w, all that is read after passing w, where it is one stretch and more than w's own blocks."""
     below = [block for block in blocks if block.kind and block.route[: len(word)] == word]
     start, end = min(b.start for b in below), max(b.start + b.width for b in below)
@@ -218,7 +218,7 @@ def _subtree(word: Word, blocks: Sequence[Block], left: float, unit: float, top:
     return outline + (text(x + width - room / 2, top + height / 2, label) if room > label_width(label) + 8 else "")
 
 
-def _legend(blocks: Sequence[Block], x: float, y: float) -> str:
+def _legend(blocks: Sequence[PageBlock], x: float, y: float) -> str:
     names = {"Q": "queries", "K": "keys", "OV": "outputs", "": "unused"}
     out = ""
     for kind in _KINDS:
@@ -245,7 +245,7 @@ def _coloured(matrix: SelectionMatrix, row_kinds: np.ndarray, x: float, y: float
     return "".join(parts)
 
 
-def _row_kinds(host: Universal, blocks: Sequence[Block] | None) -> np.ndarray:
+def _row_kinds(host: Universal, blocks: Sequence[PageBlock] | None) -> np.ndarray:
     """Index into _KINDS of what each coordinate holds [m]."""
     kinds = np.full(host.m, _KINDS.index(""), dtype=np.int64)
     for block in blocks or ():
@@ -253,7 +253,7 @@ def _row_kinds(host: Universal, blocks: Sequence[Block] | None) -> np.ndarray:
     return kinds
 
 
-def _cuts(blocks: Sequence[Block] | None) -> list[int]:
+def _cuts(blocks: Sequence[PageBlock] | None) -> list[int]:
     return [block.start for block in blocks or () if block.start]
 
 
@@ -376,7 +376,7 @@ def overview_svg(host: Universal) -> str:
     body.append(_arrow(150, 80, 186))
     strip, x = 150.0, 192.0
     body.append(text(x + strip / 2, 50, f"E, {shape.d_in} × {host.m}"))
-    shown = blocks or [Block(0, host.m, "", ())]
+    shown = blocks or [PageBlock(0, host.m, "", ())]
     body += [rect(x + b.start * strip / host.m, 62, b.width * strip / host.m, 36, b.kind, opacity=0.5) for b in shown]
     for layer in range(layers):
         for head in range(shape.heads):

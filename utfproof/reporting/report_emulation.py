@@ -44,7 +44,7 @@ MOST_MARKS = 6_000
 
 
 @dataclass(frozen=True)
-class Case:
+class ReportedCase:
     """One host at one shape: its runs, or why there are none."""
 
     source: str
@@ -55,14 +55,14 @@ class Case:
     refusal: str | None
 
 
-def cases_of(source: Source) -> list[Case]:
+def cases_of(source: Source) -> list[ReportedCase]:
     """The cases of a document, of a sweep or of a single host. MalformedInput where it is not whole, or where a verdict, a
     largest error or a total is not what the runs give."""
     document, name = source.document, source.name
     if "cases" not in document:
         conform(document, {"shape": SHAPE, "host?": str, **_REPORT}, name)
         host = document.get("host", name.removesuffix(".json"))
-        return [Case(name, document["shape"], host, "", _report(document, name), None)]
+        return [ReportedCase(name, document["shape"], host, "", _report(document, name), None)]
     conform(document, {"cases": [_CASE], "totals": _TOTALS}, name)
     found = []
     for index, item in enumerate(document["cases"]):
@@ -71,7 +71,7 @@ def cases_of(source: Source) -> list[Case]:
         if item["refused"] is None or "comparisons" in item:
             conform(item, _REPORT, where)
             report = _report(item, where)
-        found.append(Case(name, item["shape"], item["host"], item["target_law"], report, item["refused"]))
+        found.append(ReportedCase(name, item["shape"], item["host"], item["target_law"], report, item["refused"]))
     _check_totals(document["totals"], found, name)
     return found
 
@@ -102,7 +102,7 @@ def _report(item: dict[str, Any], where: str) -> EmulationReport:
     return report
 
 
-def _check_totals(said: dict[str, Any], cases: list[Case], name: str) -> None:
+def _check_totals(said: dict[str, Any], cases: list[ReportedCase], name: str) -> None:
     reports = [case.report for case in cases if case.report is not None]
     counts = {
         "runs": sum(len(report.comparisons) for report in reports),
@@ -159,7 +159,7 @@ def _says_nothing(run: Comparison) -> bool:
     return run.bound is not None and run.bound >= 1
 
 
-def _problem(case: Case) -> str:
+def _problem(case: ReportedCase) -> str:
     assert case.report is not None
     where = f"{case.host} at {shape_text(case.shape)} ({case.source})"
     if case.report.unsolved is not None and case.report.tolerance is None:
@@ -167,9 +167,9 @@ def _problem(case: Case) -> str:
     return f"{where}: outputs differ in {len(case.report.broken)} of {counted(len(case.report.comparisons), 'run')}"
 
 
-def _charts(cases: list[Case]) -> str:
+def _charts(cases: list[ReportedCase]) -> str:
     hosts = list(dict.fromkeys(case.host for case in cases if case.report is not None))
-    shapes: dict[str, list[Case]] = {}
+    shapes: dict[str, list[ReportedCase]] = {}
     for case in cases:
         if case.report is not None:
             shapes.setdefault(shape_text(case.shape), []).append(case)
@@ -196,7 +196,7 @@ def _drawn(run: Comparison) -> bool:
     return run.bound is not None and run.bound > 0 and run.relative_error > 0
 
 
-def _panel(name: str, cases: list[Case], hosts: list[str], across: Axis, up: Axis) -> str:
+def _panel(name: str, cases: list[ReportedCase], hosts: list[str], across: Axis, up: Axis) -> str:
     panel = Panel(across, up, height=280.0)
     low, high = (across.low, across.low), (across.high, across.high)
     panel.band([(across.low, up.low), (across.high, up.low)], [low, high], "#c8452f")
@@ -237,7 +237,7 @@ _HEAD = (
 )  # fmt: skip
 
 
-def _row(case: Case) -> tuple[object, ...]:
+def _row(case: ReportedCase) -> tuple[object, ...]:
     m = case.shape.get("m")
     start = (
         Markup(f"<code>{escape(case.host)}</code>"),

@@ -11,7 +11,7 @@ from utfproof.errors import MalformedInput
 from utfproof.frontier.bounds import LOWER, UPPER
 from utfproof.frontier.paper import Paper
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
-from utfproof.frontier.table import Entry, Frontier, Group, Side, groups
+from utfproof.frontier.table import Frontier, FrontierEntry, FrontierGroup, Side, groups
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
@@ -40,11 +40,11 @@ MOST_BANDS = 6
 _DASH, _WRONG = "4 3", "#c8452f"
 
 
-def entries_of(source: Source) -> list[Entry]:
+def entries_of(source: Source) -> list[FrontierEntry]:
     """The entries of a document. MalformedInput where it is not whole or contradicts itself: more proved than reached, "exact"
     or "refuted" against its own numbers, one question twice, a host where none can be."""
     conform(source.document, _SCHEMA, source.name)
-    found: dict[_Key, Entry] = {}
+    found: dict[_Key, FrontierEntry] = {}
     for item in source.document["entries"]:
         entry = _entry(item, source.name)
         at = f"{entry.question} at {entry.shape}"
@@ -66,7 +66,7 @@ def entries_of(source: Source) -> list[Entry]:
     return list(found.values())
 
 
-def _entry(item: dict[str, Any], source: str) -> Entry:
+def _entry(item: dict[str, Any], source: str) -> FrontierEntry:
     shape = item["shape"]
     try:
         with warnings.catch_warnings():
@@ -80,7 +80,7 @@ def _entry(item: dict[str, Any], source: str) -> Entry:
     none = item.get("impossible")
     proved = _side(item["proved"])
     assert proved is not None
-    return Entry(
+    return FrontierEntry(
         made, asked, proved, _side(item["reached"]), _side(item["written_proof_only"]), paper,
         None if none is None else Side(none.get("m", 1), None, none["status"]),
     )  # fmt: skip
@@ -90,10 +90,10 @@ def _side(item: dict[str, Any] | None) -> Side | None:
     return None if item is None else Side(item["m"], None, item["status"])
 
 
-def merged(sources: Sequence[Source]) -> list[Entry]:
+def merged(sources: Sequence[Source]) -> list[FrontierEntry]:
     """The entries of all documents, the better number of each side where two speak of one question. MalformedInput where the
     lower bound of one exceeds what another reaches, or where they quote the paper differently."""
-    found: dict[_Key, tuple[Entry, str]] = {}
+    found: dict[_Key, tuple[FrontierEntry, str]] = {}
     for source in sources:
         for new in entries_of(source):
             key = new.shape, new.question
@@ -107,7 +107,7 @@ def merged(sources: Sequence[Source]) -> list[Entry]:
             impossible = old.impossible or new.impossible
             written = [entry.written for entry in (old, new) if entry.written is not None]
             least = min(written, key=lambda side: side.value) if written else None
-            best = Entry(new.shape, new.question, proved, reached, least, old.paper, impossible)
+            best = FrontierEntry(new.shape, new.question, proved, reached, least, old.paper, impossible)
             clash = reached is not None and (proved.value > reached.value or impossible is not None)
             if clash or old.paper != new.paper:
                 raise MalformedInput(
@@ -122,7 +122,7 @@ def frontier_section(sources: Sequence[Source]) -> Section | None:
     entries = merged(sources)
     if not entries:
         return None
-    families: dict[tuple[int, int, int, bool], list[Entry]] = {}
+    families: dict[tuple[int, int, int, bool], list[FrontierEntry]] = {}
     for entry in entries:
         shape = entry.shape
         families.setdefault((shape.head_dim, shape.d_in, shape.d_out, shape.residual), []).append(entry)
@@ -144,7 +144,7 @@ def frontier_section(sources: Sequence[Source]) -> Section | None:
     return Section("frontier", "How small a universal transformer can be", "".join(body), ((True, said + against),))
 
 
-def _family(entries: list[Entry]) -> str:
+def _family(entries: list[FrontierEntry]) -> str:
     heads = sorted({entry.shape.heads for entry in entries})
     said = [(swatch(colour(k), MARKERS[k % len(MARKERS)], dash=""), f"H = {h}") for k, h in enumerate(heads)]
     said += [
@@ -158,7 +158,7 @@ def _family(entries: list[Entry]) -> str:
     return legend(said) + panels(_figure(found, group, heads) for group in groups(found))
 
 
-def _figure(found: Frontier, group: Group, heads: list[int]) -> str:
+def _figure(found: Frontier, group: FrontierGroup, heads: list[int]) -> str:
     entries = [entry for entry in found.entries if entry.question == group.questions[0]]
     papers: dict[tuple[int, int], list[tuple[Paper, bool]]] = {}
     for entry in found.entries:
@@ -171,7 +171,7 @@ def _figure(found: Frontier, group: Group, heads: list[int]) -> str:
 
 
 def _chart(
-    entries: list[Entry], papers: dict[tuple[int, int], list[tuple[Paper, bool]]], heads: list[int], title: str
+    entries: list[FrontierEntry], papers: dict[tuple[int, int], list[tuple[Paper, bool]]], heads: list[int], title: str
 ) -> str:
     values = [side.value for entry in entries for side in (entry.proved, entry.reached) if side is not None]
     values += [paper.value for told in papers.values() for paper, _ in told]
@@ -217,7 +217,9 @@ def _name_ends(panel: Panel, ends: list[tuple[float, float, str]]) -> None:
             used.append(down)
 
 
-def _numbers(entries: list[Entry], papers: dict[tuple[int, int], list[tuple[Paper, bool]]], heads: list[int]) -> str:
+def _numbers(
+    entries: list[FrontierEntry], papers: dict[tuple[int, int], list[tuple[Paper, bool]]], heads: list[int]
+) -> str:
     at = {(entry.shape.heads, entry.shape.layers): entry for entry in entries}
     rows = []
     for length in sorted({length for _, length in at}):
@@ -229,7 +231,7 @@ def _numbers(entries: list[Entry], papers: dict[tuple[int, int], list[tuple[Pape
     )  # fmt: skip
 
 
-def _cell(entry: Entry, papers: list[tuple[Paper, bool]]) -> str:
+def _cell(entry: FrontierEntry, papers: list[tuple[Paper, bool]]) -> str:
     if entry.impossible is not None:
         return "no m"
     reached = "open" if entry.reached is None else str(entry.reached)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.ground.arrays import Array, namespace, zeros
-from utfproof.search.levenberg import REFERENCE, Engine, magnitude, permute, take
+from utfproof.search.levenberg import REFERENCE, SearchEngine, magnitude, permute, take
 from utfproof.search.numerical import (
     EMBEDDING,
     HOST,
@@ -74,7 +74,7 @@ def host_sizes(problem: Problem) -> dict[str, tuple[int, ...]]:
 
 
 def start(
-    problem: Problem, seed: int, restarts: Sequence[int], targets: int, *, engine: Engine = REFERENCE
+    problem: Problem, seed: int, restarts: Sequence[int], targets: int, *, engine: SearchEngine = REFERENCE
 ) -> AttentionState:
     """Random start points: restart number k depends on the seed and k alone, and is the same for every engine."""
     sizes, scale = host_sizes(problem), np.sqrt(3 / problem.m)

@@ -13,16 +13,25 @@ from typing import Any
 from utfproof.frontier.questions import ALMOST_ALL, ANY, TIED, UNTIED, Question
 from utfproof.frontier.table import frontier
 from utfproof.ground.notions import Notion
-from utfproof.search.levenberg import REFERENCE, Engine
+from utfproof.search.levenberg import REFERENCE, SearchEngine
 from utfproof.search.log import EXACT_FIND, machine, outcome_of, read_problem, run_document
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import APPROXIMATE, CANDIDATE, NOT_FOUND, OUTCOMES, PARTIAL, Run, Setting, search
+from utfproof.search.restarts import (
+    APPROXIMATE,
+    CANDIDATE,
+    NOT_FOUND,
+    OUTCOMES,
+    PARTIAL,
+    SearchRun,
+    SearchSetting,
+    search,
+)
 from utfproof.search.rounding import verify_run
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 
 @dataclass(frozen=True)
-class Case:
+class CalibrationCase:
     """A problem whose answer is known. expected: "found" (with exact verification), "candidate" or "partial" (numerically;
     better is as good) or "not found" (none of these; approximations are allowed); restarts, quick: start points of the full
     and of the quick calibration, 0 to leave it out; iterations at each ridge."""
@@ -42,15 +51,17 @@ def _problem(H: int, L: int, m: int, d_in: int = 1, d: int | None = None, **opti
     return Problem(shape, m, **options)
 
 
-def _case(H: int, L: int, m: int, expected: str, restarts: int, quick: int, why: str, **options: Any) -> Case:
+def _case(
+    H: int, L: int, m: int, expected: str, restarts: int, quick: int, why: str, **options: Any
+) -> CalibrationCase:
     iterations = options.pop("iterations", 200)
-    return Case(_problem(H, L, m, **options), expected, restarts, quick, why, iterations)
+    return CalibrationCase(_problem(H, L, m, **options), expected, restarts, quick, why, iterations)
 
 
 _LOOPED: dict[str, Any] = {"looped_targets": True, "tied_host": True}
 _ATTENTION: dict[str, Any] = {"free": "E", "notion": Notion.ATTENTION_MATCHING}
 _LEAST = "the least m is d_in (S + H^L)"
-CASES: tuple[Case, ...] = (
+CASES: tuple[CalibrationCase, ...] = (
     _case(2, 2, 2, EXACT_FIND, 16, 4, "two-sided"),
     _case(3, 2, 3, EXACT_FIND, 16, 6, "two-sided"),
     _case(2, 3, 4, CANDIDATE, 8, 0, "path in the middle layer"),
@@ -84,7 +95,7 @@ class Open:
     """A problem whose answer is not known, with budgets."""
 
     problem: Problem
-    setting: Setting
+    setting: SearchSetting
 
 
 def known(problem: Problem) -> str:
@@ -105,7 +116,7 @@ def known(problem: Problem) -> str:
 
 def _open(H: int, L: int, m: int, restarts: int, options: dict[str, Any], **setting: Any) -> Open:
     given = {name: setting.pop(name) for name in ("d_in", "d") if name in setting}
-    return Open(_problem(H, L, m, **given, **options), Setting(restarts, **setting))
+    return Open(_problem(H, L, m, **given, **options), SearchSetting(restarts, **setting))
 
 
 OPEN: tuple[Open, ...] = (
@@ -135,7 +146,7 @@ Attention-matching below d_in (S + H^L), the head dimension above d_in: the proo
 def survey(
     *,
     workers: int = 0,
-    engine: Engine = REFERENCE,
+    engine: SearchEngine = REFERENCE,
     max_memory: int | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
@@ -155,8 +166,8 @@ def survey(
 class Calibrated:
     """A case and what came out of it."""
 
-    case: Case
-    run: Run
+    case: CalibrationCase
+    run: SearchRun
     outcome: str
     seconds: float
 
@@ -196,7 +207,7 @@ def calibrate(
     quick: bool = False,
     seed: int = 0,
     workers: int = 0,
-    engine: Engine = REFERENCE,
+    engine: SearchEngine = REFERENCE,
     max_memory: int | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Calibrated]:
@@ -207,7 +218,7 @@ def calibrate(
         if not restarts:
             continue
         begun = time.perf_counter()
-        setting = Setting(restarts, case.iterations, seed)
+        setting = SearchSetting(restarts, case.iterations, seed)
         run = search(case.problem, setting, workers=workers, engine=engine, max_memory=max_memory)
         verification = verify_run(run, workers=workers)[0] if case.expected == EXACT_FIND else None
         out.append(Calibrated(case, run, outcome_of(run, verification), time.perf_counter() - begun))

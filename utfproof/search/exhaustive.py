@@ -22,7 +22,7 @@ import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.resources import require_memory
-from utfproof.search.monomial import Grid
+from utfproof.search.monomial import MonomialGrid
 from utfproof.search.problem import Problem
 
 PRIME = 2**31 - 1
@@ -188,7 +188,7 @@ def _inverses(values: np.ndarray) -> np.ndarray:
 # --- what a host must satisfy -------------------------------------------------------------------------------
 
 
-def word_products(table: np.ndarray, chosen: np.ndarray, grid: Grid, tied: bool) -> np.ndarray:
+def word_products(table: np.ndarray, chosen: np.ndarray, grid: MonomialGrid, tied: bool) -> np.ndarray:
     """R_w [count, H^L, m, m] for rows of matrix numbers."""
     m = table.shape[1]
     products = np.broadcast_to(np.eye(m, dtype=np.int64), (len(chosen), 1, m, m))
@@ -199,7 +199,7 @@ def word_products(table: np.ndarray, chosen: np.ndarray, grid: Grid, tied: bool)
     return products
 
 
-def target_span(grid: Grid) -> np.ndarray:
+def target_span(grid: MonomialGrid) -> np.ndarray:
     """Vectors over the words [dimension, H^L] that the targets' (M_w)_w span: words of equal exponents agree."""
     points = grid.points()
     exponents = [grid.exponent(word) for word in grid.words()]
@@ -213,7 +213,7 @@ def relations_allowed(columns: np.ndarray, span: np.ndarray) -> np.ndarray:
     return ranks(columns) == ranks(both)
 
 
-def solvable(products: Sequence[Any], grid: Grid) -> tuple[bool, bool]:
+def solvable(products: Sequence[Any], grid: MonomialGrid) -> tuple[bool, bool]:
     """(solvable, rational) for E R_w U = M_w with E, U unknown, over the algebraic closure of Q(weights), by Gröbner bases.
 
     products: R_w as integer matrices, in the words' order. The first nonzero coordinate of E is 1 (E and U may be scaled
@@ -279,7 +279,7 @@ def _rational_point(basis: Any, unknowns: Sequence[Any], domain: Any) -> bool:
     return not expressions
 
 
-def _generic_values(grid: Grid) -> tuple[list[Any], list[Any]]:
+def _generic_values(grid: MonomialGrid) -> tuple[list[Any], list[Any]]:
     """(weights, M_w of every word): head 0 has weight 1 in every layer, the others are unknowns (E takes up the scale)."""
     import sympy as sp
 
@@ -298,7 +298,7 @@ def _generic_values(grid: Grid) -> tuple[list[Any], list[Any]]:
 
 
 @dataclass
-class Findings:
+class ExhaustiveFindings:
     """What an exhaustive run saw: hosts in all, classes tried, those that pass the linear test, those decided by Gröbner
     bases, and those that serve. `complete`: every class was decided, so that where `served` is zero no host of this kind
     serves."""
@@ -327,7 +327,9 @@ class Findings:
         return {"problem": self.problem.document(), "outcome": self.verdict} | {n: getattr(self, n) for n in names}
 
 
-def search_all(problem: Problem, kind: str = "all", *, seconds: float = 600.0, stop_at_first: bool = False) -> Findings:
+def search_all(
+    problem: Problem, kind: str = "all", *, seconds: float = 600.0, stop_at_first: bool = False
+) -> ExhaustiveFindings:
     """Decide every {0,1} host of a kind for the problem, d_in = 1; with E free every 0/1 vector U as well ("U free" is its
     transpose).
 
@@ -342,12 +344,12 @@ def search_all(problem: Problem, kind: str = "all", *, seconds: float = 600.0, s
     if problem.tied_host != problem.looped_targets:
         raise MalformedInput("exhaustive searches are made for untied hosts and targets, or for both tied")
     began = time.monotonic()
-    grid = Grid(shape.heads, shape.layers, problem.looped_targets)
+    grid = MonomialGrid(shape.heads, shape.layers, problem.looped_targets)
     if problem.tied_host:
         table, chosen, total = looped_hosts(shape.heads, problem.m, kind, transposes=problem.free == "E and U")
     else:
         table, chosen, total = untied_hosts(shape.heads, shape.layers, problem.m, kind)
-    found = Findings(problem, kind, total, len(chosen))
+    found = ExhaustiveFindings(problem, kind, total, len(chosen))
     span = target_span(grid)
     vectors = _zero_one_vectors(problem.m) if problem.free == "E" else None
     step = max(1, CHUNK * 64 // (grid.heads**grid.layers * problem.m**2))

@@ -22,7 +22,7 @@ DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
-class Engine:
+class SearchEngine:
     """Where the batch is computed: NumPy (the reference) or torch on a device, in this dtype.
 
     Raises MalformedInput for an unknown name or dtype, a device that is not there, and NumPy on another device than the CPU.
@@ -61,7 +61,7 @@ class Engine:
         return out
 
 
-REFERENCE = Engine()
+REFERENCE = SearchEngine()
 
 
 def take(array: Array, rows: Any) -> Array:
@@ -101,7 +101,7 @@ def diagonal_added(matrices: Array, values: Array) -> Array:
     return matrices
 
 
-class Equations(Protocol):
+class EquationSystem(Protocol):
     """What a problem gives the iteration. A state has `arrays()`, `pick(rows)` and `largest()`."""
 
     targets: int

@@ -17,19 +17,21 @@ from utfproof.ground.files import read_bytes, write_bytes
 from utfproof.ground.notions import Notion
 from utfproof.search.exact_host import Verification
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import FIRST, OUTCOMES, RIDGES, Run, Setting, model
+from utfproof.search.restarts import FIRST, OUTCOMES, RIDGES, SearchRun, SearchSetting, model
 from utfproof.shapes import Shape
 
 KIND = "numerical"
 EXACT_FIND = "found"
 
 
-def outcome_of(run: Run, verification: Verification | None) -> str:
+def outcome_of(run: SearchRun, verification: Verification | None) -> str:
     """ "found" only with an exact verification; else candidate, approximate only or not found."""
     return run.outcome if verification is None else EXACT_FIND
 
 
-def run_document(run: Run, verification: Verification | None = None, notes: list[str] | None = None) -> dict[str, Any]:
+def run_document(
+    run: SearchRun, verification: Verification | None = None, notes: list[str] | None = None
+) -> dict[str, Any]:
     """The document of a run."""
     candidate = None
     if run.candidates:
@@ -39,7 +41,7 @@ def run_document(run: Run, verification: Verification | None = None, notes: list
         "search": KIND,
         "problem": run.problem.document(),
         "setting": {
-            **{name: getattr(run.setting, name) for name in Setting.__dataclass_fields__},
+            **{name: getattr(run.setting, name) for name in SearchSetting.__dataclass_fields__},
             "targets": run.targets,
             "ridges": list(RIDGES),
             "first ridge of restart k": [FIRST[k % len(FIRST)] for k in range(len(FIRST))],
@@ -71,11 +73,11 @@ def read_problem(given: dict[str, Any]) -> Problem:
     return Problem(Shape(**given["shape"]), given["m"], given["free"], looped, tied, Notion(given["notion"]))
 
 
-def read_run(path: Path) -> tuple[Problem, Setting]:
+def read_run(path: Path) -> tuple[Problem, SearchSetting]:
     """Problem and setting of a logged run, to repeat it. MalformedInput for anything else."""
     try:
         document = json.loads(read_bytes(path))
         problem, setting = read_problem(document["problem"]), document["setting"]
-        return problem, Setting(**{name: setting[name] for name in Setting.__dataclass_fields__})
+        return problem, SearchSetting(**{name: setting[name] for name in SearchSetting.__dataclass_fields__})
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedInput(f"{path} is no log of a numerical search: {error}") from error

@@ -35,7 +35,7 @@ MOST_WORDS = 4096
 
 
 @dataclass(frozen=True)
-class Grid:
+class MonomialGrid:
     """The exponents e(w) of the words of a shape; `looped`: the layers share their weights, so that words of equal counts
     agree."""
 
@@ -114,7 +114,7 @@ def unpack(number: int, width: int) -> Vector:
     return tuple(out)
 
 
-def is_sumset(grid: Grid, A: Iterable[Vector], B: Iterable[Vector]) -> bool:
+def is_sumset(grid: MonomialGrid, A: Iterable[Vector], B: Iterable[Vector]) -> bool:
     """Whether A + B contains every exponent of the grid: plain tuples, no packing."""
     sums = {tuple(x + y for x, y in zip(a, b, strict=True)) for a in A for b in B}
     return all(point in sums for point in grid.points())
@@ -124,7 +124,7 @@ def is_sumset(grid: Grid, A: Iterable[Vector], B: Iterable[Vector]) -> bool:
 
 
 @dataclass
-class Outcome:
+class FitOutcome:
     """Of one size m: `sets` (A, B) found, or none; `complete`: then there are none at all, else the budget ran out."""
 
     m: int
@@ -265,7 +265,7 @@ def _may_extend(packed: list[int], subset: tuple[int, ...], m: int, cap: int) ->
     return cap + sum(min(g + missing, cap) for g in _largest(gains, m - 1)) >= len(packed)
 
 
-def exhaust(grid: Grid, m: int, *, most_nodes: int = 10**7, seconds: float = 600.0) -> Outcome:
+def exhaust(grid: MonomialGrid, m: int, *, most_nodes: int = 10**7, seconds: float = 600.0) -> FitOutcome:
     """Whether |A|, |B| <= m with A + B containing the grid exist: sets, a proof that there are none (complete), or open.
 
     The b with the most words (exchange A and B if it is an a) is moved to zero; A then contains exactly that many points of the
@@ -277,9 +277,9 @@ def exhaust(grid: Grid, m: int, *, most_nodes: int = 10**7, seconds: float = 600
     packed = [pack(p) for p in points]
     nodes = starts = 0
 
-    def outcome(found: tuple[list[int], list[int]] | None, complete: bool, note: str = "") -> Outcome:
+    def outcome(found: tuple[list[int], list[int]] | None, complete: bool, note: str = "") -> FitOutcome:
         sets = None if found is None else _readable(grid, *found)
-        return Outcome(m, sets, complete, nodes, time.monotonic() - began, "branch and bound", starts, note)
+        return FitOutcome(m, sets, complete, nodes, time.monotonic() - began, "branch and bound", starts, note)
 
     if m * m < len(points):
         return outcome(None, True, "m^2 is below the number of exponents")
@@ -306,7 +306,7 @@ def exhaust(grid: Grid, m: int, *, most_nodes: int = 10**7, seconds: float = 600
     return outcome(None, True)
 
 
-def _readable(grid: Grid, A: list[int], B: list[int]) -> tuple[list[Vector], list[Vector]]:
+def _readable(grid: MonomialGrid, A: list[int], B: list[int]) -> tuple[list[Vector], list[Vector]]:
     """Vectors of packed sets; parts that were moved far away come back to a place of their own, and the sum is checked."""
     width, far = grid.width, BASE**40
 
@@ -321,11 +321,11 @@ def _readable(grid: Grid, A: list[int], B: list[int]) -> tuple[list[Vector], lis
 
 
 def least_sumset(
-    grid: Grid, *, most_nodes: int = 10**7, seconds: float = 600.0, largest: int | None = None
-) -> tuple[int | None, list[Outcome]]:
+    grid: MonomialGrid, *, most_nodes: int = 10**7, seconds: float = 600.0, largest: int | None = None
+) -> tuple[int | None, list[FitOutcome]]:
     """(least m, outcomes for m = ceil(sqrt(points)), ...) in increasing m up to the first find; None where a budget ran out."""
     m = isqrt(len(grid.points()) - 1) + 1
-    outcomes: list[Outcome] = []
+    outcomes: list[FitOutcome] = []
     while largest is None or m <= largest:
         found = exhaust(grid, m, most_nodes=most_nodes, seconds=seconds)
         outcomes.append(found)
@@ -338,7 +338,7 @@ def least_sumset(
 # --- local search ------------------------------------------------------------------------------------------
 
 
-def anneal(grid: Grid, m: int, *, seed: int = 0, steps: int = 100_000, restarts: int = 10) -> Outcome:
+def anneal(grid: MonomialGrid, m: int, *, seed: int = 0, steps: int = 100_000, restarts: int = 10) -> FitOutcome:
     """Sets found by moving one vector at a time, so that fewer exponents are missing; never a proof that there are none.
 
     Start points are drawn from `seed` (restart by restart), steps counted over all restarts. A vector is moved to where it
@@ -398,6 +398,6 @@ def anneal(grid: Grid, m: int, *, seed: int = 0, steps: int = 100_000, restarts:
         best = min(best, cost)
         if not cost:
             sets = _readable(grid, *sides)
-            return Outcome(m, sets, False, done, time.monotonic() - began, "local search", restart + 1)
+            return FitOutcome(m, sets, False, done, time.monotonic() - began, "local search", restart + 1)
     note = f"best: {best} of {len(packed)} exponents missing"
-    return Outcome(m, None, False, done, time.monotonic() - began, "local search", restarts, note)
+    return FitOutcome(m, None, False, done, time.monotonic() - began, "local search", restarts, note)

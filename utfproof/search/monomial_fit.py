@@ -16,7 +16,7 @@ from utfproof.errors import Undecided
 from utfproof.search.exact_host import ExactHost, Verification, certified, sample_target
 from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.numerical import TARGET, Equations, State, draw_targets, draw_weights
-from utfproof.search.restarts import EXACT, Run
+from utfproof.search.restarts import EXACT, SearchRun
 from utfproof.shapes import head_words
 
 LARGEST = 1e3
@@ -38,7 +38,7 @@ class MonomialSolution:
     U: tuple[Term | None, ...]
 
 
-def fit_monomials(run: Run, host: ExactHost, state: State) -> MonomialSolution:
+def fit_monomials(run: SearchRun, host: ExactHost, state: State) -> MonomialSolution:
     """Terms for E and U of a rounded host; state: its floats and a solution for the first of the run's targets (one restart).
 
     Raises Undecided where the solutions are no monomials, or d_in > 1.

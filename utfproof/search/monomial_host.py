@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.search.monomial import Grid, Vector, anneal, exhaust, least_sumset
+from utfproof.search.monomial import MonomialGrid, Vector, anneal, exhaust, least_sumset
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
 
@@ -31,7 +31,7 @@ class MonomialHost:
     """R_V [L][H] with entries 0 and 1 as lists of m rows, E_i = x^{a_i} and U_j = x^{b_j}; None for a coordinate that is
     zero."""
 
-    grid: Grid
+    grid: MonomialGrid
     m: int
     R: tuple[tuple[list[list[int]], ...], ...]
     E: tuple[Vector | None, ...]
@@ -96,7 +96,7 @@ def serves_all(host: MonomialHost) -> bool:
     return all(v is None or min(v) >= 0 for v in (*host.E, *host.U))
 
 
-def _path(grid: Grid, start: Vector, word: Sequence[int]) -> list[Vector]:
+def _path(grid: MonomialGrid, start: Vector, word: Sequence[int]) -> list[Vector]:
     """Potentials [L+1] along a word from this start."""
     out = [start]
     for layer, head in enumerate(word):
@@ -104,7 +104,7 @@ def _path(grid: Grid, start: Vector, word: Sequence[int]) -> list[Vector]:
     return out
 
 
-def build(grid: Grid, m: int, starts: dict[tuple[int, ...], Vector]) -> MonomialHost | None:
+def build(grid: MonomialGrid, m: int, starts: dict[tuple[int, ...], Vector]) -> MonomialHost | None:
     """The host whose paths start at these potentials; None if that takes more than m coordinates somewhere, or if the edges
     make other paths as well."""
     L = grid.layers
@@ -129,7 +129,7 @@ def build(grid: Grid, m: int, starts: dict[tuple[int, ...], Vector]) -> Monomial
 
 
 def _lifted(
-    grid: Grid, E: list[Vector | None], U: list[Vector | None], starts: dict[tuple[int, ...], Vector]
+    grid: MonomialGrid, E: list[Vector | None], U: list[Vector | None], starts: dict[tuple[int, ...], Vector]
 ) -> tuple[tuple[Vector | None, ...], tuple[Vector | None, ...]]:
     """E and U moved against each other, part by part, so that E's least exponents are zero: then U's are not negative either,
     wherever that is possible."""
@@ -153,7 +153,7 @@ def _lifted(
 
 
 def route(
-    grid: Grid, m: int, A: Sequence[Vector], B: Sequence[Vector], *, most_steps: int = 100_000
+    grid: MonomialGrid, m: int, A: Sequence[Vector], B: Sequence[Vector], *, most_steps: int = 100_000
 ) -> MonomialHost | None:
     """A host with E in A and U in B, by backtracking over the words' starts: no more than m potentials before each layer,
     and words through a common vertex may exchange their ends. None where there is none (or none within the steps)."""
@@ -225,7 +225,7 @@ def has_solver() -> bool:
 
 
 def find_host(
-    grid: Grid, m: int, *, engine: str = "auto", seed: int = 0, seconds: float = 60.0, tries: int = 200
+    grid: MonomialGrid, m: int, *, engine: str = "auto", seed: int = 0, seconds: float = 60.0, tries: int = 200
 ) -> HostOutcome:
     """A {0,1} host with monomial E and U in m coordinates: by CP-SAT (sets and routes at once), or by local search for the
     sets and backtracking for the routes. Every host that is returned has passed `faults`."""
@@ -251,7 +251,7 @@ def _differences(points: Sequence[Vector]) -> list[Vector]:
     return sorted({tuple(x - y for x, y in zip(p, q, strict=True)) for p in points for q in points})
 
 
-def _by_solver(grid: Grid, m: int, seed: int, seconds: float) -> HostOutcome:
+def _by_solver(grid: MonomialGrid, m: int, seed: int, seconds: float) -> HostOutcome:
     """CP-SAT: a vertex and an edge are booleans, each word has exactly one path of chosen edges; two workers, fixed seed."""
     from ortools.sat.python import cp_model
 
@@ -310,7 +310,7 @@ def _by_solver(grid: Grid, m: int, seed: int, seconds: float) -> HostOutcome:
 
 
 def search_monomial(
-    grid: Grid,
+    grid: MonomialGrid,
     m: int | None = None,
     *,
     engine: str = "auto",

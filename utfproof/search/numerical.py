@@ -14,7 +14,7 @@ import numpy as np
 
 from utfproof.ground.arrays import Array, namespace, zeros
 from utfproof.ground.generator import check_seed, mix, raw_numpy
-from utfproof.search.levenberg import REFERENCE, Engine, magnitude, permute, take
+from utfproof.search.levenberg import REFERENCE, SearchEngine, magnitude, permute, take
 from utfproof.search.problem import Problem
 
 _STREAM = 0x9E3779B97F4A7C15
@@ -91,7 +91,9 @@ class State:
         return magnitude(self.arrays())
 
 
-def start(problem: Problem, seed: int, restarts: Sequence[int], targets: int, *, engine: Engine = REFERENCE) -> State:
+def start(
+    problem: Problem, seed: int, restarts: Sequence[int], targets: int, *, engine: SearchEngine = REFERENCE
+) -> State:
     """Random start points: restart number k depends on the seed and k alone, and is the same for every engine."""
     shape, m, d = problem.shape, problem.m, problem.shape.d_in
     scale = np.sqrt(3 / m)

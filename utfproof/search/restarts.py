@@ -27,7 +27,7 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.processes import worker_pool
 from utfproof.ground.resources import require_memory
 from utfproof.search import attention, numerical
-from utfproof.search.levenberg import REFERENCE, TORCH, Engine, levenberg_marquardt, put
+from utfproof.search.levenberg import REFERENCE, TORCH, SearchEngine, levenberg_marquardt, put
 from utfproof.search.numerical import FRESH, FRESH_START, TARGET, draw
 from utfproof.search.problem import Problem
 from utfproof.shapes import positive_integer
@@ -62,7 +62,7 @@ OUTCOMES = (CANDIDATE, PARTIAL, APPROXIMATE, OVERFITTED, NOT_FOUND)
 
 
 @dataclass(frozen=True)
-class Setting:
+class SearchSetting:
     """Budgets of a run. restarts start points; iterations at most at each ridge; targets in the search (None: enough to
     determine the host); fresh targets and start points for each; positive: targets with positive weights only (d_in = 1)."""
 
@@ -108,15 +108,15 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Run:
+class SearchRun:
     """All restarts of one problem, and the states of the candidates by number (one restart each)."""
 
     problem: Problem
-    setting: Setting
+    setting: SearchSetting
     targets: int
     restarts: tuple[Restart, ...]
     candidates: dict[int, Any]
-    engine: Engine = REFERENCE
+    engine: SearchEngine = REFERENCE
 
     @property
     def outcome(self) -> str:
@@ -174,14 +174,14 @@ def memory(problem: Problem, targets: int, restarts: int = CHUNK) -> int:
 
 def search(
     problem: Problem,
-    setting: Setting,
+    setting: SearchSetting,
     *,
     workers: int = 0,
-    engine: Engine = REFERENCE,
+    engine: SearchEngine = REFERENCE,
     batch_size: int | None = None,
     max_memory: int | None = None,
     progress: Callable[[], None] = lambda: None,
-) -> Run:
+) -> SearchRun:
     """Run all restarts, in batches; progress is called after each batch.
 
     workers: processes with one BLAS thread each; 0 runs in this process, with the threads it has. engine: NumPy, or torch on a
@@ -208,16 +208,16 @@ def search(
         found += restarts
         candidates.update(states)
         progress()
-    return Run(problem, setting, targets, tuple(found), candidates, engine)
+    return SearchRun(problem, setting, targets, tuple(found), candidates, engine)
 
 
-def batches(restarts: int, engine: Engine) -> int:
+def batches(restarts: int, engine: SearchEngine) -> int:
     """Restarts in one batch: CHUNK, whatever the number of processes, so that a run repeats bit for bit; all of them on a
     device other than the CPU, which would be idle in small batches."""
     return restarts if engine.name == TORCH and engine.device != "cpu" else min(CHUNK, restarts)
 
 
-Job = tuple[Problem, Setting, int, tuple[int, ...], Engine]
+Job = tuple[Problem, SearchSetting, int, tuple[int, ...], SearchEngine]
 
 
 def _results(jobs: list[Job], workers: int) -> Iterator[tuple[list[Restart], dict[int, Any]]]:
@@ -284,7 +284,7 @@ def outcome_of(path: list[tuple[float, float, float]], fresh: tuple[float, ...] 
 
 
 def fresh_residuals(
-    problem: Problem, state: Any, setting: Setting, *, engine: Engine = REFERENCE
+    problem: Problem, state: Any, setting: SearchSetting, *, engine: SearchEngine = REFERENCE
 ) -> list[tuple[float, ...]]:
     """For each restart and each fresh target the least residual of E and U for this host, over some start points; sorted.
 

@@ -17,7 +17,7 @@ from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.monomial_fit import fit_monomials, verify_monomial
 from utfproof.search.numerical import TARGET, Equations, State, draw_targets
 from utfproof.search.problem import Problem
-from utfproof.search.restarts import EXACT, OUTCOMES, Run
+from utfproof.search.restarts import EXACT, OUTCOMES, SearchRun
 
 VALUES = tuple(
     Fraction(a, b) for a, b in ((1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2), (3, 1), (-3, 1), (1, 3), (-1, 3))
@@ -130,7 +130,7 @@ def _host(problem: Problem, equations: Equations, values: dict[int, Fraction]) -
     return ExactHost(problem, R, fixed.get("E"), fixed.get("U"))
 
 
-def verify_run(run: Run, *, workers: int = 0) -> tuple[Verification | None, list[str]]:
+def verify_run(run: SearchRun, *, workers: int = 0) -> tuple[Verification | None, list[str]]:
     """`verify_candidates`, in a process with one BLAS thread unless workers is 0."""
     if not workers or not run.candidates:
         return verify_candidates(run)
@@ -138,7 +138,7 @@ def verify_run(run: Run, *, workers: int = 0) -> tuple[Verification | None, list
         return pool.submit(verify_candidates, run).result()
 
 
-def verify_candidates(run: Run, *, most: int = 3) -> tuple[Verification | None, list[str]]:
+def verify_candidates(run: SearchRun, *, most: int = 3) -> tuple[Verification | None, list[str]]:
     """Round candidates, partial ones last, until one is verified exactly; and what became of the others, a line each."""
     notes: list[str] = []
     if run.candidates and run.problem.notion != Notion.SHARED_ATTENTION:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from utfproof.errors import MalformedInput, UtfproofError, install
 from utfproof.ground.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
-from utfproof.sweeps.jobs import Answer, Task, one_line, run_task
+from utfproof.sweeps.jobs import Answer, SweepTask, one_line, run_task
 
 MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""
@@ -29,7 +29,7 @@ CONNECT_SECONDS = 30
 _LOOK_SECONDS = 2.0  # between two looks at how many workers there are
 _WINDOW = 64  # jobs submitted to a cluster ahead of need, at least; results wait there until fetched
 
-Run = Callable[[Task], Answer]
+Run = Callable[[SweepTask], Answer]
 
 
 class WorkersLost(UtfproofError):
@@ -41,7 +41,7 @@ class WorkersLost(UtfproofError):
 class Workers(Protocol):
     """Somewhere that runs tasks."""
 
-    def run(self, tasks: Sequence[Task], function: Run = run_task) -> Iterator[Answer]:
+    def run(self, tasks: Sequence[SweepTask], function: Run = run_task) -> Iterator[Answer]:
         """An answer for every task, in any order. Closing the iterator stops the work."""
         ...
 
@@ -60,15 +60,15 @@ class LocalWorkers:
         self.threads = threads
         self.workers = max(1, available_cores() // threads) if workers is None else workers
 
-    def run(self, tasks: Sequence[Task], function: Run = run_task) -> Iterator[Answer]:
+    def run(self, tasks: Sequence[SweepTask], function: Run = run_task) -> Iterator[Answer]:
         """As `Workers.run`. A job whose process dies is run again, last of all, and given up after MAX_DEATHS."""
         with worker_folder() as folder:
             yield from self._run(deque(tasks), function, folder)
 
-    def _run(self, waiting: deque[Task], function: Run, folder: str) -> Iterator[Answer]:
+    def _run(self, waiting: deque[SweepTask], function: Run, folder: str) -> Iterator[Answer]:
         idle = [_Worker(self.threads, folder) for _ in range(min(self.workers, len(waiting)))]
         everyone = tuple(idle)
-        busy: dict[Future[Answer], tuple[_Worker, Task]] = {}
+        busy: dict[Future[Answer], tuple[_Worker, SweepTask]] = {}
         deaths: Counter[str] = Counter()
         try:
             while waiting or busy:
@@ -102,7 +102,7 @@ class _Worker:
         self.pool: ProcessPoolExecutor | None = None
         self.process: Any = None
 
-    def submit(self, function: Run, task: Task) -> Future[Answer]:
+    def submit(self, function: Run, task: SweepTask) -> Future[Answer]:
         if self.pool is not None:
             try:
                 return self.pool.submit(function, task)
@@ -147,7 +147,7 @@ class DaskWorkers:
     def __init__(self, address: str, note: Callable[[str], None] | None = None) -> None:
         self.address, self.note = address, note
 
-    def run(self, tasks: Sequence[Task], function: Run = run_task) -> Iterator[Answer]:
+    def run(self, tasks: Sequence[SweepTask], function: Run = run_task) -> Iterator[Answer]:
         """As `Workers.run`. The scheduler runs a job again whose worker died, and gives it up after a few times. Raises
         WorkersLost when the scheduler is gone."""
         client, as_completed = self._connect()
@@ -170,9 +170,9 @@ class DaskWorkers:
         except (OSError, ValueError, TypeError) as error:
             raise MalformedInput(f"no Dask scheduler answers at {self.address}: {one_line(str(error))}") from error
 
-    def _run(self, client: Any, completed: Any, waiting: deque[Task], function: Run) -> Iterator[Answer]:
+    def _run(self, client: Any, completed: Any, waiting: deque[SweepTask], function: Run) -> Iterator[Answer]:
         run = uuid.uuid4().hex[:8]  # two sweeps at one scheduler stay apart
-        out: dict[Any, Task] = {}
+        out: dict[Any, SweepTask] = {}
         looked, window = 0.0, _WINDOW
         while waiting or out:
             try:
@@ -191,7 +191,7 @@ class DaskWorkers:
                 raise WorkersLost(f"lost the Dask scheduler at {self.address}")
             yield answer
 
-    def _answer(self, future: Any, task: Task) -> Answer:
+    def _answer(self, future: Any, task: SweepTask) -> Answer:
         if future.status == "finished":
             try:
                 return future.result()

@@ -27,7 +27,7 @@ _OUTSIDE_RESULTS = ("cli", "reporting", "benchmarks", "sweeps/executor.py", "swe
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """One command with its parameters, defaults filled in. `versions`: the formats its result is written in. files: where
     the weights named by digest in the parameters are found; no part of the job's content."""
 
@@ -53,10 +53,10 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepTask:
     """A job on its way to a worker. code: digest of the driver's package, which the worker's must equal."""
 
-    job: Job
+    job: SweepJob
     code: str
     max_memory: int | None = None
 
@@ -111,7 +111,7 @@ def code_digest() -> str:
     return sha.hexdigest()
 
 
-def run_task(task: Task) -> Answer:
+def run_task(task: SweepTask) -> Answer:
     """Run one job. Never raises but for Ctrl-C: what goes wrong is the answer."""
     from utfproof.jobs.job import Context
     from utfproof.jobs.registry import job
@@ -150,7 +150,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:400]
 
 
-def _result(job: Job, document: dict[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
+def _result(job: SweepJob, document: dict[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
     named = [{"file": name, "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(files.items())]
     return plain({"key": job.key, "job": job.document, "files": named, "result": document})
 

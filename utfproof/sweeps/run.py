@@ -11,7 +11,7 @@ from typing import Any
 
 from utfproof.errors import Stopped
 from utfproof.sweeps.executor import Workers, WorkersLost
-from utfproof.sweeps.jobs import Job, Task, code_digest, run_task
+from utfproof.sweeps.jobs import SweepJob, SweepTask, code_digest, run_task
 from utfproof.sweeps.spec import Sweep
 from utfproof.sweeps.store import Store
 
@@ -24,7 +24,7 @@ class Summary:
     total: int
     before: int = 0
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    failures: list[tuple[Job, str, bool]] = field(default_factory=list)
+    failures: list[tuple[SweepJob, str, bool]] = field(default_factory=list)
 
     @property
     def finished(self) -> int:
@@ -69,7 +69,7 @@ def run_sweep(
     max_memory: int | None = None,
     started: Callable[[int], None] | None = None,
     progress: Callable[[], None] | None = None,
-    function: Callable[[Task], Any] = run_task,
+    function: Callable[[SweepTask], Any] = run_task,
 ) -> Summary:
     """Run the jobs of a sweep that have no result in `folder` yet (which is made; its parent must exist).
 
@@ -93,7 +93,7 @@ def run_sweep(
             if started is not None:
                 started(summary.before)
             store.begin()
-            answers = workers.run([Task(job, code, max_memory) for job in missing], function)
+            answers = workers.run([SweepTask(job, code, max_memory) for job in missing], function)
             try:
                 for answer in answers:
                     job = by_key[answer.key]

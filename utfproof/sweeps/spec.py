@@ -21,7 +21,7 @@ from utfproof.jobs.groups import DIMENSIONS
 from utfproof.jobs.parameters import REQUIRED, Parameter, keys
 from utfproof.jobs.registry import job as job_named
 from utfproof.shapes import PAPER_TABLE_SHAPES
-from utfproof.sweeps.jobs import Job
+from utfproof.sweeps.jobs import SweepJob
 
 MAX_JOBS = 250_000
 _LARGEST = {"seed": 2**64 - 1, "positive": 2**53 - 1, "integer": 2**53 - 1}
@@ -33,7 +33,7 @@ class Sweep:
     there were that ask for the same as an earlier one."""
 
     name: str
-    jobs: tuple[Job, ...]
+    jobs: tuple[SweepJob, ...]
     repeated: int = 0
 
 
@@ -63,7 +63,7 @@ def parse_spec(document: Mapping[str, Any], folder: Path, source: str = "sweep")
     asked = sum(grid.size for grid in grids)
     if asked > MAX_JOBS:
         raise ResourceLimit(f"{source} asks for {asked} jobs, more than {MAX_JOBS}; split it")
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, SweepJob] = {}
     count = 0
     for grid in grids:
         for job in grid.jobs(folder):
@@ -118,7 +118,7 @@ class _Grid:
             found.append(dict(zip(DIMENSIONS, [*dimensions, None][:5], strict=False)))
         return found
 
-    def jobs(self, folder: Path) -> Iterator[Job]:
+    def jobs(self, folder: Path) -> Iterator[SweepJob]:
         """Every combination, prepared by its command."""
         defaults = {key: None if entry.default is REQUIRED else entry.default for key, entry in self.parameters.items()}
         versions = _versions(self.command)
@@ -129,7 +129,7 @@ class _Grid:
             try:
                 for parameters, files in self.command.prepared(given, folder):
                     kept = {name: value for name, value in parameters.items() if value is not None}
-                    yield Job(self.name, kept, versions, files)
+                    yield SweepJob(self.name, kept, versions, files)
             except UtfproofError as error:
                 raise type(error)(f"{self.place}: {error}") from error
 

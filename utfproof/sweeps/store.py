@@ -20,7 +20,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import atomic_file, read_bytes, write_bytes
-from utfproof.sweeps.jobs import Answer, Job, canonical
+from utfproof.sweeps.jobs import Answer, SweepJob, canonical
 
 FORMAT = "utfproof-sweep"
 VERSION = 1
@@ -35,7 +35,7 @@ class Store:
         self.certificates = self.folder / "certificates"
 
     @contextmanager
-    def opened(self, name: str, jobs: Sequence[Job], code: str, *, reuse: bool = False) -> Iterator[None]:
+    def opened(self, name: str, jobs: Sequence[SweepJob], code: str, *, reuse: bool = False) -> Iterator[None]:
         """Make or resume the folder for these jobs; one driver at a time. MalformedInput when it holds another sweep's
         results, or (unless `reuse`) those of other code."""
         try:
@@ -158,7 +158,7 @@ class Store:
         for name in ("results.jsonl", "failures.jsonl"):
             (self.folder / name).unlink(missing_ok=True)
 
-    def compile(self, jobs: Sequence[Job], failures: Sequence[tuple[Job, str]]) -> None:
+    def compile(self, jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, str]]) -> None:
         """results.jsonl in the order of the jobs, and failures.jsonl where there are any."""
         failed = {job.key for job, _ in failures}
         with atomic_file(self.folder / "results.jsonl") as stream:

@@ -25,7 +25,7 @@ FREE = {"head_dim", "m", "mlp_width", "steps"}
 
 
 @dataclass(frozen=True)
-class Point:
+class ScalingPoint:
     """Runs of one setting that differ in their seed only, and where they stand."""
 
     panel: str
@@ -50,7 +50,7 @@ def panels_of(point: Preset) -> list[str]:
     return [panel for panel, holds in conditions.items() if holds]
 
 
-def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None = None) -> list[Point]:
+def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None = None) -> list[ScalingPoint]:
     """Every measured point of every panel, in order of m. Brief runs stand beside complete ones, marked.
 
     setting: the fields in which the experiment differs from the paper's (besides what is swept, and steps); runs of any other
@@ -68,12 +68,15 @@ def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None 
         preset = preset_of(runs[0])
         found = measured(runs)
         points += [
-            Point(panel, preset.host, preset.variant, preset.m, preset.head_dim, found) for panel in panels_of(preset)
+            ScalingPoint(panel, preset.host, preset.variant, preset.m, preset.head_dim, found)
+            for panel in panels_of(preset)
         ]
     return sorted(points, key=lambda point: (point.panel, point.host, point.variant, point.measured.steps, point.m))
 
 
-def plot_scaling(results: Iterable[RunResult], path: Path | str, setting: dict[str, Any] | None = None) -> list[Point]:
+def plot_scaling(
+    results: Iterable[RunResult], path: Path | str, setting: dict[str, Any] | None = None
+) -> list[ScalingPoint]:
     """Draw the three panels: a line for each host, variant and number of steps, ± 1 sd over seeds; brief runs dashed and
     hollow; a panel without points says so. Returns what was drawn. MalformedInput where `path` cannot be written."""
     picture_format(path)

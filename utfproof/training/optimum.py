@@ -48,7 +48,7 @@ _HUGE = sys.float_info.max
 
 
 @dataclass(frozen=True)
-class Setting:
+class OptimumSetting:
     """hosts None: all that are defined for the target. steps, learning_rate (None: the target's own), warmup: of fine-tuning.
     eval_sequences: for accuracies, and for the agreement of logits."""
 
@@ -62,7 +62,7 @@ class Setting:
     dtype: str = "float32"
     max_memory: int | None = None
 
-    def hosts_of(self, source: Source) -> tuple[str, ...]:
+    def hosts_of(self, source: ResultSource) -> tuple[str, ...]:
         """The hosts asked for, or all that there are for such a target."""
         return self.hosts or (STREAM_HOSTS if source.preset.residual else HOSTS)
 
@@ -78,7 +78,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Source:
+class ResultSource:
     """A finished run of a target at its own width: its preset, seed, and the target as trained."""
 
     preset: Preset
@@ -92,7 +92,7 @@ class Source:
         return run_key(self.preset, self.seed, self.preset.steps)
 
 
-def read_source(folder: Path) -> Source:
+def read_source(folder: Path) -> ResultSource:
     """The target of a run's folder (`utfproof train TASK/trained-own-width/VARIANT -o FOLDER`), in float64.
 
     MalformedInput for a folder without checkpoint, another host, several seeds, and what `target_of` refuses.
@@ -117,7 +117,7 @@ def read_source(folder: Path) -> Source:
         raise MalformedInput(f"{folder} holds a run of {document['step']} of {preset.steps} steps; finish it first")
     trainer = Trainer(preset, seeds, dtype="float64")
     _set(trainer, {n.removeprefix("parameter."): t for n, t in tensors.items() if n.startswith("parameter.")})
-    return Source(preset, seeds[0], trainer, target_of(trainer.model))
+    return ResultSource(preset, seeds[0], trainer, target_of(trainer.model))
 
 
 def _set(trainer: Trainer, values: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def _set(trainer: Trainer, values: dict[str, Any]) -> None:
 # --- hosts ---------------------------------------------------------------------------------------------------
 
 
-def host_preset(source: Preset, name: str, setting: Setting) -> Preset:
+def host_preset(source: Preset, name: str, setting: OptimumSetting) -> Preset:
     """The preset under which E and U of this host are trained on: the source's task and shape, the host's least m."""
     shape = (source.heads, source.layers, source.head_dim, source.vocabulary)
     m = default_m(name, *shape)
@@ -156,7 +156,7 @@ def host_preset(source: Preset, name: str, setting: Setting) -> Preset:
     )
 
 
-def embedded(source: Source, name: str, setting: Setting) -> tuple[Trainer, Embedding]:
+def embedded(source: ResultSource, name: str, setting: OptimumSetting) -> tuple[Trainer, Embedding]:
     """A trainer (float64) of this host with the E of the target and the host's own U. UtfproofError where the host is not
     defined here or does not carry the target."""
     preset = host_preset(source.preset, name, setting)
@@ -174,7 +174,7 @@ def embedded(source: Source, name: str, setting: Setting) -> tuple[Trainer, Embe
 
 
 @dataclass(frozen=True)
-class Agreement:
+class OptimumAgreement:
     """Of two models on the same sequences: the largest difference of logits, the largest logit, and how many of the looked-at
     positions have another most likely answer."""
 
@@ -190,7 +190,7 @@ class Agreement:
         return math.isfinite(largest) and self.largest_difference <= AGREEMENT * max(largest, 1e-300)
 
 
-def agreement(first: Trainer, second: Trainer, sequences: int) -> Agreement:
+def agreement(first: Trainer, second: Trainer, sequences: int) -> OptimumAgreement:
     """Logits of two trainers of the same task and seed on fresh sequences, those of `Trainer.evaluate`."""
     import torch
 
@@ -207,7 +207,7 @@ def agreement(first: Trainer, second: Trainer, sequences: int) -> Agreement:
             largest = max(largest, float(ours.abs()[seen].max()))
             different += int(((ours.argmax(-1) != theirs.argmax(-1)) & seen).sum())
             positions += int(seen.sum())
-    return Agreement(difference, largest, different, positions)
+    return OptimumAgreement(difference, largest, different, positions)
 
 
 # --- training on ---------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def perturbed(values: dict[str, Tensor], size: float, seed: int) -> dict[str, Te
     return found
 
 
-def train_on(start: Trainer, size: float, source: Source, setting: Setting) -> dict[str, Any]:
+def train_on(start: Trainer, size: float, source: ResultSource, setting: OptimumSetting) -> dict[str, Any]:
     """Scores before and after `steps` steps from the embedded point, perturbed by this much; batches that the target has not
     seen."""
     values = {name: tensor.detach().clone() for name, tensor in start.model.trained.items()}
@@ -263,7 +263,7 @@ def scores_document(scores: Scores) -> dict[str, float | None]:
 # --- the whole ------------------------------------------------------------------------------------------------
 
 
-def run(source: Source, setting: Setting, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
+def run(source: ResultSource, setting: OptimumSetting, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
     """The document of this target: every host with its agreement and what training on gives. Parts that the folder's file has
     are kept; the file is written after each new part."""
     setting.check()
@@ -278,7 +278,7 @@ def run(source: Source, setting: Setting, progress: Callable[[str], None] | None
     return document
 
 
-def _new_document(source: Source) -> dict[str, Any]:
+def _new_document(source: ResultSource) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -291,7 +291,7 @@ def _new_document(source: Source) -> dict[str, Any]:
     }
 
 
-def _parts(document: dict[str, Any], name: str, source: Source, setting: Setting) -> Iterator[None]:
+def _parts(document: dict[str, Any], name: str, source: ResultSource, setting: OptimumSetting) -> Iterator[None]:
     """What is missing for one host, put into the document part by part."""
     trained = document["trained"]
     if trained.get("eval_sequences") != setting.eval_sequences:
@@ -332,7 +332,7 @@ def _parts(document: dict[str, Any], name: str, source: Source, setting: Setting
         yield
 
 
-def _same(part: dict[str, Any], size: float, source: Source, setting: Setting) -> bool:
+def _same(part: dict[str, Any], size: float, source: ResultSource, setting: OptimumSetting) -> bool:
     rate = source.preset.learning_rate if setting.learning_rate is None else setting.learning_rate
     return (part["perturbation"], part["steps"], part["learning_rate"]) == (size, setting.steps, rate)
 
@@ -392,7 +392,7 @@ def check_document(document: Any, source: str) -> dict[str, Any]:
         for name, host in document["hosts"].items():
             _require(all(field in host for field in _HOST), f"host {name} lacks {_lacking(host, _HOST)}")
             _check_scores(host["embedded"])
-            Agreement(**host["agreement"])
+            OptimumAgreement(**host["agreement"])
             for part in host["trained_on"]:
                 _require(all(field in part for field in _PART), f"host {name} lacks {_lacking(part, _PART)}")
                 _check_scores(part["before"])

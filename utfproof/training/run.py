@@ -66,7 +66,7 @@ class Tick(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunSetting:
     """How to run a preset; what is computed is the preset's and the seeds' business. folder: RUNDIR, by default named after the
     run under `runs`. results None: no result file."""
 
@@ -91,7 +91,7 @@ class Setting:
 
 
 def run(
-    preset: Preset, seeds: Sequence[int], setting: Setting, progress: Callable[[Tick], None] | None = None
+    preset: Preset, seeds: Sequence[int], setting: RunSetting, progress: Callable[[Tick], None] | None = None
 ) -> list[RunResult]:
     """Train the preset with these seeds and return a result for each, written to the results' folder.
 
@@ -113,7 +113,7 @@ def run(
     return [result for result in wanted.values() if result is not None]
 
 
-def _finished(preset: Preset, seed: int, setting: Setting) -> RunResult | None:
+def _finished(preset: Preset, seed: int, setting: RunSetting) -> RunResult | None:
     """The result file of a run that has been made before."""
     if setting.results is None or setting.again:
         return None
@@ -121,7 +121,7 @@ def _finished(preset: Preset, seed: int, setting: Setting) -> RunResult | None:
     return read_result(path) if path.exists() else None
 
 
-def _folder(preset: Preset, seeds: Sequence[int], setting: Setting) -> Path:
+def _folder(preset: Preset, seeds: Sequence[int], setting: RunSetting) -> Path:
     if setting.folder is not None:
         folder = setting.folder
     else:
@@ -135,7 +135,7 @@ def _folder(preset: Preset, seeds: Sequence[int], setting: Setting) -> Path:
 
 
 def _run_group(
-    preset: Preset, seeds: Sequence[int], setting: Setting, progress: Callable[[Tick], None] | None
+    preset: Preset, seeds: Sequence[int], setting: RunSetting, progress: Callable[[Tick], None] | None
 ) -> list[RunResult]:
     folder = _folder(preset, seeds, setting)
     trainer = Trainer(
@@ -308,7 +308,7 @@ def _gentle_interrupts() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def _board(setting: Setting) -> Iterator[Any]:
+def _board(setting: RunSetting) -> Iterator[Any]:
     """A TensorBoard writer, or None."""
     if setting.tensorboard is None:
         yield None
@@ -324,7 +324,7 @@ def _board(setting: Setting) -> Iterator[Any]:
         writer.close()
 
 
-def _results(trainer: Trainer, preset: Preset, setting: Setting, log: _Log, clock: _Clock) -> list[RunResult]:
+def _results(trainer: Trainer, preset: Preset, setting: RunSetting, log: _Log, clock: _Clock) -> list[RunResult]:
     scores = trainer.evaluate(setting.eval_sequences)
     _require_numbers(scores.loss, trainer)
     seconds = clock.spent()

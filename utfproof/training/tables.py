@@ -74,7 +74,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Part:
+class TablePart:
     """A table, or a half of one."""
 
     label: str
@@ -113,7 +113,7 @@ PARTS: tuple[tuple[str, str, str, str], ...] = (
 _SUMMARIES = {"attention-only": paper.SUMMARY_ATTENTION_ONLY, "residual and LN": paper.SUMMARY_RESIDUAL_LN}
 
 
-def tables(cells: Cells) -> list[Part]:
+def tables(cells: Cells) -> list[TablePart]:
     """The paper's four tables, as seven parts, with the measured cells beside the printed ones."""
     found = []
     for label, title, common, value in PARTS:
@@ -125,7 +125,7 @@ def tables(cells: Cells) -> list[Part]:
             Row(name, task, printed, tuple(cells.get((task, host, variant)) for host in HOSTS))
             for name, task, variant, printed in lines
         )
-        found.append(Part(label, title, rows))
+        found.append(TablePart(label, title, rows))
     return found
 
 
@@ -153,7 +153,7 @@ def cell_lines(measured: Measured | None) -> list[str]:
 HEADER = ["", *(f"{name}, {side}" for name in HOSTS.values() for side in ("paper", "measured"))]
 
 
-def _part_lines(part: Part) -> Iterator[list[str]]:
+def _part_lines(part: TablePart) -> Iterator[list[str]]:
     for row in part.rows:
         line = [row.label]
         for printed, measured in zip(row.printed, row.measured, strict=True):
@@ -165,7 +165,7 @@ BRIEF = "* brief: fewer steps than the paper's"
 REMARK = "accuracies in percent; measured: mean ± standard deviation over the seeds; empty: nothing was measured"
 
 
-def markdown(parts: Iterable[Part], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]) -> str:
+def markdown(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]) -> str:
     """All tables as Markdown."""
     text = []
     for part in parts:
@@ -183,7 +183,9 @@ def _bar(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def document(parts: Iterable[Part], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]) -> dict[str, Any]:
+def document(
+    parts: Iterable[TablePart], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]
+) -> dict[str, Any]:
     """All tables for --json. Printed accuracies in percent as the paper has them, measured ones as fractions."""
     return {
         "tables": [

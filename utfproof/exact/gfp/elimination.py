@@ -33,7 +33,7 @@ _STEP = 16
 
 
 @dataclass(frozen=True)
-class Block:
+class PivotBlock:
     """Pivots start ... stop-1: the inverse [k, k] of U at these rows and pivot columns."""
 
     start: int
@@ -117,7 +117,7 @@ def _invert_small(table: np.ndarray, kernels: NumpyKernels) -> int | None:
 class Elimination:
     """A matrix of residues, eliminated in place (`work` [m, n], NumPy or torch).
 
-    rows [m]: position -> row of the input. columns: pivot columns, ascending. blocks: see `Block`. determinant: of the
+    rows [m]: position -> row of the input. columns: pivot columns, ascending. blocks: see `PivotBlock`. determinant: of the
     pivots' submatrix, with the sign of the row permutation. factors=False leaves out what only U needs.
     """
 
@@ -130,7 +130,7 @@ class Elimination:
         self._factors = factors
         self.rows = np.arange(work.shape[0])
         self.columns: list[int] = []
-        self.blocks: list[Block] = []
+        self.blocks: list[PivotBlock] = []
         self.determinant = 1
         m, n = work.shape
         r = min(m, n)
@@ -233,7 +233,7 @@ class Elimination:
         below = self.work[stop:, columns[0] : columns[-1] + 1] if adjacent else self.work[stop:, columns]
         if below.shape[0]:
             self.work[stop:, top:stop] = self.kernels.product(below, on_device)
-        self.blocks.append(Block(top, stop, on_device))
+        self.blocks.append(PivotBlock(top, stop, on_device))
         self.columns += columns
         self.determinant = self.determinant * determinant % self.p
 

@@ -23,7 +23,7 @@ STEPS = 41
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """A host of m dimensions: the relative residual of E R_all = W_all; a proven bound of the absolute error of any output, and
     whether it says no more than that outputs are bounded; what was observed, None where nothing was run."""
 
@@ -46,7 +46,7 @@ def error_curve(
     groups: Sequence[int] | None = None,
     observe: Callable[[Universal, np.ndarray], float] | None = None,
     max_memory: int | None = None,
-) -> list[Point]:
+) -> list[CurvePoint]:
     """Points of the curve, from the largest m to the smallest, at most `most` of them, spread evenly over those that balanced
     truncation gives. observe: (host, E) -> an error that a caller measures. kernel and groups as for `output_bound`."""
     hosts: dict[int, Universal] = {}
@@ -60,5 +60,5 @@ def error_curve(
     for m in sizes:
         effort = best_effort(hosts[m], target, kernel=kernel, groups=groups, max_memory=max_memory)
         observed = None if observe is None else observe(hosts[m], effort.E)
-        points.append(Point(m, effort.residual, float(effort.bound.error), effort.bound.vacuous, observed))
+        points.append(CurvePoint(m, effort.residual, float(effort.bound.error), effort.bound.vacuous, observed))
     return points
