@@ -18,7 +18,7 @@ from pathlib import Path
 
 from utfproof.claims.computed import recorded, recorded_routes, write, write_routes
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.claims.independence import Source, shared, words
+from utfproof.claims.independence import CodeSource, shared, words
 from utfproof.claims.judging import computed_from, judge
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
 from utfproof.claims.registry import SECTIONS, all_claims, select
@@ -153,7 +153,7 @@ def page() -> str:
 
 def record(names: list[str]) -> None:
     """Run claims on the default grid and record what they computed; print what changed, and what speaks against a claim."""
-    claims, parts, routes, source = all_claims(), dict(recorded()), dict(recorded_routes()), Source()
+    claims, parts, routes, source = all_claims(), dict(recorded()), dict(recorded_routes()), CodeSource()
     for entry in select(names):
         seen = observe(entry, Grid.parse(DEFAULT_GRID))
         part = computed_from(entry, seen)

@@ -10,7 +10,7 @@ from tiers import full_where
 
 from utfproof.claims.computed import recorded_routes
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.claims.independence import Names, Source, apart, shared
+from utfproof.claims.independence import Names, CodeSource, apart, shared
 from utfproof.claims.judging import judge
 from utfproof.claims.record import Run
 from utfproof.claims.registry import all_claims
@@ -27,7 +27,7 @@ SMALL = Grid.parse("H=1..2,L=1,d=1,d_in=1")
 
 @pytest.fixture(scope="module")
 def source():
-    return Source()
+    return CodeSource()
 
 
 def test_every_pair_of_routes_is_recorded_and_shares_nothing_but_the_object():
@@ -99,7 +99,7 @@ def test_a_false_independence_is_seen(fault):
     claim = CLAIMS[name]
     text = Path(importlib.import_module(module).__file__).read_text()
     assert text.count(old) == 1
-    found = shared(claim.check, claim.computed.named_routes, Source({module: text.replace(old, new)}))
+    found = shared(claim.check, claim.computed.named_routes, CodeSource({module: text.replace(old, new)}))
     assert found != claim.shared
     if fault != "the package's forward pass twice":  # which is about the object: seen by what is recorded
         seen = observe(claim, Grid.parse(DEFAULT_GRID))
@@ -115,7 +115,7 @@ def test_one_expression_is_not_two_routes():
         shared(
             CLAIMS["new:normalisation/three-layers"].check,
             {"FLINT", "plain integers"},
-            Source({module: text.replace(old, new)}),
+            CodeSource({module: text.replace(old, new)}),
         )
 
 

@@ -119,7 +119,7 @@ def _plain(thing: Any) -> Any:
     return thing
 
 
-class Source:
+class CodeSource:
     """The package's source: each function's syntax, and what names stand for. texts: other texts of modules, by name."""
 
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
@@ -342,7 +342,7 @@ def _comparisons(parts: list[ast.AST], labels: set[str]) -> Iterator[Parts]:
     yield from gathered.values()
 
 
-def _compared(source: Source, place: str, function: Any, labels: set[str]) -> Iterator[Parts]:
+def _compared(source: CodeSource, place: str, function: Any, labels: set[str]) -> Iterator[Parts]:
     """{route: what its result is made of}, for every place in a function where results are held against each other."""
     nodes, space = source.parts(function), source.space(function)
     if place in DECLARED and labels >= set(DECLARED[place]):
@@ -361,12 +361,12 @@ def _compared(source: Source, place: str, function: Any, labels: set[str]) -> It
         yield {name: [part for e in expressions for part in _made(nodes, e)] for name, expressions in entries.items()}
 
 
-def shared(check: Any, labels: set[str], source: Source | None = None) -> Shared:
+def shared(check: Any, labels: set[str], source: CodeSource | None = None) -> Shared:
     """What the routes of these names rest on, in a claim's check and whatever it reaches. ValueError for a route that is
     nowhere named beside another, and where two routes are the same expression."""
     from utfproof.claims import companions
 
-    source = source or Source()
+    source = source or CodeSource()
     start = [check, companions.beyond] if companions.PROVER in labels else [check]
     everything = source.reach(Names({_short(f): f for f in start}, {}, frozenset(), frozenset()))
     routes: dict[str, set[str]] = {}
