@@ -10,7 +10,7 @@ from tiers import full_where
 
 from utfproof.claims.computed import recorded_routes
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.claims.independence import Names, CodeSource, apart, shared
+from utfproof.claims.independence import CodeSource, Names, apart, shared
 from utfproof.claims.judging import judge
 from utfproof.claims.record import Run
 from utfproof.claims.registry import all_claims
