@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import html
 import itertools
 import json
@@ -614,7 +615,7 @@ def test_weights_alone_are_named_and_not_refused(tmp_path, monkeypatch, capsys):
 def test_kinds_are_known_by_content():
     beginnings = {
         "bench": "bench", "emulate": "emulation", "verify": "verify", "frontier": "frontier",
-        "slack": None, "sweep": None, "search": None, "impossible": None,
+        "slack": None, "sweep": None, "search": None, "impossible": "derivation",
     }  # fmt: skip
     met = set()
     for path in sorted(RESULTS.glob("*.json")):
@@ -999,6 +1000,28 @@ def test_formulas_are_drawn_by_the_browser_itself(show, browser):
         if name != "msub":
             assert scripts[-1][0] < base[0]
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_files_that_are_no_documents_are_told_apart(tmp_path):
+    """What commands write beside documents; a file that only bears the ending is not understood."""
+    digest = hashlib.sha256(b"numbers").hexdigest()
+    log = '{"device": "cpu", "preset": {}, "seeds": [0]}'
+    wanted = {
+        f"{digest}.bin": (b"numbers", "sidecar"),
+        f"{digest[::-1]}.bin": (b"numbers", None),
+        "log.jsonl": (log.encode(), "unfinished"),
+        "checkpoint.json": (b'{"format": "utfproof-training-checkpoint"}', "unfinished"),
+        "derivation.json": (b'{"format": "utfproof-nullstellensatz"}', "derivation"),
+        "a.png": (b"\x89PNG...", "picture"),
+        "b.png": (b"no picture", None),
+        "c.html": (b"<!doctype html><p>", "page"),
+        "d.py": (b"print()", None),
+        "e.py": (b'"""A fixed transformer with one embedding, as a plain torch.nn.Module: it', "module"),
+    }
+    for name, (content, _) in wanted.items():
+        (tmp_path / name).write_bytes(content)
+    found = report_read.gather(tmp_path)
+    assert {source.name: source.kind for source in found.sources} == {name: kind for name, (_, kind) in wanted.items()}
 
 
 def test_what_other_commands_write_is_understood(tmp_path, monkeypatch, capsys):

@@ -100,7 +100,7 @@ COMMANDS: dict[str, Any] = {
     "optimum": {"format": ("utfproof-training-optimum",), "hosts": Each({"agreement": {"different_answers": WHOLE,
         "largest_difference": NUMBER, "largest_logit": NUMBER, "positions": WHOLE}, "condition": Maybe(NUMBER),
         "embedded": {"accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER, "loss": Maybe(NUMBER)},
-        "embedding_residual": NUMBER,
+        "embedding_residual": Maybe(NUMBER),
         "eval_sequences": WHOLE, "m": WHOLE, "method": str, "notion": str, "trained_on": [{"after": {"accuracy": Maybe(NUMBER),
         "accuracy_answers": NUMBER, "loss": Maybe(NUMBER)}, "before": {"accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER,
         "loss": Maybe(NUMBER)}, "curve": [[NUMBER]], "distance": NUMBER, "dtype": str, "eval_sequences": WHOLE,

@@ -32,6 +32,12 @@ KINDS = {
     "sweep-times": "sweep: seconds of each job",
     "sweep-head": "sweep: its name",
     "output": "what a command printed",
+    "derivation": "search impossible: a derivation of 1 = 0",
+    "unfinished": "train: a run that is not finished; the same command goes on",
+    "sidecar": "numbers that a certificate names by their digest",
+    "module": "export: a PyTorch module",
+    "picture": "a picture",
+    "page": "a page",
     "weights": "weights: utfproof decide, embed and emulate read them; not shown",
     "table": "a table that collect wrote: the sweep's results.jsonl is shown instead",
 }
@@ -41,7 +47,22 @@ MOST_FILES = 20_000
 MOST_BYTES = 256 * 2**20
 """Of one file."""
 
-TRAINING_FORMAT = "utfproof-training-result"
+_FORMATS = {
+    "utfproof-training-result": "training",
+    "utfproof-training-checkpoint": "unfinished",
+    "utfproof-nullstellensatz": "derivation",
+}
+"""Kinds by the format that a document names."""
+_BEGINNINGS = (
+    (".parquet", b"PAR1", "table"),
+    (".csv", b"key,command,", "table"),
+    (".png", b"\x89PNG", "picture"),
+    (".pdf", b"%PDF", "picture"),
+    (".svg", b"<", "picture"),
+    (".html", b"<!doctype html>", "page"),
+    (".py", b'"""A fixed transformer with one embedding, as a plain torch.nn.Module', "module"),
+)
+"""Files that are no JSON: ending, first bytes, kind."""
 BENCHMARKS = ("exact", "certify", "emulate", "train")
 _SIGNS = {
     "verify": ("claims", "grid", "holds"),
@@ -144,16 +165,22 @@ def _source(path: Path, name: str, forms: Mapping[str, Any]) -> Source:
 
 
 def _beside(path: Path, size: int) -> str | None:
-    """The kind of a file that is no JSON, by how it begins."""
+    """The kind of a file that is no JSON, by how it begins; of a sidecar, by its name."""
     try:
         with path.open("rb") as stream:
-            begin = stream.read(12)
+            begin = stream.read(128)
+            stream.seek(0)
+            if path.suffix == ".bin" and hashlib.file_digest(stream, "sha256").hexdigest() == path.stem:
+                return "sidecar"
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
     if path.suffix == ".safetensors" and begin[8:9] == b"{" and int.from_bytes(begin[:8], "little") <= size - 8:
         return "weights"
-    starts = {".parquet": b"PAR1", ".csv": b"key,command,"}
-    return "table" if path.suffix in starts and begin.startswith(starts[path.suffix]) else None
+    if path.name == "log.jsonl" and begin.startswith(b'{"device": '):
+        return "unfinished"
+    return next(
+        (kind for ending, first, kind in _BEGINNINGS if path.suffix == ending and begin.startswith(first)), None
+    )
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -164,8 +191,8 @@ def kind_of(document: Any, forms: Mapping[str, Any] = COMMANDS) -> str | None:
     """The kind of a document, by its content; None where it is of none."""
     if not isinstance(document, dict):
         return None
-    if document.get("format") == TRAINING_FORMAT:
-        return "training"
+    if (named := _FORMATS.get(str(document.get("format")))) is not None:
+        return named
     if document.get("benchmark") in BENCHMARKS:
         return "bench"
     if "cases" in document and "totals" in document:
