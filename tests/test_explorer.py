@@ -92,6 +92,10 @@ def test_in_a_browser(tmp_path):
                 "const t = document.getElementById('targets'); t.value = '1'; t.dispatchEvent(new Event('input'));"
             )
             assert browser.run("return document.querySelectorAll('#rows td.m')[2].textContent") == "1380 … 1830"
+            for width in (320, 768, 1280):
+                browser.window(width)
+                wide = "const all = [...document.querySelectorAll('body *')].map(e => e.getBoundingClientRect().right);"
+                assert browser.run(wide + "return Math.max(document.documentElement.scrollWidth, ...all)") <= width
             assert browser.run("return performance.getEntriesByType('resource').length") == 0
             assert browser.console() == []
     except BrowserMissing as missing:

@@ -61,7 +61,22 @@ form { display: grid; grid-template-columns: max-content minmax(8rem, 1fr) 3rem;
 form .wide { grid-column: 2 / span 2; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #8886; vertical-align: top; }
+td { overflow-wrap: anywhere; }
 td.m { font-weight: bold; white-space: nowrap; }
+#stream { justify-self: start; }
+@media (max-width: 40rem) {
+  h1 { font-size: 1.5rem; }
+  form { grid-template-columns: minmax(0, 1fr) 3rem; }
+  label, form .wide { grid-column: 1 / -1; }
+  select { width: 100%; }
+  thead { display: none; }
+  tr { display: block; padding: .5rem 0; border-bottom: 1px solid #8886; }
+  td { display: block; padding: 0; border: 0; }
+  td:first-child { font-style: italic; }
+  td.m::before { content: "m: "; }
+  td.m + td::before { content: "proved by "; }
+  td.m + td + td::before { content: "reached by "; }
+}
 """
 
 
