@@ -40,6 +40,7 @@ SECTIONS: dict[str, str] = {
     "new_local": "New: below M and lower bounds",
     "new_shared_attention": "New: shared attention",
     "new_bilinear": "New: shared attention",
+    "new_approximate": "New: shared attention",
     "new_looped_shared": "New: shared attention",
     "new_smaller_hosts": "New: shared attention",
     "new_residual": "New: residual streams",
