@@ -89,11 +89,12 @@ def _invert_small(table: np.ndarray, kernels: NumpyKernels) -> int | None:
     lines = np.empty((2, size))
     row, column = lines
     update = np.empty((size, size))
+    reduce = kernels.reducer(lines)
     summed = 0
     for k in range(size):
         lines[0] = table[k]
         lines[1] = table[:, k]
-        kernels.reduce(lines)
+        reduce()
         pivot = int(row[k])
         if not pivot:
             return None
@@ -101,7 +102,7 @@ def _invert_small(table: np.ndarray, kernels: NumpyKernels) -> int | None:
         inverse = centre(pow(pivot, -1, p), p)
         row *= inverse
         row[k] = inverse
-        kernels.reduce(lines)
+        reduce()
         column[k] = 0
         table[:, k] = 0
         table -= np.multiply(column[:, None], row, update)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,19 @@ class NumpyKernels(Kernels):
             np.rint(quotient, quotient)
             np.multiply(quotient, self._p, quotient)
             np.subtract(x, quotient, out[start : start + step])
+
+    def reducer(self, array: np.ndarray) -> Callable[[], None]:
+        """`reduce` of one small array, to be called again and again: nothing is looked up anew."""
+        quotient, inverse, p = np.empty_like(array), self._inverse, self._p
+        multiply, rint, subtract = np.multiply, np.rint, np.subtract
+
+        def reduce() -> None:
+            multiply(array, inverse, quotient)
+            rint(quotient, quotient)
+            multiply(quotient, p, quotient)
+            subtract(array, quotient, array)
+
+        return reduce
 
     def _subtract(self, c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
         """c -= a b, not reduced."""
