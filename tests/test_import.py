@@ -708,6 +708,25 @@ def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
     assert read_embedding(out).shape[1] < least
 
 
+def test_the_smallest_host_within_a_tolerance_by_command(tmp_path, capsys):
+    """It is written with what is proven, and never said to match; none that is close enough exits 1."""
+    write(tmp_path / "m.safetensors", transformer_lens(), attention_dir="causal")
+    files = [str(tmp_path / name) for name in ("host.safetensors", "m.safetensors", "E.safetensors")]
+    command = ["embed", *files[:2], "--layout", "transformer-lens", "--minimize", "-o", files[2], "--json", "--within"]
+    assert run([*command, "0.5"]) in (0, 4)
+    found = json.loads(capsys.readouterr().out)
+    assert found["within"]["proven"] <= 0.5
+    assert found["within"]["m"] < found["least"]["m"]
+    stored = read_tensors(files[2])
+    assert "notion" not in stored.metadata
+    assert stored.tensors["E"].shape[1] == found["within"]["m"]
+    assert run([*command, "1e-30"]) == 1
+    assert "proven within 1e-30" in capsys.readouterr().err
+    for extra in (["--m", "3"], ["--certificate", str(tmp_path / "c.json")]):
+        assert run([*command, "0.5", *extra]) == 2
+    assert run([*command[:5], "-o", files[2], "--within", "0.5"]) == 2
+
+
 @pytest.mark.parametrize("wrong", ["sparse", "same", "source", "no-minimize"])
 def test_minimize_never_overwrites(tmp_path, wrong, capsys):
     path, out = write(tmp_path / "m.safetensors", transformer_lens(P=0)), tmp_path / "E.safetensors"

@@ -674,3 +674,56 @@ def test_a_curve_falls_with_m_and_its_bound_holds():
     assert all(p.observed <= p.bound + 1e-12 for p in points)
     assert points[0].observed < 1e-12
     assert any(p.m < points[0].m and not p.vacuous for p in points)
+
+
+def weak_model(residual=True, layers=2):
+    """A target whose last two of six coordinates hardly matter, in floats, and one-hot inputs for it."""
+    shape = Shape(2, layers, 2, 6, 3, residual=residual)
+    rng = np.random.default_rng(3)
+    small = np.array([1, 1, 1, 1, 1e-3, 1e-3])
+    W_Q, W_K, W_V = (rng.normal(size=(layers, 2, 6, 2)) * small[:, None] for _ in range(3))
+    W_O, W_U = 0.5 * rng.normal(size=(layers, 2, 2, 6)) * small, rng.normal(size=(6, 3)) * small[:, None]
+    target = Target(shape, W_Q, W_K, W_V, W_O, W_E=np.eye(6), W_U=W_U)
+    return target, [np.eye(6)[rng.integers(0, 6, n)] for n in (1, 4, 7)]
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_the_error_on_given_inputs_is_proven_and_tight(residual):
+    """It bounds the float outputs' difference, and is hardly larger; another host, or a change of E, is seen in it."""
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.models.realization.given import GivenInputs
+
+    target, inputs = weak_model(residual)
+    kernel = SoftmaxAttention(causal=True)
+    given = GivenInputs(target, inputs, kernel)
+    fitted = given.projections()
+    for m in (1, 3, 5, fitted.rank):
+        host, E = fitted.host(m)
+        seen = max(float(np.abs(host.forward(x, E, kernel) - target.forward(x, kernel)).max()) for x in inputs)
+        proven = float(given.error(host, E))
+        assert seen - 1e-12 <= proven <= seen * (1 + 1e-9) + 1e-12
+    assert proven < 1e-12  # as many dimensions as the inputs reach: the target's own outputs
+    E[2] += 1e-3
+    assert float(given.error(host, E)) > 1e-5
+    with pytest.raises(MalformedInput, match="host and target differ"):
+        given.error(host, E[:, :-1])
+
+
+def test_the_least_host_within_a_tolerance():
+    """Fewer dimensions for a larger tolerance, each proven; none for one that rounding alone exceeds."""
+    from utfproof.attention import SoftmaxAttention
+    from utfproof.models.realization.curve import error_curve, least_within
+    from utfproof.models.realization.given import GivenInputs
+
+    target, inputs = weak_model()
+    given = GivenInputs(target, inputs, SoftmaxAttention())
+    sizes = []
+    for within in (1e-9, 1e-2, 10.0):
+        host, E, error = least_within(target, given, within)
+        assert error <= within
+        assert float(given.error(host, E) / given.scale) <= error
+        sizes.append(host.m)
+    assert sizes[0] >= 6 > sizes[1] > sizes[2] == 1
+    assert least_within(target, given, 1e-30) is None
+    points = error_curve(target, given=given)
+    assert next(p.given for p in points if p.m == sizes[1]) <= 1e-2

@@ -91,14 +91,21 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
     )
     minimize: bool = option(False, "Find the least m for this target and write a host of that size (or of --m).")
     certificate: Path | None = written(None, "--minimize: write the evidence that m is least (.json).")
-    curve: bool = option(False, "--minimize: m against the error of outputs, with a proven bound at each m.")
+    curve: bool = option(False, "--minimize: m against the error of outputs, with proven bounds at each m.")
+    within: float | None = option(
+        None,
+        "--minimize, models: the smallest host found whose outputs on the test sequences are proven within this part of "
+        "the largest output.",
+        kind="amount",
+    )
 
     def run(self) -> Outcome:
         limit = self.limit
         if self.certificate is not None and not self.minimize:
             raise MalformedInput("--certificate is the evidence of --minimize")
-        if self.curve and not self.minimize:
-            raise MalformedInput("--curve is about hosts of fewer dimensions: say --minimize")
+        if (self.curve or self.within is not None) and not self.minimize:
+            said = "--curve" if self.curve else "--within"
+            raise MalformedInput(f"{said} is about hosts of fewer dimensions: say --minimize")
         require_writable(self.output, self.certificate)
         if not self.minimize:
             options.refuse_undrawn(self, self.host, "law", "dtype", *(["seed"] if self.layout == OWN_LAYOUT else []))

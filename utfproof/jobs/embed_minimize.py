@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utfproof.attention import SoftmaxAttention
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput, Refuted, ResourceLimit
 from utfproof.ground.files import require_writable, together
+from utfproof.ground.progress import stage
 from utfproof.jobs import options
 from utfproof.jobs.job import Outcome
 from utfproof.systems import Target, Universal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from utfproof.jobs.embed import ComparisonOptions, Embed
     from utfproof.models import ImportedModel
     from utfproof.models.attention import Kernel
+    from utfproof.models.realization.given import GivenInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,7 @@ def smallest(
     """The least m for this target by matching, a host of that size and E. With an m below it, the closest host found of that
     size, its E of least squares and a bound of the output error. Writes the certificate where a path is given and there is one.
     """
-    from utfproof.models.realization.besteffort import best_effort
+    from utfproof.models.realization.besteffort import best_effort, relative_residual
     from utfproof.models.realization.numerical import truncated_host
     from utfproof.models.realization.report import minimize as minimal
 
@@ -70,7 +72,7 @@ def smallest(
         rows["certificate"] = document["certificate_file"] = str(certificate)
     if m is None or m >= least:
         host, E = _in_floats(found.host, found.E)
-        document["written_residual"] = _residual(host, E, target)
+        document["written_residual"] = relative_residual(host, target, E)
         rows["as written"] = f"float64, relative residual of E R_all = W_all {document['written_residual']:.3g}"
         return Smallest(host, E, document, rows, True)
     smaller = truncated_host(target, m)
@@ -82,14 +84,6 @@ def smallest(
         "output error": f"at most {float(effort.bound.error):.3g} on all one-hot inputs{vacuous}",
     }
     return Smallest(smaller.host, effort.E, document, rows, False)
-
-
-def _residual(host: Universal, E: np.ndarray, target: Target) -> float:
-    """||E R_all - W_all|| / ||W_all|| in float64."""
-    from utfproof.matching import r_all, w_all
-
-    goal = np.asarray(w_all(target)).astype(np.float64)
-    return float(np.linalg.norm(E @ np.asarray(r_all(host)) - goal) / (np.linalg.norm(goal) or 1))
 
 
 def _in_floats(host: Universal, E: np.ndarray) -> tuple[Universal, np.ndarray]:
@@ -112,6 +106,9 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
 
     host, output, certificate, m, limit = Path(job.host), job.output, job.certificate, job.m, job.limit
     _require_paths(host, output, certificate, job.target)
+    if job.within is not None and (m is not None or certificate is not None or isinstance(model, Target)):
+        raise MalformedInput("--within is for models, and finds m itself: leave out --m and --certificate")
+    given = None
     if isinstance(model, Target):
         target, groups = model, None
         kernel: Kernel = SoftmaxAttention()
@@ -122,13 +119,21 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
         sequences, target = test.sequences(model, limit), model.target.augmented()
         groups = [model.vocabulary, model.positions] if model.positions else None
         kernel = model.attention
-        if (m is not None or job.curve) and not isinstance(kernel, SoftmaxAttention):
+        smaller = m is not None or job.curve or job.within is not None
+        if smaller and not isinstance(kernel, SoftmaxAttention):
             raise MalformedInput(
                 f"the bound for an m that is too small is for softmax with a mask or a window, not for {kernel.words()}"
             )
         found = smallest(target, m=m, kernel=kernel, groups=groups, certificate=certificate, limit=limit)
+        if (job.curve or job.within is not None) and isinstance(kernel, SoftmaxAttention):
+            from utfproof.models.realization.given import GivenInputs
+
+            with stage(f"the model on {len(sequences)} sequences, in balls"):
+                given = GivenInputs(target, [model.one_hots(tokens) for tokens in sequences], kernel)
+        if job.within is not None and given is not None:
+            found = _within(found, target, given, job.within, limit)
         agreement = compare(model, found.host, found.E, None, sequences)
-        agrees, facts = agreement.within(test.limit), model_facts(model)
+        agrees, facts = job.within is not None or agreement.within(test.limit), model_facts(model)
         beside = why(found.document["least"]["m"], model.target.width, 1)
         rows = {**found.rows, "beside": beside, **test.rows(model, agreement)}
 
@@ -140,10 +145,10 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
         from utfproof.models.realization.curve import error_curve
 
         assert isinstance(kernel, SoftmaxAttention)
-        points = error_curve(target, kernel=kernel, groups=groups, observe=observe, max_memory=limit)
+        points = error_curve(target, kernel=kernel, groups=groups, given=given, observe=observe, max_memory=limit)
         document["curve"] = [point.document() for point in points]
         rows |= {f"error at m = {point.m}": _point(point) for point in points}
-    notion = {"notion": Notion.MATCHING.value} if found.enough else {}
+    notion = {"notion": Notion.MATCHING.value} if found.enough and job.within is None else {}
     with together():
         write_host(host, found.host)
         write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
@@ -151,6 +156,27 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
     fine = found.enough and agrees
     code = int(not fine) if isinstance(model, Target) else options.agreement_code(model, fine)
     return Outcome({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, code)
+
+
+def _within(found: Smallest, target: Target, given: GivenInputs, within: float, limit: int | None) -> Smallest:
+    """The smallest truncated host that is proven so close on the test sequences. Refuted where none is."""
+    from utfproof.models.realization.curve import least_within
+
+    with stage("hosts of fewer dimensions, in balls"):
+        closest = least_within(target, given, within, limit)
+    if closest is None:
+        raise Refuted(f"no host that balanced truncation gives is proven within {within:g} on these sequences")
+    host, E, error = closest
+    said = f"{error:.3g} of the largest output, on {len(given.inputs)} sequences of this run alone"
+    rows = {
+        "result": f"a host of m = {host.m} is within {within:g} of the model: proven {said}; it does not match it",
+        **found.rows,
+    }
+    document = {
+        **found.document,
+        "within": {"m": host.m, "asked": within, "proven": error, "sequences": len(given.inputs)},
+    }
+    return Smallest(host, E, document, rows, True)
 
 
 def why(least: int, width: int, constants: int) -> str:
@@ -162,9 +188,9 @@ def why(least: int, width: int, constants: int) -> str:
 
 def _point(point: Any) -> str:
     """A point of the curve for people."""
-    bound = "no proven bound below the range of outputs" if point.vacuous else f"proven at most {point.bound:.3g}"
-    seen = "" if point.observed is None else f"; observed {point.observed:.3g} relative"
-    return f"{bound}{seen}"
+    bound = "the bound for all contexts is vacuous" if point.vacuous else f"at most {point.bound:.3g} on all contexts"
+    here = "" if point.given is None else f"proven {point.given:.3g} relative on these sequences; "
+    return f"{here}{bound}"
 
 
 def _require_paths(host: Path, output: Path, certificate: Path | None, source: Path) -> None:

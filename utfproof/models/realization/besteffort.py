@@ -48,18 +48,24 @@ class OutputBound:
     def document(self) -> dict[str, Any]:
         """For JSON; numbers rounded upwards."""
         heads = [
-            {"layer": at[0], "head": at[1], "logits": _up(self.logits[at]), "attention": _up(self.attention[at])}
+            {
+                "layer": at[0],
+                "head": at[1],
+                "logits": rounded_up(self.logits[at]),
+                "attention": rounded_up(self.attention[at]),
+            }
             for at in sorted(self.logits)
         ]
         return {
-            "error": _up(self.error),
-            "half_range": _up(self.half_range),
+            "error": rounded_up(self.error),
+            "half_range": rounded_up(self.half_range),
             "vacuous": self.vacuous,
             "heads": heads,
         }
 
 
-def _up(value: Fraction) -> float:
+def rounded_up(value: Fraction) -> float:
+    """The next float that is no smaller."""
     found = float(value)
     return found if Fraction(found) >= value else float(np.nextafter(found, np.inf))
 
@@ -88,7 +94,14 @@ def best_effort(
     groups: Sequence[int] | None = None,
     max_memory: int | None = None,
 ) -> BestEffort:
-    """The E that comes closest to E R_all = W_all in the Frobenius norm, of least norm, and what it implies for outputs.
+    """The E of `least_squares`, and what it implies for outputs. Raises as it does."""
+    E, residual, rank = least_squares(host, target, max_memory)
+    bound = output_bound(host, target, E, kernel=kernel, groups=groups, max_memory=max_memory)
+    return BestEffort(E, residual, rank, bound)
+
+
+def least_squares(host: Universal, target: Target, max_memory: int | None = None) -> tuple[np.ndarray, float, int]:
+    """(E, relative residual, rank of R_all): the E that comes closest to E R_all = W_all in the Frobenius norm, of least norm.
 
     Raises MalformedInput for shapes that differ, ResourceLimit before allocating.
     """
@@ -105,15 +118,21 @@ def best_effort(
     solution, _, rank, _ = np.linalg.lstsq(held.T, right.T, rcond=None)
     E = np.ascontiguousarray(solution.T)
     scale = float(np.linalg.norm(right)) or 1.0
-    residual = float(np.linalg.norm(E @ held - right)) / scale
-    bound = output_bound(host, target, E, kernel=kernel, groups=groups, max_memory=max_memory)
-    return BestEffort(E, residual, int(rank), bound)
+    return E, float(np.linalg.norm(E @ held - right)) / scale, int(rank)
+
+
+def relative_residual(host: Universal, target: Target, E: np.ndarray) -> float:
+    """||E R_all - W_all|| / ||W_all|| in float64."""
+    matrix, goal = r_all(host), to_numpy(w_all(target)).astype(np.float64)
+    held = matrix.to_dense(np.float64) if isinstance(matrix, SelectionMatrix) else to_numpy(matrix).astype(np.float64)
+    return float(np.linalg.norm(E @ held - goal) / (np.linalg.norm(goal) or 1.0))
 
 
 # --- the bound ---------------------------------------------------------------------------------------------
 
 
-def _balls(array: np.ndarray) -> Any:
+def balls(array: np.ndarray) -> Any:
+    """A matrix of balls of radius 0, as far as the precision allows: floats are dyadic rationals."""
     from flint import arb, arb_mat, fmpq
 
     rows, columns = array.shape
@@ -121,17 +140,19 @@ def _balls(array: np.ndarray) -> Any:
     return arb_mat(rows, columns, [arb(fmpq(x.numerator, x.denominator)) for x in values])
 
 
-def _of_rationals(matrix: Any) -> Any:
+def of_rationals(matrix: Any) -> Any:
+    """The same of a matrix of rationals."""
     from flint import arb, arb_mat
 
     return arb_mat(matrix.nrows(), matrix.ncols(), [arb(x) for x in matrix.entries()])
 
 
-def _dense(matrix: Any) -> Any:
-    return _balls(matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else to_numpy(matrix))
+def dense_balls(matrix: Any) -> Any:
+    """The same of an array or an index map."""
+    return balls(matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else to_numpy(matrix))
 
 
-def _largest(values: Sequence[Any]) -> Any:
+def largest(values: Sequence[Any]) -> Any:
     """A ball of radius 0 that is at least every one of these nonnegative numbers."""
     from flint import arb
 
@@ -144,7 +165,8 @@ def _largest(values: Sequence[Any]) -> Any:
     return top
 
 
-def _upper(number: Any) -> Fraction:
+def upper(number: Any) -> Fraction:
+    """The upper end of a ball's absolute value."""
     significand, exponent = (int(x) for x in number.abs_upper().man_exp())
     return significand * Fraction(2) ** exponent
 
@@ -166,7 +188,7 @@ class _Groups:
         total = arb(0)
         for span in self.spans:
             squares = [sum((matrix[i, c] ** 2 for c in range(matrix.ncols())), arb(0)) for i in span]
-            total += _largest(squares).sqrt()
+            total += largest(squares).sqrt()
         return total
 
     def diameter(self, matrix: Any) -> Any:
@@ -177,14 +199,14 @@ class _Groups:
         total = arb(0)
         for span in self.spans:
             squares = [gram[i, i] + gram[j, j] - 2 * gram[i, j] for i in span for j in span if j < i]
-            total += _largest(squares).sqrt()
+            total += largest(squares).sqrt()
         return total
 
     def size(self, matrix: Any, column: int) -> Any:
         """At least |(p matrix)_column|."""
         from flint import arb
 
-        return sum((_largest([matrix[i, column] for i in span]) for span in self.spans), arb(0))
+        return sum((largest([matrix[i, column] for i in span]) for span in self.spans), arb(0))
 
     def range(self, matrix: Any, column: int) -> Any:
         """At least the difference of (p matrix)_column for two such rows."""
@@ -193,7 +215,7 @@ class _Groups:
         total = arb(0)
         for span in self.spans:
             entries = [matrix[i, column] for i in span]
-            total += _largest([max(x.upper() for x in entries) - min(x.lower() for x in entries)])
+            total += largest([max(x.upper() for x in entries) - min(x.lower() for x in entries)])
         return total
 
 
@@ -235,7 +257,7 @@ class _Bounding:
     ) -> None:
         self.host, self.target, self.kernel, self.groups = host, target, kernel, groups
         # word -> (E R_w, W_E M_w)
-        self.streams: dict[Word, tuple[Any, Any]] = {(): (_dense(E), _of_rationals(target.W_E))}
+        self.streams: dict[Word, tuple[Any, Any]] = {(): (dense_balls(E), of_rationals(target.W_E))}
         self.attention: dict[tuple[int, int], Any] = {}
         self.logits: dict[tuple[int, int], Any] = {}
 
@@ -277,8 +299,8 @@ class _Bounding:
             self.logits[layer, head] = self.attention[layer, head] = arb(0)
             return
         target = self.target
-        off_q, norm_q, _ = self._vector((_dense(query), _of_rationals(target.W_Q[layer][head])))
-        off_k, norm_k, spread_k = self._vector((_dense(key), _of_rationals(target.W_K[layer][head])))
+        off_q, norm_q, _ = self._vector((dense_balls(query), of_rationals(target.W_Q[layer][head])))
+        off_k, norm_k, spread_k = self._vector((dense_balls(key), of_rationals(target.W_K[layer][head])))
         # rotations by position differ between keys, so only norms serve
         across = 2 * norm_k if not self.kernel.logits_only else min((2 * norm_k).abs_upper(), spread_k)
         spread = off_q * across + 2 * (norm_q + off_q) * off_k
@@ -296,8 +318,8 @@ class _Bounding:
             for head, (query, key, _) in enumerate(maps):
                 self._head(layer, head, query, key)
             after: dict[Word, tuple[Any, Any]] = {}
-            values = [[_dense(factor) for factor in entry.value] for entry in maps]
-            forms_here = [_of_rationals(self.target.M[layer][head]) for head in range(shape.heads)]
+            values = [[dense_balls(factor) for factor in entry.value] for entry in maps]
+            forms_here = [of_rationals(self.target.M[layer][head]) for head in range(shape.heads)]
             for word, (mine, its) in self.streams.items():
                 if shape.residual:
                     after[(*word, 0)] = (mine, its)
@@ -307,7 +329,7 @@ class _Bounding:
                         moved = moved * factor
                     after[(*word, head + shape.residual)] = (moved, its * forms_here[head])
             self.streams = after
-        readings = list(self._readings((_dense(self.host.U), _of_rationals(self.target.W_U))))
+        readings = list(self._readings((dense_balls(self.host.U), of_rationals(self.target.W_U))))
         error, half = Fraction(0), Fraction(0)
         for column in range(shape.d_out):
             off = width = 0 * readings[0][2]
@@ -315,8 +337,8 @@ class _Bounding:
                 across = self.groups.range(block, column)
                 off += moved * across / 2 + self.groups.size(difference, column)
                 width += across / 2
-            error, half = max(error, _upper(off)), max(half, _upper(width))
-        logits, attention = ({k: _upper(v) for k, v in x.items()} for x in (self.logits, self.attention))
+            error, half = max(error, upper(off)), max(half, upper(width))
+        logits, attention = ({k: upper(v) for k, v in x.items()} for x in (self.logits, self.attention))
         return OutputBound(error, logits, attention, half)
 
 

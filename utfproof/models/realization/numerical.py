@@ -50,7 +50,7 @@ class NumericalHost:
 
 
 @dataclass(frozen=True)
-class _Floats:
+class Floats:
     """The target's forms in float64."""
 
     shape: Shape
@@ -61,7 +61,9 @@ class _Floats:
     W_U: np.ndarray
 
 
-def _floats(target: Target) -> _Floats:
+def in_floats(target: Target) -> Floats:
+    """The target's forms. MalformedInput for weights that are not finite."""
+
     def held(matrix: Any) -> np.ndarray:
         found = to_numpy(matrix).astype(np.float64)
         if not np.isfinite(found).all():
@@ -70,7 +72,7 @@ def _floats(target: Target) -> _Floats:
 
     shape = target.shape
     layers, heads = range(shape.layers), range(shape.heads)
-    return _Floats(
+    return Floats(
         shape,
         held(target.embedding()),
         [[held(target.parameters(layer, head)[0]) for head in heads] for layer in layers],
@@ -88,7 +90,7 @@ def _factor(stack: np.ndarray) -> np.ndarray:
     return left * values
 
 
-def _reading(target: _Floats) -> list[np.ndarray]:
+def _reading(target: Floats) -> list[np.ndarray]:
     """Per boundary 0 ... L a factor F of the Gram matrix of everything that reads the stream from there on."""
     found = [_factor(target.W_U)]
     for layer in reversed(range(target.shape.layers)):
@@ -106,7 +108,7 @@ def _kept(values: np.ndarray, largest: float, tolerance: float) -> int:
 class _Builder:
     """Coordinates of the host, layer by layer: `represent` [t, D], a state of the target for each coordinate."""
 
-    def __init__(self, target: _Floats, tolerance: float) -> None:
+    def __init__(self, target: Floats, tolerance: float) -> None:
         self.target, self.tolerance = target, tolerance
         self.reading = _reading(target)
         self.ranks: list[int] = []
@@ -173,7 +175,7 @@ def numerical_host(
     shape = target.shape if residual is None else target.shape.with_residual(residual)
     if shape != target.shape:
         target = replace(target, shape=shape)
-    held = _floats(target)
+    held = in_floats(target)
     D = held.W_E.shape[1]
     M = matching_dimension(shape)
     needed = 8 * (shape.layers * shape.heads * D * (D + 2 * shape.head_dim) + 2 * (D + shape.d_in) * M)
