@@ -2485,8 +2485,8 @@ def stored_malformed():
     return out
 
 
-def build(folder: Path) -> int:
-    """Write the three folders anew; returns the number of certificates."""
+def build(folder: Path, beginning: str = "") -> int:
+    """Write the three folders anew, all cases or those whose names begin so; returns the number of certificates."""
     import corpus_enclosures as enclosures  # which use what stands above
     import corpus_frontier as least
     import corpus_realization as single
@@ -2507,6 +2507,8 @@ def build(folder: Path) -> int:
         place.mkdir(parents=True)
         table = {case: content for part in parts for case, content in part().items()}
         for case, content in table.items():
+            if not case.startswith(beginning):
+                continue
             raw, files = (content, {}) if isinstance(content, bytes) else (encoded(content[0]), content[1])
             for file, data in files.items():
                 (place / (file if "." in file else f"{file}.bin")).write_bytes(data)
@@ -2526,4 +2528,4 @@ def encoded(value) -> bytes:
 if __name__ == "__main__":
     assert array("I").itemsize == 4
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else CORPUS
-    print(build(target), "certificates in", target)
+    print(build(target, *sys.argv[2:]), "certificates in", target)
