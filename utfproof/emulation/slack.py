@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, parse_kernel
-from utfproof.constructions import build_host, dense_bytes
+from utfproof.constructions import CONSTRUCTIONS, build_host, dense_bytes
 from utfproof.constructions.random import random_target
 from utfproof.emulation.compare import random_input, relative_error
 from utfproof.emulation.initialisation import orthogonal_host, rescaled_host, rotated_host, value_gain
@@ -45,7 +45,7 @@ INITIALISATIONS = (*LAWS, "orthogonal", "rotated")
 """Laws of i.i.d. entries, and the hosts of `initialisation`; NAME:GAIN multiplies R_V so that its gain is GAIN."""
 REFINEMENTS = ("unscaled", "scaled", "one step", "extended")
 """QR as it is; columns scaled; `matching.embed` (scaled, one step in float64); residuals in twice the precision."""
-HOSTS = {"random": False, "random-tied": True}
+HOSTS = {entry.name: entry.tied for entry in CONSTRUCTIONS.values() if entry.is_random}
 _CONTEXT = 8
 _WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
 

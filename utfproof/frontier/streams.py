@@ -139,16 +139,15 @@ def _bound(
     return Bound(name, side, question, value, applies, place, None, lambda shape: 1, PROVED, residual=True, claim=claim)
 
 
-def _constructed(name: str, question: Question, value: Count) -> Bound:
+def _constructed(name: str, question: Question, value: Count, letters: Count, claim: str) -> Bound:
     """A construction with a rank certificate; the work is what its R_all holds."""
 
     def work(shape: Shape) -> int:
-        letters = 2 * shape.heads + 1 if name == "sparse" else shape.letters
-        return matching_dimension(shape) + shape.d_out * int(letters**shape.layers)
+        return matching_dimension(shape) + shape.d_out * int(letters(shape) ** shape.layers)
 
     return Bound(
         name, UPPER, question, value, _always, PAGE, lambda shape, m: certify(name, shape, m), work, CERTIFIED,
-        residual=True, claim="new:residual/unimodular" if name == "sparse" else "new:residual/tied-targets",
+        residual=True, claim=claim,
     )  # fmt: skip
 
 
@@ -210,8 +209,12 @@ def _uppers() -> Iterator[Bound]:
         return _bound(name, UPPER, question, *rest)  # type: ignore[arg-type]
 
     tied = {"targets": TIED, "extent": ALL, "host": TIED}
-    yield _constructed("sparse", Question(matched, host=ANY), matching_dimension)
-    yield _constructed("tied", Question(matched, **tied), tied_targets_dimension)
+    yield _constructed(
+        "sparse", Question(matched, host=ANY), matching_dimension, lambda s: 2 * s.heads + 1, "new:residual/unimodular"
+    )
+    yield _constructed(
+        "tied", Question(matched, **tied), tied_targets_dimension, lambda s: s.letters, "new:residual/tied-targets"
+    )
     yield row("counting tries", Question(matched, **tied), counted_matching, numbers)
     yield identity_bound("residual-key", Question(logits), SHARPER, residual=True)
     for targets in (UNTIED, TIED):

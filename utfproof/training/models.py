@@ -154,15 +154,16 @@ def build_model(
     if not seeds:
         raise MalformedInput("no seeds given; at least one is needed")
     shape, m = preset.shape, preset.m
-    if preset.host in ("random", "random-tied", TRAINED):
-        tied = preset.host == "random-tied"
+    entry = CONSTRUCTIONS.get(preset.host)
+    drawn = preset.host == TRAINED or (entry is not None and entry.is_random)
+    if drawn:
+        tied = entry is not None and entry.tied
         require_memory(2 * len(seeds) * dense_bytes(shape, m, tied=tied), f"{len(seeds)} hosts at {shape}", max_memory)
     model = Model(shape, m, tuple(seeds), context, preset.residual, preset.norm, preset.mlp, preset.norm_place)
     parts = [_draw(preset, seed, context) for seed in seeds]
     hosts: list[Universal] = []
     if preset.host != OWN_WIDTH:
-        one_for_all = preset.host not in ("random", "random-tied", TRAINED)
-        hosts = [host_of(preset, seed, max_memory) for seed in (seeds[:1] if one_for_all else seeds)]
+        hosts = [host_of(preset, seed, max_memory) for seed in (seeds if drawn else seeds[:1])]
         model.hosts = tuple(hosts)
     if preset.host == TRAINED:
         for part, host in zip(parts, hosts, strict=True):
