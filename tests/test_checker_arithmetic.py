@@ -98,6 +98,48 @@ def test_numpy_products_are_exact(p, monkeypatch):
         assert np.array_equal(checker_numpy.product(a, b, p), expected)
 
 
+STORED = [*checker.FLOATS, *checker.INTEGERS]
+
+
+@pytest.mark.parametrize("p", [3, 65521, 2**31 - 1])
+@pytest.mark.parametrize("dtype", STORED)
+def test_stored_residues_are_the_checkers_own(dtype, p):
+    """Every bit pattern of 16 bits, drawn ones of 32 and 64, signs and subnormals among them; and which are finite."""
+    size = array(checker.type_code(dtype)).itemsize
+    raw = np.random.default_rng(p).integers(0, 256, 2**16 * size, dtype=np.uint8)
+    if size == 2:
+        raw = np.arange(2**16, dtype="<u2").view(np.uint8)
+    raw = np.concatenate([raw, np.zeros(size, np.uint8), np.full(size, 255, np.uint8), np.eye(1, size, 0, np.uint8)[0]])
+    tensor = checker.Tensor(dtype, (raw.size // size, 1), memoryview(raw.tobytes()))
+    if dtype in checker.FLOATS:
+        assert not checker_numpy.finite(tensor)
+        bits = raw.view(checker_numpy.FLOATS[dtype][0])
+        top = 2 ** (8 * size - 1 - checker.FLOATS[dtype][1]) - 1
+        held = bits[(bits >> np.uint64(checker.FLOATS[dtype][1]).astype(bits.dtype) & bits.dtype.type(top)) != top]
+        tensor = checker.Tensor(dtype, (len(held), 1), memoryview(held.tobytes()))
+        assert checker_numpy.finite(tensor)
+    host = SimpleNamespace(tensors={"U": tensor})
+    rows = [x % p for (x,) in checker.stored_rows(tensor, "U", 0, tensor.sizes[0], 1, p)]
+    assert checker_numpy.stored(host, "U", 1, 0, 1, p)[:, 0].tolist() == rows
+
+
+@given(
+    p=st.sampled_from([3, 101, 65521, 2**31 - 1]), rows=st.integers(1, 90), columns=st.integers(1, 90),
+    rank=st.integers(0, 90), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_ranks_with_numpy_are_the_checkers_own(p, rows, columns, rank, seed):
+    rng = np.random.default_rng(seed)
+    rank = min(rank, rows, columns)
+    a = rng.integers(0, p, (rows, rank)).astype(object) @ rng.integers(0, p, (rank, columns)).astype(object) % p
+    a = a.astype(np.int64).reshape(rows, columns)
+    a[:, rng.random(columns) < 0.1] = 0
+    lists = [array(checker.U32, row) for row in a.tolist()]
+    reached = [wanted for wanted in range(columns + 2) if checker.rank_reaches([*lists], p, wanted)]
+    assert reached == list(range(len(reached)))
+    for wanted in {len(reached) - 1, len(reached), 0, columns + 1}:
+        assert checker_numpy.rank_reaches(a.copy(), p, wanted) == (wanted < len(reached))
+
+
 def test_numpy_products_reduce_in_time():
     """2^21 + 3 terms of the largest size: past 2^53 without the cut."""
     n, p = 2**21 + 3, 65521

@@ -100,7 +100,7 @@ class Limits:
 
     memory_bytes: int = field(default_factory=default_memory)
     operations: int = 3600 * 10**9
-    numpy: bool = False  # witnesses are checked with NumPy, many times faster
+    numpy: bool = False  # ranks and witnesses modulo a prime with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
     target: str = ""  # a file of the one target that certificates are to be about
     files: WeightFiles = field(default_factory=lambda: WeightFiles(), compare=False, repr=False)  # those of one run
@@ -1456,11 +1456,15 @@ def exponent_fields(tensor: Tensor) -> set[int]:
     return found
 
 
-def require_finite(tensors: dict[str, Tensor]) -> None:
+def require_finite(tensors: dict[str, Tensor], limits: Limits) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype in FLOATS:
             code, bits, _ = FLOATS[tensor.dtype]
-            if 2 ** (8 * array(code).itemsize - 1 - bits) - 1 in exponent_fields(tensor):  # infinities and NaN
+            if limits.numpy:
+                good = numpy_module().finite(tensor)
+            else:  # the largest exponent is that of infinities and NaN
+                good = 2 ** (8 * array(code).itemsize - 1 - bits) - 1 not in exponent_fields(tensor)
+            if not good:
                 raise Stop(f"{name} has an entry that is not finite")
 
 
@@ -3175,7 +3179,7 @@ def cost_triangle(s: Shape, columns: int) -> Costs:
     yield 30 * columns + 400 * spread, 300 * ones + 1500 * s.layers * spread + 200 * columns
 
 
-def cost_matrix(claim: Claim, columns: int, queries: int, gauged: bool = False) -> Costs:
+def cost_matrix(claim: Claim, columns: int, queries: int, numpy: bool, gauged: bool = False) -> Costs:
     """Forming R_all (or the test matrix) modulo p and finding its rank."""
     s = claim.shape
     yield 4 * s.m * columns, s.m * columns  # from here on L <= M <= m are of moderate size
@@ -3188,7 +3192,11 @@ def cost_matrix(claim: Claim, columns: int, queries: int, gauged: bool = False) 
     products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
     reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
     gauging = s.layers * s.heads * (s.m + 1) * s.d_in * s.head_dim * 60 if gauged else 0
-    yield memory, drawing_work(claim) + gauging + products * slot * 2 // 3 + reduced * 200
+    work = drawing_work(claim) + gauging + products * slot * 2 // 3 + reduced * 200
+    if numpy:
+        memory += 40 * s.m * (columns + s.m)
+        work = (drawing_work(claim) + gauging) // 20 + products // (3 if claim.read["prime"] <= 2**22 else 1) + 10**8
+    yield memory, work
 
 
 def cost_witness(claim: Claim, p: int, numpy: bool) -> Costs:
@@ -3579,8 +3587,9 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         facts["rank"] = stated(rank)
     if claim.weights is not None:
         WeightsHost(claim)  # complains about other shapes
-        limits.require(0, 60 * sum(len(held.data) // array(held.code).itemsize for held in claim.weights.values()))
-        require_finite(claim.weights)
+        entries = sum(len(held.data) // array(held.code).itemsize for held in claim.weights.values())
+        limits.require(0, (4 if limits.numpy else 60) * entries)
+        require_finite(claim.weights, limits)
     found.check(limits)
     return found.says(verdict, facts)
 
@@ -3675,6 +3684,15 @@ class Modular(Kind, several=True):
         return RANDOM
 
 
+def host_rank_reaches(
+    claim: Claim, p: int, wanted: int, limits: Limits, queries: int | None = None, gauges: Grid | None = None
+) -> bool:
+    """Whether the rank of R_all, or of a test matrix, modulo p is so large."""
+    if limits.numpy:
+        return bool(numpy_module().columns_independent(dense_host(claim), p, wanted, queries, gauges))
+    return rank_reaches(dense_matrix(dense_host(claim), p, queries, gauges), p, wanted)
+
+
 @dataclass
 class Recompute(Modular):
     """Kernel: layered product (all columns), rank witness (elimination: this form has no witness)."""
@@ -3684,8 +3702,8 @@ class Recompute(Modular):
     def check(self, limits: Limits) -> None:
         claim, columns = self.claim, self.claim.shape.columns
         require_rank_of_host(self, self.prime, columns, "M")
-        limits.allow(cost_matrix(claim, columns, claim.shape.head_dim))
-        if not rank_reaches(dense_matrix(dense_host(claim), self.prime), self.prime, columns):
+        limits.allow(cost_matrix(claim, columns, claim.shape.head_dim, limits.numpy))
+        if not host_rank_reaches(claim, self.prime, columns, limits):
             raise Stop(f"the rank of R_all modulo {self.prime} is below M = {columns}")
 
 
@@ -3748,9 +3766,9 @@ class LinearTest(Kind):
     def check(self, limits: Limits) -> None:
         claim, p, (columns, name) = self.claim, self.prime, self.rank()
         require_rank_of_host(self, p, columns, name)
-        limits.allow(cost_matrix(claim, columns, claim.shape.d_in, self.gauges is not None))
+        limits.allow(cost_matrix(claim, columns, claim.shape.d_in, limits.numpy, self.gauges is not None))
         C = self.gauges and [[[[x % p for x in row] for row in matrix] for matrix in layer] for layer in self.gauges]
-        if not rank_reaches(dense_matrix(dense_host(claim), p, claim.shape.d_in, C), p, columns):
+        if not host_rank_reaches(claim, p, columns, limits, claim.shape.d_in, C):
             raise Stop(f"the rank of the test matrix modulo {p} is below {name} = {columns}")
 
 
@@ -3894,7 +3912,7 @@ class TiedKernel(Kind):
     def check(self, limits: Limits) -> None:
         claim, s, p, (rank, name) = self.claim, self.claim.shape, self.prime, self.rank()
         require_rank_of_host(self, p, rank, name)
-        limits.allow(cost_matrix(claim, s.columns, s.head_dim))
+        limits.allow(cost_matrix(claim, s.columns, s.head_dim, limits.numpy))
         limits.allow(cost_annihilated(s, self.basis, POINT_PRIME_BITS))
         support = {
             position: at for at, position in enumerate(sorted({position for z in self.basis for position, _ in z}))
@@ -3910,7 +3928,7 @@ class TiedKernel(Kind):
             raise Stop("W_all z is not zero for every tied target")
         for z in self.basis:  # they are in the kernel, and nothing else is
             require_kernel(claim, z, limits, len(self.basis))
-        if not rank_reaches(dense_matrix(dense_host(claim), p), p, rank):
+        if not host_rank_reaches(claim, p, rank, limits):
             raise Stop(f"the rank of R_all modulo {p} is below {name} = {rank}")
 
 
@@ -4747,7 +4765,7 @@ def main(argv: list[str] | None = None, program: str = "checker", watch: Callabl
     parser.add_argument(
         "--show", action="store_true", help="print the lines of the checker that each certificate's check rests on"
     )
-    parser.add_argument("--numpy", action="store_true", help="check witnesses with NumPy (trusted then, too)")
+    parser.add_argument("--numpy", action="store_true", help="ranks and witnesses with NumPy (trusted then, too)")
     args = parser.parse_args(argv)
     if missing := [place for place in args.weights if not os.path.exists(place)]:
         parser.error(f"--weights {quote(missing[0])}: there is no such file or folder")
