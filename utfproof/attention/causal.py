@@ -24,3 +24,6 @@ class Causal(Part):
 
     def span(self, start: int, stop: int, n: int) -> tuple[int, int]:
         return 0, stop
+
+    def clear(self, start: int, stop: int, n: int) -> tuple[int, int]:
+        return 0, start + 1

@@ -85,23 +85,29 @@ class SoftmaxAttention:
         masks = [mask for part in self.parts if (mask := part.visible(distance)) is not None]
         return np.logical_and.reduce(masks) if masks else None
 
-    def logits(self, queries: Array, keys: Array, rows: np.ndarray, columns: np.ndarray, *, head: int) -> Array:
-        """Logits [rows, columns] of rotated queries at positions `rows` and keys at positions `columns`, minus infinity
-        where a key is not visible."""
+    def scores(self, queries: Array, keys: Array, rows: np.ndarray, columns: np.ndarray, *, head: int) -> Array:
+        """Logits [rows, columns] of rotated queries at positions `rows` and keys at positions `columns`, none hidden."""
         logits = queries @ transpose(keys)
         for part in self.parts:
             logits = part.logits(
                 logits, lambda: rows[:, None] - columns[None, :], head_dim=queries.shape[-1], head=head
             )
-        return masked(logits, self.mask(rows, columns))
+        return logits
 
-    def span(self, positions: np.ndarray, start: int, stop: int) -> tuple[int, int]:
-        """First and last key that any of these queries may see, where positions count upwards."""
-        n = len(positions)
-        spans = [part.span(start, stop, n) for part in self.parts]
-        if all(span == (0, n) for span in spans) or not np.array_equal(positions, np.arange(n)):
-            return 0, n
+    def logits(self, queries: Array, keys: Array, rows: np.ndarray, columns: np.ndarray, *, head: int) -> Array:
+        """The same, minus infinity where a key is not visible."""
+        return masked(self.scores(queries, keys, rows, columns, head=head), self.mask(rows, columns))
+
+    def span(self, start: int, stop: int, n: int) -> tuple[int, int]:
+        """First and last key that any query of start ... stop - 1 may see, where positions are 0 ... n - 1."""
+        spans = [(0, n), *(part.span(start, stop, n) for part in self.parts)]
         return max(first for first, _ in spans), min(last for _, last in spans)
+
+    def clear(self, start: int, stop: int, n: int) -> tuple[int, int]:
+        """First and last key that all of these queries see; equal where no such stretch is known."""
+        spans = [(0, n), *(part.clear(start, stop, n) for part in self.parts)]
+        first, last = max(first for first, _ in spans), min(last for _, last in spans)
+        return first, max(first, last)
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         positions = np.asarray(positions)

@@ -86,6 +86,10 @@ class Part:
         """First and last key that any query of start ... stop - 1 may see, where positions are 0 ... n - 1."""
         return 0, n
 
+    def clear(self, start: int, stop: int, n: int) -> tuple[int, int]:
+        """First and last key that all of these queries see; equal where no such stretch is known."""
+        return (0, n) if type(self).visible is Part.visible else (0, 0)
+
     # --- balls ---
 
     def turned_balls(self, x: Array, positions: Array) -> Array:

@@ -44,3 +44,6 @@ class Window(Part):
 
     def span(self, start: int, stop: int, n: int) -> tuple[int, int]:
         return max(0, start - self.value + 1), min(n, stop + self.value - 1)
+
+    def clear(self, start: int, stop: int, n: int) -> tuple[int, int]:
+        return max(0, stop - self.value), min(n, start + self.value)

@@ -101,17 +101,20 @@ class SelectionMatrix:
         if x.shape[-1] != self.rows.size:
             raise MalformedInput(f"cannot multiply {tuple(x.shape)} by {self.shape}")
         rows, columns, first = self._gather
-        out = zeros(x, *x.shape[:-1], self.columns.size)
         if is_torch(x):
             import torch
 
+            out = zeros(x, *x.shape[:-1], self.columns.size)
             rows_t = torch.from_numpy(rows).to(x.device)
             columns_t = torch.from_numpy(columns).to(x.device)
             return out.index_add(-1, columns_t, x.index_select(-1, rows_t))
-        if len(first) == len(columns):
-            out[..., columns] = x[..., rows]
-        else:
-            out[..., columns[first]] = np.add.reduceat(x[..., rows], first, axis=-1)
+        taken = np.take(x, rows, axis=-1)
+        if len(first) < len(columns):
+            taken, columns = np.add.reduceat(taken, first, axis=-1), columns[first]
+        if len(columns) == self.columns.size:
+            return taken
+        out = zeros(x, *x.shape[:-1], self.columns.size)
+        out[..., columns] = taken
         return out
 
     @cached_property
@@ -121,6 +124,15 @@ class SelectionMatrix:
         order = np.argsort(columns, kind="stable")
         rows, columns = rows[order], columns[order]
         return rows, columns, np.flatnonzero(np.diff(columns, prepend=-1))
+
+    @cached_property
+    def read_first(self) -> tuple[SelectionMatrix, SelectionMatrix]:
+        """Two factors: the rows with a one, picked out; and the matrix of these rows alone."""
+        rows, columns = self.coordinates()
+        used, place = np.unique(rows, return_inverse=True)
+        units, inner = uniform(self.rows.size, 1), uniform(len(used), 1)
+        rest = SelectionMatrix(inner, uniform(self.columns.size, 1), place.astype(np.int64), columns)
+        return SelectionMatrix(units, inner, used, np.arange(len(used))), rest
 
     def __matmul__(self, other: Any) -> Any:
         if not isinstance(other, SelectionMatrix):

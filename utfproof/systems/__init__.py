@@ -25,6 +25,7 @@ import numpy as np
 from utfproof.attention import AttentionKernel, GivenAttention, attend
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, eye, namespace, one_line
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 
 
@@ -54,8 +55,11 @@ def run_layers(
         terms = [x] if shape.residual else []
         for head in range(shape.heads):
             query, key, value = maps(layer, head)
-            term = attend(kernel, x @ query, x @ key, x, positions, layer=layer, head=head)
-            for matrix in value:
+            # coordinates that an index map does not read are not averaged
+            read, *rest = value[0].read_first if isinstance(value[0], SelectionMatrix) else (None, value[0])
+            moved = x if read is None else x @ read
+            term = attend(kernel, x @ query, x @ key, moved, positions, layer=layer, head=head)
+            for matrix in (*rest, *value[1:]):
                 term = term @ matrix
             terms.append(term)
         x = terms[0]
