@@ -330,3 +330,34 @@ def test_metadata_that_contradict_are_refused(stored, name, capsys):
     assert run(["export", "own-norm", "other.safetensors", "-o", "host.py"]) == 2
     assert "metadata" in capsys.readouterr().err
     assert run(["export", "sparse", "E.safetensors", "-o", "host.py"]) == 2
+
+
+EMULATED = {
+    "found here": ([], 0, "acts as this reading of the file"),
+    "from a file": (["--embedding", "E.safetensors"], 0, "acts as this reading of the file"),
+    "another one": (["--embedding", "other.safetensors"], 1, "the outputs differ"),
+    "another kind of attention": (["--embedding", "both.safetensors"], 2, "both.safetensors is for"),
+    "too long": (["--context", "5"], 2, "5 tokens"),
+    "with heads": (["--heads", "2"], 2, "--heads would change nothing"),
+    "with a kernel": (["--attention", "softmax"], 2, "--attention would change nothing"),
+}
+
+
+@pytest.mark.parametrize("case", EMULATED)
+def test_the_host_beside_the_model_by_command(stored, case, capsys):
+    assert run([*FILE, "--config", "config.json"]) == 0
+    with safe_open("E.safetensors", "numpy") as file:
+        E, facts = file.get_tensor("E"), file.metadata()
+    save_file({"E": np.ascontiguousarray(E[::-1])}, "other.safetensors", facts)
+    save_file({"E": E}, "both.safetensors", {**facts, "attention": "softmax"})
+    options, code, said = EMULATED[case]
+    command = ["emulate", "own-norm", "--target", "model.safetensors", "--config", "config.json", "--context", "1,4"]
+    capsys.readouterr()
+    assert run([*command, "--trials", "3", *options, "--json"]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+    if code == 0:
+        found = json.loads(captured.out)
+        assert max(found["errors"].values()) < 1e-11
+        assert list(found["errors"]) == ["1", "4"]
+    assert run(["emulate", "sparse", "-H", "1", "-L", "1", "-d", "1", "--d-in", "1", "--config", "config.json"]) == 2

@@ -13,6 +13,7 @@ from utfproof.emulation.laws import TARGET_LAWS, check_target_law
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.progress import stage
 from utfproof.jobs import options
+from utfproof.jobs.embed import OWN_NORM
 from utfproof.jobs.groups import shape_of
 from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
 from utfproof.jobs.pairs import Pair
@@ -43,7 +44,10 @@ class Emulate(Pair, Job, order=90):
         "--output": "utfproof enclose HOST ... --output FILE writes a certificate, --json the figures of a run",
         "--plot": "utfproof slack HOST ... -o FILE plots the error of a random host against m/M and depth",
     }
-    host: str = argument(..., "Name of a construction (several, comma-separated), or HOST.safetensors.")
+    host: str = argument(
+        ...,
+        "Name of a construction (several, comma-separated), HOST.safetensors, or own-norm beside a model with norms.",
+    )
     shapes: str | None = option(
         None, f"Table shapes in place of a shape: {', '.join(PAPER_TABLE_SHAPES)}, or all.", aside=True
     )
@@ -65,8 +69,17 @@ class Emulate(Pair, Job, order=90):
     )
     bounds: bool = option(True, "Compute the a priori bound of every run.", "--bounds/--no-bounds")
     tolerance: float | None = option(None, "Largest relative error allowed, besides the bound.", kind="amount")
+    config: Path | None = option(None, "own-norm: the model's configuration (.json).", aside=True)
+    module: str | None = option(
+        None, "own-norm: package.module:factory, called with TARGET's path; runs that code.", aside=True
+    )
 
     def run(self) -> Outcome:
+        if self.host == OWN_NORM:
+            from utfproof.jobs import own_norm
+
+            return own_norm.emulate(self)
+        options.refuse_given(self, "they are about models with norms, HOST own-norm", "config", "module")
         laws = TARGET_LAWS if self.target_law == "all" else listed("--target-law", self.target_law)
         laws = [check_target_law(name) for name in laws]
         plan, hosts = self._plan(self.limit), listed("HOST", self.host)

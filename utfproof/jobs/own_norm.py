@@ -1,20 +1,35 @@
-"""The host with a norm of its own: `utfproof embed own-norm` and `utfproof export own-norm`, for models with norms."""
+"""The host with a norm of its own: `embed`, `export` and `emulate own-norm`, for models with norms."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
 from utfproof.jobs import options
 from utfproof.jobs.job import Outcome
-from utfproof.models import ImportedModel, embed_normalised, read_normalised, write_normalised
-from utfproof.models.normalised import write_tensors
+from utfproof.models import (
+    ImportedModel,
+    embed_normalised,
+    from_model,
+    import_model,
+    make_module,
+    read_config,
+    read_normalised,
+    write_kernel,
+    write_normalised,
+)
+from utfproof.models.normalised import compare_normalised, write_tensors
+from utfproof.shapes import listed_integers
+from utfproof.weights import read_embedding, read_tensors
 
 if TYPE_CHECKING:
     from utfproof.jobs.embed import ComparisonOptions
+    from utfproof.jobs.emulate import Emulate
 
 
 def embed(model: ImportedModel, output: Path, test: ComparisonOptions, limit: int | None) -> Outcome:
@@ -73,3 +88,54 @@ def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, cont
         "files": ", ".join(map(str, written)),
     }
     return Outcome(document, "export own-norm", rows)
+
+
+def emulate(job: Emulate) -> Outcome:
+    """The host beside a model with norms (--target, with --config or --module), on random tokens of every context length: with
+    the E of --embedding, whose metadata say the host, or one that is found here."""
+    used = {"host", "target", "embedding", "config", "module", "context", "trials", "seed", "tolerance", "max_memory"}
+    others = [part.name for part in fields(job) if part.name not in used and part.name != "stated"]
+    options.refuse_given(
+        job, "own-norm runs one model beside its host, whose shape and attention are the model's", *others
+    )
+    if job.target is None:
+        raise MalformedInput("own-norm is the host of one model: pass --target MODEL, with --config or --module")
+    within = 1e-8 if job.tolerance is None else job.tolerance
+    config = None if job.config is None else read_config(job.config)
+    if job.module is None:
+        model = import_model(job.target, config=config, norms=True, max_memory=job.limit)
+    else:
+        model = from_model(make_module(job.module, job.target), config=config, norms=True, seed=job.seed)
+    contexts = listed_integers("--context", job.context)
+    rng = np.random.default_rng(job.seed)
+    sequences = [rng.integers(0, model.vocabulary, n) for n in contexts for _ in range(job.trials)]
+    for tokens in sequences:
+        model.one_hots(tokens)
+    if job.embedding is None:
+        found = embed_normalised(model, sequences=sequences, tolerance=within, max_memory=job.limit)
+    else:
+        E, facts = read_embedding(job.embedding, max_memory=job.limit), read_tensors(job.embedding).metadata
+        host, kernel, *sizes = read_normalised(facts, len(E), job.limit)
+        if sizes != [model.vocabulary, model.positions] or write_kernel(kernel) != write_kernel(model.attention):
+            raise MalformedInput(
+                f"{job.embedding} is for {sizes[0]} tokens, {sizes[1]} positions, attention {facts['attention'][:80]}"
+            )
+        found = compare_normalised(model, host, E, sequences, within)
+    errors = {n: found.errors[i * job.trials : (i + 1) * job.trials] for i, n in enumerate(contexts)}
+    document = {
+        "verdict": found.verdict,
+        "notion": found.notion.value,
+        "witness": model.witness,
+        "shape": options.shape_document(found.host.shape, found.host.m),
+        "tolerance": within,
+        "errors": {str(n): max(row) for n, row in errors.items()},
+    }
+    rows = {
+        "result": found.verdict,
+        "shape": f"{found.host.shape}, m = {found.host.m}",
+        **{
+            f"context {n}": f"largest relative error {max(row):.3g} on {len(row)} sequences"
+            for n, row in errors.items()
+        },
+    }
+    return Outcome(document, "emulate own-norm", rows, options.agreement_code(model, found.agrees))

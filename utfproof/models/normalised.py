@@ -21,7 +21,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import Kernel, read_kernel, write_kernel
-from utfproof.models.comparison import AGREEMENT, Agreement, agreement, random_sequences
+from utfproof.models.comparison import AGREEMENT, Agreement, agreement, random_sequences, relative_difference
 from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
 from utfproof.models.norms import OwnNorm
 from utfproof.models.reading import Reading
@@ -156,12 +156,14 @@ class NormalisedHost:
 @one_line
 @dataclass(frozen=True, eq=False)
 class EmbeddedNormalised:
-    """A host with a norm of its own, and the E [V P, m] under which it was found to act as the model."""
+    """A host with a norm of its own, and the E [V P, m] under which it was found to act as the model. errors: relative
+    differences of outputs, sequence by sequence."""
 
     model: ImportedModel
     host: NormalisedHost
     E: np.ndarray
     agreement: Agreement
+    errors: tuple[float, ...]
     tolerance: float = AGREEMENT
     notion: Notion = Notion.MATCHING
 
@@ -413,11 +415,26 @@ def embed_normalised(
     )
     require_memory(needed, f"a host with a norm of its own, m = {kind.m},", max_memory)
     found, E = build(reading, host)
+    tried = random_sequences(model, 16, seed) if sequences is None else sequences
+    return compare_normalised(model, found, E, tried, tolerance)
+
+
+def compare_normalised(
+    model: ImportedModel,
+    host: NormalisedHost,
+    E: np.ndarray,
+    sequences: Sequence[np.ndarray],
+    tolerance: float = AGREEMENT,
+) -> EmbeddedNormalised:
+    """The host with E beside the model on these sequences of tokens, and on those of the model's references. MalformedInput
+    where E does not fit."""
+    if E.shape != (host.shape.d_in, host.m) or host.shape.d_in != model.vocabulary * (model.positions or 1):
+        raise MalformedInput(f"E has shape {list(E.shape)}, the host takes [{host.shape.d_in}, {host.m}]")
 
     def outputs(tokens: np.ndarray) -> np.ndarray:
-        return found.forward(E[_index(reading, tokens)], reading.attention)
+        return host.forward(E[_index(model.reading, tokens)], model.attention)
 
-    tried = random_sequences(model, 16, seed) if sequences is None else sequences
-    pairs = [(outputs(tokens), model.outputs(tokens)) for tokens in tried]
+    pairs = [(outputs(tokens), model.outputs(tokens)) for tokens in sequences]
     pairs += [(outputs(tokens), logits) for tokens, logits in model.references]
-    return EmbeddedNormalised(model, found, E, agreement(pairs), tolerance)
+    errors = tuple(relative_difference(*pair) for pair in pairs)
+    return EmbeddedNormalised(model, host, E, agreement(pairs), errors, tolerance)
