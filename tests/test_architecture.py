@@ -1,6 +1,7 @@
 """How the rooms hang together: no circle of imports, no decision by an error's text, one name for one thing, short files."""
 
 import ast
+import importlib.util
 import statistics
 from collections import Counter
 from functools import cache
@@ -192,3 +193,10 @@ def function_lengths(trees):
 
 def test_the_median_function_is_no_longer_than_it_was():
     assert statistics.median(function_lengths(map(tree_of, PACKAGE))) <= MEDIAN_BEFORE
+
+
+def test_every_planted_fault_finds_its_line():
+    for folder in sorted((ROOT / "tests" / "faults").glob("[a-z]*.py")):
+        for fault in importlib.import_module(f"faults.{folder.stem}").FAULTS:
+            source = Path(importlib.util.find_spec(fault.module).origin).read_text()
+            assert source.count(fault.old) == 1, (folder.stem, fault.name)

@@ -37,8 +37,8 @@ FAULTS = [
     Fault(
         "counting host: one step short",
         "utfproof.constructions.shared_attention",
-        "    columns = [counts for counts in tuples if sum(counts) < shape.layers]",
-        "    columns = [counts for counts in tuples if sum(counts) < shape.layers - 1]",
+        "    columns = [counts for counts in tuples if sum(counts) < most]",
+        "    columns = [counts for counts in tuples if sum(counts) < most - 1]",
         ("thm:lower_bound_matching_attention/looped-remark",),
     ),
     Fault(

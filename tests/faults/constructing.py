@@ -11,8 +11,8 @@ FAULTS = [
     Fault(
         "side by side: the later layers' readers count half",
         "utfproof.certificates.dimensions",
-        "    return b * b * words + H * (2 * d * b - d * d) + shorter * later",
-        "    return b * b * words + H * (2 * d * b - d * d) + shorter * later // 2",
+        "    return b * m, b * b * words + forms + geometric(H, 1, shape.layers - 1) * later",
+        "    return b * m, b * b * words + forms + geometric(H, 1, shape.layers - 1) * later // 2",
         (
             "thm:looped_sparse_universal_transformer/more-layers",
             "thm:looped_sparse_universal_transformer/attention-matching",
@@ -113,9 +113,9 @@ FAULTS = [
     ),
     Fault(
         "the shared-key query block with the first head's form",
-        "utfproof.certificates.identities",
-        'words = [[*_values(word[:-1]), f"A{len(word)}.{word[-1]}"] for',
-        'words = [[*_values(word[:-1]), f"A{len(word)}.{word[0]}"] for',
+        "utfproof.constructions.shared_key",
+        'words = [[*values(word[:-1]), f"A{len(word)}.{word[-1]}"] for',
+        'words = [[*values(word[:-1]), f"A{len(word)}.{word[0]}"] for',
         (f"{SPARSE}/far-fewer", "sec:constructing/minimal-dimension", f"{LOOPED}/wide-heads"),
     ),
     Fault(
@@ -152,16 +152,16 @@ FAULTS = [
     ),
     Fault(
         "a causal mask that shows later keys",
-        "utfproof.attention",
-        "mask = distance >= 0 if causal",
-        "mask = distance <= 0 if causal",
+        "utfproof.attention.causal",
+        "return distance >= 0",
+        "return distance <= 0",
         ("sec:constructing/masking",),
     ),
     Fault(
         "a window one token too wide",
-        "utfproof.attention",
-        "(np.abs(distance) < window)",
-        "(np.abs(distance) <= window)",
+        "utfproof.attention.window",
+        "return np.abs(distance) < self.value",
+        "return np.abs(distance) <= self.value",
         ("sec:constructing/masking",),
     ),
     Fault(

@@ -6,8 +6,8 @@ FAULTS = [
     Fault(
         "fibre bound: a factor 2 is missing",
         "utfproof.certificates.dimensions",
-        "    return b * b * words + H * (2 * d * b - d * d) + shorter * later",
-        "    return b * b * words + H * (d * b - d * d) + shorter * later",
+        "    words, forms = shape.words_at(shape.layers), H * (2 * d * b - d * d)",
+        "    words, forms = shape.words_at(shape.layers), H * (d * b - d * d)",
         (
             "new:fibre/bound",
             "new:fibre/against-looped-bound",
@@ -60,8 +60,8 @@ FAULTS = [
     Fault(
         "side by side: one form for each layer only",
         "utfproof.certificates.dimensions",
-        "    shorter = geometric(H, 1, shape.layers - 1)",
-        "    shorter = shape.layers - 1",
+        "    return b * m, b * b * words + forms + geometric(H, 1, shape.layers - 1) * later",
+        "    return b * m, b * b * words + forms + (shape.layers - 1) * later",
         ("new:attention-matching/optimum", "new:functional/attention-matching"),
     ),
 ]

@@ -5,14 +5,14 @@ from planting import Fault
 FAULTS = [
     Fault(
         "shared-key identity: the form of the first letter",
-        "utfproof.certificates.identities",
+        "utfproof.constructions.shared_key",
         'f"A{len(word)}.{word[-1]}"] for word',
         'f"A{len(word)}.{word[0]}"] for word',
         ("new:shared-key",),
     ),
     Fault(
         "shared-query identity: one form too few is undone",
-        "utfproof.certificates.identities",
+        "utfproof.constructions.shared_query",
         "for later in range(layer, L + 1)]",
         "for later in range(layer + 1, L + 1)]",
         ("new:shared-query", "new:fibre/diagonal", "new:attention-matching/single-head"),

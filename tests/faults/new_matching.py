@@ -38,9 +38,9 @@ FAULTS = [
     ),
     Fault(
         "shared-key certificates without the attention forms",
-        "utfproof.certificates.identities",
-        'words = [[*_values(word[:-1]), f"A{len(word)}.{word[-1]}"] for word in _by_length(shape, 1, shape.layers)]',
-        "words = [_values(word[:-1]) for word in _by_length(shape, 1, shape.layers)]",
+        "utfproof.constructions.shared_key",
+        'words = [[*values(word[:-1]), f"A{len(word)}.{word[-1]}"] for word in by_length(shape, 1, shape.layers)]',
+        "words = [values(word[:-1]) for word in by_length(shape, 1, shape.layers)]",
         ("new:notions/strict",),
     ),
     Fault(

@@ -12,9 +12,9 @@ FAULTS = [
     ),
     Fault(
         "register: blocks named by the reversed word",
-        "utfproof.certificates.identities",
-        "    return [(i * shape.d_in, _values(word)) for i, word in enumerate(words)], None",
-        "    return [(i * shape.d_in, _values(word[::-1])) for i, word in enumerate(words)], None",
+        "utfproof.constructions.shared_attention",
+        "    return [(i * shape.d_in, values(word)) for i, word in enumerate(words)], None",
+        "    return [(i * shape.d_in, values(word[::-1])) for i, word in enumerate(words)], None",
         ("new:shared-attention/E-free",),
     ),
     Fault(

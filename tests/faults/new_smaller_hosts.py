@@ -19,14 +19,14 @@ FAULTS = [
     ),
     Fault(
         "middle layer: vertices one wider than d_in",
-        "utfproof.certificates.identities",
-        "shape.d_in * _parts(edges(shape)) * shape.heads ** (shape.layers // 2)",
-        "(shape.d_in + 1) * _parts(edges(shape)) * shape.heads ** (shape.layers // 2)",
+        "utfproof.constructions.middle",
+        "    return shape.d_in * int(shape.heads ** (shape.layers // 2)) * bilinear.size",
+        "    return (shape.d_in + 1) * int(shape.heads ** (shape.layers // 2)) * bilinear.size",
         ("new:shared-attention/stars-any-width", "new:shared-attention/path-any-width"),
     ),
     Fault(
         "two-sided counting counts letters of the longer half twice",
-        "utfproof.certificates.identities",
+        "utfproof.constructions.shared_attention",
         "    return comb((shape.layers + 1) // 2 + shape.heads - 1, shape.heads - 1)",
         "    return comb((shape.layers + 1) // 2 + shape.heads, shape.heads)",
         ("new:looped-shared/two-sided",),

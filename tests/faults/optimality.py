@@ -24,9 +24,9 @@ FAULTS = [
     ),
     Fault(
         "two-sided: U's words start one layer early",
-        "utfproof.certificates.identities",
-        "_values(word, half + 1)) for i, word",
-        "_values(word, half)) for i, word",
+        "utfproof.constructions.shared_attention",
+        "values(word, half + 1)) for i, word",
+        "values(word, half)) for i, word",
         (
             "sec:optimality/strictly-stronger",
             "new:shared-attention/even",
@@ -60,9 +60,9 @@ FAULTS = [
     ),
     Fault(
         "counting: head 0 fills up to the number of heads",
-        "utfproof.certificates.identities",
-        "_powers((shape.layers - sum(c), *c))) for i, c",
-        "_powers((shape.layers - len(c), *c))) for i, c",
+        "utfproof.constructions.shared_attention",
+        "powers((shape.layers - sum(c), *c))) for i, c",
+        "powers((shape.layers - len(c), *c))) for i, c",
         (
             "thm:lower_bound_utf/looped-targets",
             "new:looped-shared/E-free",

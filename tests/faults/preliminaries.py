@@ -7,7 +7,7 @@ SPARSE = "utfproof.constructions.sparse"
 FAULTS = [
     Fault(
         "softmax normalised over queries",
-        "utfproof.attention",
+        "utfproof.attention.arithmetic",
         "    return weights, weights.sum(axis=-1, keepdims=True)",
         "    return weights, weights.sum(axis=-2, keepdims=True)",
         ("def:softmax",),
