@@ -52,19 +52,23 @@ class Sweep(Limited, Job, order=200):
         place = self._place()
         asked = read_spec(self.spec)
         folder = self.output or Path(asked.name)
-        document: dict[str, Any] = {"sweep": asked.name, "repeated": asked.repeated, "folder": str(folder)}
+        document: dict[str, Any] = {
+            "sweep": asked.name,
+            "repeated": None if asked.is_large else asked.repeated,
+            "folder": str(folder),
+        }
         title = f"sweep {asked.name}"
         if self.dry_run:
-            return Outcome({**document, "jobs": len(asked.jobs)}, title, _asked(asked))
+            return Outcome({**document, "jobs": _count(asked)}, title, _asked(asked))
         if not folder.absolute().parent.is_dir():
             raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
-        with stage(title, len(asked.jobs), unit="jobs") as doing:
+        with stage(title, _count(asked), unit="jobs") as doing:
             summary = run_sweep(
                 asked,
                 folder,
                 place,
                 reuse=self.reuse,
-                max_memory=self._share(place, len(asked.jobs)),
+                max_memory=self._share(place, _count(asked)),
                 started=doing.resume,
                 progress=doing.advance,
             )
@@ -95,7 +99,14 @@ class Sweep(Limited, Job, order=200):
         return default_limit() // min(place.workers, jobs)
 
 
+def _count(asked: Any) -> int:
+    """Jobs, or of a large sweep combinations: what of them repeats others is seen when it is planned."""
+    return asked.size if asked.is_large else len(asked.jobs)
+
+
 def _asked(asked: Any) -> dict[str, str]:
+    if asked.is_large:
+        return {"jobs": f"up to {asked.size}, planned while others run"}
     repeated = f", and {asked.repeated} that repeat one of them" if asked.repeated else ""
     return {"jobs": f"{len(asked.jobs)}{repeated}"}
 
@@ -132,25 +143,33 @@ class Collect(Job, order=210, name="collect"):
     examples = "Example: utfproof collect ranks -o ranks.parquet"
     folder: Path = argument(..., "Folder of a sweep, finished or not.")
     output: Path | None = written(None, "Table to write: .parquet (with pyarrow) or .csv.")
+    certificates: Path | None = option(
+        None, "Folder to leave every certificate in; needed where a sweep's are in archives."
+    )
     timings: bool = option(False, "Add seconds and worker of each job.")
 
     def run(self) -> Outcome:
-        from utfproof.sweeps.table import collect, counts, has_pyarrow, write_table
+        from utfproof.sweeps.table import Results, has_pyarrow, overview, write_table
 
-        rows, total = collect(self.folder, timings=self.timings)
+        rows = Results(self.folder, timings=self.timings)
+        with stage("read results"):
+            known = overview(rows)
         path = self.output or self.folder / ("results.parquet" if has_pyarrow() else "results.csv")
-        write_table(rows, path)
-        counted = sorted(counts(rows).items())
+        with stage("write the table", known.rows, unit="rows"):
+            write_table(rows, path, known)
+        if self.certificates is not None:
+            rows.store.unpack(self.certificates)
+        counted, total = sorted(known.counts.items()), rows.store.total()
         names = ("command", "subject", "verdict")
         return Outcome(
             {
                 "folder": str(self.folder),
                 "jobs": total,
-                "finished": len(rows),
+                "finished": known.rows,
                 "file": str(path),
                 "counts": [{**dict(zip(names, what, strict=True)), "jobs": count} for what, count in counted],
             },
-            f"{self.folder}: {len(rows)} of {total} jobs finished",
+            f"{self.folder}: {known.rows} of {total} jobs finished",
             header=("jobs", "command", "verdict", "about"),
             lines=[[str(count), command, verdict, subject] for (command, subject, verdict), count in counted],
             notes=[f"written: {path}"],

@@ -147,7 +147,7 @@ COMMANDS: dict[str, Any] = {
         "error_float32": Maybe(NUMBER), "error_of_E": Maybe(ANY), "error_of_rounding": Maybe(ANY), "gain": Maybe(NUMBER),
         "head_dim": WHOLE, "heads": WHOLE, "law": str, "layers": WHOLE, "m": WHOLE, "predicted": Maybe(NUMBER),
         "ratio": NUMBER, "refinement": str, "residual": Maybe(NUMBER), "seed": WHOLE, "tied": bool}]},
-    "sweep": {"before?": WHOLE, "failures?": [ANY], "finished?": WHOLE, "folder": str, "jobs": WHOLE, "repeated": WHOLE,
+    "sweep": {"before?": WHOLE, "failures?": [ANY], "finished?": WHOLE, "folder": str, "jobs": WHOLE, "repeated": Maybe(WHOLE),
         "sweep": str, "verdicts?": [Each(Either(WHOLE, str))]},
     "symbolic": {"blocks": {"holds?": bool, "permutation?": Maybe([WHOLE]), "reason?": str,
         "sizes": [{"blocks": WHOLE, "kind": str,

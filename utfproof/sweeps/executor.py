@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from utfproof.errors import MalformedInput, UtfproofError, install
 from utfproof.ground.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
-from utfproof.sweeps.jobs import Answer, SweepTask, one_line, run_task
+from utfproof.sweeps.jobs import one_line, run_task
 
 MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""
@@ -29,7 +29,25 @@ CONNECT_SECONDS = 30
 _LOOK_SECONDS = 2.0  # between two looks at how many workers there are
 _WINDOW = 64  # jobs submitted to a cluster ahead of need, at least; results wait there until fetched
 
-Run = Callable[[SweepTask], Answer]
+Run = Callable[[Any], Any]
+"""What runs an item of work: a task gives an answer, a batch a segment."""
+
+
+class Item(Protocol):
+    """Work for one process: a task, or a batch of them."""
+
+    @property
+    def key(self) -> str:
+        """Of its first job."""
+        ...
+
+    def parts(self) -> Sequence[Any]:
+        """The items that it falls into when a worker dies of it."""
+        ...
+
+    def failed(self, reason: str) -> Any:
+        """What it comes to where no worker can run it."""
+        ...
 
 
 class WorkersLost(UtfproofError):
@@ -41,8 +59,9 @@ class WorkersLost(UtfproofError):
 class Workers(Protocol):
     """Somewhere that runs tasks."""
 
-    def run(self, tasks: Sequence[SweepTask], function: Run = run_task) -> Iterator[Answer]:
-        """An answer for every task, in any order. Closing the iterator stops the work."""
+    def run(self, tasks: Iterable[Item], function: Run = run_task) -> Iterator[Any]:
+        """What every item comes to, in any order; items are taken when there is room for them. Closing the iterator stops the
+        work."""
         ...
 
 
@@ -60,38 +79,63 @@ class LocalWorkers:
         self.threads = threads
         self.workers = max(1, available_cores() // threads) if workers is None else workers
 
-    def run(self, tasks: Sequence[SweepTask], function: Run = run_task) -> Iterator[Answer]:
-        """As `Workers.run`. A job whose process dies is run again, last of all, and given up after MAX_DEATHS."""
+    def run(self, tasks: Iterable[Item], function: Run = run_task) -> Iterator[Any]:
+        """As `Workers.run`. A job whose process dies is run again, last of all, and given up after MAX_DEATHS; of a batch each
+        job then has an item of its own."""
         with worker_folder() as folder:
-            yield from self._run(deque(tasks), function, folder)
+            yield from self._run(_Waiting(tasks), function, folder)
 
-    def _run(self, waiting: deque[SweepTask], function: Run, folder: str) -> Iterator[Answer]:
-        idle = [_Worker(self.threads, folder) for _ in range(min(self.workers, len(waiting)))]
+    def _run(self, waiting: _Waiting, function: Run, folder: str) -> Iterator[Any]:
+        idle = [_Worker(self.threads, folder) for _ in range(self.workers)]
         everyone = tuple(idle)
-        busy: dict[Future[Answer], tuple[_Worker, SweepTask]] = {}
+        busy: dict[Future[Any], tuple[_Worker, Item]] = {}
         deaths: Counter[str] = Counter()
+        ended: list[Any] = []
         try:
-            while waiting or busy:
-                while waiting and idle:
-                    worker, task = idle.pop(), waiting.popleft()
-                    busy[worker.submit(function, task)] = worker, task
+            while True:
+                while idle and (item := waiting.take()) is not None:
+                    worker = idle.pop()
+                    busy[worker.submit(function, item)] = worker, item
+                yield from ended  # while the next ones run
+                ended = []
+                if not busy:
+                    return
                 done, _ = wait(busy, return_when=FIRST_COMPLETED)
                 for future in done:
-                    worker, task = busy.pop(future)
+                    worker, item = busy.pop(future)
                     idle.append(worker)
                     try:
-                        yield future.result()
+                        ended.append(future.result())
                     except BrokenProcessPool:
                         worker.stop()
-                        deaths[task.job.key] += 1
-                        if deaths[task.job.key] < MAX_DEATHS:
-                            waiting.append(task)
+                        parts = item.parts()
+                        deaths[item.key] += len(parts) == 1
+                        if deaths[item.key] < MAX_DEATHS:
+                            waiting.again(parts)
                         else:
                             reason = f"its worker process died {MAX_DEATHS} times, most likely for want of memory"
-                            yield Answer(task.job.key, failure=reason)
+                            ended.append(item.failed(reason))
         finally:
             for worker in everyone:
                 worker.stop()
+
+
+class _Waiting:
+    """Items that are taken when there is room, and those that have to be run again, last of all."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self.items, self.returned = iter(items), deque[Item]()
+
+    def take(self) -> Item | None:
+        """The next one; None where there is none now."""
+        found = next(self.items, None)
+        if found is None and self.returned:
+            return self.returned.popleft()
+        return found
+
+    def again(self, items: Iterable[Item]) -> None:
+        """Run these once more."""
+        self.returned.extend(items)
 
 
 class _Worker:
@@ -102,7 +146,7 @@ class _Worker:
         self.pool: ProcessPoolExecutor | None = None
         self.process: Any = None
 
-    def submit(self, function: Run, task: SweepTask) -> Future[Answer]:
+    def submit(self, function: Run, task: Item) -> Future[Any]:
         if self.pool is not None:
             try:
                 return self.pool.submit(function, task)
@@ -147,7 +191,7 @@ class DaskWorkers:
     def __init__(self, address: str, note: Callable[[str], None] | None = None) -> None:
         self.address, self.note = address, note
 
-    def run(self, tasks: Sequence[SweepTask], function: Run = run_task) -> Iterator[Answer]:
+    def run(self, tasks: Iterable[Item], function: Run = run_task) -> Iterator[Any]:
         """As `Workers.run`. The scheduler runs a job again whose worker died, and gives it up after a few times. Raises
         WorkersLost when the scheduler is gone."""
         client, as_completed = self._connect()
@@ -155,7 +199,7 @@ class DaskWorkers:
         try:
             if self.note is not None and not client.scheduler_info()["workers"]:
                 self.note(f"no worker has joined {self.address} yet; waiting for one")
-            yield from self._run(client, as_completed(loop=client.loop), deque(tasks), function)
+            yield from self._run(client, as_completed(loop=client.loop), _Waiting(tasks), function)
         finally:
             with suppress(Exception):  # what is not running yet is given up with the client
                 client.close(timeout=5)
@@ -170,37 +214,49 @@ class DaskWorkers:
         except (OSError, ValueError, TypeError) as error:
             raise MalformedInput(f"no Dask scheduler answers at {self.address}: {one_line(str(error))}") from error
 
-    def _run(self, client: Any, completed: Any, waiting: deque[SweepTask], function: Run) -> Iterator[Answer]:
+    def _run(self, client: Any, completed: Any, waiting: _Waiting, function: Run) -> Iterator[Any]:
         run = uuid.uuid4().hex[:8]  # two sweeps at one scheduler stay apart
-        out: dict[Any, SweepTask] = {}
+        out: dict[Any, Item] = {}
+        number = 0
         looked, window = 0.0, _WINDOW
-        while waiting or out:
+        while True:
             try:
                 if time.monotonic() - looked > _LOOK_SECONDS:  # workers come and go
                     looked, window = time.monotonic(), max(_WINDOW, 4 * sum(client.nthreads().values()))
-                while waiting and len(out) < window:
-                    task = waiting.popleft()
-                    future = client.submit(function, task, key=f"utfproof-{run}-{task.job.key}", retries=2, pure=False)
-                    out[future] = task
+                while len(out) < window and (item := waiting.take()) is not None:
+                    number += 1
+                    key = f"utfproof-{run}-{number}-{item.key}"
+                    future = client.submit(function, item, key=key, retries=2, pure=False)
+                    out[future] = item
                     completed.add(future)
+                if not out:
+                    return
                 future = next(completed)
-                answer = self._answer(future, out.pop(future))
+                item = out.pop(future)
+                answer = self._answer(future, item)
             except Exception as error:
                 raise WorkersLost(f"lost the Dask scheduler at {self.address} ({type(error).__name__})") from error
-            if answer.result is None and client.status != "running":
-                raise WorkersLost(f"lost the Dask scheduler at {self.address}")
+            if isinstance(answer, str):
+                if client.status != "running":
+                    raise WorkersLost(f"lost the Dask scheduler at {self.address}")
+                parts = item.parts()
+                if len(parts) > 1:  # it is not known which job it was
+                    waiting.again(parts)
+                    continue
+                answer = item.failed(answer)
             yield answer
 
-    def _answer(self, future: Any, task: SweepTask) -> Answer:
+    def _answer(self, future: Any, item: Item) -> Any:
+        """What came back; a reason where nothing did."""
         if future.status == "finished":
             try:
                 return future.result()
             except Exception as lost:  # the last worker that held it died before it was fetched
-                return Answer(task.job.key, failure=one_line(f"its result was lost: {type(lost).__name__}: {lost}"))
+                return one_line(f"its result was lost: {type(lost).__name__}: {lost}")
         if future.status == "error":
             error = future.exception()
             kind = type(error).__name__
             reason = "its workers died again and again" if kind == "KilledWorker" else f"{kind}: {error}"
         else:
             reason = f"the scheduler at {self.address} gave it up ({future.status})"
-        return Answer(task.job.key, failure=one_line(reason))
+        return one_line(reason)

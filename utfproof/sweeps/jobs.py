@@ -60,6 +60,19 @@ class SweepTask:
     code: str
     max_memory: int | None = None
 
+    @property
+    def key(self) -> str:
+        """Of its job."""
+        return self.job.key
+
+    def parts(self) -> list[SweepTask]:
+        """What it falls into: itself."""
+        return [self]
+
+    def failed(self, reason: str) -> Answer:
+        """What is said where no worker could run it."""
+        return Answer(self.key, failure=one_line(reason))
+
 
 @dataclass(frozen=True)
 class Answer:

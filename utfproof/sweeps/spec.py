@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,49 @@ from utfproof.jobs.registry import job as job_named
 from utfproof.shapes import PAPER_TABLE_SHAPES
 from utfproof.sweeps.jobs import SweepJob
 
-MAX_JOBS = 250_000
+MAX_JOBS = 2_000_000
+CHECKED = 10_000
+"""Jobs up to which all are prepared before anything runs; of more, every value of every key is, and each job in its turn."""
 _LARGEST = {"seed": 2**64 - 1, "positive": 2**53 - 1, "integer": 2**53 - 1}
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file asks for: jobs in the order of the file, the last key of a grid varying fastest; `repeated`: how many more
-    there were that ask for the same as an earlier one."""
+    """What a file asks for: jobs in its order, the last key of a grid varying fastest. folder: where the file is."""
 
     name: str
-    jobs: tuple[SweepJob, ...]
-    repeated: int = 0
+    grids: tuple[_Grid, ...]
+    folder: Path
+
+    @property
+    def size(self) -> int:
+        """Combinations of all grids; a job may be asked for by several, and a pattern of weights or claims is more than one."""
+        return sum(grid.size for grid in self.grids)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether jobs are planned while others run, and go to workers in batches."""
+        return self.size > CHECKED
+
+    @cached_property
+    def jobs(self) -> tuple[SweepJob, ...]:
+        """All of them."""
+        return tuple(self.planned())
+
+    @cached_property
+    def repeated(self) -> int:
+        """How many jobs there were that ask for the same as an earlier one."""
+        return sum(1 for grid in self.grids for _ in grid.jobs(self.folder)) - len(self.jobs)
+
+    def planned(self) -> Iterator[SweepJob]:
+        """The jobs one after another, each once."""
+        seen: set[bytes] = set()
+        for grid in self.grids:
+            for job in grid.jobs(self.folder):
+                key = bytes.fromhex(job.key)
+                if key not in seen:
+                    seen.add(key)
+                    yield job
 
 
 def read_spec(path: Path | str) -> Sweep:
@@ -63,13 +95,13 @@ def parse_spec(document: Mapping[str, Any], folder: Path, source: str = "sweep")
     asked = sum(grid.size for grid in grids)
     if asked > MAX_JOBS:
         raise ResourceLimit(f"{source} asks for {asked} jobs, more than {MAX_JOBS}; split it")
-    jobs: dict[str, SweepJob] = {}
-    count = 0
-    for grid in grids:
-        for job in grid.jobs(folder):
-            count += 1
-            jobs.setdefault(job.key, job)
-    return Sweep(name, tuple(jobs.values()), count - len(jobs))
+    sweep = Sweep(name, tuple(grids), folder)
+    if sweep.is_large:
+        for grid in grids:
+            grid.check(folder)
+    else:
+        _ = sweep.jobs
+    return sweep
 
 
 class _Grid:
@@ -118,11 +150,26 @@ class _Grid:
             found.append(dict(zip(DIMENSIONS, [*dimensions, None][:5], strict=False)))
         return found
 
+    def check(self, folder: Path) -> None:
+        """Prepare the jobs that ranges have at their ends; where these are too many as well, one for every value of every key.
+        MalformedInput where that fails."""
+        axes = [list(axis.ends()) if isinstance(axis, _Axis) else list(axis) for axis in self.axes.values()]
+        if math.prod(map(len, axes)) <= CHECKED:
+            combinations: Iterable[Sequence[Mapping[str, Any]]] = itertools.product(*axes)
+        else:
+            first = [axis[0] for axis in axes]
+            combinations = [(*first[:n], value, *first[n + 1 :]) for n, axis in enumerate(axes) for value in axis]
+        for _ in self._prepared(folder, combinations):
+            pass
+
     def jobs(self, folder: Path) -> Iterator[SweepJob]:
         """Every combination, prepared by its command."""
+        return self._prepared(folder, itertools.product(*self.axes.values()))
+
+    def _prepared(self, folder: Path, combinations: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[SweepJob]:
         defaults = {key: None if entry.default is REQUIRED else entry.default for key, entry in self.parameters.items()}
         versions = _versions(self.command)
-        for combination in itertools.product(*self.axes.values()):
+        for combination in combinations:
             given = dict(defaults)
             for part in combination:
                 given.update(part)
@@ -156,6 +203,11 @@ class _Axis(Sequence[Mapping[str, Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
+
+    def ends(self) -> Iterator[Mapping[str, Any]]:
+        """The values, of ranges the first and the last."""
+        for piece in self.pieces:
+            yield from ({self.key: value} for value in ((piece[0], piece[-1]) if isinstance(piece, range) else piece))
 
 
 def _length(piece: Sequence[Any]) -> int:

@@ -1,4 +1,5 @@
-"""The folder of a sweep. Every file in it is written whole, under a temporary name, and then renamed.
+"""The folder of a sweep of few jobs; `segments` has that of many. Every file in it is written whole, under a temporary name,
+and then renamed.
 
 sweep.json              name, and the digest of the code that the results come from
 jobs.jsonl              key and job, a line each, in the order of the sweep file
@@ -23,54 +24,40 @@ from utfproof.ground.files import atomic_file, read_bytes, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical
 
 FORMAT = "utfproof-sweep"
-VERSION = 1
 
 
-class Store:
-    """One such folder."""
+class Folder:
+    """What folders of sweeps have in common: a head, a lock, and what could not be run."""
+
+    version = 1
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.results = self.folder / "results"
         self.certificates = self.folder / "certificates"
 
-    @contextmanager
-    def opened(self, name: str, jobs: Sequence[SweepJob], code: str, *, reuse: bool = False) -> Iterator[None]:
-        """Make or resume the folder for these jobs; one driver at a time. MalformedInput when it holds another sweep's
-        results, or (unless `reuse`) those of other code."""
-        try:
-            for place in (self.folder, self.results, self.certificates):
-                place.mkdir(exist_ok=True)
-        except OSError as error:
-            raise MalformedInput(f"cannot write to folder {self.folder}: {error.strerror or error}") from error
-        with self._lock():
-            self._agree(name, code, reuse)
-            for place in (self.folder, self.results, self.certificates):  # what a killed driver was about to write
-                for left in place.glob(".*.json*.*"):
-                    left.unlink(missing_ok=True)
-            write_bytes(self.folder / "sweep.json", _line({**_head(name), "code": code}))
-            listing = (_line({"key": job.key, "job": job.document}) for job in jobs)
-            write_bytes(self.folder / "jobs.jsonl", b"".join(listing))
-            yield
+    def make(self, *places: Path) -> None:
+        """Make the folder and these in it; MalformedInput where that cannot be."""
+        for place in (self.folder, *places):
+            make_folder(place)
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
-        path = self.folder / ".lock"
-        with path.open("ab") as stream:
+    def locked(self) -> Iterator[None]:
+        """One driver at a time; the lock is given up with the process, however it ends."""
+        with (self.folder / ".lock").open("ab") as stream:
             try:
                 import fcntl
 
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # given up with the process, however it ends
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except ImportError:
                 pass
             except OSError as error:
                 raise MalformedInput(f"another sweep is running in folder {self.folder}; wait for it") from error
             yield
 
-    def _agree(self, name: str, code: str, reuse: bool) -> None:
-        path = self.folder / "sweep.json"
-        if not path.exists():
-            if any(self.results.iterdir()) or (self.folder / "jobs.jsonl").exists():
+    def agree(self, name: str, code: str, reuse: bool, *, empty: bool) -> None:
+        """MalformedInput when the folder holds another sweep's results, or (unless `reuse`) those of other code."""
+        if not (self.folder / "sweep.json").exists():
+            if not empty:
                 raise MalformedInput(f"folder {self.folder} is no sweep's: sweep.json is missing; choose another")
             return
         found = self.head()
@@ -84,17 +71,67 @@ class Store:
                 "anew, or pass --reuse to keep them"
             )
 
+    def head_of(self, name: str) -> dict[str, Any]:
+        """What sweep.json begins with."""
+        return {"format": FORMAT, "version": self.version, "name": name}
+
     def head(self) -> dict[str, Any]:
         """sweep.json; MalformedInput where there is none."""
         path = self.folder / "sweep.json"
         data = read_bytes(path)
         try:
             found = json.loads(data)
-            if _head(str(found["name"])) == {k: found[k] for k in ("format", "version", "name")} and found["code"]:
-                return found
+            if (
+                self.head_of(str(found["name"])) == {k: found[k] for k in ("format", "version", "name")}
+                and found["code"]
+            ):
+                return dict(found)
         except (ValueError, KeyError, TypeError) as error:
             raise MalformedInput(f"{path} is not the head of a sweep") from error
-        raise MalformedInput(f"{path} is not the head of a sweep of version {VERSION}")
+        raise MalformedInput(f"{path} is not the head of a sweep of version {self.version}")
+
+    def begin(self) -> None:
+        """What only the end of a run makes is taken away."""
+        for name in ("results.jsonl", "failures.jsonl"):
+            (self.folder / name).unlink(missing_ok=True)
+
+    def write_failures(self, failures: Sequence[tuple[SweepJob, str]]) -> None:
+        """failures.jsonl, where there are any."""
+        if failures:
+            lines = (_line({"key": job.key, "job": job.document, "reason": reason}) for job, reason in failures)
+            write_bytes(self.folder / "failures.jsonl", b"".join(lines))
+
+
+def make_folder(place: Path) -> None:
+    """Make a folder where there is none; MalformedInput where that cannot be."""
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as error:
+        raise MalformedInput(f"cannot write to folder {place}: {error.strerror or error}") from error
+
+
+class Store(Folder):
+    """A folder with a file for each result."""
+
+    def __init__(self, folder: Path | str) -> None:
+        super().__init__(folder)
+        self.place = self.folder / "results"
+
+    @contextmanager
+    def opened(self, name: str, jobs: Sequence[SweepJob], code: str, *, reuse: bool = False) -> Iterator[None]:
+        """Make or resume the folder for these jobs; one driver at a time. MalformedInput when it holds another sweep's
+        results, or (unless `reuse`) those of other code."""
+        self.make(self.place, self.certificates)
+        with self.locked():
+            empty = not any(self.place.iterdir()) and not (self.folder / "jobs.jsonl").exists()
+            self.agree(name, code, reuse, empty=empty)
+            for place in (self.folder, self.place, self.certificates):  # what a killed driver was about to write
+                for left in place.glob(".*.json*.*"):
+                    left.unlink(missing_ok=True)
+            write_bytes(self.folder / "sweep.json", _line({**self.head_of(name), "code": code}))
+            listing = (_line({"key": job.key, "job": job.document}) for job in jobs)
+            write_bytes(self.folder / "jobs.jsonl", b"".join(listing))
+            yield
 
     def jobs(self) -> list[tuple[str, dict[str, Any]]]:
         """Key and job of every line of jobs.jsonl."""
@@ -109,7 +146,7 @@ class Store:
     def result(self, key: str) -> dict[str, Any] | None:
         """The result of a job, if it is there whole with its certificates; None means that it has to be run."""
         try:
-            found = json.loads((self.results / f"{key}.json").read_bytes())
+            found = json.loads((self.place / f"{key}.json").read_bytes())
             if found["key"] != key or hashlib.sha256(canonical(found["job"])).hexdigest() != key:
                 return None
             if not isinstance(found["result"]["verdict"], str) or not all(
@@ -130,7 +167,7 @@ class Store:
         assert answer.result is not None
         for name, data in answer.files.items():
             write_bytes(self.certificates / name, data)
-        write_bytes(self.results / f"{answer.key}.json", _line(answer.result))
+        write_bytes(self.place / f"{answer.key}.json", _line(answer.result))
         self._time(answer)
 
     def _time(self, answer: Answer) -> None:
@@ -153,25 +190,35 @@ class Store:
                     found[str(entry["key"])] = entry
         return found
 
-    def begin(self) -> None:
-        """What only the end of a run makes is taken away."""
-        for name in ("results.jsonl", "failures.jsonl"):
-            (self.folder / name).unlink(missing_ok=True)
-
     def compile(self, jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, str]]) -> None:
         """results.jsonl in the order of the jobs, and failures.jsonl where there are any."""
         failed = {job.key for job, _ in failures}
         with atomic_file(self.folder / "results.jsonl") as stream:
             for job in jobs:
                 if job.key not in failed:
-                    stream.write((self.results / f"{job.key}.json").read_bytes())
-        if failures:
-            lines = (_line({"key": job.key, "job": job.document, "reason": reason}) for job, reason in failures)
-            write_bytes(self.folder / "failures.jsonl", b"".join(lines))
+                    stream.write((self.place / f"{job.key}.json").read_bytes())
+        self.write_failures(failures)
 
+    def results(self) -> Iterator[tuple[dict[str, Any], float | None, str | None]]:
+        """Every result in the order of jobs.jsonl, with seconds and worker."""
+        times = self.timings()
+        for key, _ in self.jobs():
+            found = self.result(key)
+            if found is not None:
+                entry = times.get(key, {})
+                yield found, entry.get("seconds"), entry.get("worker")
 
-def _head(name: str) -> dict[str, Any]:
-    return {"format": FORMAT, "version": VERSION, "name": name}
+    def unpack(self, place: Path) -> int:
+        """Copy every certificate and sidecar to `place`; how many."""
+        make_folder(place)
+        files = sorted(self.certificates.iterdir())
+        for path in files:
+            write_bytes(place / path.name, path.read_bytes())
+        return len(files)
+
+    def total(self) -> int:
+        """How many jobs there are."""
+        return len(self.jobs())
 
 
 def _line(document: dict[str, Any]) -> bytes:

@@ -2,49 +2,73 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
-import io
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.ground.files import atomic_file, write_bytes
+from utfproof.ground.files import atomic_file
 from utfproof.sweeps.jobs import canonical
+from utfproof.sweeps.layout import layout
 from utfproof.sweeps.store import Store
 
 Row = dict[str, Any]
+_PART = 50_000  # rows of a table that are held at once
 _SUBJECTS = ("construction", "host", "weights", "claim", "method")
 """Parameters by which results are counted together."""
 
 
-def collect(folder: Path | str, *, timings: bool = False) -> tuple[list[Row], int]:
-    """A row for every result of the sweep in `folder`, in the order of its jobs, and how many jobs there are.
+class Results(Iterable[Row]):
+    """A row for every result of the sweep in `folder`, in the order of its jobs, read anew each time; never held all at once.
 
     Columns: key, command, the job's parameters, then the result with nested objects as "report.notion" and lists as JSON
     (parameters that are lists: comma-separated). timings adds seconds and worker, which differ from run to run.
     MalformedInput where there is no sweep.
     """
-    store = Store(folder)
-    store.head()
-    jobs = store.jobs()
-    times = store.timings() if timings else {}
-    rows = []
-    for key, job in jobs:
-        found = store.result(key)
-        if found is None:
-            continue
-        row: Row = {"key": key, "command": job["command"]}
-        for name, value in job["parameters"].items():
-            row[name] = ",".join(map(str, value)) if isinstance(value, list) else value
-        row |= {name if name not in row else f"result.{name}": v for name, v in _flat(found["result"]).items()}
-        row["files"] = ",".join(entry["file"] for entry in found["files"])
-        if timings:
-            row["seconds"] = times.get(key, {}).get("seconds")
-            row["worker"] = times.get(key, {}).get("worker")
-        rows.append(row)
-    return rows, len(jobs)
+
+    def __init__(self, folder: Path | str, *, timings: bool = False) -> None:
+        self.timings = timings
+        self.store = (layout(Path(folder)) or Store)(folder)
+        self.store.head()
+
+    def __iter__(self) -> Iterator[Row]:
+        for found, seconds, worker in self.store.results():
+            row: Row = {"key": found["key"], "command": found["job"]["command"]}
+            for name, value in found["job"]["parameters"].items():
+                row[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+            row |= {name if name not in row else f"result.{name}": v for name, v in _flat(found["result"]).items()}
+            row["files"] = ",".join(entry["file"] for entry in found["files"])
+            if self.timings:
+                row |= {"seconds": seconds, "worker": worker}
+            yield row
+
+
+@dataclass
+class Overview:
+    """What a first reading of results finds: how many there are, their counts by command, subject and verdict, and every column
+    in the order of first occurrence with the types of its values."""
+
+    rows: int = 0
+    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    columns: dict[str, set[type]] = field(default_factory=dict)
+
+
+def overview(rows: Iterable[Row]) -> Overview:
+    """The rows, read once."""
+    found = Overview()
+    for row in rows:
+        found.rows += 1
+        found.counts[row["command"], _subject(row), str(row["verdict"])] += 1
+        for name, value in row.items():
+            kinds = found.columns.setdefault(name, set())
+            if value is not None:
+                kinds.add(type(value))
+    return found
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Row:
@@ -55,16 +79,6 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Row:
         else:
             flat[prefix + name] = canonical(item).decode() if isinstance(item, list) else item
     return flat
-
-
-def columns(rows: Sequence[Row]) -> list[str]:
-    """Every name that occurs, in the order of first occurrence."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def counts(rows: Sequence[Row]) -> Counter[tuple[str, str, str]]:
-    """Results by command, what they are about, and verdict."""
-    return Counter((row["command"], _subject(row), str(row["verdict"])) for row in rows)
 
 
 def _subject(row: Row) -> str:
@@ -80,14 +94,13 @@ def has_pyarrow() -> bool:
     return True
 
 
-def write_table(rows: Sequence[Row], path: Path) -> None:
+def write_table(rows: Iterable[Row], path: Path, known: Overview) -> None:
     """Rows as .parquet (needs pyarrow) or .csv, all or nothing; MalformedInput for other names."""
     if path.suffix == ".csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns(rows), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_bytes(path, text.getvalue().encode())
+        with atomic_file(path) as stream:
+            writer = csv.DictWriter(codecs.getwriter("utf-8")(stream), list(known.columns), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
         return
     if path.suffix != ".parquet":
         raise MalformedInput(f"a table's file name ends in .parquet or .csv, got {path}")
@@ -96,15 +109,27 @@ def write_table(rows: Sequence[Row], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {name: _column(pa, [row.get(name) for row in rows]) for name in columns(rows)}
-    with atomic_file(path) as stream:
-        pq.write_table(pa.table(arrays), stream)
+    schema = pa.schema([(name, _type(pa, kinds)) for name, kinds in known.columns.items()])
+    with atomic_file(path) as stream, pq.ParquetWriter(stream, schema) as writer:
+        waiting = iter(rows)
+        while part := list(itertools.islice(waiting, _PART)):
+            arrays = {
+                column.name: _column(pa, column.type, [row.get(column.name) for row in part]) for column in schema
+            }
+            writer.write_table(pa.table(arrays, schema=schema))
+        if not known.rows:
+            writer.write_table(schema.empty_table())
 
 
-def _column(pa: Any, values: list[Any]) -> Any:
+def _type(pa: Any, kinds: set[type]) -> Any:
     """One type a column: truth values, integers, floats, or else text."""
-    kinds = {type(value) for value in values if value is not None}
     for allowed, kind in (({bool}, pa.bool_()), ({int}, pa.int64()), ({int, float}, pa.float64())):
         if kinds and kinds <= allowed:
-            return pa.array(values, type=kind)
-    return pa.array([None if value is None else str(value) for value in values], type=pa.string())
+            return kind
+    return pa.string()
+
+
+def _column(pa: Any, kind: Any, values: list[Any]) -> Any:
+    if kind == pa.string():
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values, type=kind)
