@@ -207,7 +207,8 @@ class _Axis(Sequence[Mapping[str, Any]]):
     def ends(self) -> Iterator[Mapping[str, Any]]:
         """The values, of ranges the first and the last."""
         for piece in self.pieces:
-            yield from ({self.key: value} for value in ((piece[0], piece[-1]) if isinstance(piece, range) else piece))
+            values = dict.fromkeys((piece[0], piece[-1])) if isinstance(piece, range) else piece
+            yield from ({self.key: value} for value in values)
 
 
 def _length(piece: Sequence[Any]) -> int:
