@@ -498,12 +498,13 @@ def turned(matrix: Iterable[Iterable[int]]) -> Matrix:
 Block: TypeAlias = tuple[Any, ...]
 Run: TypeAlias = tuple[Block, int, int]  # (block, offset, width): columns 0..width-1 are the units of offset.. in block
 Step: TypeAlias = "tuple[Block, int, int] | None"
+Edges: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class IndexHost:
     spread = False  # whether a column of R_Q, R_K or U can have more than one 1
 
-    def __init__(self, shape: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
         self.s = shape
         self.H, self.L, self.d, self.out = shape.heads, shape.layers, shape.head_dim, shape.d_out
         self.power = [shape.letters**t for t in range(self.L + 1)]
@@ -595,18 +596,14 @@ class Tries(IndexHost):
     register, whose words all have length L. No word has the letter 0."""
 
     register = False
+    tries: ClassVar[Any]  # of a shape: (least length, width of a block, that of the longest)
 
-    def __init__(self, shape: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
         super().__init__(shape)
         self.power = [self.H**t for t in range(self.L + 1)]
         self.widths, self.starts = self.tries(shape), list[int]()
         for k in range(len(self.widths) + 1):
             self.starts.append(self.size(shape, k))
-
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        """(least length, width of a block, width of one of length L)."""
-        raise NotImplementedError
 
     @classmethod
     def size(cls, s: Shape, count: int) -> int:
@@ -639,9 +636,7 @@ class Tries(IndexHost):
 class Tied(Tries):
     register = True
 
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        return [(1, 2 * s.head_dim, 2 * s.head_dim)]
+    tries = staticmethod(lambda s: [(1, 2 * s.head_dim, 2 * s.head_dim)])
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         return [((0, 1, head), part * self.d, self.d)]
@@ -655,9 +650,7 @@ class ResidualTied(Tied):
 
     register = False
 
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        return [(1, 2 * s.head_dim, 2 * s.head_dim), (0, s.d_out, s.d_out)]
+    tries = staticmethod(lambda s: [(1, 2 * s.head_dim, 2 * s.head_dim), (0, s.d_out, s.d_out)])
 
     def outputs(self) -> list[Run]:
         return [((1, 0, 0), 0, self.out)]
@@ -666,9 +659,7 @@ class ResidualTied(Tied):
 class SharedQuery(Tied):
     """The trie holds the keys; the register serves the queries too."""
 
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        return [(1, s.d_out, s.d_out)]
+    tries = staticmethod(lambda s: [(1, s.d_out, s.d_out)])
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
@@ -681,9 +672,7 @@ class SharedQuery(Tied):
 class SharedKey(Tries):
     """The trie of queries, and that of keys."""
 
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        return [(1, s.d_in, s.d_in), (0, max(s.d_in, s.d_out), s.d_out)]
+    tries = staticmethod(lambda s: [(1, s.d_in, s.d_in), (0, max(s.d_in, s.d_out), s.d_out)])
 
     @classmethod
     def least(cls, s: Shape) -> int | None:
@@ -697,10 +686,7 @@ class SharedKey(Tries):
 
 
 class PrintedLooped(Tries):
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        width = max(2 * s.head_dim, s.d_out)
-        return [(0, width, width)]
+    tries = staticmethod(lambda s: [(0, *(max(2 * s.head_dim, s.d_out),) * 2)])
 
     def reads(self, part: int, layer: int, head: int) -> list[Run]:
         return [((0, 1, head), part * self.d, self.d)]
@@ -760,16 +746,14 @@ def index_kind(claim: Claim) -> type[IndexHost] | None:
 class Register(Tied):
     """Only the register."""
 
-    @staticmethod
-    def tries(s: Shape) -> list[tuple[int, int, int]]:
-        return [(1, 0, 0)]
+    tries = staticmethod(lambda s: [(1, 0, 0)])
 
 
 class Middle(IndexHost):
     """Block (n, i) is the i-th part of the block of the n-th word of length k = L // 2; for each head an edge (i, j),
     by which the middle layer sends part j of U's side to part i of E's side. There is no U."""
 
-    def __init__(self, shape: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
         super().__init__(shape)
         self.half, self.parts = self.L // 2, parts(edges)
         self.routes: list[dict[int, int]] = [{j: i} for i, j in edges]
@@ -806,7 +790,7 @@ class TwoSided(Middle):
 class Polynomial(Middle):
     """The middle layer multiplies polynomials: head h sends part j of U's side to part h - j of E's side."""
 
-    def __init__(self, shape: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
         left, right = degrees(shape)
         super().__init__(shape, ((left, right),))
         self.routes = [{j: h - j for j in range(right + 1) if 0 <= h - j <= left} for h in range(self.H)]
@@ -823,7 +807,7 @@ def degrees(s: Shape) -> tuple[int, int]:
     return s.heads // 2, (s.heads - 1) // 2
 
 
-def parts(edges: tuple[tuple[int, int], ...]) -> int:
+def parts(edges: Edges) -> int:
     """q: how many parts a block of `middle` has."""
     return 1 + max((max(edge) for edge in edges), default=0)
 
@@ -929,7 +913,7 @@ class CommutingTrie(Counting):
 class Drawn(IndexHost):
     """Blocks by name, in the order in which they are added."""
 
-    def __init__(self, shape: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, shape: Shape, edges: Edges = ()) -> None:
         self.s, self.d, self.end = shape, shape.head_dim, 0
         self.blocks: dict[Block, tuple[int, int]] = {}
 
@@ -968,7 +952,7 @@ class SharedQueryGroups(Drawn):
     """Blocks ("K", w), ("Q", w), ("R", w) of the key trie, the query trie and the register; words are tuples of
     heads."""
 
-    def __init__(self, s: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, s: Shape, edges: Edges = ()) -> None:
         super().__init__(s)
         size = -(-s.d_in // s.head_dim)
         first, later = full_groups(s.heads, size), full_groups(s.heads, min(size, s.heads))
@@ -1068,7 +1052,7 @@ class ResidualReaders(Drawn):
 
 
 class ResidualKey(ResidualReaders):
-    def __init__(self, s: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, s: Shape, edges: Edges = ()) -> None:
         super().__init__(s)
         self.lay([("Q", h) for h in range(s.heads)], s.d_in)
 
@@ -1085,7 +1069,7 @@ class ResidualKey(ResidualReaders):
 
 
 class ResidualQuery(ResidualReaders):
-    def __init__(self, s: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, s: Shape, edges: Edges = ()) -> None:
         super().__init__(s)
         self.groups = full_groups(s.heads, -(-s.d_in // s.head_dim))
         self.last = {group[-1]: group for group in self.groups}
@@ -1118,7 +1102,7 @@ class SymmetricKeys(Drawn):
     """d_in = 1. Numbers a, u, g and s of E, one by one; what stands where after the first letter is `after`. A block is
     one coordinate, (its number,)."""
 
-    def __init__(self, s: Shape, edges: tuple[tuple[int, int], ...] = ()) -> None:
+    def __init__(self, s: Shape, edges: Edges = ()) -> None:
         super().__init__(s)
         H, L = s.heads, s.layers
         self.e = e = min(s.head_dim, H)
@@ -3402,7 +3386,7 @@ class Claim:
     free: str = ""
     folder: str = ""
     limits: Limits = field(default_factory=Limits)
-    edges: tuple[tuple[int, int], ...] = ()  # of the construction `middle`
+    edges: Edges = ()  # of the construction `middle`
     values: Grid = field(default_factory=list)  # R_V, where it stands in the claim
     stated: dict[str, Any] = field(default_factory=dict)  # fields of the claim, as they are read
     read: dict[str, Any] = field(default_factory=dict)  # of the evidence, for the rules that read what follows
@@ -3441,8 +3425,11 @@ class Kind:
     targets: ClassVar[tuple[str, ...]] = TARGETS[:1]
     ranked: ClassVar[bool] = True  # "universal" comes with a rank
     brief: ClassVar[bool] = True  # untied targets go without saying
+    stored: ClassVar[bool] = True  # weights from a file can be meant
     about_one: ClassVar[bool] = False  # target, which --target can name
     methods: ClassVar[list[type[Kind]]] = []
+    serves: ClassVar[Any] = staticmethod(lambda claim: True)  # which claims a method is for
+    constructions: ClassVar[Any] = staticmethod(lambda claim: (*INDEX_HOSTS, *RANDOM))  # that the kind is for
 
     def __init_subclass__(cls, *, several: bool = False) -> None:
         if "name" in cls.__dict__:
@@ -3451,21 +3438,9 @@ class Kind:
             cls.methods.append(cls)
 
     @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        """Whether this method is for such claims."""
-        return True
-
-    @classmethod
     def fields_stated(cls, statement: dict[str, Any], verdict: str) -> dict[str, Rule]:
         """Fields of the claim that this kind has beyond those of all."""
         return {}
-
-    @classmethod
-    def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        """Those that the kind is for."""
-        return (*INDEX_HOSTS, *RANDOM)
-
-    stored: ClassVar[bool] = True  # whether weights from a file can be meant
 
     @classmethod
     def columns(cls, claim: Claim) -> int:
@@ -3608,9 +3583,7 @@ class Permutation(Kind):
         lambda value, what, claim: None if value == STANDARD else residues(claim.kind.columns)(value, what, claim)
     )
 
-    @classmethod
-    def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        return ("tied",) if claim.shape.residual else PERMUTATIONS
+    constructions = staticmethod(lambda claim: ("tied",) if claim.shape.residual else PERMUTATIONS)
 
     @classmethod
     def columns(cls, claim: Claim) -> int:
@@ -3647,9 +3620,7 @@ class Triangular(Kind):
     stored = False
     rows: Any = given(residues(lambda claim: claim.shape.columns))
 
-    @classmethod
-    def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        return ("sparse",)
+    constructions = staticmethod(lambda claim: ("sparse",))
 
     @classmethod
     def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
@@ -3679,9 +3650,7 @@ class Modular(Kind, several=True):
     name = "rank-modular"
     prime: int = given(prime)
 
-    @classmethod
-    def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        return RANDOM
+    constructions = staticmethod(lambda claim: RANDOM)
 
 
 def host_rank_reaches(
@@ -3746,9 +3715,7 @@ class LinearTest(Kind):
     prime: int = given(prime)
     gauges: Any = given(grid(lambda c: c.shape.d_in, lambda c: c.shape.head_dim), optional=True)
 
-    @classmethod
-    def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        return RANDOM
+    constructions = staticmethod(lambda claim: RANDOM)
 
     @classmethod
     def columns(cls, claim: Claim) -> int:
@@ -3792,9 +3759,7 @@ class TooFewRows(Deficient):
 
     method = "dimension"
 
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return claim.targets == "all untied"
+    serves = staticmethod(lambda claim: claim.targets == "all untied")
 
     def check(self, limits: Limits) -> None:
         m, columns = self.claim.shape.m, self.claim.shape.columns
@@ -3813,9 +3778,7 @@ class KernelVector(Deficient):
     distance_squared: list[int] = given(tuple_of(entry, number(1)))
     z: Pairs = given(pairs(lambda c: c.shape.columns))
 
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return claim.targets == "all untied"
+    serves = staticmethod(lambda claim: claim.targets == "all untied")
 
     def __post_init__(self) -> None:
         if math.gcd(*self.distance_squared) != 1:
@@ -3869,9 +3832,7 @@ class TiedTarget(Deficient):
     target: Target = given(sparse_target)
     z: Pairs = given(pairs(lambda c: c.shape.columns))
 
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return claim.targets == "all tied"
+    serves = staticmethod(lambda claim: claim.targets == "all tied")
 
     def check(self, limits: Limits) -> None:
         s, size = self.claim.shape, target_size(self.target)
@@ -3897,9 +3858,7 @@ class TiedKernel(Kind):
     basis: list[Pairs] = given(many(pairs(lambda c: c.shape.columns), least=1))
     prime: int = given(prime)
 
-    @classmethod
-    def constructions(cls, claim: Claim) -> tuple[str, ...]:
-        return RANDOM
+    constructions = staticmethod(lambda claim: RANDOM)
 
     @classmethod
     def read_host(cls, claim: Claim, host: dict[str, Any]) -> None:
@@ -4209,9 +4168,7 @@ class Arithmetic(LowerBound):
 
     method = "dimension"
 
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return not claim.values
+    serves = staticmethod(lambda claim: not claim.values)
 
     def __post_init__(self) -> None:
         self.bound = dimension_bound(self.claim)
@@ -4231,9 +4188,7 @@ class Span(LowerBound):
     prime: int = given(prime)
     given_targets: list[Target] = given(many(sparse_target, least=1), name="targets")
 
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return not claim.values
+    serves = staticmethod(lambda claim: not claim.values)
 
     def __post_init__(self) -> None:
         s, shared = self.claim.shape, self.claim.notion == "shared attention" and self.claim.targets in GENERIC
@@ -4276,9 +4231,7 @@ class NullVector(LowerBound):
     word: int = given(number(0, lambda c: c.shape.heads**c.shape.layers))
     y: Pairs = given(pairs(lambda c: c.shape.heads**c.shape.layers))
 
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return bool(claim.values)
+    serves = staticmethod(lambda claim: bool(claim.values))
 
     def check(self, limits: Limits) -> None:
         s = self.claim.shape
@@ -4315,10 +4268,6 @@ class Enclosure(Kind, several=True):
         if verdict != "equal":
             rules |= {"digits": number(1), "difference": tuple_of(entry, entry)}
         return rules | dict.fromkeys(BOUND if any(name in statement for name in BOUND) else (), digest)
-
-    @classmethod
-    def serves(cls, claim: Claim) -> bool:
-        return (claim.stated["attention"].name == "given") == (cls.method == "rational")
 
     def __post_init__(self) -> None:
         claim = self.claim
@@ -4391,6 +4340,7 @@ def scientific(n: int, digits: int, *, up: bool) -> str:
 @dataclass
 class Interval(Enclosure):
     method = "interval"
+    serves = staticmethod(lambda claim: claim.stated["attention"].name != "given")
 
 
 def stochastic(value: Any, what: str, claim: Claim) -> list[Ball]:
@@ -4405,6 +4355,7 @@ def stochastic(value: Any, what: str, claim: Claim) -> list[Ball]:
 @dataclass
 class Rational(Enclosure):
     method = "rational"
+    serves = staticmethod(lambda claim: claim.stated["attention"].name == "given")
     matrices: list[Ball] = given(stochastic, name="attention")
 
     def __post_init__(self) -> None:
