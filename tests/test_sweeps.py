@@ -238,7 +238,7 @@ def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
 APART = {
     "certify": set(),
     "decide": {"explain", "seed", "context"},
-    "emulate": {"shapes", "rows"},
+    "emulate": {"shapes", "rows", "module"},
     "verify": {"full", "workers", "listing", *SMALL},
     "search": {"workers", "device", "torch"},
 }
