@@ -16,7 +16,15 @@ from utfproof.errors import MalformedInput
 
 ROOT = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "certificates"
-KINDS = ("rank-permutation", "rank-triangular", "rank-modular", "rank-deficient", "linear-test", "lower-bound")
+KINDS = (
+    "rank-permutation",
+    "rank-triangular",
+    "rank-modular",
+    "rank-deficient",
+    "linear-test",
+    "identity",
+    "lower-bound",
+)
 """The kinds that it covers, in full or in part."""
 
 
@@ -107,6 +115,15 @@ def planted():
             "null-vector-unlooped-h2",
             at("evidence", "y", value=lambda y: [[y[0][0], y[0][1] + 1], *y[1:]]),
         ),
+        "an edge moved": (
+            "identity-middle",
+            at("claim", "host", "edges", value=lambda e: [[e[0][1] + 1, e[0][0]], *e[1:]]),
+        ),
+        "a block elsewhere": (
+            "identity-two-sided-h2",
+            at("evidence", "E", value=lambda e: [[e[0][0], e[1][1]], *e[1:]]),
+        ),
+        "another target class": ("identity-counting", at("claim", "targets", value=lambda t: "all untied")),
         "the opposite verdict": ("deficient-kernel-random", at("claim", "verdict", value=lambda v: "universal")),
     }
 

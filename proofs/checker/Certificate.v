@@ -12,7 +12,7 @@ From Coq Require Import ZArith Lia String Ascii.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Transformer Words MatchingSystem Emulation Selection Decision SharedBounds
   Spanning BaseChange Counting Residual ResidualWords ResidualSystem ResidualDecision ResidualTied.
-From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic.
+From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic Identity.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import GRing.Theory Num.Theory.
 
@@ -56,6 +56,9 @@ Inductive named :=
   | Random (tied : bool) (t : dtype) (f : law) (seed : Z)
   | Built (c : construction)
   | Stored (tied : bool) (digest : string).
+(* hosts of the identity kind *)
+Inductive embedded :=
+  | ESharedKey | ESharedQuery | ERegister | ETwoSided | ECounting | EMiddle (edges : seq (nat * nat)) | ETwoSidedCounting.
 Inductive claim :=
   | Universal (h : named) (rank : Z)      (* by matching, all untied targets *)
   | UniversalTied (h : named) (rank : Z)  (* by matching, all tied targets *)
@@ -65,6 +68,7 @@ Inductive claim :=
   | NoneMatchesTied                       (* nor for all tied targets *)
   | NoneShares (both : bool)              (* by shared attention, E free or E and U free *)
   | NoneSharesTied (both : bool)
+  | Embeds (c : embedded) (inverses : bool)   (* for all targets, or those whose inverted matrices are invertible *)
   | NullVector (tied : bool) (V : seq (seq (mat Z))).  (* these value matrices: by shared attention, E and U free *)
 
 Fixpoint same (l l' : seq string) : bool := match l, l' with
@@ -137,6 +141,46 @@ Definition read_values (s : shape) (j : json) : option (bool * seq (seq (mat Z))
           all (fun l => size l == heads s) V] then Some (tied, V) else None
     else None
   else None.
+(* the identity kind: which of the notions, and whether targets are tied *)
+Inductive sense := Logits | FreeE | FreeBoth.
+Definition sense_of (c : embedded) : sense := match c with
+  | ESharedKey | ESharedQuery => Logits | ERegister | ECounting => FreeE | _ => FreeBoth end.
+Definition tied_targets (c : embedded) : bool := match c with ECounting | ETwoSidedCounting => true | _ => false end.
+Definition read_edges (s : shape) (j : json) : option (seq (nat * nat)) :=
+  let number j := if j is Num z then if Z.leb 0 z && Z.leb z (Z.of_nat (heads s)) then Some (Z.to_nat z) else None else None in
+  let pair j := if listed number j is Some [:: a; b] then Some (a, b) else None in
+  if listed pair j is Some l then if size l == heads s then Some l else None else None.
+Definition embedded_at (s : shape) (c : embedded) : bool :=
+  let: Shape H L d din dout m r := s in
+  let narrow := din == 1%N in
+  [&& ~~ r, din == dout & match c with
+  | ESharedKey => defined_at s SharedKey | ESharedQuery => defined_at s SharedQuery
+  | ERegister => (din * H ^ L <= m)%N
+  | ETwoSided => ~~ odd L && (din * H ^ L./2 <= m)%N
+  | ECounting => [&& narrow, 0 < H & choose (L + H.-1) H.-1 <= m]%N
+  | ETwoSidedCounting => [&& narrow, 0 < H, 1 < L & choose (uphalf L + H.-1) H.-1 <= m]%N
+  | EMiddle edges => odd L && (din * (foldr maxn 0 [seq maxn e.1 e.2 | e <- edges]).+1 * H ^ L./2 <= m)%N end].
+Definition read_embedded (s : shape) (j : json) : option embedded :=
+  match fields [:: "construction"] j, fields [:: "construction"; "edges"] j with
+  | Some [:: c], _ => if says "shared-key" c then Some ESharedKey else if says "shared-query" c then Some ESharedQuery
+    else if says "register" c then Some ERegister else if says "two-sided" c then Some ETwoSided
+    else if says "counting" c then Some ECounting else if says "two-sided-counting" c then Some ETwoSidedCounting else None
+  | _, Some [:: c; e] => if says "middle" c then omap EMiddle (read_edges s e) else None
+  | _, _ => None end.
+Definition read_embeds (s : shape) (h n t : json) (free : option json) : option claim :=
+  if read_embedded s h is Some c then
+    let fits := match sense_of c, free with
+      | Logits, None => says "attention-matching" n
+      | FreeE, Some f => says "shared attention" n && says "E" f
+      | FreeBoth, Some f => says "shared attention" n && says "E and U" f
+      | _, _ => false end in
+    if ~~ (fits && embedded_at s c) then None
+    else if says (if tied_targets c then "all tied" else "all untied") t then Some (Embeds c false)
+    else match c with
+      | ESharedQuery => if says "untied with invertible M^(l,0)" t then Some (Embeds c true) else None
+      | EMiddle _ => if says "untied with invertible M^(k+1,h)" t && (d_in s <= head_dim s)%N then Some (Embeds c true) else None
+      | _ => None end
+  else None.
 Definition read_claim (s : shape) (kind j : json) : option claim :=
   let drawn h := if h is Built _ then false else true in
   let square := d_in s == d_out s in
@@ -160,7 +204,8 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
           s & ~~ stream s] then Some (Serves h r) else None
       else None else None
   | _, Some [:: h; n; t; v], _ =>
-      if says "not universal" v && says "matching" n then
+      if says "identity" kind then if says "universal" v then read_embeds s h n t None else None
+      else if says "not universal" v && says "matching" n then
         if says "rank-deficient" kind then
           if read_host s h is Some h then if says "all untied" t then Some (Refuted h) else None else None
         else if says "lower-bound" kind then
@@ -171,7 +216,8 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
         else None
       else None
   | _, _, Some [:: f; h; n; t; v] =>
-      if [&& says "lower-bound" kind, says "shared attention" n, says "not universal" v & ~~ stream s] then
+      if says "identity" kind then if says "universal" v then read_embeds s h n t (Some f) else None
+      else if [&& says "lower-bound" kind, says "shared attention" n, says "not universal" v & ~~ stream s] then
         let both := says "E and U" f in
         if both || says "E" f then
           if every h then
@@ -236,7 +282,27 @@ End Host.
 Definition value_host (F : numFieldType) (tied : bool) (V : seq (seq (mat Z))) (l : nat) (h : 'I_H) : 'M[F]_m :=
   mof Z0 (inject F) m m (nth [::] (nth [::] V (if tied then 0%N else l)) h).
 
+Definition embedded_ones (c : embedded) : ones := let b := d_in s in match c with
+  | ESharedKey => shared_key H L d b b | ESharedQuery => shared_query H L d b | ERegister => register_alone H L b
+  | ETwoSided => two_sided H L b | ECounting => counting H L | EMiddle edges => middle H L b edges
+  | ETwoSidedCounting => two_sided_counting H L end.
+Definition embedded_host (F : numFieldType) c : nat -> layer F H d m :=
+  host Z0 (inject F) H d m (ones_head (embedded_ones c) d m).
+Definition embedded_out (F : numFieldType) c : 'M[F]_(m, d_in s) :=
+  out Z0 (inject F) (d_in s) m (ones_out (embedded_ones c) (d_in s) m).
+(* the letters that may be inverted: layer from 0, head *)
+Definition inverted (c : embedded) (inverses : bool) (l h : nat) : bool := inverses && match c with
+  | ESharedQuery => h == 0%N | EMiddle _ => l == L./2 | _ => false end.
+
 Definition statement (c : claim) : Prop := match c with
+  | Embeds c inverses => d_in s = d_out s /\ forall (F : numFieldType) (T : transformer F H d (d_in s)),
+      (tied_targets c -> looped T) -> (forall l (h : 'I_H), inverted c inverses l h -> lV (layers T l) h \in unitmx) ->
+      match sense_of c with
+      | Logits => exists E : 'M_(d_in s, m), matches_logits L (embedded_host F c) (embedded_out F c) (layers T) E
+      | FreeE => exists E : 'M_(d_in s, m), shared_emulates L (values (embedded_host F c)) (values (layers T)) E
+          (embedded_out F c) (@row_stochastic F)
+      | FreeBoth => exists (E : 'M_(d_in s, m)) (U : 'M_(m, d_in s)),
+          shared_emulates L (values (embedded_host F c)) (values (layers T)) E U (@row_stochastic F) end
   | Universal h rank => forall F : numFieldType, if stream s
       then [/\ \rank (res_Rall L (true_host F h) (true_out F h)) = columns, rank = Z.of_nat columns &
         res_carries_all (d_in s) L (true_host F h) (true_out F h)]
@@ -278,7 +344,8 @@ Definition statement (c : claim) : Prop := match c with
 (* --- what is executed --- *)
 (* Selection: the column of a row that has a one in it and in no other of the chosen ones (hosts of zeros and *)
 (* ones); Kernel: a vector; Null: coefficients of the words of length L, and a word with one that is not zero *)
-Inductive hint := Selection (inv : seq code) | Kernel (t : tree Z) | Dimension | Null (ys : vec Z) (w : seq nat).
+Inductive hint := Selection (inv : seq code) | Kernel (t : tree Z) | Dimension | Null (ys : vec Z) (w : seq nat)
+  | Embedding (E U : seq block).
 Definition factor_ok (h : named) : bool := nzZ (factor h).1 && nzZ (factor h).2.
 Definition positive : bool := [&& 0 < d, 0 < d_in s & 0 < d_out s]%N.
 Definition letters : nat := if stream s then H.+1 else H.
@@ -298,6 +365,11 @@ Definition certain (c : claim) (e : hint) : bool := positive && match c, e with
   | NoneShares false, Dimension => (d_in s == d_out s) && (m < d_in s * H ^ L)%N
   | NoneSharesTied both, Dimension => [&& d_in s == 1, d_out s == 1, 0 < H &
       (if both then m ^ 2 else m) < choose (L + H.-1) H.-1]%N
+  | Embeds c inverses, Embedding E U => (d_in s == d_out s) && let o := embedded_ones c in
+      match sense_of c with
+      | Logits => serves_logits H d (d_in s) m L o (tied_targets c) (inverted c inverses) E
+      | FreeE => outputs H d (d_in s) m L o (tied_targets c) (inverted c inverses) E
+      | FreeBoth => serves_both H d (d_in s) m L o (tied_targets c) (inverted c inverses) E U end
   | NullVector tied V, Null ys w => (d_in s == d_out s) && vanishes H m
       (fun l h => nth [::] (nth [::] V (if tied then 0%N else l)) h) L ys w
   | _, _ => false end.
@@ -371,8 +443,8 @@ Proof. by rewrite /true_out /unit /= invr1 mulr1 scale1r. Qed.
 Theorem certain_sound c e : certain c e -> statement c.
 Proof.
 case/andP => pos; have /and3P[d0 din0 dout0] := pos.
-case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|both|t V];
-  case: e => [inv|t'||ys v] //; rewrite ?andbF //; try (by case: b); try (by case: both).
+case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|both|c inverses|t V];
+  case: e => [inv|t'||ys v|bs cs] //; rewrite ?andbF //; try (by case: b); try (by case: both).
 - case/andP => e ok; apply: universal_statement => // F; rewrite /columns; move: ok; case: (stream s) => ok.
     rewrite built_out (eq_res_Rall _ _ (built_true F b)) -card_res_column.
     have : row_full (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))).
@@ -421,6 +493,10 @@ case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|bo
   by rewrite leqNgt (leq_ltn_trans m'm mL).
 - case/and4P => /eqP e1 /eqP e2 H0; rewrite chooseE => mC; split=> // F m' V U m'm; apply: none_shares_tied => //.
   by apply: leq_ltn_trans mC; case: (both); rewrite ?leq_exp2r.
+- case/andP => /eqP e ok; split=> // F T loop inv; rewrite /=; move: ok; case: (sense_of c) => ok.
+  + by exists (embedding m T bs); exact: logits_ok ok.
+  + by exists (embedding m T bs); apply/spanning_lemma_stochastic; exact: outputs_ok ok.
+  by exists (embedding m T bs), (unembedding m T cs); apply/spanning_lemma_stochastic; exact: both_ok ok.
 - by case/andP => /eqP e ok; split=> // F; apply: vanishes_sound ok.
 Qed.
 

@@ -157,6 +157,61 @@ let null_vector s evidence =
   let ys = Array.map (fun name -> match List.assoc_opt name y with Some x -> x | None -> Zar.zero) names in
   Null (Array.to_list ys, names.(w))
 
+(* --- embeddings as products of letters: ((((kind, layer), head), transposed), inverted), layers from 0 --- *)
+let letter s c tied text =
+  let n = String.length text in
+  let decimal t = if t = "" || (t.[0] = '0' && t <> "0") || not (String.for_all (fun c -> c >= '0' && c <= '9') t) || String.length t > 6
+    then reject "no letter" else int_of_string t in
+  let dot = match String.index_opt text '.' with Some i -> i | None -> reject "no letter" in
+  let stop = let i = ref (dot + 1) in while !i < n && text.[!i] >= '0' && text.[!i] <= '9' do incr i done; !i in
+  let kind = match text.[0] with 'M' -> 0 | 'A' -> 1 | _ -> reject "no letter of this construction" in
+  let layer = String.sub text 1 (dot - 1) and head = decimal (String.sub text (dot + 1) (stop - dot - 1)) in
+  let layer = if tied then (if layer <> "" then reject "no letter" else 0) else decimal layer - 1 in
+  let transposed, inverse = match String.sub text stop (n - stop) with
+    | "" -> (false, false) | "T" -> (true, false) | "I" -> (false, true) | "IT" -> (true, true) | _ -> reject "no letter" in
+  if layer < 0 || layer >= s.depth || head >= s.heads then reject "a letter out of range";
+  if inverse && (kind > 0 || not (inverted s c true layer head)) then reject "no letter of this construction";
+  ((((kind, layer), head), transposed), inverse)
+let inverts = List.exists (fun (_, w) -> List.exists snd w)
+
+let standard s c =
+  let m l h = ((((0, l), h), false), false) and last_inverse l = ((((0, l), 0), true), true) in
+  let along w = List.mapi m w in
+  let upto = List.init s.depth (fun t -> t + 1) in
+  let each f t = List.map (fun w -> f (List.filteri (fun i _ -> i < t - 1) w) (List.nth w (t - 1))) (words s.heads t) in
+  let all = match c with
+    | ERegister -> List.map along (words s.heads s.depth)
+    | ESharedKey -> List.concat_map (fun t -> each (fun w h -> along w @ [ ((((1, t - 1), h), false), false) ]) t) upto
+                    @ List.concat_map (fun t -> List.map along (words s.heads t)) (0 :: upto)
+    | ESharedQuery -> List.concat_map (fun t -> each (fun w h ->
+        along w @ [ ((((1, t - 1), h), true), false) ] @ List.init (s.depth - t + 1) (fun i -> last_inverse (t - 1 + i))) t) upto
+                      @ List.map along (words s.heads s.depth)
+    | _ -> reject "no standard embedding of this construction" in
+  List.mapi (fun i w -> (i * s.d_in, w)) all
+
+let embedding s c inverses evidence =
+  let tied = tied_targets c and both = sense_of c = FreeBoth in
+  only (if both then [ "E"; "U" ] else [ "E" ]) evidence;
+  let fixed = Zar.pow (Zar.of_int s.heads) s.depth in
+  if Zar.gt fixed (Zar.of_int 20_000) then raise (Uncovered "so many words");
+  let blocks name = match field name evidence with
+    | Str t when text t = "standard" -> standard s c
+    | j -> let at = ref 0 in
+      List.map (fun b -> match list b with
+          | [ a; w ] ->
+            let a = small_number a in
+            if a < !at || a + s.d_in > s.width then reject "blocks overlap, or leave the host";
+            at := a + s.d_in;
+            (a, List.map (fun l -> letter s c tied (word l)) (list w))
+          | _ -> reject "a block") (list j) in
+  let e = blocks "E" in
+  let u = if both then blocks "U" else [] in
+  (match c with ESharedQuery | EMiddle _ -> if (inverts e || inverts u) <> inverses then reject "inverses and targets" | _ -> ());
+  let size = List.length e + List.length u and words = Zar.to_int fixed in
+  let pairs = if sense_of c = Logits then words * words / s.heads else words * (if both then s.width else 1) in
+  if pairs * size * s.head_dim > 2_000_000_000 then raise (Uncovered "so many words");
+  Embedding (e, u)
+
 (* the inverse of some M rows of R_all modulo p, found by elimination *)
 let eliminate p r =
   let n = Array.length r and c = Array.length r.(0) in
@@ -274,8 +329,7 @@ let modular files folder s claim evidence =
   passed files s claim (Zar.of_int p) mask gauges (Array.to_list b) (Array.to_list rows) (random_vectors p k size)
 
 (* --- verdicts --- *)
-let complete = [ "rank-permutation"; "rank-triangular"; "rank-modular" ]
-(* kinds of which every claim that is well-formed is read *)
+(* a claim that is not read is malformed where all claims of its form are read *)
 let judge path =
   let s = contents path in
   let j = parse s in
@@ -289,8 +343,20 @@ let judge path =
      | Obj l when kind = "rank-permutation" && List.mem_assoc (chars "residual") l && field "layers" (Obj l) = Num Zar.one ->
        raise (Uncovered "untied targets of one layer with a residual stream")
      | _ -> ());
-    if List.mem kind complete then reject "no well-formed claim of this kind";
-    raise (Uncovered (if List.mem kind [ "rank-deficient"; "linear-test"; "lower-bound" ] then kind ^ " of this form" else kind))
+    let claim k = match field "claim" j with Obj l -> List.assoc_opt (chars k) l | _ -> None in
+    let said k t = claim k = Some (Str (chars t)) in
+    let streams = match field "shape" j with Obj l -> List.mem_assoc (chars "residual") l | _ -> false in
+    let constructed = match claim "host" with
+      | Some (Obj l) -> (match List.assoc_opt (chars "construction") l with Some (Str t) -> text t | _ -> "")
+      | _ -> "" in
+    let all_read = match kind with
+      | "rank-permutation" | "rank-triangular" | "rank-modular" -> true
+      | "rank-deficient" -> not (said "targets" "all tied")
+      | "linear-test" -> not streams
+      | "identity" -> List.mem constructed [ "shared-key"; "register"; "counting"; "two-sided"; "middle"; "two-sided-counting" ]
+      | _ -> false in
+    if all_read then reject "no well-formed claim of this kind";
+    raise (Uncovered (if List.mem kind [ "rank-deficient"; "linear-test"; "lower-bound"; "identity" ] then kind ^ " of this form" else kind))
   | Some (shape, claim) ->
     let evidence = field "evidence" j and folder = Filename.dirname path in
     within shape;
@@ -310,6 +376,7 @@ let judge path =
          | "dimension" -> (match h with Stored (t, w) -> ignore (files t w) | _ -> ()); dimension ()
          | "kernel-vector" -> countable shape; certain (kernel files shape claim evidence)
          | _ -> reject "method")
+     | Embeds (c, inverses) -> certain (embedding shape c inverses evidence)
      | NullVector _ -> if how () <> "null-vector" then reject "method"; countable shape; certain (null_vector shape evidence)
      | _ -> (match how () with
          | "dimension" -> dimension () || raise (Uncovered "lower-bound of this form")
