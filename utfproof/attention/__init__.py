@@ -22,6 +22,7 @@ from utfproof.ground.arrays import Array
 
 __all__ = [
     "EVERY_KERNEL",
+    "EXPORTED_NAMES",
     "KERNEL_NAMES",
     "KEY_BLOCK",
     "PARTS",
@@ -65,6 +66,8 @@ def attend(
 
 
 KERNEL_NAMES = ("softmax", *(part.name for part in PARTS))
+EXPORTED_NAMES = ("softmax", *(part.name for part in PARTS if part.torch_text is not None))
+"""Those that an exported module has."""
 EVERY_KERNEL = ("softmax", *(part.example for part in PARTS), "scaled+causal+alibi", "given")
 """One of each kind, and matrices from outside: what `--attention all` means."""
 

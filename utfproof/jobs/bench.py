@@ -14,6 +14,7 @@ from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
+from utfproof.paper.tables import TABLE_ROWS
 
 GROUP = "Measurements side by side with what a user would otherwise use."
 
@@ -151,9 +152,7 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
     """Training steps in path space and m-wide: steps a second and multiplications a step, every task in one run."""
 
     examples = "Example: utfproof bench train --tasks parentheses,4-hop --repetitions 3 -o results/bench-train-cpu.json"
-    tasks: str = option(
-        "parentheses,1-hop,2-hop,3-hop,4-hop", "Tasks, comma-separated: parentheses, 1-hop, 2-hop, 3-hop, 4-hop."
-    )
+    tasks: str = option(",".join(TABLE_ROWS), f"Tasks with presets, comma-separated, such as {', '.join(TABLE_ROWS)}.")
     variant: str = option("attention", "attention, residual, residual-norm, mlp or mlp-norm.")
     hosts: str = option("sparse,random", "Hosts, comma-separated; each m-wide and by the engine that auto takes.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from utfproof.attention import EVERY_KERNEL, KERNEL_NAMES, parse_kernel
 from utfproof.emulation.compare import INPUTS
 from utfproof.emulation.engines import ENGINES, PRECISIONS
 from utfproof.emulation.laws import TARGET_LAWS, check_target_law
@@ -56,7 +57,7 @@ class Emulate(Pair, Job, order=90):
     context: str = option("1,7,64", "Context lengths n, comma-separated.", kind="lengths")
     attention: str = option(
         "softmax,causal",
-        "Kernels, comma-separated; each joins softmax, scaled, causal, window:W, alibi, rope with '+'; "
+        f"Kernels, comma-separated; each joins {', '.join(KERNEL_NAMES)} with '+'; "
         "given: matrices from outside; all: one of each.",
     )
     inputs: str = option("one-hot", "Law of the inputs X", choices=INPUTS)
@@ -170,7 +171,6 @@ class Emulate(Pair, Job, order=90):
 
     @classmethod
     def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-        from utfproof.attention import parse_kernel
         from utfproof.constructions import construction
 
         entry, shape = construction(given["host"]), options.quiet(shape_of, given)
@@ -306,6 +306,5 @@ def _table_shapes(text: str, residual: bool) -> list[Shape]:
 
 
 def _kernels(label: str, text: str) -> list[str]:
-    from utfproof.attention import EVERY_KERNEL
 
     return list(EVERY_KERNEL) if text == "all" else listed(label, text)

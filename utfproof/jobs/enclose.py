@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from utfproof.attention import KERNEL_NAMES
 from utfproof.emulation.laws import TARGET_LAWS
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 from utfproof.jobs import options
@@ -38,7 +39,7 @@ class Enclose(Pair, Job, order=91):
     context: int = option(1, "Context length n.", kind="positive")
     attention: str = option(
         "softmax",
-        "Kernel: softmax, scaled, causal, window:W, alibi, rope joined with '+'; given: matrices from outside.",
+        f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'; given: matrices from outside.",
     )
 
     def run(self) -> Outcome:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from utfproof.attention import EXPORTED_NAMES
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import together
 from utfproof.jobs import options
@@ -37,9 +38,7 @@ class Export(Dimensions, Limited, Job, order=80):
     residual: bool | None = residual_of_weights()
     m: int | None = shared("m")
     positions: int | None = option(None, "Rows of E, the last ones, that are learned positions.")
-    attention: str | None = option(
-        None, "softmax, scaled, causal, window:W, joined by '+'; the embedding's own, or causal."
-    )
+    attention: str | None = option(None, f"{', '.join(EXPORTED_NAMES)}, joined by '+'; the embedding's own, or causal.")
     context: int = option(64, "transformer-lens without learned positions: contexts to provide for.")
     seed: int | None = option(None, "Seed of a random host; the embedding's own.")
     law: str | None = option(None, "Law of a random host; the embedding's own.")
@@ -86,7 +85,8 @@ class Export(Dimensions, Limited, Job, order=80):
         seen = _agreed_text(facts, "attention", self.attention) or "causal"
         kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
         if not isinstance(kernel, SoftmaxAttention | ModelAttention):
-            raise MalformedInput("matrices from outside cannot be exported; choose softmax, scaled, causal or window:W")
+            *most, last = EXPORTED_NAMES
+            raise MalformedInput(f"matrices from outside cannot be exported; choose {', '.join(most)} or {last}")
         if self.layout == "module":
             with together():
                 write_module(self.output, machine, E, kernel, vocabulary=tokens, positions=rows, max_memory=limit)
