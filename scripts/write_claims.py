@@ -18,15 +18,15 @@ from pathlib import Path
 
 from utfproof.claims.computed import recorded, recorded_routes, write, write_routes
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.claims.independence import CodeSource, shared, words
+from utfproof.claims.independence import CodeSource, shared
+from utfproof.claims.independence import words as shared_words
 from utfproof.claims.judging import computed_from, judge
+from utfproof.claims.page import PAGE, cell, words
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
 from utfproof.claims.registry import SECTIONS, all_claims, select
 from utfproof.claims.runner import observe
 from utfproof.paper.quotations import sentences
 from utfproof.shapes import EffectiveHeadDimensionWarning
-
-PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
 
 HEAD = """# Every statement of the paper, decided
 
@@ -80,11 +80,6 @@ fails, open), `detail`, `part` ("repair" for the mended statement, "beside" for 
 """
 
 
-def cell(text: str) -> str:
-    """Text for a table cell."""
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def theorems(entry: Claim) -> str:
     """The theorems behind a claim, each with a link to its file."""
     links = ", ".join(f"[{name}](../proofs/theories/{name.partition('.')[0]}.v)" for name in entry.theorem)
@@ -99,20 +94,9 @@ def row(entry: Claim) -> str:
     if entry.theorem:
         kinds = kinds.replace(Evidence.MACHINE.value, theorems(entry))
     if entry.shared is not None:
-        kinds += f" ({' = '.join(entry.shared.routes)}: {words(entry.shared)})"
-    about = entry.notion.value if entry.notion else "–"
-    if entry.targets:
-        about += f"; {entry.targets}"
-    instance = entry.counterexample or entry.smallest or ""
-    texts = (
-        f"`{entry.id}`",
-        f"{entry.statement} *Scope:* {entry.scope}.",
-        about,
-        f"**{entry.verdict.value}**. {entry.sentence}",
-        instance,
-        kinds,
-    )
-    return "| " + " | ".join(cell(text) for text in texts) + " |"
+        kinds += f" ({' = '.join(entry.shared.routes)}: {shared_words(entry.shared)})"
+    texts = (*words(entry), cell(entry.counterexample or entry.smallest or ""), cell(kinds))
+    return "| " + " | ".join(texts) + " |"
 
 
 def sentences_page() -> str:
@@ -144,7 +128,7 @@ def page() -> str:
         chosen = [entry for entry in claims if entry.section == section]
         if chosen:
             parts.append(
-                f"\n## {section}\n\n| claim | statement | notion; targets | verdict | smallest | evidence |\n|---|---|---|---|---|---|\n"
+                f"\n## {section}\n\n| claim | statement | about | verdict | smallest | evidence |\n|---|---|---|---|---|---|\n"
             )
             parts.append("\n".join(row(entry) for entry in chosen) + "\n")
     parts.append(sentences_page())

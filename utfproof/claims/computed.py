@@ -69,9 +69,14 @@ def recorded() -> dict[str, Computed]:
 
 def write(parts: Mapping[str, Computed]) -> None:
     """Record them, in the order given."""
-    text = json.dumps({name: asdict(part) for name, part in parts.items()}, ensure_ascii=False, indent=1)
-    FILE.write_text(text + "\n", encoding="utf-8")
+    _write(FILE, parts)
     recorded.cache_clear()
+
+
+def _write(path: Path, parts: Mapping[str, Any]) -> None:
+    """A claim a line, so that what changes in one changes a line."""
+    lines = [f"{json.dumps(name)}: {json.dumps(asdict(part), ensure_ascii=False)}" for name, part in parts.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 @lru_cache(maxsize=1)
@@ -85,7 +90,6 @@ def recorded_routes() -> dict[str, Shared]:
 
 
 def write_routes(parts: Mapping[str, Shared]) -> None:
-    """Record them, a line each."""
-    lines = [f"{json.dumps(name)}: {json.dumps(asdict(part), ensure_ascii=False)}" for name, part in parts.items()]
-    SHARED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    """Record them."""
+    _write(SHARED, parts)
     recorded_routes.cache_clear()

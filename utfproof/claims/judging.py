@@ -17,6 +17,7 @@ from typing import Any
 
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.scope import is_inequality, scope_of, signature
+from utfproof.claims import page
 from utfproof.claims.computed import Computed
 from utfproof.claims.independence import apart
 from utfproof.claims.record import (
@@ -32,6 +33,7 @@ from utfproof.claims.record import (
     Instance,
     Verdict,
 )
+from utfproof.claims.registry import registered
 from utfproof.claims.theorems import (
     ABSENT,
     BROKEN,
@@ -97,7 +99,7 @@ def computed_from(claim: Claim, seen: Observation) -> Computed:
     """What a run on the default grid records about a claim."""
     return Computed(
         claim.words,
-        dict(seen.figures),
+        {name: float(f"{v:.4g}") if isinstance(v, float) else v for name, v in seen.figures.items()},
         smallest(seen.instances, True),
         smallest(seen.instances, False),
         signatures(seen.instances),
@@ -119,7 +121,13 @@ def judge(claim: Claim, seen: Observation, *, whole: bool) -> list[str]:
         lines.append(f"the verdict is {verdict.value!r}, recorded is {claim.verdict.value!r}")
     lines += [*_figure_problems(claim, seen), *_evidence_problems(claim, seen.instances, whole)]
     lines += [*_recorded_problems(claim, seen.instances, whole), *_page_problems(claim), *_paper_problems(claim)]
-    lines += [*_theorem_problems(claim), *_repair_problems(seen.instances), *_route_problems(claim, seen.instances)]
+    lines += [
+        *page.problems(claim),
+        *_place_problems(claim),
+        *_theorem_problems(claim),
+        *_repair_problems(seen.instances),
+        *_route_problems(claim, seen.instances),
+    ]
     return lines
 
 
@@ -245,10 +253,10 @@ def _page_problems(claim: Claim) -> Iterator[str]:
     folder = CHECKOUT / "docs" / "proofs"
     if claim.proof is None or not folder.is_dir():
         return
-    page = CHECKOUT / claim.proof
-    if not page.is_file():
+    proof = CHECKOUT / claim.proof
+    if not proof.is_file():
         yield f"{claim.proof} does not exist"
-    elif f"`{claim.id}`" not in page.read_text(encoding="utf-8"):
+    elif f"`{claim.id}`" not in proof.read_text(encoding="utf-8"):
         yield f"{claim.proof} does not name this claim among those that it proves"
 
 
@@ -269,6 +277,13 @@ def _theorem_problems(claim: Claim) -> Iterator[str]:
     served = [Targets.parse(targets) for theorem in linked for targets in theorem.targets]
     if not any(targets.implies(claim.about.targets) for targets in served):
         yield f"none of its theorems is about {claim.about.targets} targets"
+
+
+def _place_problems(claim: Claim) -> Iterator[str]:
+    """A check of the registry decides the claim that it stands under, in the section of its module."""
+    under = registered().get(claim.check, {(claim.id, claim.section)})
+    if (claim.id, claim.section) not in under:
+        yield f"its check decides {sorted(under)}"
 
 
 def _paper_problems(claim: Claim) -> Iterator[str]:

@@ -121,6 +121,14 @@ def all_claims() -> dict[str, Claim]:
     return dict(sorted(_CLAIMS.items(), key=lambda item: order.index(item[1].section)))
 
 
+def registered() -> dict[Check, set[tuple[str, str]]]:
+    """The ids and sections under which each check stands."""
+    found: dict[Check, set[tuple[str, str]]] = {}
+    for entry in _CLAIMS.values():
+        found.setdefault(entry.check, set()).add((entry.id, entry.section))
+    return found
+
+
 def select(names: Sequence[str]) -> list[Claim]:
     """The claims named: by id, by the paper's label (all its parts) or by a prefix ending in "*"; all for no names.
 
