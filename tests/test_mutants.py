@@ -9,7 +9,7 @@ from utfproof.certificates.format import Certificate
 from utfproof.certificates.scope import signature
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.claims.judging import judge, refuted_by
-from utfproof.claims.record import REPAIR, RoutesDisagree, agree
+from utfproof.claims.record import REPAIR, RoutesDiffer, agree
 from utfproof.claims.registry import select
 from utfproof.claims.runner import observe
 
@@ -54,7 +54,7 @@ def refuted(entry, claim, seen):
     if "figure" in entry:
         return change(seen, figures={**seen.figures, entry["figure"]: "another"})
     if "routes" in entry:
-        with pytest.raises(RoutesDisagree) as stopped:
+        with pytest.raises(RoutesDiffer) as stopped:
             agree(dict(zip(entry["routes"], range(len(entry["routes"])), strict=True)))
         return change(seen, stopped=f"two routes disagree: {stopped.value}")
     for i, found in enumerate(seen.instances):

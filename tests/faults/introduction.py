@@ -56,8 +56,8 @@ FAULTS = [
     Fault(
         "the host's forward pass drops the value map",
         "utfproof.systems",
-        "            for matrix in value:\n                term = term @ matrix",
-        "            for matrix in value[1:]:\n                term = term @ matrix",
+        "for matrix in (*rest, *value[1:]):",
+        "for matrix in (*rest[1:], *value[1:]):",
         ("fig:overview",),
     ),
 ]

@@ -96,7 +96,7 @@ class Agreed:
 
 
 def agree(routes: Mapping[str, Any]) -> Agreed:
-    """The value that all routes (name -> result, at least two) computed; RoutesDisagree otherwise."""
+    """The value that all routes (name -> result, at least two) computed; RoutesDiffer otherwise."""
     names, values = tuple(routes), list(routes.values())
     if len(names) < 2:
         raise RoutesDiffer(f"one route only: {names}")
