@@ -12,6 +12,8 @@ import console
 import pytest
 import yaml
 
+from utfproof.jobs.registry import commands
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
@@ -82,7 +84,7 @@ def test_every_command_has_a_prompt(page):
 def test_slow_commands_have_a_short_form(page):
     quick, slow = set(), {}
     for block in _blocks(page):
-        if block.is_console:
+        if block.is_console and not block.recipe:
             for command in console.commands(block):
                 if block.needs_short_form:
                     slow[command.kind] = block.place
@@ -97,6 +99,13 @@ def test_commands_in_sentences_exist(page):
     for code in re.findall(r"`(utfproof [a-z][^`]*)`", outside):
         words = re.sub(r"[|…\[\]]", " ", code).replace("'", "").replace('"', "").split()
         console.require_options([word for word in words if word != "..."])
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_is_shown_on_a_page(name):
+    """One that explains it: the list of options and the recipes do not count."""
+    pages = [page for page in PAGES if page not in ("options.md", "extend.md") and not page.startswith("schemas/")]
+    assert any(re.search(rf"utfproof {re.escape(name)}\b", text_of(page)) for page in pages)
 
 
 def test_make_targets_exist():
