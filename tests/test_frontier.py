@@ -78,7 +78,7 @@ FIGURES = [
     ((5, 3, 1, 1), Question(S, BOTH), (12, 15)),
     ((3, 5, 1, 1), Question(S, BOTH, UNTIED, ALMOST_ALL), (16, 18)),
     ((3, 1, 1, 1), Question(S, BOTH), (3, 3)),
-    ((7, 1, 1, 1), Question(S, BOTH), (4, 5)),  # perturbation is recorded as open: two stars
+    ((7, 1, 1, 1), Question(S, BOTH), (4, 4)),
     ((2, 2, 2, 2), Question(S, BOTH), (4, 4)),
     ((2, 2, 1, 1), Question(S, BOTH, TIED, ALL, TIED), (3, 3)),
     ((2, 2, 1, 1), Question(S, BOTH, TIED), (2, 2)),

@@ -72,7 +72,14 @@ FAULTS = [
         "utfproof.constructions.middle",
         "_units(places, (H - half + 1, half + 1))",
         "_units(places, (H - half + 2, half + 1))",
-        ("new:bilinear/three", "new:bilinear/three-mod-four", "new:shared-attention/odd-all"),
+        ("new:bilinear/three", "new:shared-attention/odd-all"),
+    ),
+    Fault(
+        "corrected products: both readers at the same points",
+        "utfproof.claims.new_bilinear",
+        "list(range(i + 1, 2 * i + 2))",
+        "list(range(i + 1))",
+        ("new:bilinear/three-mod-four",),
     ),
     Fault(
         "polynomial: the leading coefficient is lost",

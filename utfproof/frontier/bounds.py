@@ -199,6 +199,11 @@ def _uppers() -> Iterator[Bound]:
     yield identity_bound("two-sided", Question(shared, BOTH), page)
     yield identity_bound("middle-stars", Question(shared, BOTH), page)
     yield identity_bound("polynomial", Question(shared, BOTH), page)
+    yield Bound(
+        "corrected products", UPPER, Question(shared, BOTH), lambda s: s.heads ** (s.layers // 2) * (s.heads + 1) // 2,
+        lambda s: s.d_in == s.d_out == 1 and s.layers % 2 == 1 and s.heads % 4 == 3 < s.heads, page, None, lambda s: 0, PROVED,
+        claim="new:bilinear/three-mod-four",
+    )  # fmt: skip
     yield identity_bound("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
     for targets in (UNTIED, TIED):
         for extent in (ALL, ALMOST_ALL):
