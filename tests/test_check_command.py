@@ -394,7 +394,7 @@ def test_the_walk_through_names_the_lines_as_they_are():
     source = Path(checker.__file__).read_text(encoding="utf-8")
     text = writer.PAGE.read_text(encoding="utf-8")
     assert writer.page(text, source) == text, "run python scripts/write_trust.py"
-    assert sum(last - first for first, last, title in writer.sections(source) if title.startswith("KERNEL")) <= 705
+    assert sum(last - first + 1 for first, last, title in writer.sections(source) if title.startswith("KERNEL")) <= 700
     lines = source.splitlines()
     ranges = re.findall(r"^\| (\d+)–(\d+) \| `(\w+)`", text, re.MULTILINE)
     assert [name for *_, name in ranges] == list(writer.WALK)

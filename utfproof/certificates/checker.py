@@ -45,10 +45,18 @@ MAX_DIGITS = 100_000  # of one integer written as a string
 MAX_WORD_BITS = 60  # H^L is computed only where L log2(H) is at most this; word numbers then hash to themselves
 INLINE = 4096  # longest inline array
 STANDARD = "standard"  # in place of an array that a construction's definition gives
+INVERTIBLE = "untied with invertible M^(l,0)"
+INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
+TARGETS = ("all untied", "all tied", INVERTIBLE, INVERTIBLE_MIDDLE)
+GENERIC = ("generic untied", "generic tied")
+TIED = (TARGETS[1], GENERIC[1])
 U32 = "I" if array("I").itemsize == 4 else "L"
 M64 = 2**64 - 1
 Path = str | os.PathLike[str]
 Matrix: TypeAlias = list[list[int]]
+Grid: TypeAlias = list[list[Matrix]]  # by layer (one only if tied) and head
+Target = dict[tuple[str, int, int], dict[int, dict[int, int]]]  # (tensor, layer, head) -> row -> column -> entry
+Pairs = list[tuple[int, int]]  # (position, nonzero value), positions increasing
 
 
 class Stop(Exception):
@@ -1712,9 +1720,6 @@ def dense_host(claim: Claim) -> DenseHost:
 #     G_{l-1}(w) = sum over h of  R_Q^{l,h} z_Q(w,h) + R_K^{l,h} z_K(w,h) + R_V^{l,h} G_l(w,h),
 # with a residual stream also G_l(w,0), head h being letter h + 1. W_all z is the same with W_Q, W_K, W_V W_O and no U.
 
-Grid: TypeAlias = list[list[Matrix]]  # by layer (one only if tied) and head
-Target = dict[tuple[str, int, int], dict[int, dict[int, int]]]  # (tensor, layer, head) -> row -> column -> entry
-Pairs = list[tuple[int, int]]  # (position, nonzero value), positions increasing
 Entry = tuple[int, int, int, int]  # (part, number of the word, column within the word's block, value)
 Held: TypeAlias = dict[Any, int]  # a vector by its coordinates
 Wanted: TypeAlias = list[tuple[Held, int, int]]  # a vector, to which a column is to be added so many times
@@ -2251,12 +2256,6 @@ def inverse_modulo(matrix: Matrix, q: int) -> Matrix:
                 rows[i] = [(a - x * b) % q for a, b in zip(row, rows[column], strict=True)]
     return [row[len(rows) :] for row in rows]
 
-
-INVERTIBLE = "untied with invertible M^(l,0)"
-INVERTIBLE_MIDDLE = "untied with invertible M^(k+1,h)"
-TARGETS = ("all untied", "all tied", INVERTIBLE, INVERTIBLE_MIDDLE)
-GENERIC = ("generic untied", "generic tied")
-TIED = (TARGETS[1], GENERIC[1])
 
 Letter = tuple[str, int, int, bool, bool]  # (M, A, Q or K; layer, 0 for tied targets; head; transposed; inverse)
 Word = tuple[Letter, ...]
@@ -3667,13 +3666,17 @@ class Recompute(Modular):
     """Kernel: layered product (all columns), rank witness (elimination: this form has no witness)."""
 
     method = "recompute"
+    matrix: ClassVar[str] = "R_all"
+    queries: ClassVar[Any] = staticmethod(lambda s: s.head_dim)  # columns of every R_Q that are looked at
+    gauges: Any = None
 
     def check(self, limits: Limits) -> None:
-        claim, columns = self.claim, self.claim.shape.columns
-        require_rank_of_host(self, self.prime, columns, "M")
-        limits.allow(cost_matrix(claim, columns, claim.shape.head_dim, limits.numpy))
-        if not host_rank_reaches(claim, self.prime, columns, limits):
-            raise Stop(f"the rank of R_all modulo {self.prime} is below M = {columns}")
+        claim, p, (columns, name), queries = self.claim, self.prime, self.rank(), self.queries(self.claim.shape)
+        require_rank_of_host(self, p, columns, name)
+        limits.allow(cost_matrix(claim, columns, queries, limits.numpy, self.gauges is not None))
+        C = self.gauges and [[[[x % p for x in row] for row in matrix] for matrix in layer] for layer in self.gauges]
+        if not host_rank_reaches(claim, p, columns, limits, queries, C):
+            raise Stop(f"the rank of {self.matrix} modulo {p} is below {name} = {columns}")
 
 
 @dataclass
@@ -3703,7 +3706,7 @@ class Witness(Modular):
 
 
 @dataclass
-class LinearTest(Kind):
+class LinearTest(Recompute):
     """As `recompute`, with the d_in columns of every R_w R_Q C^T in place of the d columns of R_w R_Q; C is the
     evidence's, or (I 0). If the columns are independent, some E gives keys M_w C and queries x with x C^T = M_w A: then
     all logits are those of the target."""
@@ -3712,10 +3715,9 @@ class LinearTest(Kind):
     method = "recompute"
     notions = ("attention-matching",)
     brief = False
-    prime: int = given(prime)
+    matrix = "the test matrix"
+    queries = staticmethod(lambda s: s.d_in)
     gauges: Any = given(grid(lambda c: c.shape.d_in, lambda c: c.shape.head_dim), optional=True)
-
-    constructions = staticmethod(lambda claim: RANDOM)
 
     @classmethod
     def columns(cls, claim: Claim) -> int:
@@ -3729,14 +3731,6 @@ class LinearTest(Kind):
 
     def rank(self) -> tuple[int, str]:
         return self.columns(self.claim), "the number of its columns"
-
-    def check(self, limits: Limits) -> None:
-        claim, p, (columns, name) = self.claim, self.prime, self.rank()
-        require_rank_of_host(self, p, columns, name)
-        limits.allow(cost_matrix(claim, columns, claim.shape.d_in, limits.numpy, self.gauges is not None))
-        C = self.gauges and [[[[x % p for x in row] for row in matrix] for matrix in layer] for layer in self.gauges]
-        if not host_rank_reaches(claim, p, columns, limits, claim.shape.d_in, C):
-            raise Stop(f"the rank of the test matrix modulo {p} is below {name} = {columns}")
 
 
 @dataclass
