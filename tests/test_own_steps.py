@@ -38,6 +38,8 @@ CASES = [
         for place, gain in (("post", False), ("post", True), ("pre", True))
     ),
     ("parentheses/sparse/mlp-norm", {"residual": False}),
+    *((f"parentheses/{host}/residual-norm", {"residual": False}) for host in ("sparse", "trained")),
+    ("parentheses/sparse/residual-norm", {"residual": False, "norm_place": "post"}),
     ("parentheses/trained/attention", {"betas": (0.8, 0.9), "weight_decay": 0.1}),
     ("parentheses/trained/mlp", {"loss": "sequence"}),
 ]
