@@ -163,14 +163,21 @@ def transformer_lens() -> Iterator[Case]:
         return module
 
     yield from _lens(make, {**_SHAPES, **_OLD}, {**_REFUSED, **_REFUSED_OLD})
+    yield from _normalised(make)
+
+
+def _normalised(make: Callable[..., nn.Module], always: bool = False) -> Iterator[Case]:
+    """Models for hosts with a norm of their own. always: there is no model without a norm at the end."""
 
     def normed(kind: str, final: bool, teach: bool = False, bias: bool = False, **extra: Any) -> nn.Module:
         """bias: with biases that no host gives, after the last norm and for queries and keys after the first layer. Two layers
         write rows of mean zero."""
         module: Any = make(**{**TL, "n_layers": 1, "normalization_type": kind, **extra})
-        after = [module.unembed.b_U, *([module.ln_final.b] if hasattr(module.ln_final, "b") else [])] if final else []
-        for block in list(module.blocks)[1:]:
-            after += [value for name, value in block.named_parameters() if name.endswith(("b_Q", "b_K", "ln1.b"))]
+        after = []
+        for name, value in module.named_parameters():
+            at_end = re.search(r"(unembed|head).*(b_U|bias)$|(ln_final|ln_out).*(\.b|bias)$", name)
+            later = re.search(r"(blocks|layers)\.[1-9].*(b_Q|b_K|ln1\.b|\b(q|k|ln1)\..*bias)$", name)
+            after += [value] if later or (final and at_end) else []
         for part in after if not bias else ():
             part.requires_grad_(False)
         if not final:
@@ -181,12 +188,13 @@ def transformer_lens() -> Iterator[Case]:
             for part in after if not bias else ():
                 part.zero_()
             for block in list(module.blocks)[:-1] if kind.startswith("LN") else ():
-                for part in (block.attn.W_O, block.attn.b_O):
-                    part -= part.mean(-1, keepdim=True)
+                for name, part in block.named_parameters():
+                    if re.search(r"(W_O|b_O|\bo\..*(weight|bias))$", name):
+                        part -= part.mean(0 if name.endswith("weight") else -1, keepdim=True)
         return module
 
     for kind in ("LN", "LNPre", "RMS", "RMSPre"):
-        for final in (True, False):
+        for final in (True,) if always else (True, False):
             name = f"one layer, {kind}{', and at the end' if final else ''}"
             yield Case(name, partial(normed, kind, final), normalised=True)
     yield Case("one layer, LN, trained a little", partial(normed, "LN", True, teach=True), normalised=True)
@@ -197,12 +205,14 @@ def transformer_lens() -> Iterator[Case]:
     yield Case("two layers, LN", partial(normed, "LN", True, n_layers=2), "section 7", normalised=True)
     trained_so = partial(normed, "LN", True, n_layers=2, teach=True, bias=True)
     yield Case("two layers, LN, trained a little", trained_so, "section 7", normalised=True)
+    yield Case("RMS at the end alone", partial(normed, "LN", True, final_rms=True), "final_rms", normalised=True)
+    if always:
+        return
     for kind in ("LN", "LNPre", "RMS", "RMSPre"):
         yield Case(f"two layers, {kind}, none at the end", partial(normed, kind, False, n_layers=2), normalised=True)
     yield Case("two layers, RMS, grouped heads", partial(normed, "RMS", False, n_layers=2, **grouped), normalised=True)
     biased = partial(normed, "RMS", False, n_layers=2, bias=True)
     yield Case("two layers, RMS, biases", biased, "b_Q of layer 1", normalised=True)
-    yield Case("RMS at the end alone", partial(normed, "LN", True, final_rms=True), "final_rms", normalised=True)
 
 
 def transformer_lens_bridge() -> Iterator[Case]:
@@ -213,6 +223,7 @@ def transformer_lens_bridge() -> Iterator[Case]:
         return module
 
     yield from _lens(make, _SHAPES, {**_REFUSED, **_REFUSED_NEW})
+    yield from _normalised(make, always=True)
 
 
 class Nothing(nn.Module):

@@ -88,9 +88,9 @@ class Reading:
             x, at = x + at, np.zeros((1, x.shape[1]))
         for layer, factor in enumerate(self.factors):
             W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
-            out[f"input of layer {layer}"] = x
-            added = np.broadcast_to(b_O, x.shape)
             inner = x if self.norm is None else self.norm(x)
+            out[f"input of layer {layer}"] = inner
+            added = np.broadcast_to(b_O, x.shape)
             for head in range(len(W_Q)):
                 group = head * len(W_K) // len(W_Q)
                 q = factor * ((inner + at) @ W_Q[head] + b_Q[head])

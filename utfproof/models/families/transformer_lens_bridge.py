@@ -7,17 +7,30 @@ use_attn_scale = False is not obeyed (logits are divided by sqrt(d_head) then).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from utfproof.models.families.transformer_lens import CONFIG, double
+from utfproof.models.families.transformer_lens import CONFIG, NORMS, double
 from utfproof.models.family import EMBEDDED, Family, harmless, linears, only, sets
 
 
 def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     cfg = module.cfg
-    return dict(cfg.to_dict() if hasattr(cfg, "to_dict") else vars(cfg))
+    fields = dict(cfg.to_dict() if hasattr(cfg, "to_dict") else vars(cfg))
+    if fields.get("normalization_type") is not None:
+        fields["ln_final"] = type(module.ln_final).__name__
+    return fields
+
+
+def _double(module: Any) -> None:
+    """Its own norms in the number type of the stream; those of the model that it wraps compute in float32."""
+    double(module)
+    for part in module.modules():
+        if hasattr(part, "use_native_layernorm_autograd"):
+            part.use_native_layernorm_autograd = False
+            part.config.layer_norm_folding = False
 
 
 def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -66,7 +79,8 @@ FAMILY = Family(
     settled={"stream": True, "head_order": "consecutive rows", "adjacent": True},
     assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
     live=_config,
-    double=double,
+    double=_double,
+    norms=replace(NORMS, parts={"LayerNorm": ("weight", "bias"), "LNPre": (), "RMS": ("weight",), "RMSPre": ()}),
     rotary=_tables,
     looks="TransformerLens 4 names (blocks.0.attn.q.weight)",
 )
