@@ -134,7 +134,6 @@ def looped_tied(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R-looped/tied-commuting",
     place="Appendix C, theorem, tied reading, d_in = 1",
     statement="At (2,3,1,1) tied targets are matched by a tied host with 28 dimensions, fewer than the printed 30 and M = 36, and by none with 27.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all tied",
     scope="(2,3,1,1)",

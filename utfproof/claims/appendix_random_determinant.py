@@ -299,7 +299,6 @@ def _parameters(host: Universal, tied: bool) -> tuple[np.ndarray, ...]:
     place="beside Appendix B",
     statement="With entries drawn independently and uniformly from a finite set of size s, a host with m ≥ M has deficient rank with "
     "probability at most deg p / s (Schwartz–Zippel).",
-    category=Category.NEW,
     scope="m ≥ M, any field, tied or untied",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
@@ -342,7 +341,6 @@ def _singular_probability(q: int) -> Any:
     place="beside Appendix B",
     statement="Entries uniform on (−1/√m, 1/√m) and rounded to float64 or float32: at the paper's table shapes Schwartz–Zippel bounds the "
     "probability of a deficient rank below one.",
-    category=Category.NEW,
     notion=None,
     scope="the four table shapes, m = M",
     verdict=Verdict.HOLDS,
@@ -360,7 +358,6 @@ def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
     "new:float-weights/short",
     place="beside Appendix B",
     statement="The same bound is below one for weights rounded to float16 or bfloat16.",
-    category=Category.NEW,
     notion=None,
     scope="the four table shapes, m = M",
     verdict=Verdict.FAILS,

@@ -144,7 +144,6 @@ def sparse_single(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/least-heads",
     place="Section 3.1, thm:sparse_universal_transformer, H ≥ 2",
     statement="For H ≥ 2 no host with m < m̄ matches all untied targets: by matching m̄ is exact.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="H ≥ 2",
@@ -164,7 +163,6 @@ def least_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.1, thm:sparse_universal_transformer, H = 1",
     statement="For H = 1 no host with m < m̄ matches all untied targets. Beside it: none with m < 2dL + d_in does, and the prefix tree "
     "at m = 2dL + d_in does.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="H = 1",
@@ -261,7 +259,6 @@ def proof(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/far-fewer",
     place="Section 3.1, thm:sparse_universal_transformer, beside it",
     statement="For H ≥ 2 and d ≥ d_in a tied {0,1} host of dimension d_in(1 + 2S) < m̄ serves all untied targets.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="H ≥ 2, d ≥ d_in; attention that depends on the logits alone",

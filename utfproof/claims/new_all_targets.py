@@ -9,7 +9,7 @@ import numpy as np
 from utfproof.attention import RationalAttention
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, below
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.frontier.interval import interval
 from utfproof.frontier.product_host import defined, dimension, embed, product_host, reader_matrices, solve_products
@@ -36,14 +36,12 @@ def target_of(shape: Shape, z: np.ndarray, values: np.ndarray) -> Target:
     "new:all-targets/products",
     place=PAGE,
     statement="For d_in = 1, but H = L = 1, a host with m = S + H^L serves all untied targets by attention-matching, tied for H ≥ 2; at d = 1 that is least, for all targets and for almost all.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="d_in = d_out = 1, every d, H·L ≥ 2; at H = L = 1 the least m for all targets is 3",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.SINGLE, Evidence.WRITTEN),
     sentence="Two products of real readers of two coordinates take all values, as complex squares do, and so do three of three coordinates.",
-    proof=PAGE,
 )
 def products(run: Run) -> Iterator[Instance | Figure]:
     """Outputs in exact numbers at targets made from their z, the bound below, and products solved for at drawn values."""

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
@@ -34,7 +34,6 @@ def signs(shape: Shape) -> Iterator[Target]:
     "new:approximate/outputs",
     place=PAGE,
     statement="With attention from outside and E free, whatever E a host of m dimensions has for each target, its mean square error over targets with independent entries is at least 1 − m/(d_in H^L) of the whole; an untied {0,1} host has equality.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     targets="almost all untied",
     free="E",
@@ -42,7 +41,6 @@ def signs(shape: Shape) -> Iterator[Target]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Products of different words are uncorrelated, so no m-dimensional space of rows holds more than m of the second moments.",
-    proof=PAGE,
 )
 def outputs(run: Run) -> Iterator[Instance | Figure]:
     """Second moments over all targets of signs, and the error of the hosts that keep some of the words."""

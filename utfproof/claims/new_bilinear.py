@@ -9,7 +9,7 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.decisions import rank_of_matrix
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
 
@@ -30,7 +30,6 @@ def _differential(bilinear: Bilinear, p: Sequence[Any], u: Sequence[Any]) -> lis
     "new:bilinear/least",
     place=PAGE,
     statement="A bilinear map R^q × R^q → R^H whose image has interior needs 2q − 1 ≥ H; the path reaches an open set with q = ⌈(H+1)/2⌉.",
-    category=Category.NEW,
     scope="H = 1 … 12; the rank of the path's differential at one integer point",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC,),
@@ -56,12 +55,10 @@ def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
     "new:bilinear/onto",
     place=PAGE,
     statement="For even H and H ≡ 1 mod 4 multiplication of polynomials is an onto bilinear map with q = ⌈(H+1)/2⌉, the least possible, so H^k q dimensions serve all targets there.",
-    category=Category.NEW,
     scope="H = 2, 4, 5, 6, 8, 9; one factor has even degree",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.SAMPLED),
     sentence="Real forms factor into linear and quadratic ones; factors found in float64 multiply back to random integer weights.",
-    proof=PAGE,
 )
 def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
     """Factorisations of integer polynomials, with zeros at either end, multiplied back."""
@@ -85,12 +82,10 @@ def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
     "new:bilinear/three",
     place=PAGE,
     statement="No bilinear map R² × R² → R³ is onto, so μ(3) = 3: at H = 3 the two stars are least for all targets by this method.",
-    category=Category.NEW,
     scope="kernels Z with integer entries −2 … 2; all Z by the proof",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SINGLE, Evidence.WRITTEN),
     sentence="For each kernel Z there is a Y with det(Y + tZ) ≠ 0 for every real t: negative or positive discriminants by the signature (2,2) of det.",
-    proof=PAGE,
 )
 def bilinear_three(run: Run) -> Iterator[Instance | Figure]:
     """For each small Z a Y among small matrices for which the quadratic det(Y + tZ) has no real zero."""
@@ -140,12 +135,10 @@ def corrected_matrices(heads: int) -> np.ndarray:
     "new:bilinear/three-mod-four",
     place=PAGE,
     statement="For H ≡ 3 mod 4, H ≥ 7, an onto bilinear map with q = (H+1)/2 exists, so μ(H) = ⌈(H+1)/2⌉ for every H but 3.",
-    category=Category.NEW,
     scope="H = 7, 11, 15, 19; all by the proof",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Products of forms of even degree and one corrected form: factors are followed from that form's, whose signs reach both infinities.",
-    proof=PAGE,
 )
 def bilinear_three_mod_four(run: Run) -> Iterator[Instance | Figure]:
     """The rank of the differential at an integer point, and the signs that the proof starts from."""

@@ -17,7 +17,7 @@ from utfproof.claims.bounds import (
     side_by_side_bound,
 )
 from utfproof.claims.decisions import decided
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import (
     array,
@@ -48,14 +48,12 @@ OPTIMUM = "docs/proofs/attention-matching-optimum.md"
     "new:fibre/bound",
     place=FIBRE,
     statement="At L = 1 with d ≤ d_in every host, even one that serves almost all targets only, has m ≥ H(d_in + 2d − d²/d_in).",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="L = 1, d ≤ d_in = d_out, softmax",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Softmax heads with different forms are independent, so the embedding's fibre over the values must reach all logit forms.",
-    proof=FIBRE,
 )
 def fibre(run: Run) -> Iterator[Instance | Figure]:
     """The inequality just below the bound; the dimension of the logit forms as an exact Jacobian rank."""
@@ -75,14 +73,12 @@ def fibre(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/against-looped-bound",
     place=FIBRE,
     statement="The paper's looped dimension m-bar lies below this bound at 78 of the shapes with L = 1, H = 2 … 5, d ≤ d_in ≤ 8, so no host of that size serves the class there, functionally.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="L = 1, H = 2 … 5, 1 ≤ d ≤ d_in ≤ 8",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A dimension certificate at m = m-bar for each of the 78.",
-    proof=FIBRE,
 )
 def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
     """The inequality at m-bar, wherever it is below the bound."""
@@ -102,14 +98,12 @@ def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/seven",
     place=FIBRE,
     statement="At (2,1,1,2) a host of seven dimensions, one below M = 8, gives the output of almost every target: it meets the functional bound.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="(2,1,1,2); integer targets with independent queries and λ, μ ≠ 0, exact rational attention",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The second query is the first plus a column of the value block; Cramer's rule gives λ and μ.",
-    proof=FIBRE,
 )
 def seven(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs for the first twelve integer targets for which the formula is defined."""
@@ -131,14 +125,12 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/seven-all-targets",
     place=SHARPER,
     statement="Seven dimensions serve all targets at (2,1,1,2), functionally.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
     scope="(2,1,1,2), where m = 8 = M suffices",
     verdict=Verdict.FAILS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="No host of seven dimensions does, though one serves almost all: its formula fails for targets with dependent queries.",
-    proof=SHARPER,
 )
 def seven_all(run: Run) -> Iterator[Instance | Figure]:
     """The inequality at seven; targets that the formula leaves out."""
@@ -153,14 +145,12 @@ def seven_all(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/diagonal",
     place=FIBRE,
     statement="At L = 1 and d = d_in the least m for almost all targets is 2H d_in, functionally and by attention-matching.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="L = 1, d = d_in = d_out",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The shared-query host has m = 2H d_in, and one dimension less is refuted.",
-    proof=FIBRE,
 )
 def diagonal(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart."""
@@ -182,14 +172,12 @@ def diagonal(run: Run) -> Iterator[Instance | Figure]:
     "new:one-by-one/functional",
     place=FIBRE,
     statement="At (1,1,1,1) two dimensions serve all targets, functionally, and one does not.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
     scope="(1,1,1,1): A = a, M = b; the formula E = (a/b, b), and 0 where b = 0; integers |a|, |b| ≤ 3 examined",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Where b = 0 the output is zero whatever the attention is, so E = 0 will do.",
-    proof=FIBRE,
 )
 def one_by_one(run: Run) -> Iterator[Instance | Figure]:
     """Exact outputs for all small a and b."""
@@ -210,14 +198,12 @@ def _scalar_target(a: int, b: int) -> Target:
     "new:one-by-one/attention-matching",
     place=FIBRE,
     statement="At (1,1,1,1) the least m by attention-matching for all targets is 3 = M: two dimensions do not suffice for any host.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="(1,1,1,1); hosts of two dimensions with entries −1, 0, 1 examined, all by the proof",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="b = 0 puts E on a line, where the logit a is a square times a constant and so has one sign.",
-    proof=FIBRE,
 )
 def one_by_one_matched(run: Run) -> Iterator[Instance | Figure]:
     """For each small host of two dimensions a target that it misses; the certificate at m = 3."""
@@ -254,14 +240,12 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     "new:attention-matching-bound",
     place=MATCHED,
     statement="With d' = min(d, d_in), r = min(Hd', d_in), every host that matches the attention and the outputs of almost all targets has d_in(m − d_in H^L) ≥ H(2d'd_in − d'²) + (L−1)H(2d'r − d'²).",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="almost all untied",
     scope="every H, L, d, d_in = d_out; softmax without masks, or by equations of logits",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="E R_w U = M_w fixes d_in H^L columns, and the rest must reach all logit forms, whose dimension is an exact Jacobian rank here; no hypothesis is left open.",
-    proof=MATCHED,
 )
 def matched(run: Run) -> Iterator[Instance | Figure]:
     """The dimension of the logit forms, formula against the exact rank at one target; the bound below every known host."""
@@ -280,14 +264,12 @@ def matched(run: Run) -> Iterator[Instance | Figure]:
     "new:attention-matching/optimum",
     place=OPTIMUM,
     statement="For d ≤ d_in, and Hd ≥ d_in unless L = 1, every host that matches the attention and the outputs of almost all targets has m ≥ d_in H^L + S(2d − d²/d_in); for d = d_in that is d_in(S + H^L), the shared-query host's, and the least m.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="almost all untied",
     scope="d ≤ d_in = d_out, Hd ≥ d_in or L = 1; every H, L; softmax without masks, or by equations of logits",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Solutions over one first layer lie in a linear space, and H of these stand side by side: each layer multiplies the space by H.",
-    proof=OPTIMUM,
 )
 def optimum(run: Run) -> Iterator[Instance | Figure]:
     """The inequality below the bound; at d = d_in the shared-query host's identity certificate at it."""
@@ -312,14 +294,12 @@ def optimum(run: Run) -> Iterator[Instance | Figure]:
     "new:attention-matching/single-head",
     place=MATCHED,
     statement="For H = 1 and d ≥ d_in the least m by attention-matching for almost all targets is (L + 1) d_in, at every depth.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="almost all untied",
     scope="H = 1, d ≥ d_in = d_out",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The shared-query host meets the bound: d_in(S + H^L) = d_in(L + 1).",
-    proof=MATCHED,
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
     """The shared-query host's certificate at the bound."""
@@ -341,14 +321,12 @@ def single_head(run: Run) -> Iterator[Instance | Figure]:
     "new:frontier/attention-matching",
     place=OPTIMUM,
     statement="The least m by attention-matching, all targets, is known for L ≥ 2 and d_in ≥ 2.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="L, d_in ≥ 2: the frontier's interval at each shape (at d = d_in = 1: new:all-targets/products)",
     verdict=Verdict.OPEN,
     evidence=(Evidence.WRITTEN, Evidence.OPEN),
     sentence="The bound is that for almost all targets; hosts of all targets need more, as far as is known.",
-    proof=OPTIMUM,
 )
 def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
     """The interval at each shape."""
@@ -362,7 +340,6 @@ def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
     "new:frontier/functional",
     place="docs/proofs/frontier.md",
     statement="The least m functionally, all targets, is known for L ≥ 2 and d_in ≥ 2.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
     scope="L, d_in ≥ 2: the frontier's interval at each shape (at d = d_in = 1: new:all-targets/products)",

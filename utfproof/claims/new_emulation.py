@@ -9,7 +9,7 @@ import numpy as np
 from utfproof.claims import plain
 from utfproof.claims.decisions import dense, exact_emulation
 from utfproof.claims.linear import full_rank_host
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.claims.wider_targets import PlainBiasedTarget, biased_target, wide_target
@@ -28,7 +28,6 @@ THEOREM = "docs/proofs/decision-theorem.md"
     "new:emulation-lemma/any-attention",
     place="beside Appendix A",
     statement="If E solves the matching equations, host and target have equal outputs for every n and X, for any map from queries, keys and positions to attention matrices.",
-    category=Category.NEW,
     scope="every shape; an attention of logits, and one that looks at queries and keys separately",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID, Evidence.WRITTEN),
@@ -49,7 +48,6 @@ def any_attention(run: Run) -> Iterator[Instance | Figure]:
     "new:emulation-lemma/softmax",
     place="beside Appendix A",
     statement="The same host and E emulate the target under softmax with scaling, causal and sliding-window masks, ALiBi and RoPE.",
-    category=Category.NEW,
     scope="(2,2,2,3) and (2,3,2,2), contexts 1 and 9, float64 to 1e-9",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.SAMPLED,),
@@ -74,7 +72,6 @@ def softmax_kernels(run: Run) -> Iterator[Instance | Figure]:
     "new:emulation-lemma/any-width",
     place="beside Appendix A",
     statement="A host with rank R_all = M carries targets of any width D, with token embedding W_E and unembedding W_U.",
-    category=Category.NEW,
     scope="every shape; widths 1, 3 and 4",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID, Evidence.WRITTEN),
@@ -94,7 +91,6 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     "new:emulation-lemma/biases",
     place="beside Appendix A",
     statement="On inputs whose rows sum to a constant, such as one-hots, a full-rank host carries targets with biases of queries, keys, values and outputs.",
-    category=Category.NEW,
     scope="one-hot inputs, every shape",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID, Evidence.WRITTEN),
@@ -130,7 +126,6 @@ def _biased_outputs(host: Universal, target: PlainBiasedTarget, E: np.ndarray | 
     "new:emulation-lemma/biases-need-constants",
     place="beside Appendix A",
     statement="The same holds on every input X.",
-    category=Category.NEW,
     scope="inputs whose rows do not sum to a constant",
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),

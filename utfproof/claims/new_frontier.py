@@ -10,7 +10,7 @@ import numpy as np
 
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, exact_emulation, rank_of_matrix, small_input
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import LOGIT_MAPS, ExactKernel, array, drawn
 from utfproof.constructions import build_host, random_target
@@ -50,7 +50,6 @@ def _identity(name: str, shape: Shape) -> Instance:
     "new:shared-key",
     place="docs/certificate-format.md §4.4, §9",
     statement="For d ≥ d_in a weight-tied {0,1} host of m = d_in(1 + 2S) matches attention and output of every untied target.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="d ≥ d_in = d_out, every H, L; attention that depends on the logits",
@@ -67,7 +66,6 @@ def shared_key(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-query",
     place="docs/certificate-format.md §4.5, §9",
     statement="For d ≥ d_in a weight-tied {0,1} host of m = d_in(S + H^L) matches attention and output of every untied target with invertible M^{l,0}.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="almost all untied",
     scope="d ≥ d_in = d_out, every H, L; targets with invertible M^{l,0}",
@@ -92,7 +90,6 @@ def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[In
     "new:shared/emulation",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="With E from the formulas both hosts give the target's output exactly, under attention that depends on logits and positions: plain, causal, windowed, scaled, biased by distance.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="some untied, if integer",
     scope="shapes with d ≥ d_in, M ≤ 40; n = 1, 2, 3; exact rational attention",
@@ -132,7 +129,6 @@ def _invertible_target(shape: Shape) -> Target:
     "new:shared/separate-attention",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Where attention looks at queries and keys separately, the E of the two formulas no longer gives the target's output, while a host that is universal by matching still does.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="some untied, if integer",
     scope="d ≥ d_in; attention 1 + (q_i·q_j)² + 3(q_i·k_j)², exact; about the formulas' E, not every E",
@@ -154,7 +150,6 @@ def separate_attention(run: Run) -> Iterator[Instance | Figure]:
     "new:shared/rope",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Rotary positions are such an attention: with them the relative output error of both hosts is of order 1, without them it is rounding.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="some untied",
     scope="(2,2,4,4), n = 6, one seed, float64",
@@ -190,7 +185,6 @@ def rope(run: Run) -> Iterator[Instance | Figure]:
     "new:shared/not-by-matching",
     place="docs/certificate-format.md §7",
     statement="Neither host is universal by matching: m < M. This says nothing against attention-matching or functional universality.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     hosts="tied examined",
@@ -214,7 +208,6 @@ def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-query/singular",
     place="docs/certificate-format.md §4.5",
     statement="Targets with a singular M^{l,0} are refused, and rightly where l = L: the output equations force queries of rank below that of the target's logits, so no E attains them by attention-matching.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied, if M^(L,0) = 0 and A^(L,h) invertible",
     scope="d ≥ d_in, L = 1, 2",
@@ -262,7 +255,6 @@ def _padded(matrix: plain.Rows, columns: int) -> plain.Rows:
     "new:shared/width",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Both hosts carry targets of width D ≤ min(d, d_in) with an embedding and an unembedding of their own, and refuse wider ones.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="some untied, with any width, if integer",
     scope="d = d_in = 2, 3; exact rational attention",
@@ -312,7 +304,6 @@ def _narrow_target(shape: Shape, D: int) -> Target:
     "new:effective-head-dimension",
     place="utfproof.shapes, EffectiveHeadDimensionWarning",
     statement="For d > d_in the targets are, as functions of the logits, those of head dimension d_in: W_Q W_Kᵀ and W_V W_O are d_in×d_in and factor through width d_in. The package warns.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="some untied, if integer",
     scope="d > d_in; attention that depends on the logits",
@@ -349,7 +340,6 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
     "new:linear-test",
     place="docs/certificate-format.md §8",
     statement="For d > d_in a random host, tied or not, of m = (d + d_in)S + d_in H^L serves all untied targets by attention-matching: the linear equations with keys M_w C and contracted queries have full rank.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="d ≥ d_in = d_out; one seed at each shape, M ≤ 60; one full-rank draw makes almost every draw so",

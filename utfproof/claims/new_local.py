@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
 from utfproof.constructions import build_host
@@ -22,7 +22,6 @@ from utfproof.matching import embed
     "new:local-test/seven",
     place="docs/proofs/fibre-dimension.md, the host of seven dimensions",
     statement="At (2,1,1,2) and m = 7 < M = 8 the equations E R_Q = W_Q G, E R_K = W_K G^{-T}, E R_V U = M have a Jacobian of full rank in (E, gauges G) at integer targets: all targets near these are reached.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="some untied, if near those examined",
     scope="(2,1,1,2); six integer targets",
@@ -53,7 +52,6 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     "new:local-test/at-M",
     place="utfproof/decision/local_test.py",
     statement="At a host that is universal by matching the Jacobian has full rank d_in M, with trivial gauges: the local test agrees with the decision by rank.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="some untied, if near one integer target",
     scope="shapes with M ≤ 20, the tied host",

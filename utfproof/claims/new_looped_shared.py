@@ -9,7 +9,7 @@ from utfproof.certificates.dimensions import GENERIC_TIED, least_square_root
 from utfproof.claims import plain
 from utfproof.claims.bounds import below
 from utfproof.claims.decisions import rank_of_matrix
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.constructions.random import integer_target
@@ -34,7 +34,6 @@ def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
     "new:looped-shared/E-free",
     place=PAGE,
     statement="For looped targets with d_in = 1 and U fixed, the least m is C(L+H−1, H−1): the depth enters polynomially.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E",
     targets="all tied",
@@ -42,7 +41,6 @@ def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Products depend on the letters' counts only; the counting host keeps one coordinate for each.",
-    proof=PAGE,
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart; the count of monomials by listing words."""
@@ -65,7 +63,6 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     "new:looped-shared/both-free",
     place=PAGE,
     statement="For looped targets with d_in = 1, E and U both free: m² ≥ C(L+H−1, H−1).",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all tied",
@@ -73,7 +70,6 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The monomials of degree L span that many dimensions, and each is linear in an m×m matrix.",
-    proof=PAGE,
 )
 def both_free(run: Run) -> Iterator[Instance | Figure]:
     """Refutations at the largest m below the root."""
@@ -86,7 +82,6 @@ def both_free(run: Run) -> Iterator[Instance | Figure]:
     "new:looped-shared/two-heads",
     place=THREE,
     statement="For looped hosts and targets at H = 2, d_in = 1, E and U free, two dimensions do not suffice at L = 2 and at L = 3; three do at L = 2.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all tied",
@@ -95,7 +90,6 @@ def both_free(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.SINGLE, Evidence.WRITTEN),
     sentence="At L = 2 an inconsistent polynomial system (Gröbner basis {1}); at L = 3 words of equal counts would have to agree and span four dimensions in a commutative algebra.",
-    proof=THREE,
 )
 def two_heads(run: Run) -> Iterator[Instance | Figure]:
     """The system of the proof, with and without the condition; the counting host at (2,2)."""
@@ -149,7 +143,6 @@ def _commutative_span(a: int, b: int) -> int:
     "new:looped-shared/wide",
     place="docs/proofs/decision-theorem.md §5, Below these sizes",
     statement="For looped targets with d_in ≥ 2 and U fixed the output columns that targets span depend on the head dimension: at (H, L, d_in) = (2, 4, 2) all 32 for d = 2, but 28 for d = 1.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all tied",

@@ -19,7 +19,7 @@ from utfproof.certificates.sources import RandomDraw
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, dense, exact_emulation, rank_modulo, rank_of
 from utfproof.claims.linear import flint_rank, full_rank_host, integer_host, inverted
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, label
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
@@ -46,7 +46,6 @@ THEOREM = "docs/proofs/decision-theorem.md"
     "new:isolating-targets",
     place="beside Appendix A",
     statement="For each of the M columns of W_all some untied target with 0/1 entries has W_all zero except for a 1 in row 1 of that column.",
-    category=Category.NEW,
     scope="every shape",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
@@ -72,7 +71,6 @@ def isolating_targets(run: Run) -> Iterator[Instance | Figure]:
     "new:decision-theorem/full-rank",
     place="beside Appendices A and B",
     statement="A host with rank R_all = M is universal by matching for all untied targets.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="any host at any shape, tied or untied",
@@ -104,7 +102,6 @@ def decision_full_rank(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendices A and B",
     statement="A host with rank R_all < M is not universal by matching: for z ≠ 0 with R_all z = 0 no E matches the isolating target of a column "
     "where z is not zero.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="any host at any shape, tied or untied",
@@ -135,7 +132,6 @@ def decision_deficient(run: Run) -> Iterator[Instance | Figure]:
     "new:decision-theorem/distance",
     place="beside Appendices A and B",
     statement="For R_all z = 0, min over E of ‖E R_all − W_all‖_F ≥ ‖W_all z‖ / ‖z‖, with equality where the kernel is a line and W_all has one nonzero row.",
-    category=Category.NEW,
     scope="isolating targets: the bound is |z_c| / ‖z‖",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
@@ -190,7 +186,6 @@ def _kernel_part(matrix: np.ndarray, column: int) -> Fraction:
     "new:matching-lower-bound",
     place="beside Section 4",
     statement="Every host that matches all untied targets has m ≥ M = 2dS + d_in·H^L, and tied and untied {0,1} hosts meet this with equality.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="every shape, H ≥ 1",
@@ -216,7 +211,6 @@ def matching_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:one-instance/full",
     place="beside Appendix B",
     statement="If R_all has rank M modulo one odd prime at one choice of parameters, then almost every host of that shape and m is universal by matching.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all untied",
     scope="every absolutely continuous law",
@@ -240,7 +234,6 @@ def one_instance(run: Run) -> Iterator[Instance | Figure]:
     "new:one-instance/deficient",
     place="beside Appendix B",
     statement="If R_all has rank below M modulo a prime, then it has rank below M.",
-    category=Category.NEW,
     scope="integer hosts, the prime 3",
     verdict=Verdict.FAILS,
     evidence=(Evidence.GRID,),
@@ -269,7 +262,6 @@ def deficient_modulo(run: Run) -> Iterator[Instance | Figure]:
     "new:notions/implications",
     place="beside Section 4",
     statement="An E that solves the matching equations gives equal logit forms, (E R_w R_Q)(E R_v R_K)ᵀ = M_w A M_vᵀ, and equal logit forms and outputs give equal functions.",
-    category=Category.NEW,
     scope="every shape",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.GRID,),
@@ -337,7 +329,6 @@ def _form(target: Target, word: tuple[int, ...]) -> plain.Rows:
     "new:notions/strict",
     place="beside Section 4",
     statement="Attention-matching is weaker than matching: the shared-key host is universal by attention-matching for all untied targets, and not by matching.",
-    category=Category.NEW,
     notion=None,
     targets="all untied",
     scope="d ≥ d_in, except H = 1 with d = d_in (where its dimension is M)",
@@ -360,7 +351,6 @@ def strict(run: Run) -> Iterator[Instance | Figure]:
     "new:linear-test/parentheses",
     place="beside Appendix D and tab:hyperparameters_parenthesis_balancing",
     statement="At (4,2,24,4) a tied random host with m = 624 serves all untied targets by attention-matching, below the printed 1008 and M = 1024.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="all untied",
     scope="(4,2,24,4), seed 0 of the tied uniform law",

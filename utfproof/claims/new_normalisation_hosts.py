@@ -28,7 +28,7 @@ from utfproof.claims.normalised_models import (
     square_root,
     uniform,
 )
-from utfproof.claims.record import BESIDE, Agreed, Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Agreed, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, stochastic_grid
 from utfproof.constructions import build_host
@@ -87,14 +87,12 @@ def _served(host: Universal, E: Any, target: Target, norm: Norm, place: str = "p
     "new:normalisation/own-norm-bounded",
     place=PAGE,
     statement="No fixed host with RMS or layer normalisation of its own rows before each layer gives all residual targets, normalised or not: two contexts with the same last token change its output by at most 2√m Σ‖R_V^{l,h}U‖, whatever E, m and the attention.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all normalised untied",
     scope="every H, L, m; d_in ≥ 2, one-hot tokens; for each host examined one target that moves further",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A normalised row of width m is at most √m long; a target with constant logits and a large M exceeds the bound.",
-    proof=PAGE,
 )
 def own_norm_bounded(run: Run) -> Iterator[Instance | Figure]:
     """The bound of sample hosts, a target beyond it, and one E of the host within it."""
@@ -164,14 +162,12 @@ def _host_moved(host: Universal, norm: Norm) -> Fraction:
     "new:normalisation/own-norm-equations",
     place=PAGE,
     statement="An E that solves the residual matching equations makes a host that normalises its own rows give a one-layer target that normalises its rows.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="some normalised untied, if integer",
     scope="L = 1; beside it four spare coordinates, m = M_res + 4, 2(M_res + 4) for LayerNorm, for weights up to any bound",
     verdict=Verdict.FAILS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The root mean square of E's row over m coordinates is not the target's. Another host, of more dimensions, carries what is missing in a coordinate that nothing reads.",
-    proof=PAGE,
 )
 def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
     """Outputs with the E of the equations, and with the repaired host."""
@@ -207,14 +203,12 @@ def _one_token(host: Universal, E: Any, target: Target, norm: Norm) -> Agreed:
     "new:normalisation/final-norm",
     place=PAGE,
     statement="With one layer, eps > 0 and the norm after it or at the end, a fixed host that normalises its own rows there matches, exactly and for every attention, all targets that do so and have weights up to a bound.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all normalised untied, if L = 1 and weights are bounded",
     scope="L = 1, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's row is the target's, scaled, beside a part of constant length; eps makes room for that part. Without normalisation no host does it.",
-    proof=PAGE,
 )
 def final_norm(run: Run) -> Iterator[Instance | Figure]:
     """Queries, keys and outputs, with the norm after the layer and at the end."""
@@ -237,14 +231,12 @@ def final_norm(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/two-layers",
     place=PAGE,
     statement="With eps > 0 a fixed host that normalises its own rows before its two layers matches, exactly and for every attention, all two-layer targets that do so and have weights up to a bound: its stream is an isometric image of the target's plus a part that depends on the token only.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all normalised untied, if L = 2 and weights are bounded",
     scope="L = 2, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The Gram matrices of all the vectors that the two streams are made of are proportional, and queries, keys and outputs agree.",
-    proof=PAGE,
 )
 def two_layers(run: Run) -> Iterator[Instance | Figure]:
     """Forward passes, and the Gram conditions that give them for all attention matrices."""
@@ -307,14 +299,12 @@ def _isometric(host: Universal, E: plain.Rows, target: Target, norm: Norm) -> bo
     "new:normalisation/three-layers",
     place=PAGE,
     statement="From three layers on, or two and a norm at the end, no fixed host that normalises its own rows, of any m, matches more than a null set of RMS-normalised targets, bounded or not, where H·min(d, d_in − 1) ≥ d_in: M^{2,h} would have to be a restriction of R_V^{2,h} up to one scale, and R_V^{2,h} has finitely many eigenvalues.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="almost all normalised untied, if L = 3 and weights are bounded",
     scope="L ≥ 3, d_in ≥ 2, H·min(d, d_in − 1) ≥ d_in, every m, eps ≥ 0, RMS; sample hosts and targets at d = 1",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="No common scale: the characteristic polynomials of R_V^{2,h}, scaled by the traces of M^{2,h}, have no common nonzero root. A target as its own host has one.",
-    proof=PAGE,
 )
 def three_layers(run: Run) -> Iterator[Instance | Figure]:
     """The common scale of sample hosts and targets, by plain integers and FLINT; the hypothesis on directions."""
@@ -378,14 +368,12 @@ def _shared_by_flint(host: Universal, target: Target) -> bool:
     "new:normalisation/large-constant",
     place=PAGE,
     statement="A host that normalises its own rows serves targets without normalisation up to an error: four large constant coordinates, and R_Q, R_K, R_V times their root mean square ρ, bring every host of residual matching within |U| r³ v Σ_l (1+v)^{L−1+2l} / (2(m+4)ρ²) of itself, for every attention from outside; exactly it cannot be done for L ≥ 2 and d_in ≥ 2.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="some untied, if E is bounded",
     scope="every H, L, m; outputs, for attention from outside; RMS and LayerNorm, eps ≥ 0",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Balls around the outputs: the error is not zero, stays below the bound, and falls by a factor of about 100 when ρ grows tenfold.",
-    proof=PAGE,
 )
 def large_constant(run: Run) -> Iterator[Instance | Figure]:
     """The error for two sizes of the constant, in intervals of rationals and in FLINT's balls."""
@@ -422,7 +410,6 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/zero-eps",
     place=PAGE,
     statement="With eps = 0 some fixed host that normalises its own rows matches all two-layer RMS-normalised targets of bounded weights.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all normalised untied, if L = 2 and weights are bounded",
     scope="L = 2, eps = 0, d_in ≤ 2 or H < (d_in + 1)⌈d_in/min(d, d_in − 2)⌉; beyond, no host matches more than a null set",
@@ -447,7 +434,6 @@ def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/single-head",
     place=PAGE,
     statement="With H = 1 and three layers or more some fixed host that normalises its own rows matches all RMS-normalised targets of bounded weights.",
-    category=Category.NEW,
     notion=Notion.MATCHING,
     targets="all normalised untied, if weights are bounded",
     scope="H = 1, L ≥ 3",

@@ -9,7 +9,7 @@ import numpy as np
 from utfproof.certificates.dimensions import least_square_root, word_family_dimension
 from utfproof.claims import plain
 from utfproof.claims.bounds import below, parameter_bound, word_family_rank
-from utfproof.claims.record import KNOWN, Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import KNOWN, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, serves
 from utfproof.constructions.middle import (
@@ -50,7 +50,6 @@ def _served(name: str, shape: Shape, wanted: int) -> Instance:
     "new:shared-attention/E-free",
     place=PAGE,
     statement="With U fixed like the values, the least m that serves all untied targets is d_in H^L.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E",
     targets="all untied",
@@ -58,7 +57,6 @@ def _served(name: str, shape: Shape, wanted: int) -> Instance:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Refuted one below by isolating targets, and reached by the tied shift register.",
-    proof=PAGE,
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart."""
@@ -77,7 +75,6 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/even",
     place=PAGE,
     statement="For even L and d_in = 1, E and U free, the least m is H^{L/2} exactly; for any d_in, d_in H^{L/2} suffices.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all untied",
@@ -85,7 +82,6 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A two-sided shift register holds the first half of the word in E and the second in U: the paper's bound is tight.",
-    proof=PAGE,
 )
 def even(run: Run) -> Iterator[Instance | Figure]:
     """The two-sided register's certificate, and the refutation one below at d_in = 1."""
@@ -104,7 +100,6 @@ def even(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/any-width",
     place=PAGE,
     statement="The bound m ≥ H^{L/2} holds for every d_in: targets that are multiples of e_1 e_1ᵀ contain those of width 1.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all untied",
@@ -112,7 +107,6 @@ def even(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Refuted at the largest m with m² < H^L.",
-    proof=PAGE,
 )
 def any_width(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates at d_in of two and three."""
@@ -124,7 +118,6 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/wide",
     place=PAGE,
     statement="For d_in ≥ 2 with H ≥ 2 or d ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets; H^{L/2} is not attained.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -132,7 +125,6 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the two-sided register's d_in H^{L/2}, as it must.",
-    proof=PAGE,
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:
     """The inequality one below the bound, and the bound against the host that is known, at even L."""
@@ -152,7 +144,6 @@ def wide(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/wide-all",
     place=PAGE,
     statement="For d_in ≥ 2, E and U free, serving all targets needs (m − 1)² ≥ H^L.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all untied",
@@ -160,7 +151,6 @@ def wide(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.OPEN,
     evidence=(Evidence.OPEN, Evidence.WRITTEN),
     sentence="No proof is known here; for even L, or H a square, m² ≥ H^L + 1 says the same; for odd L the proved bounds fall short from some depth on.",
-    proof=PAGE,
 )
 def wide_all(run: Run) -> Iterator[Instance | Figure]:
     """The least m that the proved bounds allow against the stated one."""
@@ -182,7 +172,6 @@ def wide_all(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/parameter-count",
     place=PAGE,
     statement="For head dimension d ≥ d_in, E and U free: 2 d_in m − 1 ≥ d_in²(L(H−1) + 1), even for almost all targets.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -190,7 +179,6 @@ def wide_all(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The family of the M_w has that dimension (an exact Jacobian rank at one target), and (tE, U/t) is always a fibre.",
-    proof=PAGE,
 )
 def parameter_count(run: Run) -> Iterator[Instance | Figure]:
     """The dimension of the family by formula and by exact rank; the bound is the least m that leaves room for it."""
@@ -212,7 +200,6 @@ def parameter_count(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/two-layers-of-width-two",
     place=PAGE,
     statement="For L = 2 and d = d_in = 2, E and U free, the least m is 2H exactly; 4 at H = 2.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all untied",
@@ -220,7 +207,6 @@ def parameter_count(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The parameter count gives 2H, and the two-sided register has it.",
-    proof=PAGE,
 )
 def width_two(run: Run) -> Iterator[Instance | Figure]:
     """The two-sided register's certificate at the parameter count's bound."""
@@ -259,7 +245,6 @@ def _middle(shape: Shape, bilinear: Bilinear, target: Target) -> Instance:
     "new:shared-attention/odd",
     place=THREE,
     statement="For odd L, d_in = 1, H ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets, which says more than m² ≥ H^L where H is a square.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -267,7 +252,6 @@ def _middle(shape: Shape, bilinear: Bilinear, target: Target) -> Instance:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At m² = H^L the solution would split the layers into two halves of equal number.",
-    proof=THREE,
 )
 def odd(run: Run) -> Iterator[Instance | Figure]:
     """The inequality one below the least m with m² ≥ H^L + 1, and the splittings that equality would need."""
@@ -289,7 +273,6 @@ def odd(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/odd-path",
     place=PAGE,
     statement="For odd L = 2k+1, d_in = 1, m = H^k ⌈(H+1)/2⌉ serves almost all targets: those whose middle layer has no zero weight.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -297,7 +280,6 @@ def odd(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A path in a bipartite graph in the middle layer, solved edge by edge; exact for each target examined.",
-    proof=PAGE,
 )
 def odd_path(run: Run) -> Iterator[Instance | Figure]:
     """Exact embeddings of integer targets; the dimension against the formula."""
@@ -317,7 +299,6 @@ def odd_path(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/one-layer",
     place=PAGE,
     statement="At L = 1, d_in = 1, E and U free, the least m for almost all targets is ⌈(H+1)/2⌉.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -325,7 +306,6 @@ def odd_path(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The parameter count meets the path.",
-    proof=PAGE,
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
     """The parameter count against the path's dimension, and an exact embedding."""
@@ -341,7 +321,6 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/three-three",
     place=PAGE,
     statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: the paper's bound is met.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -349,7 +328,6 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Five dimensions are refuted, and the path in the middle layer needs six.",
-    proof=PAGE,
 )
 def three_three(run: Run) -> Iterator[Instance | Figure]:
     """The refutation at five, exact embeddings at six."""
@@ -367,7 +345,6 @@ def three_three(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/two-three",
     place=THREE,
     statement="At (H, L) = (2, 3), d_in = 1, E and U free, three dimensions do not suffice, even for almost all targets, so that 4 is exact: the bound ⌈8^{1/2}⌉ = 3 is not met.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -375,7 +352,6 @@ def three_three(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A solution of rank one would be a product of forms whose entries span at most 6 of the 8 dimensions; four dimensions serve all targets.",
-    proof=THREE,
 )
 def two_three(run: Run) -> Iterator[Instance | Figure]:
     """The spans of the splittings of the multidegree (1,1,1); exact embeddings at four, every pattern of zeros."""
@@ -407,7 +383,6 @@ def _span(degree: int) -> int:
     "new:shared-attention/odd-all",
     place=PAGE,
     statement="For odd L = 2k+1, d_in = 1, m = H^k(⌈H/2⌉ + 1) serves all targets, by two stars in the middle layer.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all untied",
@@ -415,7 +390,6 @@ def _span(degree: int) -> int:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="With p_0 = u_0 = 1 the leaves of the stars are the weights themselves.",
-    proof=PAGE,
 )
 def odd_all(run: Run) -> Iterator[Instance | Figure]:
     """Exact embeddings for every pattern of zeros in the middle layer."""
@@ -437,7 +411,6 @@ def odd_all(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/odd-least",
     place=PAGE,
     statement="H^k ⌈(H+1)/2⌉ is the least m at odd L = 2k+1, d_in = 1, E and U free, almost all targets.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",

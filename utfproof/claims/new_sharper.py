@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from utfproof.certificates.dimensions import GENERIC_UNTIED
 from utfproof.claims.bounds import below, side_by_side_bound
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.constructions.residual_outputs import query_dimension
 from utfproof.constructions.shared_query_groups import grouped_dimension
@@ -49,14 +49,12 @@ def _served(name: str, shape: Shape, least: int) -> Instance:
     "new:functional/attention-matching",
     place=FUNCTIONAL,
     statement="A host that has the outputs of almost every target, for all n and X, has at least the dimension that attention-matching needs; for d = d_in the least m is d_in(S + H^L).",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="softmax, unmasked or causal; every H, L, d, d_in = d_out",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Poles of deep logistic networks show a host's logits up to the names of its heads; the shared-query host meets the bound.",
-    proof=FUNCTIONAL,
 )
 def functional(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates, and at d = d_in the shared-query host's identity at the bound."""
@@ -83,14 +81,12 @@ NARROW: dict[Entry, int] = {
     "new:narrow-heads/bound",
     place=SHARPER,
     statement="For d ≤ d_in every host that serves almost all targets has m ≥ d_in H^L + 2dS − d²(H/d_in + (S − H)/r), r = min(Hd, d_in).",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="d ≤ d_in = d_out, every H, L; also where Hd < d_in",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Solutions factor through the first layer's values, and spaces of rows are supermodular.",
-    proof=SHARPER,
 )
 def narrow_bound(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates just below the formula."""
@@ -104,14 +100,12 @@ def narrow_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:narrow-heads/host",
     place=SHARPER,
     statement="For d ≤ d_in a tied {0,1} host serves almost all targets at m = d_in H^L + 2dS − d⌊H/g⌋ − d⌊H/g'⌋(S − H)/H, g = ⌈d_in/d⌉, g' = min(g, H), which is least wherever it exceeds the bound by less than 1.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="almost all untied",
     scope="d ≤ d_in = d_out, every H, L",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="One head of each group of g reads its query off the output and the queries of the others: an identity of rational functions, at a drawn target.",
-    proof=SHARPER,
 )
 def narrow_host(run: Run) -> Iterator[Instance | Figure]:
     """Certificates at the formula's value, and from below where both meet."""
@@ -138,14 +132,12 @@ STREAMS = ((1, 2, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1))
     "new:residual/outputs",
     place=SHARPER,
     statement="With a residual stream and d ≤ d_in: m ≥ d_in(H+1)^L + H(2d − d²/d_in)(1 + q + … + q^{L−1}), q = H + 1 or, where (H+1)d < d_in, d_in/(d_in − Hd); for d = d_in that is d_in(2(H+1)^L − 1), it serves all targets, and it is least.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="d ≤ d_in = d_out with a residual stream, every H, L; hosts for all targets at d = d_in, else for almost all",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The output of a word that stops early is there already: every key, or one query of each group of heads, reads it.",
-    proof=SHARPER,
 )
 def residual_outputs(run: Run) -> Iterator[Instance | Figure]:
     """Dimension and identity certificates with a residual stream."""
@@ -167,14 +159,12 @@ def residual_outputs(run: Run) -> Iterator[Instance | Figure]:
     "new:one-layer/all-targets",
     place=SHARPER,
     statement="At L = 1 no host of less than M = H(d_in + 2d) dimensions serves all targets functionally where d(H+1) ≤ d_in, or (H, d, d_in) = (2, 1, 2).",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="all untied",
     scope="L = 1; almost all targets are served with less: 7 at (2,1,1,2)",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A relation among the readers that holds for every E meets targets whose queries and keys are independent.",
-    proof=SHARPER,
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates at M - 1."""
@@ -194,14 +184,12 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
     "new:wide-heads/bound",
     place=WIDE,
     statement="For d > d_in and H, L ≥ 2 every host that serves almost all targets has m ≥ d_in(H^L + LH) + 1, and m ≥ d_in(H^L + H(1 + K)) − (H/d_in)t(d − t)K, where t = ⌊(d − d_in)/2⌋ and K = K_1 + … + K_{L−1}, K_q words of length q having spread products; at L = 2, d = d_in + 1, H ≤ d_in² that is d_in(S + H²), the shared-query host's.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="d > d_in = d_out, H, L ≥ 2",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Equality would fix the later layers' forms by the values; a generic representation of a quiver is semistable.",
-    proof=WIDE,
 )
 def wide_bound(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates; the shared-query host where it is least."""
@@ -227,14 +215,12 @@ def wide_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:wide-heads/stream",
     place=WIDE,
     statement="With a residual stream, d > d_in and L ≥ 2 every host that serves almost all targets has m ≥ d_in((H+1)^L + LH) + 1, and m ≥ d_in((H+1)^L + H(1 + K)) − (H/d_in)t(d − t)K with words in H + 1 letters; at L = 2, d = d_in + 1, H < d_in² that is d_in(2(H+1)² − 1), which serves all targets.",
-    category=Category.NEW,
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="d > d_in = d_out with a residual stream, L ≥ 2; hosts for all targets",
     verdict=Verdict.HOLDS,
     evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The stream is one letter more, whose value is the identity.",
-    proof=WIDE,
 )
 def wide_streams(run: Run) -> Iterator[Instance | Figure]:
     """Dimension certificates; the residual-key host where it is least."""
@@ -255,7 +241,6 @@ def wide_streams(run: Run) -> Iterator[Instance | Figure]:
     "new:wide-heads/hosts",
     place=WIDE,
     statement="For d_in = 1 and d ≥ 2, e = min(d, H), a tied {0,1} host serves almost all two-layer targets at m = 2H² + H − e(e−1)/2, below the d_in(S + H²) of d = d_in; from three layers on an untied one has fewer, too.",
-    category=Category.NEW,
     notion=Notion.ATTENTION_MATCHING,
     targets="almost all untied",
     scope="d_in = d_out = 1, d ≥ 2, H ≥ 2, L ≥ 2",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import comb
 
 from utfproof.claims.bounds import parameter_bound
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import serves
 from utfproof.constructions.krylov import embed_krylov, krylov_dimension, krylov_host
@@ -30,7 +30,6 @@ def _identity(name: str, shape: Shape, wanted: int, detail: str) -> Instance:
     "new:shared-attention/krylov",
     place=PAGE,
     statement="For two heads, odd L = 2k+1 and d ≥ d_in, m = 2^k (d_in + 1) dimensions serve almost all targets; at L = 1 that is the least m.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -38,7 +37,6 @@ def _identity(name: str, shape: Shape, wanted: int, detail: str) -> Instance:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="E holds powers of M_1 M_0⁻¹ on a vector, the middle layer shifts them; exact for each target examined, and the parameter count at L = 1.",
-    proof=PAGE,
 )
 def krylov(run: Run) -> Iterator[Instance | Figure]:
     """Exact embeddings of integer targets; at L = 1 the bound is the dimension."""
@@ -58,7 +56,6 @@ def krylov(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/stars-any-width",
     place=PAGE,
     statement="For odd L = 2k+1 and every d_in, m = d_in H^k (⌈H/2⌉ + 1) dimensions serve all targets, with {0,1} matrices.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all untied",
@@ -66,7 +63,6 @@ def krylov(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Two stars in the middle layer: each M_h of that layer stands as it is in E or in U.",
-    proof=PAGE,
 )
 def stars(run: Run) -> Iterator[Instance | Figure]:
     """The identity in the weights, certified, at the dimension of the formula."""
@@ -82,7 +78,6 @@ def stars(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/path-any-width",
     place=PAGE,
     statement="For odd L = 2k+1 and d ≥ d_in, m = d_in H^k ⌈(H+1)/2⌉ dimensions serve the targets whose middle layer's M_h are invertible: almost all.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="almost all untied",
@@ -90,7 +85,6 @@ def stars(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="A path in the middle layer, its vertices matrices: p_i u_j = M_h edge by edge, from one vertex set to the identity.",
-    proof=PAGE,
 )
 def path(run: Run) -> Iterator[Instance | Figure]:
     """The rational identity in the weights, certified, at the dimension of the formula."""
@@ -106,7 +100,6 @@ def path(run: Run) -> Iterator[Instance | Figure]:
     "new:looped-shared/two-sided",
     place=PAGE,
     statement="For looped targets with d_in = 1, E and U free, an untied host of C(⌈L/2⌉ + H − 1, H − 1) dimensions serves all; at H = 2 and L = 2 or 4 that is least.",
-    category=Category.NEW,
     notion=Notion.SHARED_ATTENTION,
     free="E and U",
     targets="all tied",
@@ -114,7 +107,6 @@ def path(run: Run) -> Iterator[Instance | Figure]:
     verdict=Verdict.HOLDS,
     evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="E counts the letters of the first half of a word, U those of the second.",
-    proof=PAGE,
 )
 def two_sided_counting(run: Run) -> Iterator[Instance | Figure]:
     """The identity's certificate; at H = 2, L = 2 and 4 the span's square root as well, one dimension below refuted."""

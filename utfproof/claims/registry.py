@@ -59,7 +59,7 @@ def claim(
     *,
     place: str,
     statement: str,
-    category: Category,
+    category: Category = Category.NEW,
     verdict: Verdict,
     evidence: Sequence[Evidence],
     scope: str,
@@ -73,12 +73,14 @@ def claim(
 ) -> Callable[[Check], Check]:
     """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in, the theorems and
     the evidence that they are from `LINKS`, figures and smallest instances from the last recorded run. notion, targets, hosts,
-    free, attention: what it is about, in the words of `utfproof.ground.notions`; ValueError where they are not understood."""
+    free, attention: what it is about, in the words of `utfproof.ground.notions`; ValueError where they are not understood. proof:
+    the page that it stands on, if that is one of docs/proofs and the evidence a written proof."""
+    page = place if proof is None and Evidence.WRITTEN in evidence and place.startswith("docs/proofs/") else proof
 
     def register(check: Check) -> Check:
         if id in _CLAIMS:
             raise ValueError(f"claim {id} is registered twice")
-        if (proof is not None) != (Evidence.WRITTEN in evidence):
+        if (page is not None) != (Evidence.WRITTEN in evidence):
             raise ValueError(f"claim {id}: evidence 'written proof' and a page of docs/proofs belong together")
         if Evidence.MACHINE in evidence:
             raise ValueError(f"claim {id}: evidence {MACHINE!r} comes with its theorem in utfproof.claims.links")
@@ -104,7 +106,7 @@ def claim(
             recorded().get(id, UNRECORDED),
             recorded_routes().get(id),
             quotations().get(id),
-            proof,
+            page,
             link.names,
             link.missing,
         )
