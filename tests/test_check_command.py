@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -367,6 +369,17 @@ def test_a_check_rests_on_fewer_than_a_thousand_lines(path, capsys):
     text = Path(checker.__file__).read_text(encoding="utf-8").splitlines()
     assert all(line[6:] == text[int(line[:5]) - 1] for line in lines)
     assert any("def check_document(" in line for line in lines)
+
+
+def test_showing_needs_the_package(tmp_path):
+    """The file alone checks; what it shows of itself is in another one."""
+    alone, path = tmp_path / "alone.py", SHOWN[0][1]
+    alone.write_bytes(Path(checker.__file__).read_bytes())
+    for more, code in ((), 0), (("--show",), 2):
+        words = [sys.executable, "-I", "-S", alone, *more, path]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == code
+        assert (done.stdout + done.stderr).count("\n") == 1
 
 
 def test_other_kinds_are_passed_over(tmp_path, capsys):

@@ -1525,6 +1525,7 @@ class WeightFiles:
 
     def __init__(self) -> None:
         self.folders: dict[str, Folder] = {}
+        self.over: OverLimit | None = None
 
     def folder(self, place: str) -> Folder:
         if (known := self.folders.get(place)) is not None:
@@ -1549,21 +1550,15 @@ class WeightFiles:
     def find(self, digest: str, residual: bool, folder: str, looks: list[Look], limits: Limits) -> dict[str, Tensor]:
         """The tensors with this digest: those of the files given come first, then the certificate's neighbours, then
         the folders given. Files that look as the shape asks for are hashed first."""
-        wanted = digest, residual
+        wanted, self.over = (digest, residual), None
         files = [place for place in limits.weights if not os.path.isdir(place)]
         folders = [self.folder(place) for place in dict.fromkeys([*files, folder or ".", *limits.weights])]
-        for known in folders:
-            if wanted in known.hashed:
-                return self.load(known.hashed[wanted], wanted, limits)
-        self.over: OverLimit | None = None
-        for known in folders:
-            for sizes in looks:
-                if found := self.hashed_until(wanted, known, sizes, limits):
-                    return self.load(found, wanted, limits)
-        for known in folders:
-            for sizes in [*known.waiting]:
-                if found := self.hashed_until(wanted, known, sizes, limits):
-                    return self.load(found, wanted, limits)
+        # what is hashed already comes first, then files that look as the shape asks for, then the others
+        others = ((known, sizes) for known in folders for sizes in [*known.waiting])
+        for known, sizes in chain(product_of(folders, [None]), product_of(folders, looks), others):
+            found = known.hashed.get(wanted) or self.hashed_until(wanted, known, sizes, limits)
+            if found is not None:
+                return self.load(found, wanted, limits)
         if self.over is not None:
             raise self.over
         if any((digest, not residual) in known.hashed for known in folders):
@@ -1573,9 +1568,9 @@ class WeightFiles:
             )
         raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
 
-    def hashed_until(self, wanted: tuple[str, bool], known: Folder, sizes: Look, limits: Limits) -> str | None:
+    def hashed_until(self, wanted: tuple[str, bool], known: Folder, sizes: Look | None, limits: Limits) -> str | None:
         """The path of the file that is wanted among those with this look."""
-        waiting, left = known.waiting.pop(sizes, []), []
+        waiting, left = known.waiting.pop(sizes, []) if sizes is not None else [], []
         found = None
         while waiting and found is None:
             path = waiting.pop()
@@ -1592,7 +1587,7 @@ class WeightFiles:
             else:
                 known.enter(digests, header, path)
                 found = known.hashed.get(wanted)
-        if waiting or left:
+        if sizes is not None and (waiting or left):
             known.waiting[sizes] = left + waiting
         return found
 
@@ -1614,14 +1609,8 @@ def read_tensors(path: str, names: set[str], limits: Limits) -> tuple[Header, tu
             digests = canonical_digests(handle, header, kept)
     except OSError as error:
         raise Malformed(f"the weights cannot be read: {error.strerror}") from None
-    return (
-        header,
-        digests,
-        {
-            name: Tensor(dtype, sizes, memoryview(kept.get(name, b"")))
-            for name, (dtype, sizes, *_) in header.placed.items()
-        },
-    )
+    placed = header.placed.items()
+    return header, digests, {n: Tensor(kind, sizes, memoryview(kept.get(n, b""))) for n, (kind, sizes, *_) in placed}
 
 
 def require_host_tensors(tensors: dict[str, Tensor]) -> None:
@@ -4720,8 +4709,10 @@ def main(argv: list[str] | None = None, program: str = "checker", watch: Callabl
     try:
         limits = Limits(memory, operations, args.numpy, tuple(args.weights), args.target or "")
         if args.show:
-            from utfproof.certificates.checker_slice import show
-
+            try:
+                from utfproof.certificates.checker_slice import show
+            except ImportError as error:
+                parser.error(f"--show needs the package, with its file checker_slice.py ({error})")
             return show(sys.modules[__name__], args.paths, limits, args.kind)
         return report(args, limits, watch)
     except KeyboardInterrupt:
