@@ -16,8 +16,11 @@ from utfproof.attention import (
     SeededAttention,
     SoftmaxAttention,
     blocked_product,
+    chunked,
     parse_kernel,
 )
+from utfproof.attention.causal import Causal
+from utfproof.attention.window import Window
 from utfproof.constructions import build_host
 from utfproof.emulation.compare import CompareSetting, EmulationReport, compare, random_input, relative_error
 from utfproof.emulation.engines import Engine, PathHost, Placement, changed, path_columns, stack_targets
@@ -69,6 +72,38 @@ def test_chunks_at_any_positions(positions, causal, window, rows):
     whole = kernel(queries, keys, np.array(positions), layer=0, head=0) @ x
     chunked = ChunkedAttention(kernel, rows).attended(queries, keys, x, np.array(positions), layer=0, head=0)
     assert np.allclose(chunked, whole, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        (Causal, lambda self, start, stop, n: (0, start + 2)),
+        (Window, lambda self, start, stop, n: (max(0, stop - self.value - 1), min(n, start + self.value))),
+        (Window, lambda self, start, stop, n: (max(0, stop - self.value), min(n, start + self.value + 1))),
+    ],
+)
+def test_a_key_that_is_taken_for_seen_by_all_is_noticed(monkeypatch, part, wrong):
+    """A chunk masks nothing within the stretch that its part calls clear."""
+    queries, keys, x = np.random.default_rng(0).normal(size=(3, 40, 2))
+    kernel, places = SoftmaxAttention(causal=part is Causal, window=9), np.arange(40)
+    whole = kernel(queries, keys, places, layer=0, head=0) @ x
+    chunks = ChunkedAttention(kernel, 4)
+    assert np.allclose(chunks.attended(queries, keys, x, places, layer=0, head=0), whole, rtol=1e-13, atol=1e-15)
+    monkeypatch.setattr(part, "clear", wrong)
+    assert not np.allclose(chunks.attended(queries, keys, x, places, layer=0, head=0), whole, rtol=1e-6)
+
+
+def test_masks_are_built_once(monkeypatch):
+    built, visible = [], Causal.visible
+    monkeypatch.setattr(
+        Causal, "visible", lambda self, distance: built.append(distance.shape) or visible(self, distance)
+    )
+    chunked._hidden.cache_clear()
+    queries, keys, x = np.random.default_rng(0).normal(size=(3, 64, 2))
+    for head in range(3):
+        ChunkedAttention(SoftmaxAttention(causal=True), 8).attended(queries, keys, x, np.arange(64), layer=0, head=head)
+    assert built == [(8, 7)]
+    chunked._hidden.cache_clear()
 
 
 def test_a_hidden_key_is_never_looked_at():

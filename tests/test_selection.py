@@ -60,6 +60,14 @@ def test_unit_rows_exist_iff_columns_are_different_unit_vectors(matrix):
         assert len(set(rows.tolist())) == len(rows)
 
 
+@given(selections())
+def test_two_factors_pick_the_rows_that_are_read_and_no_other(matrix):
+    pick, rest = matrix.read_first
+    dense = matrix.to_dense()
+    assert np.array_equal(pick.to_dense() @ rest.to_dense(), dense)
+    assert pick.shape[1] == (dense.sum(axis=1) > 0).sum()
+
+
 def test_unequal_cells_pair_over_the_smaller_width():
     rows, columns = Partition.of_widths([3]), Partition.of_widths([2, 2])
     matrix = SelectionMatrix(rows, columns, np.array([0]), np.array([1]))
