@@ -497,8 +497,8 @@ def compare_normalised(case: Case, module: nn.Module, folder: Path) -> tuple[str
 
 
 def loaded_back(path: Path, tokens: np.ndarray, expected: np.ndarray) -> float:
-    """How far a HookedTransformer that has loaded this export under its names is from what is expected of it. Only the library's
-    buffers may be missing from the export, and nothing may be left over."""
+    """How far a HookedTransformer that has loaded this export under its names is from what is expected of it. Only the
+    library's buffers may be missing from the export, and nothing may be left over."""
     from safetensors import safe_open
     from transformer_lens import HookedTransformer, HookedTransformerConfig
 
