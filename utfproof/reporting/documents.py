@@ -57,7 +57,8 @@ COMMANDS: dict[str, Any] = {
         "distance": NUMBER, "distance_squared": [str], "file": str,
         "in_certificate": bool, "in_words": str, "kind": str, "word": [WHOLE]}, "visible_miss?": {"context": WHOLE,
         "logit_error": NUMBER, "output_error": NUMBER, "residual": Maybe(NUMBER)}},
-    "embed": {"verdict?": str, "witness?": Maybe(ANY), "read_as?": Each(ANY), "unknown?": [ANY], "not_read?": [str],
+    "embed": {"structure?": Each([str]), "verdict?": str, "witness?": Maybe(ANY), "read_as?": Each(ANY), "unknown?": [ANY],
+        "not_read?": [str],
         "columns?": WHOLE, "condition?": Maybe(NUMBER), "condition_estimated?": bool, "file?": str, "method?": str,
         "notion?": str, "rank?": WHOLE, "residual?": Maybe(NUMBER), "shape?": SHAPE, "certificate?": {"host": {"every": str},
         "notion": str, "target": str, "targets": str, "verdict": str}, "certificate_file?": str, "files?": [str],
@@ -67,7 +68,8 @@ COMMANDS: dict[str, Any] = {
         "residual": bool, "target_width": WHOLE, "universal_m": WHOLE}, "numerical?": {"added": [WHOLE],
         "arithmetic": str, "m": WHOLE, "notion": str, "ranks": [WHOLE], "residual": Maybe(NUMBER), "tolerance": NUMBER},
         "short_logits?": {"m": WHOLE, "notion": str}, "without_dead_heads?": {"heads": [ANY], "m": WHOLE, "notion": str},
-        "written_residual?": NUMBER, "best_effort?": {"asked_m": WHOLE, "bound": {"error": Maybe(NUMBER), "half_range": NUMBER,
+        "written_residual?": NUMBER, "best_effort?": {"asked_m": WHOLE, "bound": {"error": Maybe(NUMBER), "half_range":
+        NUMBER,
         "heads": [{"attention": NUMBER, "head": WHOLE, "layer": WHOLE, "logits": NUMBER}], "vacuous": bool}, "m": WHOLE,
         "rank": WHOLE, "residual": Maybe(NUMBER)}, "agrees?": bool, "compared_positions?": WHOLE,
         "grouped_columns?": Maybe(ANY),
@@ -80,8 +82,10 @@ COMMANDS: dict[str, Any] = {
         "quantiles?": Each(NUMBER), "residual?": Maybe(NUMBER), "shape?": SHAPE, "tolerance?": Maybe(ANY),
         "unsolved?": Maybe(str), "cases?": [{"bound_over_error": [NUMBER], "comparisons": [{"attention": str,
         "bound": Maybe(NUMBER), "context": WHOLE, "layer_errors": [NUMBER], "relative_error": Maybe(NUMBER), "trial": WHOLE}],
-        "condition": Maybe(NUMBER), "engine": str, "first_growth": Maybe(WHOLE), "holds": bool, "host": str, "left_out": [ANY],
-        "max_relative_error": Maybe(NUMBER), "notion": str, "precision": str, "quantiles": Each(NUMBER), "refused": Maybe(ANY),
+        "condition": Maybe(NUMBER), "engine": str, "first_growth": Maybe(WHOLE), "holds": bool, "host": str, "left_out":
+        [ANY],
+        "max_relative_error": Maybe(NUMBER), "notion": str, "precision": str, "quantiles": Each(NUMBER), "refused":
+        Maybe(ANY),
         "residual": Maybe(NUMBER), "shape": SHAPE, "target_law": str, "tolerance": Maybe(ANY), "unsolved": Maybe(ANY)}],
         "totals?": {"bound_over_error": [NUMBER], "bound_over_error_tame": [NUMBER], "broken": WHOLE, "failed": WHOLE,
         "max_relative_error": Maybe(NUMBER), "refused": WHOLE, "runs": WHOLE}},
@@ -101,7 +105,8 @@ COMMANDS: dict[str, Any] = {
         "largest_difference": NUMBER, "largest_logit": NUMBER, "positions": WHOLE}, "condition": Maybe(NUMBER),
         "embedded": {"accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER, "loss": Maybe(NUMBER)},
         "embedding_residual": Maybe(NUMBER),
-        "eval_sequences": WHOLE, "m": WHOLE, "method": str, "notion": str, "trained_on": [{"after": {"accuracy": Maybe(NUMBER),
+        "eval_sequences": WHOLE, "m": WHOLE, "method": str, "notion": str, "trained_on": [{"after": {"accuracy":
+        Maybe(NUMBER),
         "accuracy_answers": NUMBER, "loss": Maybe(NUMBER)}, "before": {"accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER,
         "loss": Maybe(NUMBER)}, "curve": [[NUMBER]], "distance": NUMBER, "dtype": str, "eval_sequences": WHOLE,
         "learning_rate": NUMBER, "perturbation": NUMBER, "steps": WHOLE, "warmup": WHOLE}]}), "key": str,
@@ -147,7 +152,8 @@ COMMANDS: dict[str, Any] = {
         "error_float32": Maybe(NUMBER), "error_of_E": Maybe(ANY), "error_of_rounding": Maybe(ANY), "gain": Maybe(NUMBER),
         "head_dim": WHOLE, "heads": WHOLE, "law": str, "layers": WHOLE, "m": WHOLE, "predicted": Maybe(NUMBER),
         "ratio": NUMBER, "refinement": str, "residual": Maybe(NUMBER), "seed": WHOLE, "tied": bool}]},
-    "sweep": {"before?": WHOLE, "failures?": [ANY], "finished?": WHOLE, "folder": str, "jobs": WHOLE, "repeated": Maybe(WHOLE),
+    "sweep": {"before?": WHOLE, "failures?": [ANY], "finished?": WHOLE, "folder": str, "jobs": WHOLE, "repeated":
+        Maybe(WHOLE),
         "sweep": str, "verdicts?": [Each(Either(WHOLE, str))]},
     "symbolic": {"blocks": {"holds?": bool, "permutation?": Maybe([WHOLE]), "reason?": str,
         "sizes": [{"blocks": WHOLE, "kind": str,
@@ -156,7 +162,8 @@ COMMANDS: dict[str, Any] = {
         "coefficients": [str], "confirmed_at": [INTEGER], "degree": WHOLE, "from": str, "routes": [str], "to": str}),
         "nonzero": Maybe(bool), "r_all": Maybe({"entries?": [[[[Either([str], WHOLE)]]]],
         "highest_degree_in_one_symbol": WHOLE, "homogeneous_columns": bool, "multilinear": bool, "routes": [str],
-        "symbols": WHOLE, "terms": WHOLE}), "shape": SHAPE, "spanning": Maybe({"holds": bool, "rank": WHOLE, "vectors": WHOLE}),
+        "symbols": WHOLE, "terms": WHOLE}), "shape": SHAPE, "spanning": Maybe({"holds": bool, "rank": WHOLE, "vectors":
+        WHOLE}),
         "tied": bool},
     "tables": {"baselines": Each([{"accuracy": Maybe(NUMBER), "answers": NUMBER, "name": str, "rule": str, "sequences": WHOLE,
         "standard_error": Maybe(NUMBER)}]), "further": [{"differences": str, "measured": {"accuracies": [NUMBER],
@@ -173,14 +180,19 @@ COMMANDS: dict[str, Any] = {
         "device": str,
         "dtype": str, "engine": str, "eval_sequences": WHOLE, "key": str, "loss": Maybe(NUMBER), "note": str,
         "parameters": WHOLE, "seconds": NUMBER, "seed": WHOLE, "steps": WHOLE}]},
-    "verify": {"certificates": Each(Either(*CERTIFICATES.values())), "claims": [{"agrees": bool, "category": str,
-        "counterexample": Maybe(str), "evidence": [str], "figures": Each(Either(bool, NUMBER, str)), "id": str,
+    "verify": Either({"certificates": Each(Either(*CERTIFICATES.values())), "claims": [{"agrees": bool, "attention": Maybe(str),
+        "category": str,
+        "counterexample": Maybe(str), "evidence": [str], "figures": Each(Either(bool, NUMBER, str)), "free": Maybe(str),
+        "hosts": Maybe(str), "id": str,
         "independence?": Maybe({"given": [str], "routes": Each([str]), "shared": [str]}),
         "instances": [{"at": str, "certificate": Maybe(str), "detail": str, "outcome": str, "says?": Maybe(ANY), "part": str,
-        "routes": [str]}], "notion": Maybe(str), "place": str, "problems": [str], "proof": Maybe(str),
-        "recorded": VERDICTS, "scope": str, "seconds": NUMBER, "section": str, "sentence": str, "smallest": Maybe(str),
+        "routes": [str]}], "notion": Maybe(str), "place": str, "problems": [str], "processor_seconds": NUMBER, "proof":
+        Maybe(str),
+        "quotation": Maybe(str), "recorded": VERDICTS, "refuted_by": [Each(ANY)], "scope": str, "seconds": NUMBER,
+        "section": str, "sentence": str, "smallest": Maybe(str),
         "statement": str, "targets": Maybe(str), "theorems": [{"detail": str, "name": str, "status": str}],
         "theorems_lack": Maybe(str), "verdict": VERDICTS}], "grid": str, "holds": bool, "seconds": NUMBER},
+        {"listed": [{"id": str, "recorded": VERDICTS}]}),
 }
 # fmt: on
 """By command."""

@@ -11,7 +11,7 @@ from utfproof.errors import MalformedInput
 from utfproof.reporting.certificate_forms import CERTIFICATES
 from utfproof.reporting.document import counted, plain
 from utfproof.reporting.documents import COMMANDS
-from utfproof.reporting.forms import NUMBER, conform
+from utfproof.reporting.forms import NUMBER, Either, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_parts import Markup, Section, paragraph, shape_text, table
 
@@ -24,7 +24,10 @@ _SAYS = ("verdict", "outcome", "result", "says", "holds", "least_m", "finished",
 def command_of(document: dict[str, Any], forms: Mapping[str, Any] = COMMANDS) -> str | None:
     """The command that prints such a document: all its fields are that command's, none that it always has is missing."""
     found = []
-    for name, form in forms.items():
+    choices = (
+        (name, one) for name, form in forms.items() for one in (form.forms if isinstance(form, Either) else [form])
+    )
+    for name, form in choices:
         known = {field.rstrip("?") for field in form}
         needed = {field for field in form if not field.endswith("?")}
         if len(document) >= FEWEST and document.keys() <= known and needed <= document.keys() and _fits(document, form):

@@ -34,6 +34,7 @@ KINDS = {
     "output": "what a command printed",
     "derivation": "search impossible: a derivation of 1 = 0",
     "unfinished": "train: a run that is not finished; the same command goes on",
+    "archive": "a large sweep's index and certificates: its results.jsonl is shown instead",
     "sidecar": "numbers that a certificate names by their digest",
     "module": "export: a PyTorch module",
     "picture": "a picture",
@@ -54,6 +55,8 @@ _FORMATS = {
 }
 """Kinds by the format that a document names."""
 _BEGINNINGS = (
+    (".db", b"SQLite format 3\0", "archive"),
+    (".zip", b"PK\x03\x04", "archive"),
     (".parquet", b"PAR1", "table"),
     (".csv", b"key,command,", "table"),
     (".png", b"\x89PNG", "picture"),
