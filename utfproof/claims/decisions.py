@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,15 @@ from utfproof.systems import Target, Universal
 
 def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **options: Any) -> Instance:
     """Is this construction universal by matching at this shape? With the prover's certificate, whichever way."""
-    found = certify(name, shape, m, notion=Notion.MATCHING, **options)
+    found = _certified(name, shape, m, **options)
     size = int(found.document["shape"]["m"])
     return Instance(shape, found.universal, told(found), found, part=part, m=size)
+
+
+@cache
+def _certified(name: str, shape: Shape, m: int | None, **options: Any) -> Certificate:
+    """Made once in a process: many claims ask for the same."""
+    return certify(name, shape, m, notion=Notion.MATCHING, **options)
 
 
 def told(found: Certificate) -> str:

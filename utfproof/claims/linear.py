@@ -56,8 +56,8 @@ def flint_rank(matrix: Any, prime: int) -> int:
     """The rank modulo a prime by FLINT."""
     from flint import nmod_mat
 
-    listed = plain.rows(matrix)
-    return int(nmod_mat(len(listed), len(listed[0]), [int(v) % prime for row in listed for v in row], prime).rank())
+    numbers = np.asarray(matrix)
+    return int(nmod_mat(*numbers.shape, [int(v) % prime for v in numbers.reshape(-1).tolist()], prime).rank())
 
 
 def minors(matrix: Any) -> dict[tuple[int, ...], int]:
