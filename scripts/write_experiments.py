@@ -336,15 +336,10 @@ def brief_part(runs: list[RunResult]) -> str:
     if not kept:
         return ""
     said = (
-        "Runs that show that every variant goes from start to end, and those that belong to the tables below. * brief: "
+        "Runs that show that every variant goes from start to end, and those that belong to the tables above. * brief: fewer "
+        "steps than the paper's."
     )
-    return "\n\n".join(
-        [
-            "### Brief runs, and other settings",
-            said + "fewer steps than the paper's.",
-            table(RUN_HEADER, run_rows(kept)),
-        ]
-    )
+    return "\n\n".join(["### Brief runs, and other settings", said, table(RUN_HEADER, run_rows(kept))])
 
 
 def optimum_part(tables: list[Table]) -> str:
