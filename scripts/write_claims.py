@@ -62,8 +62,8 @@ shape and m and its scope settles the claim's: served, if it implies it; refuted
 **Evidence**, each kind under its own name: an *exact certificate* is recomputed by the independent checker (ranks, kernels, identities); an *inequality of
 a written proof* is certified as arithmetic: two numbers that the checker computes, one of which bounds the other by a page of `docs/proofs/`, and beside
 it, where the bound ends, prover and checker must both refuse to refute; *exact arithmetic by two routes*, a symbolic identity and a grid are computed
-twice, and the two must agree: one side is most often `utfproof/claims/plain.py`, plain fractions that import nothing of the package, so that both share the
-object examined and Python's integers, no code; *by one route* is what it says; a *written proof* stands in `docs/proofs/`, which names the claims that rest on it, and
+twice, and the two must agree: one side is most often `utfproof/claims/plain.py`, plain fractions that import nothing of the package. What the two
+rest on and share is read from the source, stands in brackets, and may be nothing but the object examined and how it is written down; *by one route* is what it says; a *written proof* stands in `docs/proofs/`, which names the claims that rest on it, and
 is not machine-checked. A theorem *stated in Coq* ([proofs/](../proofs/README.md)) is for all sizes, beside what is computed; "in part" says what of the
 claim it does not prove. `make proofs` compiles the theorems, and `utfproof verify` says of each whether it is machine-checked, built here from these
 sources, or not built here. What each kind makes you trust: [trust](trust.md).
@@ -73,7 +73,8 @@ compares. What is said of the paper is pinned to it by a quotation, its place an
 
 **The document** of `utfproof verify --json`: `grid`, `holds`, `seconds`, `certificates` (by the first 16 digits of the SHA-256 of their
 canonical bytes) and `claims`, each with `id`, `section`, `place`, `quotation`, `statement`, `category`, `notion`, `targets`, `hosts`, `free`, `attention`, `scope`,
-`recorded` and `verdict`, `agrees` and `problems`, `evidence`, `refuted_by` (what a computation would have to give to refute the record, for machines), `proof`, `theorems`
+`recorded` and `verdict`, `agrees` and `problems`, `evidence`, `refuted_by` (what a computation would have to give to refute the record, for machines), `independence` (of routes: the modules and libraries of each,
+the modules that made what two were `given`, and the functions `shared` by two), `proof`, `theorems`
 (each with `name`, `status`, `detail`), `theorems_lack`, `sentence`, `figures`, `smallest`, `counterexample`, `seconds`, `processor_seconds`, and `instances`: where (`at`), `outcome` (holds,
 fails, open), `detail`, `part` ("repair" for the mended statement, "beside" for another theorem, "beyond" where a bound ends), `certificate` and what it `says`, `routes`.
 
