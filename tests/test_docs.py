@@ -45,7 +45,8 @@ def with_blocks():
 
 
 def _blocks(page):
-    return console.blocks(text_of(page), page)
+    """But for steps of recipes: tests/test_recipes.py."""
+    return [block for block in console.blocks(text_of(page), page) if not block.recipe]
 
 
 def _is_run(block):
