@@ -17,7 +17,8 @@ from types import SimpleNamespace
 
 import naive
 import numpy as np
-from make_corpus import added, changed, drawn_weights, identity, matrix_of, safetensors, written
+from corpus_weights import drawn_weights, safetensors
+from make_corpus import added, changed, identity, matrix_of, written
 from sceptic import INDEX, RANDOM, Stored, canonical, digest_of, least_m, measured
 
 from utfproof.attention import PARTS

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 
 import naive
-from make_corpus import added, canonical, changed, drawn_targets, identity, isolating, m_word, statement
+from make_corpus import added, changed, drawn_targets, identity, isolating, m_word, statement
 from sceptic import (
     INVERTIBLE_MIDDLE,
     MORE_RULES,
+    canonical,
     factor_degrees,
     identity_least,
     largest_part,

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from make_corpus import (
-    ATTENTION,
-    IDENTITY_SHAPES,
-    added,
-    canonical,
-    changed,
-    document,
-    identity,
-    witness,
-)
-from sceptic import INVERTIBLE, PERMUTATIONS, dimension, stream_M, stream_reduced
+from corpus_identities import IDENTITY_SHAPES
+from make_corpus import ATTENTION, added, changed, document, identity, witness
+from sceptic import INVERTIBLE, PERMUTATIONS, canonical, dimension, stream_M, stream_reduced
 
 NAMES = ("register", *ATTENTION)
 ROWS_SHAPES = [(1, 1, 1, 1, 1), (1, 5, 2, 1, 3), (2, 1, 1, 4, 2), (2, 3, 2, 1, 1), (3, 2, 1, 2, 5), (4, 5, 1, 1, 1)]

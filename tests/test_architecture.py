@@ -14,26 +14,6 @@ PACKAGE = sorted((ROOT / "utfproof").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONG = {"utfproof/certificates/checker.py", "tests/sceptic.py"}
 """The two independent checkers are one file each by design."""
-LONG |= {
-    "tests/corpus_realization.py",
-    "tests/corpus_residual.py",
-    "tests/make_corpus.py",
-    "tests/test_certificates.py",
-    "tests/test_certificates_residual.py",
-    "tests/test_decide.py",
-    "tests/test_emulation_residual.py",
-    "tests/test_enclosure.py",
-    "tests/test_errors.py",
-    "tests/test_identities.py",
-    "tests/test_import.py",
-    "tests/test_proofs.py",
-    "tests/test_realization.py",
-    "tests/test_report.py",
-    "tests/test_reporting.py",
-    "tests/test_sweeps.py",
-    "tests/test_symbolic.py",
-    "tests/test_tasks.py",
-}
 MOST_LINES = 600
 MEDIAN_BEFORE = 7
 """Lines of the median function of `utfproof` at the tag before-house, by `function_lengths`."""

@@ -15,7 +15,8 @@ import make_corpus
 import numpy as np
 import pytest
 import sceptic
-from test_certificates import checked_frugally, mutants, paired, text_of
+from test_certificate_faults import checked_frugally
+from test_certificate_fields import mutants, paired, text_of
 from test_realization import drawn, real, slow_least
 
 from utfproof.certificates import checker

@@ -14,8 +14,7 @@ import make_corpus
 import numpy as np
 import pytest
 import sceptic
-from safetensors.numpy import save_file
-from test_certificates import mutants, paired, text_of
+from test_certificate_fields import mutants, paired, text_of
 from test_residual import naive_r_all, streaming
 
 from utfproof.certificates import checker
@@ -28,17 +27,11 @@ from utfproof.certificates.lower_bounds import (
     span_certificate,
     span_dimension,
 )
-from utfproof.certificates.prover import certify, certify_weights, decide_weights
+from utfproof.certificates.prover import certify
 from utfproof.certificates.residual import missed_distance, reduced_columns, routed_targets, streaming_certificate
-from utfproof.certificates.tied import certify_tied, certify_tied_weights, repetitions, span_upper_bound
-from utfproof.cli import main
+from utfproof.certificates.tied import certify_tied, span_upper_bound
 from utfproof.constructions import CONSTRUCTIONS, build_host, construction
-from utfproof.decision.attention import decide_attention_matching
-from utfproof.decision.margin import rank_bound
-from utfproof.decision.missed import missed_target, visible_miss
-from utfproof.decision.verdict import decide_matching, decide_tied_targets
 from utfproof.errors import MalformedInput, NotDefined, Undecided
-from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
@@ -49,8 +42,6 @@ from utfproof.shapes import (
     matching_dimension,
     tied_targets_dimension,
 )
-from utfproof.systems import LoopedUniversal, Target, Universal
-from utfproof.weights import host_metadata, read_target, stored_host, write_host
 
 LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 SHAPES = [(1, 1, 1, 1), (1, 2, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2), (1, 3, 1, 2), (3, 2, 1, 1), (2, 1, 1, 2, 3)]
@@ -269,221 +260,6 @@ def test_bounds(tmp_path):
         assert judged(found, tmp_path) == 0
         with pytest.raises(Undecided):  # all of them are needed
             span_certificate(least, matching_dimension(least) - 1, given[: len(given) // 2], tied=False)
-
-
-# --- hosts in files ----------------------------------------------------------------------------------------------
-
-
-def integer_weights(shape, m, seed, *, tied=False, inner=None, size=3):
-    rng = np.random.default_rng(seed)
-    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
-    draw = lambda *dims: rng.integers(-size, size + 1, size=(*lead, *dims)).astype(np.float64)  # noqa: E731
-    first = draw(m, m) if inner is None else draw(m, inner)
-    second = None if inner is None else draw(inner, m)
-    U = rng.integers(-size, size + 1, size=(m, shape.d_out)).astype(np.float64)
-    kind = LoopedUniversal if tied else Universal
-    return kind(shape, m, draw(m, shape.head_dim), draw(m, shape.head_dim), first, U, R_Vo=second)
-
-
-def stored(host, folder, name="host"):
-    path = folder / f"{name}.safetensors"
-    if host.R_Vo is None:
-        write_host(path, host)
-        return path
-    tensors = {"R_Q": host.R_Q, "R_K": host.R_K, "R_Vv": host.R_V, "R_Vo": host.R_Vo, "U": host.U}
-    save_file(tensors, path, metadata=host_metadata(host))
-    return path
-
-
-def with_values(host, **changes):
-    arrays = {tensor: np.array(getattr(host, tensor)) for tensor in ("R_Q", "R_K", "R_V")}
-    for tensor, (place, value) in changes.items():
-        arrays[tensor][place] = value
-    return dataclasses.replace(host, **arrays)
-
-
-REPEATS = {
-    "two heads equal": (lambda h: with_values(h, R_V=((0, 1), h.R_V[0, 0])), "share R_V"),
-    "values zero": (lambda h: with_values(h, R_V=((1, 0), 0)), "is zero"),
-    "value of a later layer zero": (lambda h: with_values(h, R_V=((0, 0), 0)), "is zero"),
-    "query equals key": (lambda h: with_values(h, R_K=((1, 1), h.R_Q[1, 1])), "are equal"),
-    "values of rank one": (lambda h: with_values(h, R_V=((0, 1), np.outer(h.R_V[0, 1][:, 0], h.R_V[0, 1][0]))), ""),
-    "value the identity": (lambda h: with_values(h, R_V=((1, 0), np.eye(h.m))), ""),
-    "query read by the stream": (lambda h: with_values(h, R_Q=((1, 0), h.R_Q[0, 0])), ""),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", REPEATS)
-def test_what_makes_columns_dependent(case, tmp_path):
-    """Structural reasons: which survive the stream, and the certificate either way."""
-    shape = streaming(2, 2, 1, 1)
-    change, said = REPEATS[case]
-    host = change(integer_weights(shape, matching_dimension(shape) + 1, 3))
-    found = decide_weights(stored(host, tmp_path))
-    assert not found.universal
-    assert said in found.reason
-    assert judged(found.certificate, tmp_path) == 0
-    z = {int(i): int(v) for i, v in found.certificate.document["evidence"]["z"]}
-    matrix = naive_r_all(dataclasses.replace(host, **{t: exact(np.array(getattr(host, t))) for t in
-                                                      ("R_Q", "R_K", "R_V", "U")}))  # fmt: skip
-    assert not any(sum(row[i] * v for i, v in z.items()) for row in matrix)
-
-
-@pytest.mark.full
-def test_factored_values(tmp_path):
-    shape = streaming(2, 2, 1, 2)
-    M = matching_dimension(shape)
-    ranks = lambda v: tuple(tuple(v for _ in range(2)) for _ in range(2))  # noqa: E731
-    assert rank_bound(shape, 10**6, ranks(9)) < M <= rank_bound(shape, 10**6, ranks(10))
-    found = decide_weights(stored(integer_weights(shape, M, 1, inner=5), tmp_path))
-    assert not found.universal
-    assert judged(found.certificate, tmp_path) == 0
-    wide = decide_weights(stored(integer_weights(shape, M + 2, 2, inner=10), tmp_path))
-    assert wide.universal
-    assert judged(wide.certificate, tmp_path) == 0
-
-
-def test_tied_hosts_in_files(tmp_path):
-    """Not all untied targets, whatever m; all tied ones."""
-    shape = streaming(1, 2, 1, 2)
-    for m in (3, tied_targets_dimension(shape), matching_dimension(shape) + 1):
-        path = stored(integer_weights(shape, m, m, tied=True), tmp_path)
-        decision = decide_matching(path)
-        assert (decision.universal, str(decision.targets), decision.residual) == (False, "all untied", True)
-        assert "share their weights" in decision.reason
-        assert judged(decision.certificate, tmp_path) == 0
-        missed = missed_target(stored_host(path), decision)
-        assert missed.certified
-        assert missed.distance_squared == Fraction(1, 2)
-        assert np.asarray(w_all(missed.target))[0, missed.column] == 1
-        target, _ = visible_miss(missed)
-        assert isinstance(target, Target)
-        tied = decide_tied_targets(path)
-        assert str(tied.targets) == "all tied"
-        assert tied.universal == (m >= tied_targets_dimension(shape))
-        assert tied.certificate.kind == ("tied-kernel" if tied.universal else "lower-bound")
-        assert judged(tied.certificate, tmp_path) == 0
-        with pytest.raises(MalformedInput, match="--no-residual"):
-            decide_matching(path, residual=False)
-    # what looks at the repetitions alone must see when more columns are dependent
-    flat = with_values(integer_weights(shape, 40, 9, tied=True), R_V=(0, 0))
-    refuted = decide_tied_targets(stored(flat, tmp_path))
-    assert not refuted.universal
-    assert refuted.certificate.document["evidence"]["method"] == "tied-target"
-    assert judged(refuted.certificate, tmp_path) == 0
-    for z in repetitions(shape):
-        assert sorted(v for v in z if v) == [-1, 1]
-
-
-def test_random_tied_for_tied_targets(tmp_path):
-    for dims in [(1, 2, 1, 1), (2, 2, 1, 2)]:
-        shape = streaming(*dims)
-        found = certify_tied("random-tied", shape)
-        assert (found.kind, claim_of(found)["rank"]) == ("tied-kernel", tied_targets_dimension(shape))
-        assert judged(found, tmp_path) == 0
-    untied = certify_tied("random", streaming(1, 2, 1, 1))
-    assert claim_of(untied)["targets"] == "all untied"
-    between = certify_tied("random", streaming(1, 2, 1, 1), 8, law="signs")
-    assert judged(between, tmp_path) == 0
-    assert certify_tied("sparse", streaming(1, 2, 1, 1)).kind == "rank-triangular"
-    assert certify_tied("tied", streaming(1, 2, 1, 1)).kind == "rank-permutation"
-
-
-def test_the_stream_is_part_of_the_question(tmp_path):
-    """The same weights with and without: the file's metadata, or the option, decides; never neither."""
-    plain = Shape(1, 2, 1, 1)
-    host = integer_weights(plain, 6, 1)
-    path = stored(host, tmp_path)
-    assert certify_weights(path).universal
-    found = certify_weights(path, residual=True)
-    assert not found.universal
-    assert found.document["shape"]["residual"] is True
-    assert judged(found, tmp_path) == 0
-    with pytest.raises(MalformedInput, match="--no-residual"):
-        certify_weights(stored(dataclasses.replace(host, shape=streaming(1, 2, 1, 1)), tmp_path, "b"), residual=False)
-    assert not certify_tied_weights(path, residual=True).universal
-
-
-@pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
-def test_attention_matching(tmp_path):
-    shape = streaming(1, 2, 2, 1)
-    path = stored(integer_weights(shape, linear_test_dimension(shape), 5), tmp_path)
-    found = decide_attention_matching(path)
-    assert found.decision.universal
-    assert judged(found.decision.certificate, tmp_path) == 0
-    path = stored(integer_weights(shape, linear_test_dimension(shape) - 1, 5), tmp_path)
-    found = decide_attention_matching(path)
-    assert found.decision.certificate is None
-    assert "residual stream" in found.local_reason
-
-
-# --- the command line --------------------------------------------------------------------------------------------
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([str(a) for a in arguments])
-    out, err = capsys.readouterr()
-    return ended.value.code, out, err
-
-
-DIMS = ("--heads", 2, "--layers", 2, "--head-dim", 1, "--d-in", 2)
-
-
-def test_certify_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    expected = {
-        "tied": (0, "all tied"),
-        "sparse": (0, "all untied"),
-        "random": (0, "all untied"),
-        "random-tied": (1, "all untied"),
-    }
-    for name, (code, targets) in expected.items():
-        found, out, _ = run(capsys, "certify", name, *DIMS, "--residual", "-o", f"{name}.json", "--json")
-        assert (found, json.loads(out)["targets"]) == (code, targets)
-        assert run(capsys, "certify", name, *DIMS, "--residual", "-o", f"{name}.json")[0] == code
-    assert run(capsys, "check", tmp_path)[0] == 0
-    code, out, err = run(capsys, "certify", "sparse-front", *DIMS, "--residual", "-o", "no.json")
-    assert (code, out) == (2, "")
-    assert "residual stream" in err
-    assert len(err.splitlines()) == 1
-    code, _, err = run(capsys, "certify", "tied", *DIMS, "--residual", "--notion", "functional", "-o", "no.json")
-    assert (code, len(err.splitlines())) == (4, 1)
-    assert not Path("no.json").exists()
-
-
-def test_decide_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shape = streaming(2, 2, 1, 2)
-    path = stored(build_host("random-tied", shape, seed=2), tmp_path)
-    code, out, _ = run(capsys, "decide", path, "-o", "a.json", "--visible", "v.safetensors", "--json", "--explain")
-    document = json.loads(out)
-    assert (code, document["verdict"], document["targets"]) == (1, "not universal by matching", "all untied")
-    assert document["missed"]["word"] == [0, 1]
-    assert "h + 1 for head h" in document["missed"]["in_words"]
-    target = read_target("a.target.safetensors")
-    assert target.shape == shape
-    assert np.asarray(w_all(target))[0, document["missed"]["column"]] == 1
-    shown = read_target("v.safetensors")
-    assert shown.shape.residual
-    z = {int(i): int(v) for i, v in json.loads(Path("a.json").read_bytes())["evidence"]["z"]}
-    assert any(sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(shown)))
-    assert document["visible_miss"]["output_error"] > 0
-    assert "no residual stream" not in out
-    code, out, _ = run(capsys, "decide", path, "-o", "b.json", "--tied-targets", "--explain")
-    assert code == 0
-    assert "all tied" in out
-    code, _, err = run(capsys, "decide", path, "-o", "c.json", "--no-residual")
-    assert (code, len(err.splitlines())) == (2, 1)
-    plain = stored(integer_weights(Shape(1, 2, 1, 1), 6, 1), tmp_path, "plain")
-    assert run(capsys, "decide", plain, "-o", "c.json")[0] == 0
-    assert run(capsys, "decide", plain, "-o", "d.json", "--residual", "--explain")[0] == 1
-    assert run(capsys, "decide", stored(build_host("random", shape), tmp_path, "r"), "-o", "e.json")[0] == 0
-    assert run(capsys, "check", tmp_path)[0] == 0
-    code, out, err = run(capsys, "refute-lower", path, "-o", "f.json")
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert "without a residual stream only" in err
 
 
 # --- every field, every wrong value ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import corpus_weights
 import make_corpus as corpus
 import numpy as np
 import pytest
@@ -35,10 +36,12 @@ PAGE = Path(__file__).parent.parent / "docs" / "certificate-format.md"
 
 def stored(folder, seed, name, dims=TINY, m=4):
     """A certificate and its weights in a folder."""
-    tensors = corpus.drawn_weights(False, dims, m, seed, "F64")
+    tensors = corpus_weights.drawn_weights(False, dims, m, seed, "F64")
     columns = sceptic.dimension(*dims)
     evidence = {"method": "recompute", "prime": 2147483629}
-    document, files = corpus.of_weights("rank-modular", False, tensors, dims, m, evidence, label=name, rank=columns)
+    document, files = corpus_weights.of_weights(
+        "rank-modular", False, tensors, dims, m, evidence, label=name, rank=columns
+    )
     (folder / f"{name}.json").write_bytes(sceptic.canonical(document))
     for content in files.values():
         (folder / f"{name}.safetensors").write_bytes(content)

@@ -11,6 +11,7 @@ from array import array
 from fractions import Fraction
 from types import SimpleNamespace
 
+import corpus_weights
 import make_corpus as corpus
 import naive
 import numpy as np
@@ -412,12 +413,13 @@ ESTIMATED = {
         corpus.drawn_values(False, 2, 8, 4, 1), False, (2, 8, 1, 1, 1), dict.fromkeys(range(0, 256, 3), 1)
     ),
     "linear-test": lambda: corpus.linear("random", (2, 2, 5, 3, 3), 60),
-    "linear-test with gauges": lambda: corpus.gauged("random", (2, 2, 5, 3, 3), 60, 1),
-    "tied target": lambda: corpus.tied_target("printed-looped", (2, 3, 3, 3, 3)),
+    "linear-test with gauges": lambda: corpus_weights.gauged("random", (2, 2, 5, 3, 3), 60, 1),
+    "tied target": lambda: corpus_weights.tied_target("printed-looped", (2, 3, 3, 3, 3)),
     "tied kernel": lambda: corpus.changed(
         corpus.document(
             "tied-kernel", "random", (2, 4, 1, 1, 1), 70,
-            {"basis": [corpus.pairs_of(z) for z in corpus.commuting_kernel(2, 4, 1)], "prime": 2**31 - 1}, rank=45,
+            {"basis": [corpus_weights.pairs_of(z) for z in corpus_weights.commuting_kernel(2, 4, 1)], "prime": 2**31 - 1},
+            rank=45,
         ), "claim", "targets", "all tied",
     ),
 }  # fmt: skip

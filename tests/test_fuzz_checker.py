@@ -11,11 +11,14 @@ import time
 from fractions import Fraction
 
 import corpus_enclosures
+import corpus_identities
+import corpus_weights
 import make_corpus as corpus
 import pytest
 import sceptic
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
-from test_certificates import BASES, LIMITS, WEIGHTS, Pairs, copy_sidecars, paired, replacements, text_of
+from test_certificate_fields import Pairs, paired, replacements, text_of
+from test_certificates import BASES, LIMITS, WEIGHTS, copy_sidecars
 
 from utfproof.certificates import checker
 
@@ -134,7 +137,7 @@ def identity_statement(source):
 def lower_bound_statement(source):
     how = source.randrange(3)
     if how == 0:
-        notion, targets, free, dims, least = source.choice(list(corpus.table_of_bounds().values()))
+        notion, targets, free, dims, least = source.choice(list(corpus_identities.table_of_bounds().values()))
         dims = tuple(max(1, n + source.choice([0, 0, 0, 1, -1])) for n in dims)
         return corpus.bound(notion, dims, max(1, least + source.choice([-2, -1, 0, 1])), targets=targets, free=free)
     H, L, d, d_in = source.randint(1, 2), source.randint(1, 3), source.randint(1, 2), source.randint(1, 2)
@@ -203,7 +206,7 @@ def tied_statement(source):
     m = max(least, M - source.randint(0, 3))
     basis = corpus.kernel_basis(corpus.matrix_of(name, dims, m, **drawn))
     if name in RANDOM and basis and source.random() < 0.3:
-        evidence = {"basis": [corpus.pairs_of(z) for z in basis], "prime": 2**31 - 1}
+        evidence = {"basis": [corpus_weights.pairs_of(z) for z in basis], "prime": 2**31 - 1}
         found = corpus.document("tied-kernel", name, dims, m, evidence, rank=M - len(basis), **drawn)
         return corpus.changed(found, "claim", "targets", "all tied")
     z = dict(source.choice(basis)) if basis else {source.randrange(M): 1}
@@ -211,7 +214,12 @@ def tied_statement(source):
         z[source.randrange(M)] = source.choice([1, -1, 2**64])
     (target,) = corpus.drawn_targets(1, True, H, L, d, d_in, source.randrange(1000))
     target = [entry for entry in target if source.random() < source.choice([1, 1, 0.5])]
-    evidence = {"method": "tied-target", "row": source.randrange(d_in), "target": target, "z": corpus.pairs_of(z)}
+    evidence = {
+        "method": "tied-target",
+        "row": source.randrange(d_in),
+        "target": target,
+        "z": corpus_weights.pairs_of(z),
+    }
     return corpus.changed(document_of(name, dims, m, evidence, drawn), "claim", "targets", "all tied")
 
 
@@ -223,7 +231,9 @@ def gauged_statement(source):
     found = linear_statement(source)
     shape = found["shape"]
     layers = 1 if found["claim"]["host"]["construction"] == "random-tied" else shape["layers"]
-    gauges = corpus.drawn_gauges(layers, shape["heads"], shape["d_in"], shape["head_dim"], source.randrange(1000))
+    gauges = corpus_weights.drawn_gauges(
+        layers, shape["heads"], shape["d_in"], shape["head_dim"], source.randrange(1000)
+    )
     found["evidence"]["gauges"] = gauges
     if source.random() < 0.2:
         gauges[0][0] = [[0] * shape["head_dim"]] * shape["d_in"]

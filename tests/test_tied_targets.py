@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import corpus_weights
 import make_corpus as corpus
 import numpy as np
 import pytest
@@ -38,9 +39,9 @@ def confirmed(certificate, folder, code=0):
 
 
 def trie_file(folder, dims=(2, 3, 1), **options):
-    m, tensors = corpus.dense_trie(dims, **options)
+    m, tensors = corpus_weights.dense_trie(dims, **options)
     path = folder / "trie.safetensors"
-    path.write_bytes(corpus.safetensors(tensors, {"layers": str(dims[1]), "system": "looped-universal"}))
+    path.write_bytes(corpus_weights.safetensors(tensors, {"layers": str(dims[1]), "system": "looped-universal"}))
     return path, m
 
 
@@ -100,13 +101,13 @@ def test_a_host_below_M_that_serves_all_tied_targets(dims, options, tmp_path):
 
 
 def test_the_same_host_with_one_entry_changed_is_refuted(tmp_path):
-    m, tensors = corpus.dense_trie((2, 3, 1))
+    m, tensors = corpus_weights.dense_trie((2, 3, 1))
     refuted = 0
     for at in range(0, 2 * m * m, 181):
         kind, shape, data = tensors["R_V"]
         path = tmp_path / "other.safetensors"
         path.write_bytes(
-            corpus.safetensors(
+            corpus_weights.safetensors(
                 tensors | {"R_V": (kind, shape, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])},
                 {"layers": "3", "system": "looped-universal"},
             )
@@ -118,14 +119,14 @@ def test_the_same_host_with_one_entry_changed_is_refuted(tmp_path):
 
 
 def test_weights_of_full_rank_get_the_certificate_for_untied_targets(tmp_path):
-    tensors = corpus.drawn_weights(False, (2, 2, 1, 2, 2), 21, 3)
+    tensors = corpus_weights.drawn_weights(False, (2, 2, 1, 2, 2), 21, 3)
     path = tmp_path / "full.safetensors"
-    path.write_bytes(corpus.safetensors(tensors))
+    path.write_bytes(corpus_weights.safetensors(tensors))
     found = certify_tied_weights(path)
     assert (found.kind, found.document["claim"]["targets"]) == ("rank-modular", "all untied")
     confirmed(found, tmp_path)
-    tensors = corpus.drawn_weights(False, (2, 2, 1, 2, 2), 19, 3, corpus.MIXED, inner=19)
-    path.write_bytes(corpus.safetensors(tensors))
+    tensors = corpus_weights.drawn_weights(False, (2, 2, 1, 2, 2), 19, 3, corpus_weights.MIXED, inner=19)
+    path.write_bytes(corpus_weights.safetensors(tensors))
     found = certify_tied_weights(path)
     assert (found.kind, found.universal) == ("lower-bound", False)
     confirmed(found, tmp_path)
@@ -229,22 +230,22 @@ def test_gauged_columns_are_those_of_the_definition():
 
 
 def test_the_prover_finds_a_gauge_where_the_default_one_fails(tmp_path):
-    tensors = corpus.drawn_weights(False, (2, 1, 2, 1, 1), 8, 14, "I8")
+    tensors = corpus_weights.drawn_weights(False, (2, 1, 2, 1, 1), 8, 14, "I8")
     kind, shape, data = tensors["R_Q"]
     path = tmp_path / "host.safetensors"
-    path.write_bytes(corpus.safetensors(tensors))
+    path.write_bytes(corpus_weights.safetensors(tensors))
     found = linear_test_weights(path)
     assert "gauges" not in found.document["evidence"]
     confirmed(found, tmp_path)
     zeroed = bytes(x if i % 2 else 0 for i, x in enumerate(data))  # the first coordinate of every query
-    path.write_bytes(corpus.safetensors(tensors | {"R_Q": (kind, shape, zeroed)}))
+    path.write_bytes(corpus_weights.safetensors(tensors | {"R_Q": (kind, shape, zeroed)}))
     found = linear_test_weights(path)
     assert np.shape(found.document["evidence"]["gauges"]) == (1, 2, 1, 2)
     confirmed(found, tmp_path)
     without = dataclasses.replace(found, document=json.loads(json.dumps(found.document)))
     del without.document["evidence"]["gauges"]
     confirmed(without, tmp_path, 1)
-    path.write_bytes(corpus.safetensors(tensors | {"R_Q": (kind, shape, bytes(len(data)))}))
+    path.write_bytes(corpus_weights.safetensors(tensors | {"R_Q": (kind, shape, bytes(len(data)))}))
     with pytest.raises(Undecided, match="or 3 drawn ones"):
         linear_test_weights(path)
 
@@ -253,7 +254,7 @@ def test_a_gauged_embedding_serves_every_logit():
     """Why the rank suffices, at a host that the default gauge does not settle: logits and outputs are the target's, exactly."""
     H, L, d, d_in = 2, 2, 3, 2
     dims, m = (H, L, d, d_in, d_in), 38
-    gauges = corpus.drawn_gauges(L, H, d_in, d, 4)
+    gauges = corpus_weights.drawn_gauges(L, H, d_in, d, 4)
     integers = sceptic.random_integers(False, "float64", "signs", 5, *dims, m)[0]
     held = [[np.array(c, dtype=object) for c in layer] for layer in gauges]
     (entries,) = corpus.drawn_targets(1, False, H, L, d, d_in, 8)

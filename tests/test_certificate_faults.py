@@ -1,0 +1,322 @@
+"""Faults planted in the prover are caught by the checker, and work is bounded by the limits."""
+
+import dataclasses
+import hashlib
+import os
+import time
+import tracemalloc
+from fractions import Fraction
+
+import make_corpus as corpus
+import numpy as np
+import pytest
+import sceptic
+from make_corpus import CORPUS
+from sceptic import PERMUTATIONS, judge
+from test_certificate_files import ABSURD, GIANT, GIANT_M
+from test_certificates import BASES, LIMITS, copy_sidecars
+
+from utfproof.certificates import checker, prover
+from utfproof.certificates.format import integer_array
+from utfproof.certificates.structure import Relation
+from utfproof.constructions import build_host, tied
+from utfproof.errors import UtfproofError
+from utfproof.ground import generator
+from utfproof.ground.selection import SelectionMatrix
+from utfproof.shapes import Shape, matching_dimension
+
+# --- faults in the prover --------------------------------------------------------------------------------------------
+
+
+def altered(host, tensor, change):
+    """The host with change(layer, head, matrix) in place of each matrix of one tensor (layers and heads from 0)."""
+    if tensor == "U":
+        return dataclasses.replace(host, U=change(0, 0, host.U))
+    rows = [getattr(host, tensor)] if host.tied else getattr(host, tensor)
+    grid = [tuple(change(layer, h, matrix) for h, matrix in enumerate(row)) for layer, row in enumerate(rows)]
+    return dataclasses.replace(host, **{tensor: grid[0] if host.tied else grid})
+
+
+def reader_off_by_one(host):
+    def change(layer, head, matrix):
+        moved = (matrix.row_cells + ((layer, head) == (0, 1))) % matrix.rows.cells
+        return dataclasses.replace(matrix, row_cells=moved)
+
+    return altered(host, "R_Q", change)
+
+
+def u_at_the_wrong_block(host):
+    return altered(host, "U", lambda layer, head, matrix: dataclasses.replace(matrix, row_cells=matrix.row_cells - 1))
+
+
+def u_at_the_padding(host):
+    cells = host.U.rows.cells
+    return altered(
+        host,
+        "U",
+        lambda layer, head, matrix: dataclasses.replace(
+            matrix, row_cells=np.where(matrix.row_cells == matrix.row_cells.max(), cells - 1, matrix.row_cells)
+        ),
+    )
+
+
+def value_dropped(host):
+    def change(layer, head, matrix):
+        return (
+            matrix
+            if (layer, head) != (0, 1)
+            else SelectionMatrix(matrix.rows, matrix.columns, matrix.row_cells[1:], matrix.column_cells[1:])
+        )
+
+    return altered(host, "R_V", change)
+
+
+def projection_dropped(host):
+    everything = np.arange(host.U.rows.cells)
+    return altered(
+        host,
+        "R_V",
+        lambda layer, head, matrix: (
+            matrix if (layer, head) != (0, 1) else SelectionMatrix(matrix.rows, matrix.columns, everything, everything)
+        ),
+    )
+
+
+def heads_exchanged(tensor):
+    def fault(host):
+        rows = [getattr(host, tensor)] if host.tied else getattr(host, tensor)
+        return altered(host, tensor, lambda layer, head, matrix: rows[layer][-1 - head])
+
+    return fault
+
+
+HOST_FAULTS = {
+    "values transposed": lambda host: altered(host, "R_V", lambda layer, head, matrix: matrix.transposed()),
+    "queries and keys exchanged": lambda host: dataclasses.replace(host, R_Q=host.R_K, R_K=host.R_Q),
+    "one query reader off by one": reader_off_by_one,
+    "u at the wrong block": u_at_the_wrong_block,
+    "u in the padding": u_at_the_padding,
+    "one block of one value dropped": value_dropped,
+    "one value replaced by the identity": projection_dropped,
+    "heads of the values exchanged": heads_exchanged("R_V"),
+    "heads of the queries exchanged": heads_exchanged("R_Q"),
+    "heads of the keys exchanged": heads_exchanged("R_K"),
+    "layers of the values reversed": lambda host: dataclasses.replace(host, R_V=host.R_V[::-1]),
+    "keys are the queries": lambda host: dataclasses.replace(host, R_K=host.R_Q),
+}
+OTHERWISE = {
+    ("sparse", "values transposed"): None,  # they are diagonal: nothing has changed
+    ("sparse", "one value replaced by the identity"): "refused",  # still of full rank, but no permutation
+}
+
+
+def caught(folder, *arguments, **options):
+    """How a wrong claim is stopped: by the prover ("refused") or by the checker ("rejected"); None if it is not."""
+    try:
+        found = prover.certify(*arguments, **options)
+    except (UtfproofError, AssertionError):
+        return "refused"
+    found.write(folder / "wrong.json")
+    verdict = checker.check_file(folder / "wrong.json", LIMITS)
+    assert "broke off" not in verdict.message
+    expected = judge((folder / "wrong.json").read_bytes(), folder)
+    assert expected is None or verdict.code == expected
+    return {0: None, 1: "rejected"}[verdict.code]
+
+
+@pytest.mark.parametrize("name", PERMUTATIONS)
+@pytest.mark.parametrize("fault", HOST_FAULTS)
+def test_fault_in_a_construction_is_caught(name, fault, monkeypatch, tmp_path):
+    shape = Shape(2, 2, 1, 2, 3)
+
+    def faulty(*arguments, **options):
+        return HOST_FAULTS[fault](build_host(*arguments, **options))
+
+    assert caught(tmp_path, name, shape, 25) is None
+    if name == "tied" and "layers" in fault:
+        fault = "heads of the values exchanged"
+    monkeypatch.setattr(prover, "build_host", faulty)
+    assert caught(tmp_path, name, shape, 25) == OTHERWISE.get((name, fault), "rejected")
+
+
+def wrong_trie(shape, head, first, last):
+    """(w, h) for (h, w)."""
+    H = shape.heads
+    columns = [sum(H**k for k in range(first, t)) + w for t in range(first, last) for w in range(H**t)]
+    rows = [sum(H**k for k in range(first, t + 1)) + w * H + head for t in range(first, last) for w in range(H**t)]
+    return np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
+
+
+def wrong_register(shape, head):
+    """(w_2, ..., w_L, h) for (h, w_1, ..., w_{L-1})."""
+    words = np.arange(shape.leaves)
+    return words % (shape.leaves // shape.heads) * shape.heads + head, words
+
+
+@pytest.mark.parametrize(("part", "wrong"), [("trie_pairs", wrong_trie), ("register_pairs", wrong_register)])
+def test_letters_in_the_wrong_order_are_caught(part, wrong, monkeypatch, tmp_path):
+    shape = Shape(2, 3, 1, 2, 2)
+    monkeypatch.setattr(tied, part, wrong)
+    assert caught(tmp_path, "tied", shape) == "rejected"
+
+
+def shifted_seed(seed, *arguments, stream_key=generator.stream_key, **options):
+    return stream_key(seed + 1, *arguments, **options)
+
+
+def big_endian(rows):
+    array, _ = integer_array(np.arange(4097))
+    content = np.asarray(rows).astype(">u4").tobytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return array | {"sidecar": digest}, {digest: content}
+
+
+ARITHMETIC_FAULTS = {
+    "M too large by one": (
+        "certificates.prover.matching_dimension",
+        lambda shape: matching_dimension(shape) + 1,
+        "tied",
+        (2, 1, 1, 1),
+        {},
+    ),
+    "rank always full": (
+        "exact.gfp.rank",
+        lambda matrix, *_, **__: matrix.shape[1],
+        "random",
+        (1, 1, 1, 1),
+        {"seed": 3, "law": "signs"},
+    ),
+    "kernel of nothing": (
+        "certificates.prover.find_relation",
+        lambda *_, **__: Relation({0: 1}, "none"),
+        "random",
+        (1, 1, 1, 1),
+        {"seed": 3, "law": "signs"},
+    ),
+    "distance not squared": (
+        "certificates.prover.distance_bound",
+        lambda z, c: Fraction(1, 7),
+        "random",
+        (1, 1, 1, 1),
+        {"seed": 3, "law": "signs"},
+    ),
+    "another seed drawn": (
+        "ground.generator.stream_key",
+        shifted_seed,
+        "random",
+        (1, 1, 1, 1),
+        {"seed": 3, "law": "signs"},
+    ),
+    "sum for difference of equal columns": (
+        "certificates.prover._selection_kernel",
+        lambda matrix: {0: 1, 1: 1},
+        "printed-looped",
+        (2, 1, 1, 1),
+        {"m": 6},
+    ),
+    "sidecar in the wrong byte order": ("certificates.prover.integer_array", big_endian, "sparse", (1, 1, 1, 4095), {}),
+}
+
+
+@pytest.mark.parametrize("fault", ARITHMETIC_FAULTS)
+def test_fault_in_the_arithmetic_is_caught(fault, monkeypatch, tmp_path):
+    attribute, wrong, name, dims, options = ARITHMETIC_FAULTS[fault]
+    options = dict(options)
+    arguments = (name, Shape(*dims), options.pop("m", None))
+    assert caught(tmp_path, *arguments, **options) is None
+    monkeypatch.setattr(f"utfproof.{attribute}", wrong)
+    assert caught(tmp_path, *arguments, **options) == "rejected"
+
+
+def checked_frugally(path, **limits):
+    """The verdict, which must come at once and without allocating."""
+    tracemalloc.start()
+    try:
+        start = time.process_time()
+        verdict = checker.check_file(path, checker.Limits(**limits))
+        assert time.process_time() - start < 2
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    finally:
+        tracemalloc.stop()
+    return verdict
+
+
+@pytest.mark.parametrize("name", ABSURD)
+def test_absurd_sizes_are_refused_at_once(name, tmp_path):
+    path = tmp_path / "absurd.json"
+    path.write_bytes(sceptic.canonical(ABSURD[name]))
+    verdict = checked_frugally(path, memory_bytes=4 * 2**30)
+    assert verdict.code == 3, verdict
+    assert "allowed" in verdict.message or "more than" in verdict.message
+
+
+LONG_WORD = corpus.statement(
+    "identity",
+    "shared attention",
+    {"construction": "register"},
+    (2, 16, 1, 1, 1),
+    2**16,
+    {"E": [[0, ["M1.0"] * 10**5]]},
+    free="E",
+)
+
+
+def test_a_word_of_many_letters_is_no_work(tmp_path):
+    """10^5 letters beside 2^16 words: at a random point both are read once, and what is claimed is false."""
+    path = tmp_path / "long.json"
+    path.write_bytes(sceptic.canonical(LONG_WORD))
+    verdict = checker.check_file(path, checker.Limits(memory_bytes=4 * 2**30))
+    assert (verdict.code, verdict.message) == (1, "the outputs are not what the target demands")
+
+
+@pytest.mark.parametrize("name", PERMUTATIONS)
+def test_giant_sidecar_is_refused_at_once(name, tmp_path):
+    reference = {"dtype": "uint32", "length": corpus.written(GIANT_M), "sidecar": "0" * 64}
+    path = tmp_path / "giant.json"
+    path.write_bytes(
+        sceptic.canonical(corpus.document("rank-permutation", name, GIANT, GIANT_M, {"rows": reference}, rank=GIANT_M))
+    )
+    assert checked_frugally(path).code == 2  # it is not there
+    try:
+        (tmp_path / f"{'0' * 64}.bin").touch()
+        os.truncate(tmp_path / f"{'0' * 64}.bin", 4 * GIANT_M)  # takes no room on the disk
+    except OSError:
+        pytest.skip("the file system has no sparse files")
+    verdict = checked_frugally(path, memory_bytes=16 * 2**30)
+    assert verdict.code == 3
+    assert "allowed" in verdict.message
+
+
+def test_other_long_lists_of_nothing(tmp_path):
+    path = tmp_path / "long.json"
+    with path.open("wb") as stream:
+        stream.truncate(checker.MAX_JSON + 1)
+    assert checked_frugally(path).code == 3
+    path.write_bytes(b"[" * 2**20)
+    assert checked_frugally(path, memory_bytes=2**30).code == 2
+    path.write_bytes(sceptic.canonical(BASES["permutation-sparse"]()))
+    assert checked_frugally(path, memory_bytes=100).code == 3
+
+
+@pytest.mark.parametrize("base", ["permutation-sparse", "permutation-sidecar", "modular-random", "kernel-random",
+                                  "kernel-printed-looped"])  # fmt: skip
+def test_limits_are_kept_on_the_command_line(base, tmp_path, capsys):
+    copy_sidecars(tmp_path)
+    path = tmp_path / "a.json"
+    path.write_bytes(sceptic.canonical(BASES[base]()))
+    assert checker.main(["--max-memory", "100", str(path)]) == 3
+    out = capsys.readouterr().out
+    assert "LIMIT" in out
+    assert len(out.splitlines()) == 1
+    assert checker.main(["--max-memory", "1GiB", "--max-seconds", "60", str(path)]) == 0
+
+
+@pytest.mark.parametrize("option", [["--max-memory", "0"], ["--max-memory", "-1"], ["--max-memory", "1e9"],
+                                    ["--max-memory", "4X"], ["--max-memory", "٤"], ["--max-seconds", "0"],
+                                    ["--max-seconds", "nan"], ["--unknown"], []])  # fmt: skip
+def test_wrong_options_are_refused(option, capsys):
+    paths = [str(CORPUS / "valid")] if option else []
+    with pytest.raises(SystemExit) as stop:
+        checker.main([*option, *paths])
+    assert stop.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err

@@ -1,0 +1,253 @@
+"""Emulation: reports, sweeps of cases, the command."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from test_emulation import KERNELS, SHAPE
+
+from utfproof.attention import (
+    EVERY_KERNEL,
+    SoftmaxAttention,
+)
+from utfproof.constructions import build_host
+from utfproof.emulation.compare import CompareSetting, EmulationReport, compare, random_input, relative_error
+from utfproof.emulation.engines import Engine, changed, path_columns
+from utfproof.emulation.laws import draw_target
+from utfproof.emulation.observe import first_growth
+from utfproof.emulation.sweep import Case, Plan, run_case, totals
+from utfproof.matching import Embedder, w_all
+from utfproof.shapes import Shape
+
+pytestmark = pytest.mark.numerical
+
+
+# --- reports, sweeps, the command --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("errors", "layer"),
+    [
+        ((0.0, 0.0, 0.0), None),
+        ((1e-16, 2e-16, 3e-16), None),
+        ((1e-16, 1e-12, 2e-12), 2),
+        ((1e-3, 1e-3, 1e-3), 1),
+        ((0.0, 0.0, 0.5), 3),
+        ((0.0, float("nan"), 0.5), 2),
+    ],
+)
+def test_first_growth(errors, layer):
+    assert first_growth(errors) == layer
+
+
+def test_a_broken_run_is_named():
+    """A host with a wrong mask in its second layer: exit by the bound, and the layer where it starts."""
+
+    class Wrong:
+        logits_only = True
+
+        def __call__(self, queries, keys, positions, *, layer, head):
+            return SoftmaxAttention(causal=layer != 1)(queries, keys, positions, layer=layer, head=head)
+
+    host = build_host("tied", SHAPE)
+    target = draw_target(SHAPE, 0)
+    embedder = Embedder(host)
+    engine = Engine(embedder)
+    x = random_input(SHAPE, 6, 0)
+    E = embedder.embed(target).E
+    wrong = engine.run(x, engine.prepare(E), Wrong())
+    assert relative_error(wrong, target.forward(x, SoftmaxAttention(causal=True))) > 1e-3
+
+
+def test_reports():
+    report = compare(
+        build_host("tied", SHAPE), lambda t: draw_target(SHAPE, t), [("causal", KERNELS["causal"])], [1, 5], trials=4
+    )
+    assert isinstance(report, EmulationReport)
+    assert report.holds
+    ratios = [c.bound / c.relative_error for c in report.comparisons if c.relative_error]
+    assert report.ratios == (min(ratios), max(ratios))
+    assert min(ratios) >= 1
+    document = json.loads(json.dumps(report.document()))
+    assert set(document["quantiles"]) == {"median", "90 %", "99 %"}
+    assert len(document["comparisons"]) == 8
+    assert all(len(c["layer_errors"]) == SHAPE.layers + 1 for c in document["comparisons"])
+
+
+def test_sweeps_refuse_with_reasons():
+    plan = Plan(["causal", "rope"], [4])
+    outcomes = [
+        run_case(Case(shape, host, law), plan)
+        for shape in (Shape(2, 2, 2, 2), Shape(2, 2, 2, 3), Shape(2, 2, 3, 3))
+        for host in ("sparse", "shared-key", "shared-query")
+        for law in ("uniform", "rank-one")
+    ]
+    by = {(o.case.shape.head_dim, o.case.shape.d_in, o.case.host, o.case.law): o for o in outcomes}
+    assert by[2, 2, "sparse", "uniform"].report.holds
+    assert by[2, 2, "shared-key", "rank-one"].left_out[0][0] == "rope"
+    assert "M^(1,0) of this target is singular" in by[2, 2, "shared-query", "rank-one"].refusal
+    assert "needs head_dim >= d_in" in by[2, 3, "shared-key", "uniform"].refusal
+    assert by[3, 3, "sparse", "uniform"].left_out == (("rope", "RoPE needs an even head dimension, got 3"),)
+    found = totals(outcomes)
+    assert found["broken"] == found["failed"] == 0
+    assert found["refused"] == sum(o.report is None for o in outcomes)
+    assert found["runs"] == sum(len(o.report.comparisons) for o in outcomes if o.report)
+
+
+def test_a_host_that_cannot_carry_is_no_refusal():
+    outcome = run_case(Case(SHAPE, "random", "uniform"), Plan(["softmax"], [2], m=5))
+    assert outcome.failed
+    assert "cannot carry this target" in outcome.refusal
+
+
+SMALL = ("-H", "2", "-L", "2", "-d", "2", "--d-in", "3")
+
+
+@pytest.mark.full
+def test_the_command_sweeps(cli):
+    code, out, _ = cli(
+        "emulate",
+        "sparse,tied,random",
+        *SMALL,
+        "--attention",
+        "all",
+        "--target-law",
+        "all",
+        "--context",
+        "1,9",
+        "--json",
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["totals"]["runs"] == 3 * 7 * len(EVERY_KERNEL) * 2
+    assert document["totals"]["broken"] == 0
+    code, out, _ = cli("emulate", "sparse,shared-key", *SMALL, "--context", "3")
+    assert code == 0
+    assert "refused: shared-key needs head_dim >= d_in" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["emulate", "sparse", "--shapes", "5-hop"], 2, "shape '5-hop' is unknown"),
+        (["emulate", "sparse", "--shapes", "1-hop", "-H", "2"], 2, "--shapes names table shapes"),
+        (["emulate", "sparse,nonsense", *SMALL], 2, "construction 'nonsense' is unknown"),
+        (["emulate", "shared-key,shared-query", *SMALL], 2, "nothing could be run: shared-key needs"),
+        (["emulate", "sparse", *SMALL, "--target-law", "cauchy"], 2, "target law 'cauchy' is unknown"),
+        (["emulate", "sparse", *SMALL, "--inputs", "zeros"], 2, "--inputs 'zeros' is unknown"),
+        (["emulate", "sparse", *SMALL, "--engine", "fast"], 2, "engine 'fast' is unknown"),
+        (["emulate", "random", *SMALL, "--engine", "index-map"], 2, "this host is dense"),
+        (["emulate", "sparse", *SMALL, "--precision", "float8"], 2, "precision 'float8' is unknown"),
+        (["emulate", "sparse", *SMALL, "--batch", "0"], 2, "--batch must be a positive integer"),
+        (["emulate", "sparse", *SMALL, "--rows", "0"], 2, "--rows must be a positive integer"),
+        (["emulate", "sparse", *SMALL, "--output=c.json"], 2, "emulate has no option --output any more: utfproof enclose"),
+        (["emulate", "sparse", *SMALL, "--digits", "30"], 2, "emulate has no option --digits any more: utfproof enclose"),
+        (["emulate", "random", *SMALL, "--plot", "p.png"], 2, "emulate has no option --plot any more: utfproof slack"),
+        (["emulate", "sparse,tied", *SMALL, "--target", "t.safetensors"], 2, "are about one host and one shape"),
+        (["enclose", "sparse,tied", *SMALL], 2, "'sparse,tied' is neither a construction"),
+        (["enclose", "sparse", *SMALL, "--digits", "0"], 2, "--digits must be a positive integer"),
+        (["enclose", "sparse", *SMALL, "--context", "1,2"], 2, "context"),
+        (["slack", "sparse", *SMALL, "-o", "p.png"], 2, "'sparse' is unknown; choose random, random-tied"),
+        (["slack", "random", *SMALL, "-o", "nowhere/p.png"], 2, "folder nowhere does not exist"),
+        (["emulate", "random", *SMALL, "--m", "5"], 1, "cannot carry this target"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_line(cli, tmp_path, arguments, code, message):
+    found, _, err = cli(*arguments)
+    lines = [line for line in err.splitlines() if not line.startswith("note: ")]
+    assert found == code, err
+    assert message in lines[0]
+    assert len(lines) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_plots(cli, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, _ = cli("slack", "random", "-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "-o", "p.svg")
+    assert code == 0
+    assert "recommended m" in out
+    assert (tmp_path / "p.svg").stat().st_size > 1000
+
+
+def test_the_command_encloses(cli, tmp_path):
+    code, out, _ = cli(
+        "enclose", "tied", *SMALL, "--digits", "40", "--attention", "scaled+causal", "--context", "2", "-o", "c.json"
+    )
+    assert code == 0
+    assert "outputs within 10^-40" in out
+    assert cli("check", "c.json")[0] == 0
+
+
+def test_the_command_compares_rationals(cli, tmp_path):
+    """Attention matrices from outside are rational: the outputs are equal, and nothing is rounded."""
+    for host in ("tied", "random"):
+        code, out, _ = cli(
+            "enclose", host, "-H", "2", "-L", "2", "-d", "1", "--d-in", "2", "--digits", "20", "--attention", "given",
+            "--context", "3", "-o", f"{host}.json",
+        )  # fmt: skip
+        assert code == 0
+        assert "outputs are equal, as rational numbers" in out
+        code, out, _ = cli("check", f"{host}.json")
+        assert code == 0
+        assert "equal" in out
+
+
+def test_a_host_rounded_to_float32_is_noticed():
+    """Float64 runs of float32 numbers: E rounded on the way breaks the bound by far."""
+    host = build_host("tied", SHAPE)
+
+    class Sneaky(Engine):
+        def prepare(self, E):
+            return super().prepare(E.astype(np.float32).astype(np.float64))
+
+    target = draw_target(SHAPE, 0)
+    report = compare(host, [target], [("causal", KERNELS["causal"])], [7])
+    bound = report.comparisons[0].bound
+    embedder = Embedder(host)
+    engine = Sneaky(embedder)
+    x = random_input(SHAPE, 7, 0, law="one-hot")
+    output = engine.run(x, engine.prepare(embedder.embed(target).E), KERNELS["causal"])
+    assert relative_error(output, target.forward(x, KERNELS["causal"])) > 100 * bound
+
+
+def test_columns_in_path_space_are_gathered():
+    host = build_host("tied", SHAPE)
+    embedder = Embedder(host)
+    target = draw_target(SHAPE, 0)
+    assert np.array_equal(path_columns(embedder, embedder.embed(target).E), w_all(target))
+    assert changed(host, lambda a: a + 1) is host  # index maps have no dense arrays
+
+
+@pytest.mark.exhaustive
+def test_table_shapes_within_their_bounds(cli):
+    """The four table shapes, all kernels, contexts up to 2048."""
+    code, out, _ = cli(
+        "emulate", "sparse,tied,shared-key,shared-query,random", "--shapes", "all", "--attention", "all",
+        "--context", "1,64,512,2048", "--json",
+    )  # fmt: skip
+    document = json.loads(out)
+    assert code == 0
+    assert document["totals"]["broken"] == 0
+    assert document["totals"]["bound_over_error_tame"][1] < 1e4  # condition up to 100
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available() or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        pytest.skip("no CUDA device")
+    for name in ("tied", "random"):
+        for engine in ("m-wide", "path-space"):
+            for precision in ("float64", "float32"):
+                setting = CompareSetting(engine=engine, device="cuda", precision=precision, batch=4)
+                kernels = [(n, KERNELS[n]) for n in ("softmax", "alibi", "rope", "seeded", "causal window")]
+                report = compare(
+                    build_host(name, SHAPE),
+                    lambda t: draw_target(SHAPE, t),
+                    kernels,
+                    [5, 300],
+                    trials=4,
+                    setting=setting,
+                )
+                assert report.holds

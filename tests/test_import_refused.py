@@ -1,0 +1,315 @@
+"""Importing models: what is refused, the command, the smallest host."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import test_import
+from test_import import KNOWN, TRAINED, multihead, transformer_lens, without, write
+
+from utfproof.cli.app import run
+from utfproof.errors import MalformedInput
+from utfproof.models import (
+    attention_kernel,
+    import_model,
+)
+from utfproof.models.tensors import parse_names
+from utfproof.weights import read_embedding, read_tensors
+
+induction = test_import.induction
+
+
+pytestmark = pytest.mark.numerical
+
+
+# --- refusals ----------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "blocks.0.ln1.w": "normalises",
+    "blocks.1.ln2.b": "normalises",
+    "ln_final.w": "normalises",
+    "blocks.0.attn.q_norm.w": "normalises",
+    "layers.0.norm1.weight": "normalises",
+    "norm.weight": "normalises",
+    "layer_norm.weight": "normalises",
+    "layernorm_embedding.weight": "normalises",
+    "final_layernorm.weight": "normalises",
+    "model.input_layernorm.weight": "normalises",
+    "blocks.0.mlp.W_in": "MLP",
+    "layers.0.fc1.weight": "MLP",
+    "layers.0.linear1.weight": "MLP",
+    "layers.1.linear2.bias": "MLP",
+    "layers.0.ff.weight": "MLP",
+    "blocks.0.mlp.experts.0.W_in.weight": "MLP",
+    "blocks.0.attn.rotary_sin": "rotate",
+    "rope.freqs": "rotate",
+    "blocks.0.attn.rel_pos_bias.weight": "relative",
+    "relative_attention_bias.weight": "relative",
+    "blocks.0.attn.alibi": "relative",
+    "layers.0.attn.bias_k": "add_bias_kv",
+    "layers.0.attn.bias_v": "add_bias_kv",
+    "blocks.0.attn.sinks": "attention to no token",
+    "layers.0.attn.lora_A.weight": "merge",
+    "scale_of_something": "not understood",
+    "blocks.0.attn.W_X": "not understood",
+}
+"""A tensor that is left over, and the reason."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("layout", ["transformer-lens", "pytorch"])
+def test_what_cannot_be_carried_is_refused_by_name(tmp_path, name, layout):
+    tensors = transformer_lens() if layout == "transformer-lens" else multihead()
+    path = write(tmp_path / "m.safetensors", tensors | {name: np.ones((2, 2))}, heads="2", residual="true")
+    with pytest.raises(MalformedInput, match=f"{REFUSED[name]}") as refusal:
+        import_model(path, layout)
+    assert name in str(refusal.value)
+
+
+METADATA = {
+    "normalization_type": "LNPre",
+    "positional_embedding_type": "sinusoidal",
+    "add_zero_attn": "true",
+    "attn_only": "false",
+    "output_logits_soft_cap": "50.0",
+    "use_qk_norm": "true",
+    "parallel_attn_mlp": "true",
+    "use_attention_sinks": "true",
+    "attention_dir": "sideways",
+    "residual": "false",
+    "n_layers": "3",
+    "n_heads": "3",
+    "d_head": "7",
+    "n_ctx": "9",
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_what_only_metadata_show_is_refused_too(tmp_path, name):
+    path = write(tmp_path / "m.safetensors", transformer_lens(), **{name: METADATA[name]})
+    with pytest.raises(MalformedInput, match=name):
+        import_model(path, "transformer-lens")
+    harmless = {"normalization_type": "None", "positional_embedding_type": "standard", "attn_only": "True"}
+    import_model(write(path, transformer_lens(), **harmless), "transformer-lens")
+
+
+def changed(tensors, name, array):
+    return {**tensors, name: np.asarray(array)}
+
+
+TL, MHA = transformer_lens(), multihead()
+MALFORMED = [
+    ("transformer-lens", without(TL, "embed.W_E"), {}, "no embedding is found"),
+    ("transformer-lens", without(TL, "blocks.1.attn.W_V"), {}, "blocks.1.attn.W_V or .* is missing"),
+    ("transformer-lens", without(TL, "blocks.0.attn.W_Q"), {}, "blocks.0.attn.* is not understood"),
+    ("transformer-lens", changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
+    ("transformer-lens", changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
+    ("transformer-lens", changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
+    ("transformer-lens", changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
+    ("transformer-lens", TL, {"residual": False}, "--no-residual"),
+    ("transformer-lens", TL, {"heads": 3}, r"expected \[3, 5"),
+    ("transformer-lens", TL, {"names": "pos=x"}, "tensor x is missing"),
+    ("transformer-lens", transformer_lens(H=3, G=2), {}, "do not divide"),
+    ("transformer-lens", MHA, {}, "looks like nn.MultiheadAttention"),
+    ("pytorch", TL, {"heads": 2, "residual": True}, "looks like TransformerLens"),
+    ("auto", {"a.b": np.ones((2, 2))}, {}, "no layout is recognised"),
+    ("pytorch", MHA, {"residual": True}, "pass --heads"),
+    ("pytorch", MHA, {"heads": 2}, "--residual or --no-residual"),
+    ("pytorch", MHA, {"heads": 4, "residual": True}, r"expected \[a multiple of 12"),
+    ("pytorch", without(MHA, "unembed.weight"), {"heads": 2, "residual": True}, "no unembed is found"),
+    ("pytorch", {**MHA, "lm_head.weight": np.ones((4, 6))}, {"heads": 2, "residual": True}, "several tensors"),
+    (
+        "pytorch",
+        changed(MHA, "layers.1.attn.in_proj_weight", np.ones((6, 6))),
+        {"heads": 2, "residual": True},
+        "has shape",
+    ),
+    ("pytorch", without(MHA, "layers.0.attn.out_proj.weight"), {"heads": 2, "residual": True}, "is missing"),
+    (
+        "pytorch",
+        {k.replace("layers.1", "layers.2"): v for k, v in MHA.items()},
+        {"heads": 2, "residual": True},
+        "without a gap",
+    ),
+    (
+        "pytorch",
+        {k.replace("layers.1.attn", "layers.1.cross"): v for k, v in MHA.items()},
+        {"heads": 2, "residual": True},
+        "unclear",
+    ),
+    ("own", TL, {}, "layout 'own' is unknown"),
+]
+
+
+@pytest.mark.parametrize(("layout", "tensors", "said", "message"), MALFORMED)
+def test_malformed_models(tmp_path, layout, tensors, said, message):
+    with pytest.raises(MalformedInput, match=message):
+        import_model(write(tmp_path / "m.safetensors", tensors), layout, **said)
+
+
+def test_masks_are_read_and_have_to_be_the_mask(tmp_path):
+    path, n = tmp_path / "m.safetensors", 6
+    causal = np.tril(np.ones((n, n), dtype=bool))
+    additive = np.where(causal, 0.0, -np.inf)
+    local = np.triu(causal, -1)  # the own token and the one before
+    for mask in (causal, ~causal, additive, causal.astype(np.int8)):
+        write(path, {**TL, "blocks.0.attn.mask": mask, "blocks.0.attn.IGNORE": np.array(-np.inf, dtype=np.float32)})
+        model = import_model(path, "transformer-lens")
+        assert model.bookkeeping == ("blocks.0.attn.IGNORE", "blocks.0.attn.mask")
+    write(path, {**TL, "blocks.1.attn.mask": local})
+    with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask is not the mask"):
+        import_model(path, "transformer-lens")
+    import_model(path, "transformer-lens", attention="causal+window:2")
+    write(path, {**TL, "blocks.1.attn.mask": causal[:, :3]})
+    with pytest.raises(MalformedInput, match=r"blocks\.1\.attn\.mask has shape"):
+        import_model(path, "transformer-lens")
+
+
+@pytest.mark.parametrize("attention", ["scaled", "causal+alibi", "rope", "given", "nonsense", "scaled+causal"])
+def test_kernels_that_models_do_not_take(attention):
+    with pytest.raises(MalformedInput, match="attention"):
+        attention_kernel(attention)
+
+
+@pytest.mark.parametrize("text", ["embedding", "tokens=a", "embedding=", "layers=blocks.attn"])
+def test_names_that_say_nothing(text):
+    with pytest.raises(MalformedInput, match="--names"):
+        parse_names(text)
+
+
+def test_tokens_are_checked(induction):
+    for tokens in ([8], [-1], [], [[1]], [0.5], [0] * 17):
+        with pytest.raises(MalformedInput, match="tokens"):
+            induction.one_hots(np.array(tokens))
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+def test_a_difference_beyond_the_tolerance_exits_1_and_writes_nothing(tmp_path, capsys):
+    out = tmp_path / "E.safetensors"
+    arguments = ["embed", "random", str(TRAINED), "--layout", "pytorch", "-o", str(out), "--json", "--trials", "3"]
+    assert run([*arguments, "--tolerance", "1e-17"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["agrees"], document["file"]) == (False, None)
+    assert not out.exists()
+    assert run([*arguments, "--tolerance", "0"]) == 2
+
+
+def test_given_inputs(tmp_path, capsys):
+    tokens, out = tmp_path / "tokens.safetensors", tmp_path / "E.safetensors"
+    arguments = [
+        "embed",
+        "sparse",
+        str(TRAINED),
+        "--layout",
+        "pytorch",
+        "-o",
+        str(out),
+        "--inputs",
+        str(tokens),
+        "--json",
+    ]
+    write(tokens, {"tokens": np.arange(12, dtype=np.int64).reshape(2, 6) % 8})
+    assert run(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["compared_positions"] == 12
+    assert run([*arguments, "--trials", "3"]) == 2
+    write(tokens, {"tokens": np.full((1, 3), 8, dtype=np.int64)})
+    assert run(arguments) == 2
+    write(tokens, {"tokens": np.ones((1, 3))})
+    assert run(arguments) == 2
+    assert "integers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [["--tolerance", "1e-3"], ["--names", "pos=x"], ["--trials", "2"], ["--attention", "causal"], ["--scale", "1"]],
+)
+def test_options_of_models_are_refused_for_targets(tmp_path, extra, capsys):
+    target, out = tmp_path / "t.safetensors", tmp_path / "E.safetensors"
+    assert run(["build", "target", "-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "-o", str(target)]) == 0
+    assert run(["embed", "sparse", str(target), "-o", str(out), *extra]) == 2
+    assert extra[0] in capsys.readouterr().err
+    assert run(["embed", "sparse", str(target), "-o", str(out)]) == 0
+    assert read_tensors(out).metadata["heads"] == "2"
+
+
+def test_wrong_shape_options_are_caught(tmp_path, capsys):
+    out = tmp_path / "E.safetensors"
+    assert run(["embed", "sparse", str(TRAINED), "--layout", "pytorch", "-o", str(out), "--d-in", "8"]) == 2
+    assert "--d-in 8 contradicts" in capsys.readouterr().err
+
+
+def test_booleans_stay_refused_elsewhere(tmp_path):
+    header = json.dumps({"E": {"dtype": "BOOL", "shape": [1, 1], "data_offsets": [0, 1]}}).encode()
+    path = tmp_path / "E.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(1))
+    with pytest.raises(MalformedInput, match="BOOL"):
+        read_embedding(path)
+
+
+# --- the smallest host -------------------------------------------------------------------------------------
+
+
+def test_minimize_a_model(induction, tmp_path, capsys):
+    host, out, evidence = (tmp_path / name for name in ("host.safetensors", "E.safetensors", "c.json"))
+    arguments = ["embed", str(host), str(TRAINED), "--layout", "pytorch", "--minimize", "-o", str(out), "--json"]
+    assert run([*arguments, "--certificate", str(evidence)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["least"]["m"] == 25 == read_embedding(out).shape[1]
+    assert document["relative_difference"] < 1e-11
+    assert json.loads(evidence.read_bytes())["claim"]["notion"] == "matching"
+    # it carries this model, and not the same model with one bias changed
+    assert run(["embed", str(host), str(TRAINED), "--layout", "pytorch", "-o", str(out), "--trials", "3"]) == 0
+    other = dict(read_tensors(TRAINED).tensors)
+    other["layers.0.attn.out_proj.bias"] = other["layers.0.attn.out_proj.bias"] + np.arange(24, dtype=np.float32)
+    path = write(tmp_path / "other.safetensors", other, heads="2", residual="true")
+    assert run(["embed", str(host), str(path), "--layout", "pytorch", "-o", str(out)]) == 1
+    assert "cannot carry" in capsys.readouterr().err
+
+
+def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
+    path = write(tmp_path / "m.safetensors", transformer_lens(D=4, d=2, P=2), **KNOWN)
+    host, out = tmp_path / "host.safetensors", tmp_path / "E.safetensors"
+    arguments = ["embed", str(host), str(path), "--layout", "transformer-lens", "--minimize", "-o", str(out), "--json"]
+    assert run(arguments) == 0
+    least = json.loads(capsys.readouterr().out)["least"]["m"]
+    assert run([*arguments, "--m", str(least - 1)]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["best_effort"]["m"] < least
+    assert document["best_effort"]["residual"] > 1e-6
+    assert document["relative_difference"] > 1e-6
+    assert not document["agrees"]
+    assert read_embedding(out).shape[1] < least
+
+
+def test_the_smallest_host_within_a_tolerance_by_command(tmp_path, capsys):
+    """It is written with what is proven, and never said to match; none that is close enough exits 1."""
+    write(tmp_path / "m.safetensors", transformer_lens(), attention_dir="causal")
+    files = [str(tmp_path / name) for name in ("host.safetensors", "m.safetensors", "E.safetensors")]
+    command = ["embed", *files[:2], "--layout", "transformer-lens", "--minimize", "-o", files[2], "--json", "--within"]
+    assert run([*command, "0.5"]) in (0, 4)
+    found = json.loads(capsys.readouterr().out)
+    assert found["within"]["proven"] <= 0.5
+    assert found["within"]["m"] < found["least"]["m"]
+    stored = read_tensors(files[2])
+    assert "notion" not in stored.metadata
+    assert stored.tensors["E"].shape[1] == found["within"]["m"]
+    assert run([*command, "1e-30"]) == 1
+    assert "proven within 1e-30" in capsys.readouterr().err
+    for extra in (["--m", "3"], ["--certificate", str(tmp_path / "c.json")]):
+        assert run([*command, "0.5", *extra]) == 2
+    assert run([*command[:5], "-o", files[2], "--within", "0.5"]) == 2
+
+
+@pytest.mark.parametrize("wrong", ["sparse", "same", "source", "no-minimize"])
+def test_minimize_never_overwrites(tmp_path, wrong, capsys):
+    path, out = write(tmp_path / "m.safetensors", transformer_lens(P=0)), tmp_path / "E.safetensors"
+    before = path.read_bytes()
+    host = {"sparse": "sparse", "same": str(out), "source": str(path), "no-minimize": "sparse"}[wrong]
+    arguments = ["embed", host, str(path), "--layout", "transformer-lens", "-o", str(out)]
+    arguments += ["--certificate", str(tmp_path / "c.json")] if wrong == "no-minimize" else ["--minimize"]
+    assert run(arguments) == 2
+    assert path.read_bytes() == before
+    assert not out.exists()
