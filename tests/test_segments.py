@@ -19,7 +19,7 @@ from utfproof.sweeps import spec
 from utfproof.sweeps.executor import MAX_DEATHS, LocalWorkers
 from utfproof.sweeps.jobs import run_task
 from utfproof.sweeps.run import run_sweep
-from utfproof.sweeps.segments import Batch, Segments, run_batch
+from utfproof.sweeps.segments import ResultBatch, Segments, run_batch
 from utfproof.sweeps.spec import parse_spec
 from utfproof.sweeps.table import Results, overview
 
@@ -197,7 +197,7 @@ def test_a_worker_that_dies_costs_one_job(tmp_path):
     from utfproof.sweeps.jobs import SweepTask, code_digest
 
     batches = [
-        Batch(tuple(SweepTask(job, code_digest()) for job in part)) for part in (jobs[:5], jobs[5:9], jobs[9:12])
+        ResultBatch(tuple(SweepTask(job, code_digest()) for job in part)) for part in (jobs[:5], jobs[5:9], jobs[9:12])
     ]
     segments = list(LocalWorkers(2).run(batches, deadly))
     assert sorted(key for segment in segments for key in segment.keys) == sorted(

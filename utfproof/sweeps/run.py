@@ -15,7 +15,7 @@ from utfproof.errors import Stopped
 from utfproof.sweeps.executor import Workers, WorkersLost
 from utfproof.sweeps.jobs import SweepJob, SweepTask, code_digest, run_task
 from utfproof.sweeps.layout import layout
-from utfproof.sweeps.segments import Batch, Segments, run_batch
+from utfproof.sweeps.segments import ResultBatch, Segments, run_batch
 from utfproof.sweeps.spec import Sweep
 from utfproof.sweeps.store import Store
 
@@ -154,7 +154,7 @@ def _in_batches(
     out: dict[str, tuple[SweepJob, int]] = {}
     pace = _Pace()
 
-    def missing() -> Iterator[Batch]:
+    def missing() -> Iterator[ResultBatch]:
         planned = sweep.planned()
         while chunk := list(itertools.islice(planned, pace.jobs)):
             todo, first = [], store.position
@@ -166,7 +166,7 @@ def _in_batches(
                     summary.verdicts[job.command, verdict] += 1
                     summary.before += 1
             if todo:
-                yield Batch(tuple(todo))
+                yield ResultBatch(tuple(todo))
         summary.total = store.position - store.first
 
     with store.opened(sweep.name, code, jobs=sweep.size, reuse=reuse):

@@ -54,7 +54,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ResultBatch:
     """Jobs on their way to a worker together."""
 
     tasks: tuple[SweepTask, ...]
@@ -64,16 +64,16 @@ class Batch:
         """Of its first job."""
         return self.tasks[0].key
 
-    def parts(self) -> list[Batch]:
+    def parts(self) -> list[ResultBatch]:
         """Batches of one job each."""
-        return [Batch((task,)) for task in self.tasks]
+        return [ResultBatch((task,)) for task in self.tasks]
 
     def failed(self, reason: str) -> Segment:
         """What is said where no worker could run it."""
         return packed([task.failed(reason) for task in self.tasks])
 
 
-def run_batch(batch: Batch) -> Segment:
+def run_batch(batch: ResultBatch) -> Segment:
     """Run the jobs of a batch, one after another."""
     return packed([run_task(task) for task in batch.tasks])
 
