@@ -57,7 +57,9 @@ def test_a_headline_is_a_theorem_of_its_file(name):
 
 
 def test_links_name_headlines_and_claims_and_what_is_missing():
-    assert {name for link in LINKS.values() for name in link.names} == set(HEADLINES)
+    claimed = {name for link in LINKS.values() for name in link.names}
+    alone = {name for name in HEADLINES if name.startswith("ResidualQuery.")}  # no claim is about their notion
+    assert claimed == set(HEADLINES) - alone
     assert set(LINKS) <= set(CLAIMS)
     page = (PROOFS / "README.md").read_text()
     for name, link in LINKS.items():
