@@ -148,7 +148,7 @@ from threadpoolctl import ThreadpoolController
 free, seen = int(sys.argv[1]), set()
 threads.cores = lambda: 2
 threads.available = lambda before, after, count: free
-threads.THREADS.reading = threads.Reading(0.0, 0.0, 0.0)
+threads.THREADS.reading = threads.ThreadReading(0.0, 0.0, 0.0)
 pools = ThreadpoolController().select(user_api="blas").lib_controllers
 plain = kernels.np.matmul
 

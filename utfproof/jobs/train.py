@@ -47,7 +47,7 @@ class Train(Limited, Job, order=150):
     preset: str = argument(..., "TASK/HOST/VARIANT, such as parentheses/sparse/attention.")
     steps: int | None = option(None, "Steps; fewer than the preset's mark a brief run.", kind="positive")
     seed: int = option(0, "Seed of initial values, data and random hosts.", kind="seed")
-    seeds: int = option(1, "So many seeds, from --seed on.", aside=True)
+    seeds: int = option(1, "So many seeds, from --seed on.", kind="positive", aside=True)
     batch: int | None = option(None, "Sequences a step.")
     positions: str | None = option(None, "none (the theory's), or learned.")
     loss: str | None = option(None, "Positions the loss averages over: answer, sequence.")
