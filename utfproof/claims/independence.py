@@ -262,13 +262,23 @@ def _imports(parts: list[ast.AST]) -> dict[str, Any]:
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {alias.asname or alias.name: _member(node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.asname or alias.name: importlib.import_module(alias.name) for alias in node.names}
+            found |= {alias.asname or alias.name: _module(alias.name) for alias in node.names}
     return found
 
 
+def _module(name: str) -> types.ModuleType:
+    """The module; of a library that is not installed the name alone, which is all that counts of it."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        if name.startswith("utfproof"):
+            raise
+        return types.ModuleType(name)
+
+
 def _member(module: str, name: str) -> Any:
-    found = getattr(importlib.import_module(module), name, None)
-    return importlib.import_module(f"{module}.{name}") if found is None else found
+    found = getattr(_module(module), name, None)
+    return _module(f"{module}.{name}") if found is None else found
 
 
 def _bound(parts: list[ast.AST]) -> frozenset[str]:

@@ -33,7 +33,7 @@ def signs(shape: Shape) -> Iterator[Target]:
 @claim(
     "new:approximate/outputs",
     place=PAGE,
-    statement="With attention from outside and E free, whatever E a host of m dimensions has for each target, its mean square error over targets with independent entries is at least 1 − m/(d_in H^L) of the whole; an untied {0,1} host has equality.",
+    statement="With attention from outside and E free, whatever E a host of m dimensions has for each target, its mean square error over targets with independent entries is at least 1 − m/(d_in H^L) of the whole; an untied {0,1} host has equality for every m up to d_in H^L.",
     notion=Notion.SHARED_ATTENTION,
     targets="almost all untied",
     free="E",

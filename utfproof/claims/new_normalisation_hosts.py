@@ -436,7 +436,7 @@ def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     statement="With H = 1 and three layers or more some fixed host that normalises its own rows matches all RMS-normalised targets of bounded weights.",
     notion=Notion.MATCHING,
     targets="all normalised untied, if weights are bounded",
-    scope="H = 1, L ≥ 3",
+    scope="H = 1, L ≥ 3; one-hot tokens (W_E = I), or d < d_in",
     verdict=Verdict.OPEN,
     evidence=(Evidence.ARITHMETIC,),
     sentence="One head moves the first stream in at most min(d, d_in − 1) < d_in directions, so the obstruction of three layers says nothing; the isometric host ends at two.",

@@ -48,7 +48,7 @@ def _served(name: str, shape: Shape, least: int) -> Instance:
 @claim(
     "new:functional/attention-matching",
     place=FUNCTIONAL,
-    statement="A host that has the outputs of almost every target, for all n and X, has at least the dimension that attention-matching needs; for d = d_in the least m is d_in(S + H^L).",
+    statement="A host that has the outputs of almost every target, for all n and X, has at least the dimension that attention-matching needs for more than a null set of targets; for d = d_in the least m is d_in(S + H^L).",
     notion=Notion.FUNCTIONAL,
     targets="almost all untied",
     scope="softmax, unmasked or causal; every H, L, d, d_in = d_out",
