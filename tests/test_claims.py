@@ -53,6 +53,12 @@ def test_every_statement_of_the_paper_has_a_claim(label):
     assert any(entry.label == label for entry in CLAIMS.values()), f"no claim about {label}"
 
 
+def test_the_order_is_that_of_the_paper_whatever_was_imported_first():
+    code = "import utfproof.claims.new_approximate; from utfproof.claims.registry import all_claims; print(list(all_claims()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == str(list(CLAIMS))
+
+
 def test_the_registry_is_filled_in():
     for entry in CLAIMS.values():
         assert re.fullmatch(r"[A-Za-z0-9_:./<>=-]+", entry.id), entry.id

@@ -116,11 +116,15 @@ def claim(
 
 
 def all_claims() -> dict[str, Claim]:
-    """Every claim by id, in the order of the paper."""
+    """Every claim by id, in the order of the paper, whichever module was imported first."""
     for module in SECTIONS:
         importlib.import_module(f"utfproof.claims.{module}")
-    order = list(SECTIONS.values())
-    return dict(sorted(_CLAIMS.items(), key=lambda item: order.index(item[1].section)))
+    modules, sections = list(SECTIONS), list(SECTIONS.values())
+
+    def place(entry: Claim) -> tuple[int, int]:
+        return sections.index(entry.section), modules.index(entry.check.__module__.rpartition(".")[2])
+
+    return dict(sorted(_CLAIMS.items(), key=lambda item: place(item[1])))
 
 
 def registered() -> dict[Check, set[tuple[str, str]]]:
