@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from browser import BrowserMissing, open_browser
 from hypothesis import HealthCheck, settings
 
 from utfproof.cli.app import run
@@ -40,6 +41,18 @@ def cli(capsys, tmp_path, monkeypatch):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A browser for the tests of one file; they skip where there is none, unless one is required."""
+    try:
+        with open_browser() as opened:
+            yield opened
+    except BrowserMissing as missing:
+        if os.environ.get("UTFPROOF_REQUIRE_BROWSER"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 def pytest_addoption(parser):

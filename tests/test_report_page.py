@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import os
 import re
 import shlex
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import test_report
-from browser import BrowserMissing, open_browser
 from test_report import RESULTS, at, changed, page_of, run
 from test_reporting import HOSTILE, hostile
 from test_reporting_page import WIDER
@@ -152,17 +150,6 @@ def test_the_page_is_self_contained(folder):
 
 
 # --- in a browser --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        with open_browser() as opened:
-            yield opened
-    except BrowserMissing as missing:
-        if os.environ.get("UTFPROOF_REQUIRE_BROWSER"):
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -101,17 +100,6 @@ def test_import_of_reports_is_light():
 
 
 # --- the page, in a browser ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        with open_browser() as opened:
-            yield opened
-    except BrowserMissing as missing:
-        if os.environ.get("UTFPROOF_REQUIRE_BROWSER"):
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
 
 
 @pytest.fixture

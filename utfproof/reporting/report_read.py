@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,9 +173,9 @@ def _beside(path: Path, size: int) -> str | None:
     try:
         with path.open("rb") as stream:
             begin = stream.read(128)
-            stream.seek(0)
-            if path.suffix == ".bin" and hashlib.file_digest(stream, "sha256").hexdigest() == path.stem:
-                return "sidecar"
+            if re.fullmatch(r"[0-9a-f]{64}\.bin", path.name):  # others are not worth reading whole
+                stream.seek(0)
+                return "sidecar" if hashlib.file_digest(stream, "sha256").hexdigest() == path.stem else None
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
     if path.suffix == ".safetensors" and begin[8:9] == b"{" and int.from_bytes(begin[:8], "little") <= size - 8:
