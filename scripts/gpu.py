@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utfproof.training.loop import parallel_seeds
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
@@ -92,9 +93,9 @@ def many_targets(results: Path, device: str, tiny: bool) -> Part:
     )  # fmt: skip
 
 
-def cells(tiny: bool) -> list[tuple[Preset, int]]:
-    """(preset, seeds) of every cell and point of the scaling figure, by value for time: what costs least comes first, cells
-    with an MLP last."""
+def cells(device: str, tiny: bool) -> list[tuple[Preset, int]]:
+    """(preset, seeds) of every cell and point of the scaling figure, by value for time: what costs least comes first,
+    points of the figure later, cells with an MLP last. Where seeds do not run side by side, one of each before the others."""
     found = [
         (PRESETS[f"{task}/{host}/{variant}"], SEEDS.get(host, 1))
         for task in PAPER_TASKS
@@ -105,7 +106,13 @@ def cells(tiny: bool) -> list[tuple[Preset, int]]:
     found += [(point, SCALING_SEEDS) for point in scaling_presets("all") if point not in home]
     if tiny:
         found = [(replace(PRESETS["1-hop/sparse/attention"], steps=2, batch=2), 1)]
-    return sorted(found, key=lambda pair: (pair[0].mlp, cost(*pair)))
+    alone = [(point, 1) for point, seeds in found if seeds > 1 and not parallel_seeds(point, device, "auto")]
+    repeated = {point for point, _ in alone}
+
+    def order(pair: tuple[Preset, int]) -> tuple[bool, bool, bool, float]:
+        return pair[0].mlp, pair[0] not in home, pair[1] > 1 and pair[0] in repeated, cost(*pair)
+
+    return sorted(found + alone, key=order)
 
 
 def cost(point: Preset, seeds: int) -> float:
@@ -137,7 +144,9 @@ def train_command(point: Preset, seeds: int, folder: Path, device: str, tiny: bo
 def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only: Sequence[str]) -> int:
     """Train what is missing, `jobs` at once, until `end`; the number that failed."""
     waiting = [
-        pair for pair in cells(tiny) if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
+        pair
+        for pair in cells(device, tiny)
+        if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
     ]
     running: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
     failed = 0
