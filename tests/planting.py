@@ -10,7 +10,6 @@ a child process of its own:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import gc
 import importlib
@@ -35,18 +34,24 @@ class Fault:
     old: str
     new: str
     breaks: tuple[str, ...]
-    table: str = ""
+    table: str
 
 
 def tables():
-    """Every fault of tests/faults/*.py by name (each such file has a list FAULTS)."""
+    """Every fault of tests/faults/*.txt by name. "== MODULE" stands over a module's faults; each is a line with its name, the
+    lines of its text ("- ") and what they become ("+ "), and, indented, the claims that it breaks."""
     found = {}
-    folder = Path(__file__).parent / "faults"
-    sys.path.insert(0, str(folder.parent))
-    for path in sorted(folder.glob("*.py")):
-        for fault in importlib.import_module(f"faults.{path.stem}").FAULTS:
-            assert fault.name not in found, f"two faults are called {fault.name}"
-            found[fault.name] = dataclasses.replace(fault, table=path.stem)
+    for path in sorted((Path(__file__).parent / "faults").glob("*.txt")):
+        for section in path.read_text().split("\n== ")[1:]:
+            module, *lines = section.rstrip("\n").split("\n")
+            starts = [i for i, line in enumerate(lines) if line and line[0] not in "-+ "]
+            for i, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+                old, new, breaks = (
+                    [line[2:] for line in lines[i:end] if line.startswith(sign)] for sign in ("-", "+", "  ")
+                )
+                assert lines[i] not in found, f"two faults are called {lines[i]}"
+                changed, names = ("\n".join(old), "\n".join(new)), tuple(" ".join(breaks).split())
+                found[lines[i]] = Fault(lines[i], module, *changed, names, path.stem)
     return found
 
 
