@@ -152,15 +152,18 @@ def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only
     failed = 0
     print(f"cells: {len(waiting)} without a full run", flush=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    while (waiting or running) and time.monotonic() < end:
-        while waiting and len(running) < jobs:
-            point, seeds = waiting.pop(0)
-            child = subprocess.Popen(
-                train_command(point, seeds, folder, device, tiny), env=environment, stdout=subprocess.DEVNULL
-            )
-            running[child] = (f"{point.name}, d = {point.head_dim}, m = {point.m}", time.monotonic())
-        failed += _collect(running)
-        time.sleep(0.2)
+    try:
+        while (waiting or running) and time.monotonic() < end:
+            while waiting and len(running) < jobs:
+                point, seeds = waiting.pop(0)
+                child = subprocess.Popen(
+                    train_command(point, seeds, folder, device, tiny), env=environment, stdout=subprocess.DEVNULL
+                )
+                running[child] = (f"{point.name}, d = {point.head_dim}, m = {point.m}", time.monotonic())
+            failed += _collect(running)
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        print("cells: stopped", flush=True)
     for child in running:
         child.send_signal(signal.SIGINT)
     limit = time.monotonic() + CHECKPOINT_SECONDS
@@ -213,6 +216,9 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of data files")
     given = parser.parse_args()
     end = time.monotonic() + 3600 * given.hours - CHECKPOINT_SECONDS
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # which a shell's background jobs, and their children, ignore
     only, well = given.only.split(","), True
     given.results.mkdir(parents=True, exist_ok=True)
     if "tests" in only and given.device != "cpu":

@@ -38,3 +38,19 @@ def test_a_part_that_fails_is_told(tmp_path):
     code, said = dry_run(tmp_path, "--only", "targets", "--device", "no-such-device")
     assert code == 1
     assert "many targets at a long context: exit 2" in said
+
+
+def test_the_end_leaves_a_checkpoint(tmp_path):
+    """Also in the background of a shell, whose children ignore an interrupt."""
+    command = (
+        f"{sys.executable} {SCRIPT} --device cpu --only cells --jobs 1 --hours 0.012 --cells 2-hop/trained/attention"
+    )
+    done = subprocess.run(
+        ["sh", "-c", f"{command} --results {tmp_path} & wait"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "2-hop/trained/attention, d = 28, m = 1024: stopped, with a checkpoint" in done.stdout, done
+    assert list(tmp_path.rglob("checkpoint.json"))
