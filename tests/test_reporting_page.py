@@ -140,8 +140,8 @@ def cleared(browser):
 
 
 def appended(monkeypatch, part, text):
-    original = page._part
-    monkeypatch.setattr(page, "_part", lambda name: original(name) + (text if name == part else ""))
+    original = page.part
+    monkeypatch.setattr(page, "part", lambda name: original(name) + (text if name == part else ""))
 
 
 def filter_faults(browser, run):
@@ -199,9 +199,9 @@ def test_filters(browser, show, run, drawn):
     ],
 )
 def test_planted_faults_in_the_filters_are_caught(browser, show, run, monkeypatch, right, wrong):
-    original = page._part
+    original = page.part
     assert right in original("page.js")
-    monkeypatch.setattr(page, "_part", lambda name: original(name).replace(right, wrong))
+    monkeypatch.setattr(page, "part", lambda name: original(name).replace(right, wrong))
     show(html_page(run))
     assert next(filter_faults(browser, run), None)
 

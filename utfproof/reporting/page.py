@@ -10,7 +10,7 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -76,13 +76,13 @@ def html_page(document: dict[str, Any], pictures: Sequence[Picture] = (), *, pro
     """
     claims = claims_of(document)
     certificates = certificates_of(document)
-    style, script = _part("page.css"), _part("page.js")
     state = "all claims as recorded" if as_recorded(document) else "NOT as recorded"
     body = [
         '<a class="skip" href="#_claims">Skip to the claims</a>',
         _header(document, certificates, bool(pictures)),
         "<main>",
-        _notions(),
+        '<section id="_notions" aria-labelledby="_notions-heading"><h2 id="_notions-heading">Notions of universality</h2>'
+        f"{notions()}</section>",
         '<section id="_claims" aria-labelledby="_claims-heading"><h2 id="_claims-heading">Claims</h2>',
         _form(claims),
         _table(document, certificates, proofs),
@@ -92,8 +92,12 @@ def html_page(document: dict[str, Any], pictures: Sequence[Picture] = (), *, pro
         "</main>",
         f"<footer><p>Grid {escape(document.get('grid', ''))}; {_seconds(document.get('seconds', 0))}. "
         "Certificates are checked with <code>utfproof check</code>, which trusts nothing on this page.</p></footer>",
-        f"<script>{script}</script>",
     ]
+    return whole_page(f"utfproof: {counted(len(claims), 'claim')}, {state}", part("page.css"), part("page.js"), body)
+
+
+def whole_page(title: str, style: str, script: str, body: Sequence[str]) -> str:
+    """A page of its own, whose policy lets this style and this script run and nothing else; title and body are markup."""
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
         "form-action 'none'"
@@ -104,15 +108,17 @@ def html_page(document: dict[str, Any], pictures: Sequence[Picture] = (), *, pro
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>utfproof: {counted(len(claims), 'claim')}, {state}</title>",
+            f"<title>{title}</title>",
             f"<style>{style}</style>\n</head>\n<body>",
             *body,
+            f"<script>{script}</script>",
             "</body>\n</html>\n",
         ]
     )
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """The text of a style or a script that stands beside this file."""
     return "\n" + files("utfproof.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -143,15 +149,21 @@ def _header(document: dict[str, Any], certificates: Certificates, drawn: bool) -
         found = f'<p class="agreed">{"Every claim is" if claims else "Nothing was examined; nothing is not"} as recorded.</p>'
     else:
         found = '<div class="alarm" role="note"><p><strong>The run as a whole is not as recorded.</strong></p></div>'
-    tally = "".join(
-        f'<div><dt class="verdict {_CLASS.get(name, "other")}">{escape(name)}</dt><dd>{count}</dd></div>'
-        for name, count in verdict_counts(document).items()
-    )
-    tally += f"<div><dt>certificates</dt><dd>{len(certificates)}</dd></div>"
     return (
         '<header><p class="eyebrow">utfproof verify</p><h1>What holds, and what was found</h1>'
-        f'<p class="lead">{lead}</p>{found}<dl class="tally">{tally}</dl>{_contents(drawn, certificates)}</header>'
+        f'<p class="lead">{lead}</p>{found}{tally(document, {"certificates": len(certificates)})}'
+        f"{_contents(drawn, certificates)}</header>"
     )
+
+
+def tally(document: dict[str, Any], more: Mapping[str, int]) -> str:
+    """How many claims have each verdict, and more counts."""
+    cells = [
+        f'<div><dt class="verdict {_CLASS.get(name, "other")}">{escape(name)}</dt><dd>{count}</dd></div>'
+        for name, count in verdict_counts(document).items()
+    ]
+    cells += [f"<div><dt>{name}</dt><dd>{count}</dd></div>" for name, count in more.items()]
+    return f'<dl class="tally">{"".join(cells)}</dl>'
 
 
 def _contents(drawn: bool, certificates: Certificates) -> str:
@@ -164,12 +176,10 @@ def _contents(drawn: bool, certificates: Certificates) -> str:
     return f'<nav aria-label="Contents">{links}</nav>'
 
 
-def _notions() -> str:
+def notions() -> str:
+    """Each notion in a line, and what must not be mixed up."""
     entries = "".join(f"<dt>{escape(name)}</dt><dd>{prose(line)}</dd>" for name, line in NOTIONS.items())
-    return (
-        '<section id="_notions" aria-labelledby="_notions-heading"><h2 id="_notions-heading">Notions of universality</h2>'
-        f'<p class="caution">{escape(CAUTION)}</p><dl class="notions">{entries}</dl></section>'
-    )
+    return f'<p class="caution">{escape(CAUTION)}</p><dl class="notions">{entries}</dl>'
 
 
 # --- claims -------------------------------------------------------------------------------------------------
@@ -251,7 +261,7 @@ def _claim(claim: dict[str, Any], certificates: Certificates, proofs: str) -> st
         f'<a class="permalink" href="{_href(claim)}" aria-label="Link to {escape(claim["id"])}">#</a></span>'
         f'<span class="statement">{prose(claim["statement"])}</span></td>',
         f'<td data-label="Notion">{escape(claim["notion"] or "–")}</td>',
-        f'<td data-label="Verdict">{_verdict(claim)}</td>',
+        f'<td data-label="Verdict">{verdict(claim)}</td>',
         f'<td data-label="Instances" class="at">{_instances_in_short(claim)}</td>',
         f'<td data-label="Evidence" class="quiet">{escape(", ".join(_values(claim, "evidence")))}</td>',
     ]
@@ -265,7 +275,8 @@ def _mark(verdict: object) -> str:
     return f'<span class="verdict {_CLASS.get(str(verdict), "other")}">{escape(verdict)}</span>'
 
 
-def _verdict(claim: dict[str, Any]) -> str:
+def verdict(claim: dict[str, Any]) -> str:
+    """The verdict, with a word where it is not as recorded."""
     broken = '<strong class="verdict wrong">not as recorded</strong> ' if problems_of(claim) else ""
     return broken + _mark(claim["verdict"])
 
@@ -315,9 +326,9 @@ def _evidence(claim: dict[str, Any], certificates: Certificates, proofs: str) ->
             for name, value in claim["figures"].items()
         )
         table = f'<table class="figures"><caption>Figures</caption><tbody>{figures}</tbody></table>'
-        parts.append(_scrolling("Figures", table))
+        parts.append(scrolling("Figures", table))
     if claim["instances"]:
-        parts.append(_scrolling("Instances", _instances(claim["instances"], certificates), " long"))
+        parts.append(scrolling("Instances", _instances(claim["instances"], certificates), "scroll long"))
     return "".join(parts)
 
 
@@ -325,9 +336,9 @@ def _list(lines: Iterable[object]) -> str:
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>"
 
 
-def _scrolling(name: str, content: str, kind: str = "") -> str:
-    """Wide tables scroll by themselves, for the keyboard too; the page never does sideways."""
-    return f'<div class="scroll{kind}" role="region" tabindex="0" aria-label="{name}">{content}</div>'
+def scrolling(name: str, content: str, kind: str = "scroll") -> str:
+    """Wide content scrolls by itself, for the keyboard too; the page never does sideways."""
+    return f'<div class="{kind}" role="region" tabindex="0" aria-label="{escape(name)}">{content}</div>'
 
 
 def _proof(proof: object, proofs: str) -> str:
@@ -406,8 +417,8 @@ def _pictures(pictures: Sequence[Picture]) -> str:
 
 
 def _figure(picture: Picture) -> str:
-    name, caption = escape(picture.name), prose(picture.caption.replace(" × ", _TIMES))
+    caption = prose(picture.caption.replace(" × ", _TIMES))
     return (
         f'<figure class="{escape(picture.part)}"><figcaption><strong>{prose(picture.name)}</strong> {caption}'
-        f'</figcaption><div class="scroll" role="region" tabindex="0" aria-label="{name}">{picture.svg}</div></figure>'
+        f"</figcaption>{scrolling(picture.name, picture.svg)}</figure>"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from utfproof.reporting.document import counted
-from utfproof.reporting.page import _hash, _part, escape
+from utfproof.reporting.page import escape, part, whole_page
 from utfproof.reporting.report_bench import bench_section
 from utfproof.reporting.report_emulation import emulation_section
 from utfproof.reporting.report_frontier import frontier_section
@@ -55,47 +55,33 @@ def sections_of_report(found: Gathered, training: Training | None = None) -> lis
 def report_page(found: Gathered, parts: list[Section]) -> str:
     """The page of these sections, with the list of all files of the folder."""
     known = [source for source in found.sources if source.kind]
-    fine = all(good for part in parts for good, _ in part.lines)
-    style, script = _style(), _part("report.js")
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'"
-    )
+    fine = all(good for one in parts for good, _ in one.lines)
     title = (
         f"utfproof report: {counted(len(known), 'file')}, {'all as it should be' if fine else 'NOT as it should be'}"
     )
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{title}</title>",
-            f"<style>{style}</style>\n</head>\n<body>",
-            '<a class="skip" href="#_main">Skip to the results</a>',
-            _header(found, parts),
-            '<main id="_main" tabindex="-1">',
-            *map(section, parts),
-            section(_files(found)),
-            "</main>",
-            "<footer><p>Every number on this page is read from the files above. Certificates are checked with "
-            "<code>utfproof check</code>, which trusts nothing on this page.</p></footer>",
-            f"<script>{script}</script>",
-            "</body>\n</html>\n",
-        ]
-    )
+    body = [
+        '<a class="skip" href="#_main">Skip to the results</a>',
+        _header(found, parts),
+        '<main id="_main" tabindex="-1">',
+        *map(section, parts),
+        section(_files(found)),
+        "</main>",
+        "<footer><p>Every number on this page is read from the files above. Certificates are checked with "
+        "<code>utfproof check</code>, which trusts nothing on this page.</p></footer>",
+    ]
+    return whole_page(title, _style(), part("report.js"), body)
 
 
 def _style() -> str:
     """page.css, its palettes once more for the button and for paper, and the report's own rules."""
-    shared = _part("page.css")
+    shared = part("page.css")
     light, dark = (_palette(rules) for rules in re.findall(r":root \{(.*?)\}", shared, re.DOTALL))
     chosen = (
         f'\n:root[data-theme="light"] {{ color-scheme: light; {light} }}'
         f'\n:root[data-theme="dark"] {{ color-scheme: dark; {dark} }}'
         f"\n@media print {{ :root, :root[data-theme] {{ color-scheme: light; {light} --paper: #fff; --ink: #000; }} }}\n"
     )
-    return shared + chosen + _part("report.css")
+    return shared + chosen + part("report.css")
 
 
 def _palette(rules: str) -> str:

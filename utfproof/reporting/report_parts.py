@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from utfproof.reporting.document import plain
-from utfproof.reporting.page import escape, prose
+from utfproof.reporting.page import escape, prose, scrolling
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,6 @@ def legend(entries: Sequence[tuple[str, str]]) -> str:
     """Swatches (markup) and what they mean."""
     items = "".join(f"<li>{swatch}<span>{prose(name)}</span></li>" for swatch, name in entries)
     return f'<ul class="legend">{items}</ul>'
-
-
-def scrolling(name: str, content: str, kind: str = "scroll") -> str:
-    """Wide content scrolls by itself, for the keyboard too."""
-    return f'<div class="{kind}" role="region" tabindex="0" aria-label="{escape(name)}">{content}</div>'
 
 
 @dataclass(frozen=True)

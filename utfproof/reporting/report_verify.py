@@ -10,7 +10,6 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.reporting.certificates import certificates_of
 from utfproof.reporting.document import (
-    CAUTION,
     NOTIONS,
     VERDICTS,
     claims_of,
@@ -23,7 +22,7 @@ from utfproof.reporting.document import (
     verdict_counts,
 )
 from utfproof.reporting.forms import NUMBER, Each, Maybe, conform
-from utfproof.reporting.page import _CLASS, escape, prose
+from utfproof.reporting.page import _CLASS, escape, notions, prose, tally, verdict
 from utfproof.reporting.report_parts import Markup, Section, alarm, folded, paragraph, table
 from utfproof.reporting.report_read import Source, refuse
 from utfproof.reporting.svg import svg
@@ -79,7 +78,7 @@ def verify_section(sources: Sequence[Source]) -> Section | None:
     for source in sources:
         check(source)
     check_together(sources)
-    lines, body = [], [_notions()]
+    lines, body = [], [notions()]
     for source in sources:
         document = source.document
         lines.append((bool(document["holds"]), "; ".join(summary(document))))
@@ -92,17 +91,12 @@ def _one(source: Source) -> str:
     claims = document["claims"]
     broken = [f"{claim['id']}: {problems_of(claim)[0]}" for claim in claims if problems_of(claim)]
     checked = sum(machine_checked(claim) for claim in claims)
-    tally = "".join(
-        f'<div><dt class="verdict {_CLASS[name]}">{escape(name)}</dt><dd>{count}</dd></div>'
-        for name, count in verdict_counts(document).items()
-    )
-    tally += f"<div><dt>with machine-checked theorems</dt><dd>{checked}</dd></div>"
-    tally += f"<div><dt>certificates</dt><dd>{len(document.get('certificates') or {})}</dd></div>"
+    counts = {"with machine-checked theorems": checked, "certificates": len(document.get("certificates") or {})}
     return (
         f"<h3>{escape(source.name)}</h3>"
         + paragraph(f"{counted(len(claims), 'claim')} decided on the grid {document['grid']}. A square is a claim.")
         + alarm([f"Not as recorded: {line}" for line in broken])
-        + f'<dl class="tally">{tally}</dl>'
+        + tally(document, counts)
         + _overview(document)
         + _by_notion(claims)
         + "".join(_listed(claims, verdict) for verdict in ("fails as printed", "holds after repair", "open", "holds"))
@@ -127,23 +121,13 @@ def _row(claim: dict[str, Any]) -> tuple[object, ...]:
     ]
     return (
         Markup(f"<code>{escape(claim['id'])}</code>"),
-        Markup(_mark(claim)),
+        Markup(verdict(claim)),
         claim["notion"] or "–",
         Markup(
             f'<span class="line">{prose(claim["statement"])}</span><span class="quiet">{prose(claim["sentence"])}</span>'
         ),
         "; ".join(where) or "–",
     )
-
-
-def _mark(claim: dict[str, Any]) -> str:
-    broken = '<strong class="verdict wrong">not as recorded</strong> ' if problems_of(claim) else ""
-    return f'{broken}<span class="verdict {_CLASS[claim["verdict"]]}">{escape(claim["verdict"])}</span>'
-
-
-def _notions() -> str:
-    entries = "".join(f"<dt>{escape(name)}</dt><dd>{prose(line)}</dd>" for name, line in NOTIONS.items())
-    return f'<p class="caution">{escape(CAUTION)}</p><dl class="notions">{entries}</dl>'
 
 
 # --- squares -------------------------------------------------------------------------------------------------
