@@ -25,7 +25,7 @@ from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact
-from utfproof.jobs.enclose import decimal, named_host, run_enclosure
+from utfproof.jobs.enclose import Enclose, decimal, named_host, run_enclosure
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.weights import write_host
@@ -323,13 +323,12 @@ def test_weights_of_a_file(tied, tmp_path):
     path = tmp_path / "host.safetensors"
     write_host(path, host)
     target = random_target(host.shape, 3)
-    out = run_enclosure(str(path), host, target, attention="causal", context=3, digits=30, output=tmp_path / "c.json")
+    said = {"attention": "causal", "context": 3, "digits": 30}
+    out = run_enclosure(Enclose(host=str(path), **said, output=tmp_path / "c.json"), host, target)
     assert (out.exit_code, out.document["verdict"]) == (0, "within")
     assert codes(tmp_path / "c.json") == (0, 0)
     floats = embed(host, target).E
-    out = run_enclosure(
-        str(path), host, target, attention="causal", context=3, digits=30, output=tmp_path / "d.json", embedding=floats
-    )
+    out = run_enclosure(Enclose(host=str(path), **said, output=tmp_path / "d.json"), host, target, floats)
     assert (out.exit_code, out.document["verdict"], out.document["embedding"]) == (1, "apart", "given")
     assert codes(tmp_path / "d.json") == (0, 0)
     raw = bytearray(path.read_bytes())
@@ -340,8 +339,8 @@ def test_weights_of_a_file(tied, tmp_path):
 
 def test_the_helper_says_what_was_shown(tmp_path):
     host, target, E, _ = case("sparse")
-    arguments = {"attention": "alibi+causal", "context": 2, "seed": 1}
-    out = run_enclosure("sparse", host, target, **arguments, digits=50, output=tmp_path / "a.json")
+    arguments = {"host": "sparse", "attention": "alibi+causal", "context": 2, "seed": 1}
+    out = run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "a.json"), host, target)
     assert out.exit_code == 0
     assert out.rows["result"] == "outputs within 10^-50"
     assert "not about universality" in out.rows["means"]
@@ -351,19 +350,19 @@ def test_the_helper_says_what_was_shown(tmp_path):
     assert "universal" not in json.dumps(out.document).replace("looped-universal", "")
     claim = json.loads((tmp_path / "a.json").read_bytes())["claim"]
     assert "universal" not in json.dumps(claim)
-    again = run_enclosure("sparse", host, target, **arguments, digits=50, output=tmp_path / "b.json")
+    again = run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "b.json"), host, target)
     assert again.rows["result"] == out.rows["result"]
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     verdict = checker.check_file(tmp_path / "a.json", LIMITS)
     assert "at most 1e-50 apart (target " in verdict.message
     assert verdict.facts["difference"] == [0, 1]
-    rounded = run_enclosure("sparse", host, target, **arguments, digits=20, embedding=np.asarray(E, dtype=np.float32))
+    rounded = run_enclosure(Enclose(**arguments, digits=20), host, target, np.asarray(E, dtype=np.float32))
     assert rounded.exit_code == 1
     assert rounded.document["files"] == []
     low, high = (Fraction(rounded.document["difference"][key]) for key in ("at_least", "at_most"))
     assert 0 < low < high < Fraction(1, 10**5)
     with pytest.raises(MalformedInput, match=r"ends in \.json"):
-        run_enclosure("sparse", host, target, **arguments, digits=50, output=tmp_path / "a.txt")
+        run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "a.txt"), host, target)
 
 
 def test_decimals_are_written_to_the_last_digit():

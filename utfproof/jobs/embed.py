@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 OWN_LAYOUT = "utfproof"
 OWN_NORM = "own-norm"
 """The host with a norm of its own, as HOST."""
+_OF_MODELS = ("names", "scale", "attention", "config", "reference", "module", "inputs", "trials", "tolerance")
+"""Options that mean nothing for a target of the package's own layout."""
 
 
 def load_host(
@@ -110,109 +112,56 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         if not self.minimize:
             options.refuse_undrawn(self, self.host, "law", "dtype", *(["seed"] if self.layout == OWN_LAYOUT else []))
             options.require_distinct(self.output, self.target, Path(self.host))
-        recipe = {"m": self.m, "seed": self.seed, "law": self.law, "dtype": self.dtype, "limit": limit}
-        test = ComparisonOptions(
-            self.names,
-            self.scale,
-            self.attention,
-            self.config,
-            self.reference,
-            self.module,
-            self.inputs,
-            self.trials,
-            self.tolerance,
-            self.seed,
-        )
         model: Target | ImportedModel
         if self.layout == OWN_LAYOUT and self.module is None:
             from utfproof.models import refuse_models
             from utfproof.weights import read_target
 
-            test.refuse_unused(self.target)
+            for name in _OF_MODELS:
+                if getattr(self, name) is not None:
+                    raise MalformedInput(
+                        f"--{name} is about models of another --layout; {self.target} is read as a target"
+                    )
             if self.host == OWN_NORM:
                 raise MalformedInput("HOST own-norm is for models with norms: say --layout auto, or theirs")
             refuse_models(self.target, limit)
             model = read_target(self.target, layers=self.layers, residual=self.residual, max_memory=limit)
-            options.agree_with(model.shape, **self.dimensions)
         else:
-            norms = self.host == OWN_NORM
-            model = test.read(self.target, self.layout, self.heads, self.residual, limit, norms=norms)
-            options.agree_with(model.shape, **self.dimensions)
+            model = self._model()
+        options.agree_with(model.shape, **self.dimensions)
         if self.minimize:
             from utfproof.jobs.embed_minimize import minimize
 
-            return minimize(self, model, test)
+            return minimize(self, model)
         if self.host == OWN_NORM and not isinstance(model, Target):
             from utfproof.jobs import own_norm
 
             options.refuse_given(self, "own-norm is made of the model's bounds", "m", "law", "dtype")
-            return own_norm.embed(model, self.output, test, limit)
+            return own_norm.embed(self, model)
         if isinstance(model, Target):
-            return _embed_target(self.host, model, self.output, self.layers, recipe)
-        return _embed_model(self.host, model, self.output, recipe, test)
-
-
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """How a model is read and compared: the options --names, --scale, --attention, --config, --reference, --module, --inputs,
-    --trials, --tolerance, --seed."""
-
-    names: str | None
-    scale: str | None
-    attention: str | None
-    config: Path | None
-    reference: Path | None
-    module: str | None
-    inputs: Path | None
-    trials: int | None
-    tolerance: float | None
-    seed: int
-
-    def refuse_unused(self, target: Path) -> None:
-        """MalformedInput for options that mean nothing for a target of the package's own layout."""
-        for part in fields(self):
-            if part.name != "seed" and getattr(self, part.name) is not None:
-                raise MalformedInput(f"--{part.name} is about models of another --layout; {target} is read as a target")
+            return self._embed_target(model)
+        return self._embed_model(model)
 
     @property
-    def limit(self) -> float:
-        """Largest relative difference allowed."""
+    def allowed(self) -> float:
+        """Largest relative difference of outputs."""
         return 1e-8 if self.tolerance is None else self.tolerance
 
-    def read(
-        self,
-        path: Path,
-        layout: str,
-        heads: int | None,
-        residual: bool | None,
-        limit: int | None,
-        *,
-        norms: bool = False,
-    ) -> ImportedModel:
+    def _model(self) -> ImportedModel:
         """The model of a file, or of the module that --module makes."""
         from utfproof.models import from_model, import_model, make_module, read_config
 
         config = None if self.config is None else read_config(self.config)
+        given: dict[str, Any] = {"heads": self.heads, "config": config, "norms": self.host == OWN_NORM}
         if self.module is None:
-            return import_model(
-                path,
-                layout,
-                attention=self.attention,
-                heads=heads,
-                residual=residual,
-                names=self.names,
-                scale=self.scale,
-                config=config,
-                reference=self.reference,
-                norms=norms,
-                max_memory=limit,
-            )
+            given |= {name: getattr(self, name) for name in ("attention", "residual", "names", "scale", "reference")}
+            return import_model(self.target, self.layout, **given, max_memory=self.limit)
         for name in ("names", "scale", "attention", "reference"):
             if getattr(self, name) is not None:
                 raise MalformedInput(f"--{name} says what a live module shows by itself: leave it out with --module")
-        return from_model(make_module(self.module, path), heads=heads, config=config, norms=norms, seed=self.seed)
+        return from_model(make_module(self.module, self.target), **given, seed=self.seed)
 
-    def sequences(self, model: ImportedModel, limit: int | None) -> list[Any]:
+    def sequences(self, model: ImportedModel) -> list[Any]:
         """Tokens to compare on."""
         from utfproof.models import random_sequences, read_sequences
 
@@ -221,14 +170,14 @@ class ComparisonOptions:
             return random_sequences(model, count, self.seed)
         if self.trials is not None:
             raise MalformedInput("--trials draws random sequences, --inputs gives them: choose one")
-        return read_sequences(self.inputs, model, limit)
+        return read_sequences(self.inputs, model, self.limit)
 
-    def document(self, model: ImportedModel, agreement: Agreement) -> dict[str, Any]:
-        """For --json."""
+    def comparison(self, model: ImportedModel, agreement: Agreement) -> dict[str, Any]:
+        """How far the model is from the host, for --json."""
         return {
             "relative_difference": agreement.relative_difference,
-            "tolerance": self.limit,
-            "agrees": agreement.within(self.limit),
+            "tolerance": self.allowed,
+            "agrees": agreement.within(self.allowed),
             "sequences": agreement.sequences,
             "compared_positions": agreement.positions,
             "witness": model.witness,
@@ -237,12 +186,12 @@ class ComparisonOptions:
             "not_read": list(model.reading.not_read),
         }
 
-    def rows(self, model: ImportedModel, agreement: Agreement) -> dict[str, str]:
+    def comparison_rows(self, model: ImportedModel, agreement: Agreement) -> dict[str, str]:
         """For people: every fact under which the model was read, and on whose word; then the comparison."""
         from utfproof.models.family import FACTS
 
         reading = model.reading
-        largest = f"{agreement.relative_difference:.3g} relative (tolerance {self.limit:.3g})"
+        largest = f"{agreement.relative_difference:.3g} relative (tolerance {self.allowed:.3g})"
         unknown = ", ".join(FACTS[name] for name in model.unknown)
         return {
             **reading.assumptions,
@@ -255,70 +204,74 @@ class ComparisonOptions:
             "compared": f"{agreement.sequences} sequences, {agreement.positions} positions",
         }
 
+    @property
+    def _recipe(self) -> dict[str, Any]:
+        """How the host is drawn, and the memory limit."""
+        return {"m": self.m, "seed": self.seed, "law": self.law, "dtype": self.dtype, "limit": self.limit}
 
-def _embed_target(host: str, model: Target, output: Path, layers: int | None, recipe: dict[str, Any]) -> Outcome:
-    """A target of the package's own layout."""
-    from utfproof.matching import embed
-    from utfproof.weights import write_embedding
+    def _embed_target(self, model: Target) -> Outcome:
+        """A target of the package's own layout."""
+        from utfproof.matching import embed
+        from utfproof.models.embedding import host_facts
+        from utfproof.weights import write_embedding
 
-    machine = load_host(host, model, layers=layers, **recipe)
-    found = embed(machine, model, max_memory=recipe["limit"])
-    write_embedding(output, found.E, _facts(host, machine, found, recipe))
-    rows = {
-        "result": f"the host acts as the target, by {found.notion.value}",
-        "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
-        **_rows(found),
-        "embedding": str(output),
-    }
-    return Outcome({**_document(found, machine), "file": str(output)}, f"embed {host}", rows)
+        machine = load_host(self.host, model, layers=self.layers, **self._recipe)
+        found = embed(machine, model, max_memory=self.limit)
+        write_embedding(self.output, found.E, host_facts(self.host, machine, found, self._recipe))
+        rows = {
+            "result": f"the host acts as the target, by {found.notion.value}",
+            "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
+            **_rows(found),
+            "embedding": str(self.output),
+        }
+        return Outcome({**_document(found, machine), "file": str(self.output)}, f"embed {self.host}", rows)
 
+    def _embed_model(self, model: ImportedModel) -> Outcome:
+        """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
+        from utfproof.models import embed_model
+        from utfproof.models.embedding import GROUPED
 
-def _embed_model(
-    host: str, model: ImportedModel, output: Path, recipe: dict[str, Any], test: ComparisonOptions
-) -> Outcome:
-    """A model: E by the target without biases, then a comparison with the model's own outputs, or with its reading."""
-    from utfproof.models import embed_model
-    from utfproof.models.embedding import GROUPED
-
-    limit = recipe["limit"]
-    sequences, within = test.sequences(model, limit), test.limit
-    target = model.target.augmented()
-    stored = host != GROUPED and options.is_host_file(host)
-    machine = load_host(host, target, layers=None, **recipe) if stored else host
-    drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
-    found = embed_model(model, machine, **drawn, sequences=sequences, tolerance=within, name=host, max_memory=limit)
-    if found.agrees:
-        found.save(output)
-    grouped = _grouped(model)
-    document = {
-        **_document(found.found, found.host),
-        "verdict": found.verdict,
-        "layout": model.layout,
-        "vocabulary": model.vocabulary,
-        "positions": model.positions,
-        "width": model.target.width,
-        "kv_heads": model.kv_heads,
-        "grouped_columns": grouped,
-        **test.document(model, found.agreement),
-        "left_out": list(model.bookkeeping),
-        "roles": model.roles,
-        "file": str(output) if found.agrees else None,
-    }
-    shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
-    positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
-    rows = {
-        "result": found.verdict,
-        "model": f"{model.vocabulary} tokens, {positions}, width {model.target.width} and one for the biases",
-        "shape": f"{model.target.shape}, m = {found.host.m}",
-        "read as": model.reading.family.title,
-        "taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items()),
-        **_rows(found.found),
-        **({} if grouped is None else {"shared keys": shared}),
-        **test.rows(model, found.agreement),
-        **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
-        "embedding": str(output) if found.agrees else "none",
-    }
-    return Outcome(document, f"embed {host}", rows, options.agreement_code(model, found.agrees))
+        host, recipe, limit = self.host, self._recipe, self.limit
+        sequences, target = self.sequences(model), model.target.augmented()
+        stored = host != GROUPED and options.is_host_file(host)
+        machine = load_host(host, target, layers=None, **recipe) if stored else host
+        drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
+        found = embed_model(
+            model, machine, **drawn, sequences=sequences, tolerance=self.allowed, name=host, max_memory=limit
+        )
+        if found.agrees:
+            found.save(self.output)
+        written = str(self.output) if found.agrees else None
+        grouped = _grouped(model)
+        document = {
+            **_document(found.found, found.host),
+            "verdict": found.verdict,
+            "layout": model.layout,
+            "vocabulary": model.vocabulary,
+            "positions": model.positions,
+            "width": model.target.width,
+            "kv_heads": model.kv_heads,
+            "grouped_columns": grouped,
+            **self.comparison(model, found.agreement),
+            "left_out": list(model.bookkeeping),
+            "roles": model.roles,
+            "file": written,
+        }
+        shared = f"counted once per group: M = {grouped} ({model.kv_heads} heads of keys)"
+        positions = f"{model.positions} learned positions" if model.positions else "no learned positions"
+        rows = {
+            "result": found.verdict,
+            "model": f"{model.vocabulary} tokens, {positions}, width {model.target.width} and one for the biases",
+            "shape": f"{model.target.shape}, m = {found.host.m}",
+            "read as": model.reading.family.title,
+            "taken as": "; ".join(f"{k}: {v or 'none'}" for k, v in model.roles.items()),
+            **_rows(found.found),
+            **({} if grouped is None else {"shared keys": shared}),
+            **self.comparison_rows(model, found.agreement),
+            **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
+            "embedding": written or "none",
+        }
+        return Outcome(document, f"embed {host}", rows, options.agreement_code(model, found.agrees))
 
 
 def _grouped(model: ImportedModel) -> int | None:
@@ -328,13 +281,6 @@ def _grouped(model: ImportedModel) -> int | None:
     if model.kv_heads == model.target.shape.heads:
         return None
     return grouped_matching_dimension(model.target.shape, model.kv_heads)
-
-
-def _facts(host: str, machine: Universal, found: Embedding, recipe: dict[str, Any]) -> dict[str, str]:
-    """Metadata of an embedding: what it achieves, and the host that it is for."""
-    from utfproof.models.embedding import host_facts
-
-    return host_facts(host, machine, found, recipe)
 
 
 def _document(found: Embedding, machine: Universal) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from utfproof.jobs.job import Outcome
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
-    from utfproof.jobs.embed import ComparisonOptions, Embed
+    from utfproof.jobs.embed import Embed
     from utfproof.models import ImportedModel
     from utfproof.models.attention import Kernel
     from utfproof.models.realization.given import GivenInputs
@@ -96,7 +96,7 @@ def _in_floats(host: Universal, E: np.ndarray) -> tuple[Universal, np.ndarray]:
     return replace(host, **parts), rounded(E)
 
 
-def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions) -> Outcome:
+def minimize(job: Embed, model: Target | ImportedModel) -> Outcome:
     """--minimize: writes the host and E, and compares a model in its original form with them (exit code 1: m is too small, or
     outputs differ by more than the tolerance)."""
     from utfproof.ground.notions import Notion
@@ -116,7 +116,7 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
         facts, rows, document, agrees, observe = {}, dict(found.rows), dict(found.document), True, None
         rows["beside"] = why(found.document["least"]["m"], model.width, 0)
     else:
-        sequences, target = test.sequences(model, limit), model.target.augmented()
+        sequences, target = job.sequences(model), model.target.augmented()
         groups = [model.vocabulary, model.positions] if model.positions else None
         kernel = model.attention
         smaller = m is not None or job.curve or job.within is not None
@@ -133,14 +133,14 @@ def minimize(job: Embed, model: Target | ImportedModel, test: ComparisonOptions)
         if job.within is not None and given is not None:
             found = _within(found, target, given, job.within, limit)
         agreement = compare(model, found.host, found.E, None, sequences)
-        agrees, facts = job.within is not None or agreement.within(test.limit), model_facts(model)
+        agrees, facts = job.within is not None or agreement.within(job.allowed), model_facts(model)
         beside = why(found.document["least"]["m"], model.target.width, 1)
-        rows = {**found.rows, "beside": beside, **test.rows(model, agreement)}
+        rows = {**found.rows, "beside": beside, **job.comparison_rows(model, agreement)}
 
         def observe(host: Universal, E: np.ndarray) -> float:
             return compare(model, host, E, None, sequences).relative_difference
 
-        document = {**found.document, **test.document(model, agreement)}
+        document = {**found.document, **job.comparison(model, agreement)}
     if job.curve:
         from utfproof.models.realization.curve import error_curve
 

@@ -13,7 +13,7 @@ from utfproof.jobs import options
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.pairs import Pair
 from utfproof.jobs.parameters import argument, option, written
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -45,20 +45,7 @@ class Enclose(Pair, Job, order=91):
     def run(self) -> Outcome:
         options.refuse_undrawn(self, self.host, "law", "dtype")
         pair = self.pair(self.host, self.target_law)
-        return run_enclosure(
-            self.host,
-            pair.host,
-            pair.target,
-            attention=self.attention,
-            context=self.context,
-            seed=self.seed,
-            digits=self.digits,
-            output=self.output,
-            embedding=pair.embedding,
-            law=self.law,
-            dtype=self.dtype,
-            max_memory=self.limit,
-        )
+        return run_enclosure(self, pair.host, pair.target, pair.embedding)
 
 
 def named_host(
@@ -93,66 +80,44 @@ def exact_embedding(host: Universal, target: Target, *, max_memory: int | None =
     return embed(exact_host(host), exact_target(target), max_memory=max_memory)
 
 
-def run_enclosure(
-    argument: str,
-    host: Universal,
-    target: Target,
-    *,
-    attention: str,
-    context: int,
-    seed: int = 0,
-    digits: int,
-    output: Path | None = None,
-    embedding: Any = None,
-    law: str = "uniform",
-    dtype: str = "float64",
-    max_memory: int | None = None,
-) -> Outcome:
+def run_enclosure(job: Enclose, host: Universal, target: Target, embedding: Any = None) -> Outcome:
     """Enclose |UTF(X, E) - T(X)| to so many decimal places for one input X, drawn from the seed; write the certificate.
 
-    argument: HOST as given on the command line, host: what it means. E: `embedding` as it is (floats are dyadic rationals),
-    or solved for exactly. Raises ResourceLimit beyond sizes and precisions, MalformedInput, CannotCarry as `embed` does.
+    host: what the job's HOST means. E: `embedding` as it is (floats are dyadic rationals), or solved for exactly. Raises
+    ResourceLimit beyond sizes and precisions, MalformedInput, CannotCarry as `embed` does.
     """
     from utfproof.attention import SeededAttention, parse_kernel
     from utfproof.certificates.enclosures import attention_name, enclosure_certificate
     from utfproof.emulation.compare import random_input
     from utfproof.emulation.enclosure import enclose
 
+    output, context, residual = job.output, job.context, host.shape.residual
     if output is not None and output.suffix != ".json":
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
-    kernel: Any = parse_kernel(attention, host.shape.heads, host.shape.head_dim)
+    kernel: Any = parse_kernel(job.attention, host.shape.heads, host.shape.head_dim)
     if isinstance(kernel, SeededAttention):
         kernel = kernel.rational(host.shape.layers, host.shape.heads, context)
     name = attention_name(kernel, host.shape.heads)
-    X = random_input(host.shape, context, seed)
+    X = random_input(host.shape, context, job.seed)
     E, method = embedding, "given"
     if embedding is None:
-        solved = exact_embedding(host, target, max_memory=max_memory)
+        solved = exact_embedding(host, target, max_memory=job.limit)
         E, method = solved.E, f"exact ({solved.method})"
-    found = enclose(host, target, E, X, kernel, digits, max_memory=max_memory)
+    found = enclose(host, target, E, X, kernel, job.digits, max_memory=job.limit)
     files = []
     if output is not None:
-        named = named_host(
-            argument,
-            tied=host.tied,
-            seed=seed,
-            law=law,
-            dtype=dtype,
-            limit=max_memory,
-            residual=host.shape.residual,
-        )
+        drawn: dict[str, Any] = {"seed": job.seed, "law": job.law, "dtype": job.dtype}
+        named = named_host(job.host, tied=host.tied, **drawn, limit=job.limit, residual=residual)
         made = enclosure_certificate(named, host, target, E, X, kernel, found, name)
-        if bool(made.document["shape"].get("residual")) != host.shape.residual:
+        if bool(made.document["shape"].get("residual")) != residual:
             raise NotDefined(
                 f"a certificate of kind enclosure cannot say what stream there is at {host.shape}; leave -o out"
             )
         files = [str(path) for path in made.write(output)]
-    return _outcome(argument, host.shape, host.m, found, name, context, method, files)
+    return _outcome(job, host, found, name, method, files)
 
 
-def _outcome(
-    argument: str, shape: Shape, m: int, found: Enclosure, attention: str, context: int, method: str, files: list[str]
-) -> Outcome:
+def _outcome(job: Enclose, host: Universal, found: Enclosure, attention: str, method: str, files: list[str]) -> Outcome:
     low, high = (decimal(units, found.digits) for units in found.units)
     within = found.verdict in ("within", "equal")
     result = {"within": f"outputs within 10^-{found.digits}", "equal": "outputs are equal, as rational numbers"}
@@ -163,16 +128,16 @@ def _outcome(
         "digits": found.digits,
         "precision_bits": found.precision_bits,
         "attention": attention,
-        "context": context,
+        "context": job.context,
         "embedding": method,
-        "shape": options.shape_document(shape, m),
+        "shape": options.shape_document(host.shape, host.m),
         "files": files,
     }
     rows = {
         "result": result.get(found.verdict, "outputs DIFFER"),
         "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
-        "shape": f"{shape}, m = {m}",
-        "run": f"one target, one input of n = {context}, attention {attention}",
+        "shape": f"{host.shape}, m = {host.m}",
+        "run": f"one target, one input of n = {job.context}, attention {attention}",
         "E": method,
         "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed"
         if found.precision_bits
@@ -180,7 +145,7 @@ def _outcome(
         "means": "a statement about this target, E and X only, not about universality",
         **({"certificate": ", ".join(files)} if files else {}),
     }
-    return Outcome(document, f"enclose {argument}", rows, 0 if within else 1)
+    return Outcome(document, f"enclose {job.host}", rows, 0 if within else 1)
 
 
 def decimal(units: int, digits: int) -> str:

@@ -28,17 +28,17 @@ from utfproof.shapes import listed_integers
 from utfproof.weights import read_embedding, read_tensors
 
 if TYPE_CHECKING:
-    from utfproof.jobs.embed import ComparisonOptions
+    from utfproof.jobs.embed import Embed
     from utfproof.jobs.emulate import Emulate
 
 
-def embed(model: ImportedModel, output: Path, test: ComparisonOptions, limit: int | None) -> Outcome:
+def embed(job: Embed, model: ImportedModel) -> Outcome:
     """E for a model with norms, compared with the model's own outputs, or with its reading."""
-    sequences = test.sequences(model, limit)
-    found = embed_normalised(model, sequences=sequences, tolerance=test.limit, max_memory=limit)
+    sequences = job.sequences(model)
+    found = embed_normalised(model, sequences=sequences, tolerance=job.allowed, max_memory=job.limit)
     if found.agrees:
-        found.save(output)
-    written = str(output) if found.agrees else None
+        found.save(job.output)
+    written = str(job.output) if found.agrees else None
     host = found.host
     document = {
         "verdict": found.verdict,
@@ -50,7 +50,7 @@ def embed(model: ImportedModel, output: Path, test: ComparisonOptions, limit: in
         "shape": options.shape_document(host.shape, host.m),
         "theta": host.theta,
         "bound": host.bound,
-        **test.document(model, found.agreement),
+        **job.comparison(model, found.agreement),
         "file": written,
     }
     rows = {
@@ -59,7 +59,7 @@ def embed(model: ImportedModel, output: Path, test: ComparisonOptions, limit: in
         "shape": f"{host.shape}, m = {host.m}, a row of E for each token"
         + (" at each position" * (model.positions > 0)),
         "read as": model.reading.family.title,
-        **test.rows(model, found.agreement),
+        **job.comparison_rows(model, found.agreement),
         "embedding": written or "none",
     }
     return Outcome(document, "embed own-norm", rows, options.agreement_code(model, found.agrees))
