@@ -16,6 +16,7 @@ from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
 from utfproof.training import optimum, optimum_table  # noqa: E402
 from utfproof.training import run as runs  # noqa: E402
+from utfproof.training import tables as training_tables  # noqa: E402
 from utfproof.training.loop import Trainer  # noqa: E402
 from utfproof.training.presets import Preset, preset  # noqa: E402
 from utfproof.training.results import RunResult, is_complete, preset_fields, read_result, run_key  # noqa: E402
@@ -336,6 +337,23 @@ def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
     (table,) = optimum_table.optimum_tables([document], [slower])
     assert table.lines[0].from_scratch[0].other == "batch 9, learning rate 0.5"
     assert optimum_table.optimum_tables([{**document, "hosts": {}}], made) == []
+    assert optimum_table.held([table, twice]) == {}  # another length and shape than the paper's
+    at_home = [replace(table, usual=True, lines=(replace(line, embedded=share),)) for share in (0.7, 0.9, 0.8)]
+    assert optimum_table.held(at_home) == {("parentheses", "attention-only"): 0.9}
+
+
+def test_the_papers_tables_show_what_hosts_hold():
+    """The committed target of parentheses is at the paper's setting, those of 3-hop on shorter strings are not."""
+    found = optimum_table.optimum_tables(optimum.read_documents(Path(__file__).parents[1] / "results" / "optimum"), [])
+    assert {table.usual for table in found if "length" in table.title} == {False}
+    known = optimum_table.held(found)
+    assert known["parentheses", "attention-only"] == max(
+        line.embedded for table in found if table.usual and table.task == "parentheses" for line in table.lines
+    )
+    rows = [row for part in training_tables.tables({}, known) for row in part.rows]
+    assert {(row.task, row.held) for row in rows if row.held is not None} >= {
+        ("parentheses", known["parentheses", "attention-only"])
+    }
 
 
 def test_hop_tables_have_the_baseline_of_their_length(hops, tmp_path):

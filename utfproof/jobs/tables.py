@@ -31,8 +31,8 @@ def results_folder(given: Path | None) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables(Job, order=170):
-    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), and baselines; below
-    them what `utfproof optimum` has measured.
+    """The paper's four tables: what it prints, what was measured (mean ± sd, seeds, steps, device), the optimum where it is
+    known, and the best simple rule; below them all rules, and what `utfproof optimum` has measured.
 
     Exit 0, also when nothing was measured. 2: a file of the folder is no result.
     """
@@ -56,7 +56,7 @@ class Tables(Job, order=170):
         runs = read_results(results_folder(self.results))
         cells, further = paper_cells(runs)
         found = optimum_table.optimum_tables(read_documents(_optimum_folder(self.optimum, self.results)), runs)
-        parts = tables(cells)
+        parts = tables(cells, optimum_table.held(found))
         with stage("baselines"):
             rules = _rules(self.sequences)
 
@@ -101,21 +101,16 @@ def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[F
     from rich.console import Console
     from rich.text import Text
 
-    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines
+    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines, row_cells
 
     console = Console(highlight=False)
-    header = ["", *(f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured"))]
+    sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured")]
     for part in parts:
-        lines = []
-        for row in part.rows:
-            line = [row.label]
-            for printed, measured in zip(row.printed, row.measured, strict=True):
-                line += [f"{printed:.1f}", "\n".join(cell_lines(measured))]
-            lines.append(line)
-        _draw(console, f"{part.title} ({part.label})", header, lines)
-        for task in part.tasks:
-            console.print(Text(baseline_line(task, rules[task])))
-        console.print()
+        lines = [["\n".join(cell) for cell in row_cells(row, rules)] for row in part.rows]
+        _draw(console, f"{part.title} ({part.label})", ["", *sides, "\noptimum", "best\nrule"], lines)
+    for task, found in rules.items():
+        console.print(Text(baseline_line(task, found)))
+    console.print()
     if further:
         lines = [[f.name, f.differences, "\n".join(cell_lines(f.measured))] for f in further]
         _draw(console, "Further runs", ["run", "differs in", "measured"], lines)

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from utfproof.training.presets import Preset
+from utfproof.training.presets import PAPER_VARIANTS, PRESETS, Preset
 from utfproof.training.results import RunResult, preset_of
 from utfproof.training.tables import percent
 from utfproof.training.tasks import best_rule
 
 _SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length")
 """Fields in which a run from scratch is the target's; batch, steps and learning rate are said where they differ."""
+_SETTING = ("heads", "layers", "head_dim", "length", "loss", "positions")
+"""Fields that are the paper's own where a target shows what hosts hold in its tables."""
 START = 0.02
 """The standard deviation of what "from scratch" starts from."""
 
@@ -57,10 +59,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """One target. trained: its accuracy on so many sequences; baseline: of the best simple rule that is computed exactly
-    at this length (None: none)."""
+    """One target. usual: at the paper's shape, length and loss; trained: its accuracy on so many sequences; baseline: of the
+    best simple rule that is computed exactly at this length (None: none)."""
 
     title: str
+    task: str
+    variant: str
+    usual: bool
     trained: float
     steps: int
     sequences: int
@@ -98,7 +103,30 @@ def _table(document: dict[str, Any], runs: Sequence[RunResult]) -> Table:
         baseline = best.name, best.accuracy
     sequences = document["trained"]["eval_sequences"]
     left_out = tuple(f"without {name}: {reason}" for name, reason in document["left_out"].items())
-    return Table(title, document["trained"]["accuracy"], preset.steps, sequences, lines, baseline, left_out)
+    home = PRESETS.get(f"{preset.task}/{preset.host}/{preset.variant}")
+    return Table(
+        title,
+        preset.task,
+        preset.variant,
+        home is not None and all(getattr(preset, name) == getattr(home, name) for name in _SETTING),
+        document["trained"]["accuracy"],
+        preset.steps,
+        sequences,
+        lines,
+        baseline,
+        left_out,
+    )
+
+
+def held(tables: Iterable[Table]) -> dict[tuple[str, str], float]:
+    """The largest accuracy that an embedded target shows fixed hosts to hold, by task and variant (as the paper's tables call
+    it), at the paper's setting."""
+    found: dict[tuple[str, str], float] = {}
+    for table in tables:
+        at = (table.task, PAPER_VARIANTS.get(table.variant, table.variant))
+        if table.usual:
+            found[at] = max([found.get(at, 0.0), *(line.embedded for line in table.lines)])
+    return found
 
 
 def _trained_on(part: dict[str, Any]) -> TrainedOn:

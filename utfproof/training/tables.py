@@ -5,7 +5,7 @@ Printed numbers come from `paper/tables.py`; measured ones and baselines are han
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -65,12 +65,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Row:
-    """One line: what the paper prints for each host, in percent, and what was measured (None: nothing)."""
+    """One line: what the paper prints for each host, in percent, and what was measured (None: nothing). held: what fixed
+    hosts of this row are known to hold at the paper's setting, an accuracy (None: no target was embedded)."""
 
     label: str
     task: str
     printed: tuple[float, ...]
     measured: tuple[Measured | None, ...]
+    held: float | None = None
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ PARTS: tuple[tuple[str, str, str, str], ...] = (
 _SUMMARIES = {"attention-only": paper.SUMMARY_ATTENTION_ONLY, "residual and LN": paper.SUMMARY_RESIDUAL_LN}
 
 
-def tables(cells: Cells) -> list[TablePart]:
-    """The paper's four tables, as seven parts, with the measured cells beside the printed ones."""
+def tables(cells: Cells, held: Mapping[tuple[str, str], float] | None = None) -> list[TablePart]:
+    """The paper's four tables, as seven parts, with the measured cells beside the printed ones. held: by (task, variant)."""
     found = []
     for label, title, common, value in PARTS:
         if common == "variant":
@@ -122,7 +124,13 @@ def tables(cells: Cells) -> list[TablePart]:
         else:
             lines = [(variant, value, variant, printed) for variant, printed in paper.ABLATIONS[value].items()]
         rows = tuple(
-            Row(name, task, printed, tuple(cells.get((task, host, variant)) for host in HOSTS))
+            Row(
+                name,
+                task,
+                printed,
+                tuple(cells.get((task, host, variant)) for host in HOSTS),
+                (held or {}).get((task, variant)),
+            )
             for name, task, variant, printed in lines
         )
         found.append(TablePart(label, title, rows))
@@ -150,19 +158,23 @@ def cell_lines(measured: Measured | None) -> list[str]:
     return [measured.accuracy, *measured.circumstances.split(", ")] if measured else [""]
 
 
-HEADER = ["", *(f"{name}, {side}" for name in HOSTS.values() for side in ("paper", "measured"))]
+HEADER = ["", *(f"{name}, {side}" for name in HOSTS.values() for side in ("paper", "measured")), "optimum", "best rule"]
 
 
-def _part_lines(part: TablePart) -> Iterator[list[str]]:
-    for row in part.rows:
-        line = [row.label]
-        for printed, measured in zip(row.printed, row.measured, strict=True):
-            line += [f"{printed:.1f}", "<br>".join(cell_lines(measured))]
-        yield line
+def row_cells(row: Row, rules: Mapping[str, Sequence[Rule]]) -> list[list[str]]:
+    """The cells of a row, each as short lines: label, printed and measured accuracy of each host, what hosts are known to hold,
+    and what the best simple rule reaches."""
+    best = max((rule.accuracy for rule in rules.get(row.task, ())), default=None)
+    pairs = zip(row.printed, row.measured, strict=True)
+    middle = [cell for printed, measured in pairs for cell in ([f"{printed:.1f}"], cell_lines(measured))]
+    return [[row.label], *middle, *([""] if known is None else [percent(known)] for known in (row.held, best))]
 
 
 BRIEF = "* brief: fewer steps than the paper's"
-REMARK = "accuracies in percent; measured: mean ± standard deviation over the seeds; empty: nothing was measured"
+REMARK = (
+    "accuracies in percent; measured: mean ± standard deviation over the seeds; empty: nothing was measured; optimum: what "
+    "fixed hosts hold, shown by an embedded target (the theory has neither normalisation nor MLPs)"
+)
 
 
 def markdown(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Rule]], further: Sequence[Further]) -> str:
@@ -170,8 +182,8 @@ def markdown(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Rule]], fu
     text = []
     for part in parts:
         text += [f"### {part.title}", "", _bar(HEADER), _bar(["---"] * len(HEADER))]
-        text += [_bar(line) for line in _part_lines(part)]
-        text += ["", *(f"- {baseline_line(task, rules[task])}" for task in part.tasks if task in rules), ""]
+        text += [*(_bar(["<br>".join(cell) for cell in row_cells(row, rules)]) for row in part.rows), ""]
+    text += [*(f"- {baseline_line(task, found)}" for task, found in rules.items()), ""]
     if further:
         text += ["### Further runs", "", _bar(["run", "differs in", "measured"]), _bar(["---"] * 3)]
         text += [_bar([f.name, f.differences, "<br>".join(cell_lines(f.measured))]) for f in further]
@@ -196,6 +208,7 @@ def document(
                     {
                         "label": row.label,
                         "task": row.task,
+                        "held": row.held,
                         "cells": {
                             host: {"paper_percent": printed, "measured": measured_document(measured)}
                             for host, printed, measured in zip(HOSTS, row.printed, row.measured, strict=True)
