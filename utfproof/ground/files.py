@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from utfproof.errors import MalformedInput, OutputFailed
 
@@ -115,6 +116,11 @@ def write_bytes(path: Path | str, data: bytes) -> None:
     """`data` under `path`, all or nothing."""
     with atomic_file(path) as stream:
         stream.write(data)
+
+
+def write_json(path: Path | str, document: Any) -> None:
+    """A document as a data file that a person may read too, all or nothing; the same bytes for the same numbers."""
+    write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
 def read_bytes(path: Path | str) -> bytes:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import write_bytes
+from utfproof.ground.files import write_json
 from utfproof.ground.plots import picture_format
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
@@ -53,7 +52,8 @@ class BenchExact(Limited, Job, order=220, name="bench exact"):
             skip=tuple(word.strip() for word in self.skip.split(",") if word.strip()),
         )
         document = benchmark.run(setting, self.limit)
-        _write(self.output, document)
+        if self.output is not None:
+            write_json(self.output, document)
         if self.plot is not None:
             benchmark.plot(document, str(self.plot))
         wrong = [str(entry["n"]) for entry in document["results"] if not entry["agree"]]
@@ -82,7 +82,8 @@ class BenchCertify(Job, order=221, name="bench certify"):
         document = benchmark.run(
             _names(self.shapes), device=self.device, repetitions=self.repetitions, recompute=self.recompute
         )
-        _write(self.output, document)
+        if self.output is not None:
+            write_json(self.output, document)
         rows = {
             f"{entry['shape']}, m = {entry['m']}": "; ".join(
                 f"{step} {t:.2f} s" for step, t in entry["median_seconds"].items()
@@ -127,7 +128,8 @@ class BenchEmulate(Limited, Job, order=222, name="bench emulate"):
             hosts=None if self.hosts is None else _names(self.hosts),
             max_memory=self.limit,
         )
-        _write(self.output, document)
+        if self.output is not None:
+            write_json(self.output, document)
         if self.plot is not None:
             benchmark.plot(document, str(self.plot))
         title = f"forward pass, context {self.context}, {self.precision} on {self.device}, {self.threads} BLAS threads, medians"
@@ -183,7 +185,8 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
         )
         with stage("bench train", len(setting.tasks) * self.repetitions, unit="measurements") as doing:
             document = benchmark.run(setting, doing.advance)
-        _write(self.output, document)
+        if self.output is not None:
+            write_json(self.output, document)
         rows = {
             f"{result['task']}: {entry['name']}, m = {entry['m']}": f"{entry['steps_per_second']:.3g} steps/s, "
             f"{entry['multiplications']:.3g} multiplications a step"
@@ -202,12 +205,6 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
-
-
-def _write(output: Path | None, document: dict[str, Any]) -> None:
-    """The document as a data file, all or nothing."""
-    if output is not None:
-        write_bytes(output, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
 def _numbers(text: str) -> list[int]:

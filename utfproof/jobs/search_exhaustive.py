@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import write_json
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import shared
 from utfproof.jobs.job import Job, Outcome
@@ -36,7 +37,6 @@ class SearchExhaustive(Job, order=144, name="search exhaustive"):
 
     def run(self) -> Outcome:
         from utfproof.search.exhaustive import search_all
-        from utfproof.search.log import write_document
         from utfproof.search.problem import Problem
         from utfproof.shapes import Shape
 
@@ -52,7 +52,7 @@ class SearchExhaustive(Job, order=144, name="search exhaustive"):
             "setting": {"seconds": self.seconds, "first": self.first},
         } | found.document()
         if self.output is not None:
-            write_document(self.output, document)
+            write_json(self.output, document)
         return Outcome(document, f"search exhaustive: {problem}", _rows(document), 0 if found.rational else 4)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.ground.files import write_json
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import shared
 from utfproof.jobs.job import Job, Outcome
@@ -36,7 +37,6 @@ class SearchMonomial(Job, order=143, name="search monomial"):
     seed: int = shared("seed")
 
     def run(self) -> Outcome:
-        from utfproof.search.log import write_document
         from utfproof.search.monomial import MOST_WORDS, MonomialGrid
         from utfproof.search.monomial_host import search_monomial
 
@@ -57,7 +57,7 @@ class SearchMonomial(Job, order=143, name="search monomial"):
                 seed=self.seed,
             )
         if self.output is not None:
-            write_document(self.output, document)
+            write_json(self.output, document)
         title = f"search monomial: ({self.heads},{self.layers})" + (", tied targets" if self.looped else "")
         return Outcome(document, title, _rows(document), 0 if document["outcome"] == "found" else 4)
 

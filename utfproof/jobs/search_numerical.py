@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import write_json
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
@@ -93,7 +94,7 @@ class SearchNumerical(Limited, Job, order=140, name="search numerical"):
         verification, notes = verify_run(run, workers=workers) if self.rounding else (None, [])
         document = log.run_document(run, verification, notes)
         if self.output is not None:
-            log.write_document(self.output, document)
+            write_json(self.output, document)
         return Outcome(document, f"search numerical: {problem}", _rows(document), 0 if verification is not None else 4)
 
     def _problem(self) -> Problem:
@@ -177,7 +178,7 @@ class SearchCalibrate(Limited, Job, order=141, name="search calibrate"):
     seed: int = shared("seed")
 
     def run(self) -> Outcome:
-        from utfproof.search import calibration, log
+        from utfproof.search import calibration
 
         count = sum(bool(case.quick if self.quick else case.restarts) for case in calibration.CASES)
         with stage("calibrate", count, unit="cases") as doing:
@@ -190,7 +191,7 @@ class SearchCalibrate(Limited, Job, order=141, name="search calibrate"):
             )
         document = calibration.calibration_document(found)
         if self.output is not None:
-            log.write_document(self.output, document)
+            write_json(self.output, document)
         header = ("problem", "expected", "outcome", "candidates", "residual", "seconds")
         lines = [
             [
@@ -234,7 +235,7 @@ class SearchOpen(Limited, Job, order=142, name="search open"):
             "runs": runs,
         }
         if self.output is not None:
-            log.write_document(self.output, document)
+            write_json(self.output, document)
         lines = []
         for run in runs:
             best = min(restart["path"][-1][1] for restart in run["restarts"])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.ground.arrays import Array, namespace, zeros
-from utfproof.search.levenberg import REFERENCE, SearchEngine, magnitude, permute, take
+from utfproof.search.levenberg import REFERENCE, Restarts, RightSides, SearchEngine, permute
 from utfproof.search.numerical import (
     EMBEDDING,
     HOST,
@@ -33,7 +33,7 @@ from utfproof.search.problem import Problem
 
 
 @dataclass(frozen=True)
-class AttentionState:
+class AttentionState(Restarts):
     """Restarts side by side. R: R_V [b, L-1, H, m, m] ([b, 1, H, m, m] when tied); V: R_V^{L,h} U [b, H, m, d_in] (U
     [b, 1, m, d_in] when tied); Q, K [b, L, H, m, d] (one layer when tied); E [b, t, d_in, m]."""
 
@@ -42,22 +42,6 @@ class AttentionState:
     Q: Array
     K: Array
     E: Array
-
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays, restarts first."""
-        return self.R, self.V, self.Q, self.K, self.E
-
-    def copy(self) -> AttentionState:
-        """The same numbers, to be changed."""
-        return self.pick(np.arange(len(self.E)))
-
-    def pick(self, rows: Any) -> AttentionState:
-        """Some of the restarts, copied."""
-        return AttentionState(*(take(array, rows) for array in self.arrays()))
-
-    def largest(self) -> np.ndarray:
-        """The largest weight of each restart [b]."""
-        return magnitude(tuple(array for array in self.arrays() if int(np.prod(array.shape))))
 
 
 def host_layers(problem: Problem) -> int:
@@ -121,16 +105,13 @@ def draw_targets(problem: Problem, seed: int, purpose: int, count: int, *, posit
     return np.stack(out)
 
 
-class AttentionEquations:
-    """Residuals and derivatives for given right-hand sides `wanted` [t, rows] or [b, t, rows].
+class AttentionEquations(RightSides):
+    """Residuals and derivatives for given right-hand sides `wanted` [t, rows] or [b, t, rows]."""
 
-    frozen_host: the host is held, only E moves.
-    """
+    axes = 3
 
     def __init__(self, problem: Problem, wanted: Array, *, frozen_host: bool = False) -> None:
-        self.problem, self.frozen_host = problem, frozen_host
-        self.wanted = wanted if len(wanted.shape) == 3 else wanted[None]
-        self.targets, self.rows = int(self.wanted.shape[1]), int(self.wanted.shape[2])
+        super().__init__(problem, wanted, frozen_host=frozen_host)
         self.local_size = problem.m * problem.shape.d_in
         self.sizes = host_sizes(problem)
         self.starts: dict[str, int] = {}
@@ -139,12 +120,6 @@ class AttentionEquations:
             self.starts[name] = at
             at += int(np.prod(size))
         self.global_size = 0 if frozen_host else at
-
-    def pick(self, rows: np.ndarray) -> AttentionEquations:
-        """The equations of some of the restarts."""
-        if len(self.wanted) == 1:
-            return self
-        return AttentionEquations(self.problem, take(self.wanted, rows), frozen_host=self.frozen_host)
 
     def own(self, layer: int) -> int:
         """Where a layer's matrices stand."""

@@ -9,13 +9,15 @@ Axis letters: b restarts, t targets, r residuals of a target, P parameters of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, eye, is_torch, namespace, require_device, to_numpy, zeros
+from utfproof.search.problem import Problem
 
 NUMPY, TORCH = "numpy", "torch"
 DTYPES = ("float64", "float32")
@@ -89,11 +91,6 @@ def permute(array: Array, *axes: int) -> Array:
     return array.permute(*axes) if is_torch(array) else array.transpose(*axes)
 
 
-def repeat(array: Array, times: int) -> Array:
-    """Each entry of the first axis this many times in a row."""
-    return array.repeat_interleave(times, dim=0) if is_torch(array) else np.repeat(array, times, axis=0)
-
-
 def diagonal_added(matrices: Array, values: Array) -> Array:
     """matrices + values on their diagonals; values broadcast over all but the last axis. In place."""
     places = range(matrices.shape[-1])
@@ -101,19 +98,45 @@ def diagonal_added(matrices: Array, values: Array) -> Array:
     return matrices
 
 
-class EquationSystem(Protocol):
-    """What a problem gives the iteration. A state has `arrays()`, `pick(rows)` and `largest()`."""
+class Restarts:
+    """Restarts side by side: a dataclass of arrays [b, ...]."""
 
-    targets: int
-    local_size: int
-    global_size: int
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays, in order."""
+        return tuple(getattr(self, part.name) for part in fields(self))  # type: ignore[arg-type]
 
-    def pick(self, rows: np.ndarray) -> Any: ...
-    def residual(self, state: Any) -> Array: ...
-    def linearised(self, state: Any) -> tuple[Array, Array]: ...
-    def local_vector(self, state: Any) -> Array: ...
-    def global_vector(self, state: Any) -> Array: ...
-    def moved(self, state: Any, host: Array, local: Array) -> Any: ...
+    def copy(self) -> Self:
+        """The same numbers, to be changed."""
+        return self.pick(np.arange(len(self.arrays()[-1])))
+
+    def pick(self, rows: Any) -> Self:
+        """Some of the restarts, copied."""
+        return type(self)(*(take(array, rows) for array in self.arrays()))
+
+    def largest(self) -> np.ndarray:
+        """The largest weight of each restart [b]."""
+        found = [namespace(x).amax(abs(x.reshape(len(x), -1)), axis=1) for x in self.arrays() if math.prod(x.shape)]
+        out: np.ndarray = np.maximum.reduce([to_numpy(x) for x in found]).astype(np.float64)
+        return out
+
+
+class RightSides:
+    """Equations for right-hand sides `wanted` [t, ...] or, one for each restart, [b, t, ...]. frozen_host: the host is held,
+    only what each target has of its own moves."""
+
+    axes: int
+    """Axes of `wanted`, restarts among them."""
+
+    def __init__(self, problem: Problem, wanted: Array, *, frozen_host: bool = False) -> None:
+        self.problem, self.frozen_host = problem, frozen_host
+        self.wanted = wanted if len(wanted.shape) == self.axes else wanted[None]
+        self.targets, self.rows = int(self.wanted.shape[1]), math.prod(self.wanted.shape[2:])
+
+    def pick(self, rows: Any) -> Self:
+        """The equations of some of the restarts."""
+        if len(self.wanted) == 1:
+            return self
+        return type(self)(self.problem, take(self.wanted, rows), frozen_host=self.frozen_host)
 
 
 @dataclass(frozen=True)
@@ -232,11 +255,4 @@ def rms(r: Array) -> np.ndarray:
     """Root mean square over targets and words [b]."""
     count = max(1, int(np.prod(r.shape[1:])))
     out: np.ndarray = np.sqrt(squares(r) / count)
-    return out
-
-
-def magnitude(arrays: tuple[Array, ...]) -> np.ndarray:
-    """The largest entry by absolute value over these arrays [b, ...], for each restart."""
-    found = [namespace(x).amax(abs(x.reshape(len(x), -1)), axis=1) for x in arrays]
-    out: np.ndarray = np.maximum.reduce([to_numpy(x) for x in found]).astype(np.float64)
     return out

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes
 from utfproof.ground.notions import Notion
 from utfproof.search.exact_host import Verification
 from utfproof.search.problem import Problem
@@ -60,11 +60,6 @@ def run_document(
 def machine() -> dict[str, str]:
     """The class of machine and the versions that decide the last bits."""
     return {"machine": platform.machine(), "python": platform.python_version(), "numpy": np.__version__}
-
-
-def write_document(path: Path, document: dict[str, Any]) -> None:
-    """As a file, all or nothing."""
-    write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
 def read_problem(given: dict[str, Any]) -> Problem:

@@ -14,7 +14,7 @@ import numpy as np
 
 from utfproof.ground.arrays import Array, namespace, zeros
 from utfproof.ground.generator import check_seed, mix, raw_numpy
-from utfproof.search.levenberg import REFERENCE, SearchEngine, magnitude, permute, take
+from utfproof.search.levenberg import REFERENCE, Restarts, RightSides, SearchEngine, permute
 from utfproof.search.problem import Problem
 
 _STREAM = 0x9E3779B97F4A7C15
@@ -66,29 +66,13 @@ def draw_targets(problem: Problem, seed: int, purpose: int, count: int, *, posit
 
 
 @dataclass(frozen=True)
-class State:
+class State(Restarts):
     """Restarts side by side: R [b, layers, H, m, m] (one layer when tied); E [b, t, d, m] and U [b, t, m, d], with t = 1
     where they are fixed with the host."""
 
     R: Array
     E: Array
     U: Array
-
-    def arrays(self) -> tuple[Array, ...]:
-        """The arrays, restarts first."""
-        return self.R, self.E, self.U
-
-    def copy(self) -> State:
-        """The same numbers, to be changed."""
-        return self.pick(np.arange(len(self.R)))
-
-    def pick(self, rows: Any) -> State:
-        """Some of the restarts, copied."""
-        return State(*(take(array, rows) for array in self.arrays()))
-
-    def largest(self) -> np.ndarray:
-        """The largest weight of each restart [b]."""
-        return magnitude(self.arrays())
 
 
 def start(
@@ -105,28 +89,21 @@ def start(
     return State(*(engine.array(np.stack(parts)) for parts in (R, E, U)))
 
 
-class Equations:
+class Equations(RightSides):
     """Residuals and Jacobians of E R_w U = M_w for given right-hand sides `wanted` [t, w, d, d] or [b, t, w, d, d].
 
-    frozen_host: R (and what is fixed with it) is held, only the per-target unknowns move.
+    Frozen: R and what is fixed with it.
     """
 
+    axes = 5
+
     def __init__(self, problem: Problem, wanted: Array, *, frozen_host: bool = False) -> None:
-        self.problem, self.frozen_host = problem, frozen_host
-        self.wanted = wanted if len(wanted.shape) == 5 else wanted[None]
-        self.targets = int(self.wanted.shape[1])
-        self.rows = int(np.prod(self.wanted.shape[2:]))
+        super().__init__(problem, wanted, frozen_host=frozen_host)
         shape, m, d = problem.shape, problem.m, problem.shape.d_in
         self.R_size = problem.host_layers * shape.heads * m * m
         self.locals = ("E" in problem.free, "U" in problem.free)
         self.local_size = m * d * sum(self.locals)
         self.global_size = 0 if frozen_host else self.R_size + m * d * (2 - sum(self.locals))
-
-    def pick(self, rows: Array) -> Equations:
-        """The equations of some of the restarts."""
-        if len(self.wanted) == 1:
-            return self
-        return Equations(self.problem, take(self.wanted, rows), frozen_host=self.frozen_host)
 
     def prefixes(self, state: State) -> list[Array]:
         """E R_p for the words p of length 0 ... L, each [b, t, p, d, m]."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes, write_json
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
@@ -347,7 +347,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
     except OSError as error:
         raise MalformedInput(f"cannot make folder {path.parent}: {error.strerror or error}") from error
     check_document(document, "the result to write")
-    write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    write_json(path, document)
 
 
 # --- files ------------------------------------------------------------------------------------------------------

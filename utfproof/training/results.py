@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes, write_json
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.tables import Further, Measured
 
@@ -108,7 +108,7 @@ def write_result(result: RunResult, folder: Path | str = DEFAULT_FOLDER) -> Path
     except OSError as error:
         raise MalformedInput(f"cannot make folder {folder}: {error.strerror or error}") from error
     path = result_path(result, folder)
-    write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+    write_json(path, document)
     return path
 
 
