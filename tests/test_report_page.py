@@ -174,8 +174,8 @@ FOCUS = """
 
 
 def appended(monkeypatch, part, text):
-    original = report._part
-    monkeypatch.setattr(report, "_part", lambda name: original(name) + (text if name == part else ""))
+    original = report.part
+    monkeypatch.setattr(report, "part", lambda name: original(name) + (text if name == part else ""))
 
 
 def test_the_console_is_free_of_errors(browser, show, folder, monkeypatch):
