@@ -36,7 +36,7 @@ from utfproof.claims.record import (
 )
 from utfproof.claims.registry import SECTIONS, all_claims, select
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.notions import Hosts, Notion, Scope, Targets
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 
 ROOT = Path(__file__).parents[1]
@@ -221,7 +221,7 @@ ROUTES = ("one", "other")
 def made(check, *, notion=None, targets="all untied", hosts="any", free=None, **changes):
     """A claim about this check, recorded as it comes out but for the changes."""
     computed = {name: changes.pop(name) for name in ("figures", "smallest", "counterexample") if name in changes}
-    about = notion and Scope(notion, Targets.parse(targets), Hosts.parse(hosts), free)
+    about = notion and Scope.of(notion, targets, hosts, free)
     fields = {
         "id": "new:test",
         "section": "2 Preliminaries",
@@ -376,34 +376,33 @@ def test_a_certificate_supports_what_its_scope_implies(asked, certificate, m, fi
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"targets": "everything"}, "not understood"),
-        ({"targets": None}, "names a notion and no targets"),
-        ({"free": "E"}, "free"),
-        ({"hosts": "some"}, "hosts 'some'"),
+        ({"asked": ("everything",)}, "not understood"),
+        ({"asked": ("all untied", "any", "E")}, "free"),
+        ({"asked": ("all untied", "some")}, "hosts 'some'"),
+        ({"targets": "all tied"}, "'all tied' and all untied"),
         ({"proof": "docs/proofs/biases.md"}, "belong together"),
-        ({"evidence": (Evidence.MACHINE,)}, "comes with its theorem"),
+        ({"verdict": Verdict.HOLDS.by(Evidence.MACHINE)}, "comes with its theorem"),
+        ({"id": "app:test"}, "no category"),
     ],
 )
 def test_records_that_do_not_register(changes, message):
     fields = {
+        "id": "new:test",
         "place": "here",
         "statement": "a statement",
-        "category": Category.NEW,
-        "notion": Notion.MATCHING,
-        "targets": "all untied",
         "scope": "everywhere",
-        "verdict": Verdict.HOLDS,
-        "evidence": (Evidence.ARITHMETIC,),
+        "verdict": Verdict.HOLDS.by(Evidence.ARITHMETIC),
         "sentence": "because",
-    }
+    } | changes
 
     def check(run):
         yield TRUE
 
     check.__module__ = "utfproof.claims.preliminaries"
+    asked = fields.pop("asked", ("all untied",))
     with pytest.raises(ValueError, match=message):
-        registry.claim("new:test", **(fields | changes))(check)
-    assert "new:test" not in all_claims()
+        registry.claim(fields.pop("id"), about=Scope.of(Notion.MATCHING, *asked), **fields)(check)
+    assert not {"new:test", "app:test"} & set(all_claims())
 
 
 def test_routes_must_agree():

@@ -20,7 +20,7 @@ from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
 from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension, paper_looped_dimension
 
@@ -37,12 +37,9 @@ def several(shape: Shape) -> bool:
     "thm:designed-R-looped/untied",
     place="Appendix C, theorem, with the equations it cites (untied)",
     statement="For H > 1 and m = (1 + S)·max{2d, d_in} some tied host matches every untied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H ≥ 2",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="That m is below M unless d_in ≥ 2dH or 2d ≥ H^L·d_in, and no host below M matches; at m = M the trie with a shift register does.",
 )
 def looped_untied(run: Run) -> Iterator[Instance | Figure]:
@@ -66,8 +63,7 @@ def looped_untied(run: Run) -> Iterator[Instance | Figure]:
     statement="For H ≥ 2 the printed dimension (1 + S)·max{2d, d_in} reaches M exactly when d_in ≥ 2dH or 2d ≥ H^L·d_in.",
     category=Category.COUNT,
     scope="H = 2 … 5, L = 1 … 4, d ≤ 10, d_in ≤ 24, exhaustively",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The difference is S(d_in/H − 2d) in the first case and 2d − H^L·d_in in the second.",
 )
 def looped_where(run: Run) -> Iterator[Instance | Figure]:
@@ -101,12 +97,9 @@ def looped_where(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R-looped/tied",
     place="Appendix C, theorem, with the equations its proof writes (tied)",
     statement="For H > 1 and m = (1 + S)·max{2d, d_in} some tied host matches every tied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="H ≥ 2",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Tied targets span all M columns when d and d_in are at least L, so it fails at all four table shapes; it holds at some shapes with "
     "d_in = 1, for instance (2,3,1,1), and wherever m ≥ M.",
 )
@@ -134,11 +127,10 @@ def looped_tied(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R-looped/tied-commuting",
     place="Appendix C, theorem, tied reading, d_in = 1",
     statement="At (2,3,1,1) tied targets are matched by a tied host with 28 dimensions, fewer than the printed 30 and M = 36, and by none with 27.",
-    notion=Notion.MATCHING,
-    targets="all tied",
+    category=Category.NEW,
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="(2,3,1,1)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="For d_in = 1 the values commute, so words with equal letter counts share a coordinate.",
 )
 def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
@@ -160,13 +152,9 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R-looped/construction",
     place="Appendix C, proof, the construction (untied equations)",
     statement="The tied parameters defined in the proof match every untied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="tied examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied examined"),
     scope="every H, m as printed",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="They fail at every shape: the blocks of words of length L are read both by queries and keys and by the output.",
 )
 def looped_construction(run: Run) -> Iterator[Instance | Figure]:
@@ -180,12 +168,9 @@ def looped_construction(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R-looped/construction-tied",
     place="Appendix C, proof, the construction (tied equations)",
     statement="The tied parameters defined in the proof match every tied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="every H, m as printed",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="E would have to hold W_Q's and M's products in the same columns; at every shape examined a tied target with small integers "
     "contradicts this.",
 )
@@ -238,8 +223,7 @@ def _readings(shape: Shape) -> dict[int, set[str]]:
     statement="The proof's list defines every block of E once.",
     category=Category.LEMMA,
     scope="every shape",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="All H^L blocks of words of length L are defined twice: as [M_p W_Q, M_p W_K] and as M_p.",
 )
 def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
@@ -260,8 +244,7 @@ def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
     statement="The printed m has a block of width max{2d, d_in} for each of the contents listed.",
     category=Category.COUNT,
     scope="every shape",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="The sum counts 1 + S blocks (and equals (1 + S)·max{2d, d_in}, as it should); the list has 1 + S + H^L contents.",
 )
 def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
@@ -284,8 +267,7 @@ def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
     statement="Blocks of width d_in hold the contents [M_p W_Q, M_p W_K].",
     category=Category.REMARK,
     scope="every shape",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="These have 2d columns: not when 2d > d_in, as at (4,2,24,4). Width max{2d, d_in}, which the proof turns to, is enough for either.",
 )
 def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
@@ -343,10 +325,8 @@ ROUTES = ("index maps", "plain integers")
     "lem:looped-routing",
     place="Appendix C, lemma",
     statement="For each head h some matrix R_V^h sends block B_p to B_(h,p) for every word p shorter than L, and the blocks of length L to zero.",
-    category=Category.LEMMA,
     scope="every shape, one matrix for all layers",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The identification of coordinates defines it, since (h,p) determines p.",
 )
 def looped_routing(run: Run) -> Iterator[Instance | Figure]:
@@ -363,10 +343,8 @@ def looped_routing(run: Run) -> Iterator[Instance | Figure]:
     "lem:looped-routing/last-line",
     place="Appendix C, proof of the lemma, last display",
     statement="The R_V^h of the lemma sends B_p to B_(p,h).",
-    category=Category.LEMMA,
     scope="every shape",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="The letter goes in front: B_(h,p). The two differ unless p repeats h, so from H = 2, L = 2 on.",
 )
 def looped_last_line(run: Run) -> Iterator[Instance | Figure]:
@@ -395,8 +373,7 @@ def letter_orders(run: Run) -> Iterator[Instance]:
     statement="R_V^{h_1}⋯R_V^{h_t}·U is the selector of block B_p for every word p = (h_1,…,h_t) with t ≤ L.",
     category=Category.LEMMA,
     scope="every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="By the lemma's order of letters, the last head acts first.",
 )
 def looped_products(run: Run) -> Iterator[Instance | Figure]:
@@ -422,8 +399,7 @@ def looped_products(run: Run) -> Iterator[Instance | Figure]:
     statement="The unrolling, equal-attention and equal-output lemmas hold for tied hosts, with untied and with tied targets.",
     category=Category.LEMMA,
     scope="H ≤ 3, L ≤ 3 in the free algebra",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="They are identities of words, and tying only renames letters.",
 )
 def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
@@ -448,8 +424,7 @@ def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
     statement="The construction of lem:single_head has the same parameters in every layer.",
     category=Category.REMARK,
     scope="H = 1",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="Its R_V does, its readers do not: R_Q^l and R_K^l stand at block l. (From L = 2 on.)",
 )
 def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
@@ -468,11 +443,9 @@ def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, opening paragraph: only H > 1 needs a proof",
     statement="For H = 1 a tied host with m = (L + 1)·max{2d, d_in} matches every untied target.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Not by the printed construction, but the trie with a shift register is tied and exists from m = 2dL + d_in on.",
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:

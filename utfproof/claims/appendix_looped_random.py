@@ -19,7 +19,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all
 from utfproof.shapes import (
     PAPER_TABLE_SHAPES,
@@ -37,12 +37,9 @@ TABLES = list(PAPER_TABLE_SHAPES.values())
     "thm:looped_random-R/untied",
     place="Appendix D, theorem, untied targets",
     statement="A tied host with random entries and m ≥ M_loop = 2d·Σ_{t<L} H^t + d_in·H^L almost surely matches every untied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M_loop < M for every H ≥ 2, so no host of that dimension matches; at m ≥ M tied random hosts do. For H = 1 the two counts agree.",
 )
 def untied(run: Run) -> Iterator[Instance | Figure]:
@@ -63,8 +60,7 @@ def untied(run: Run) -> Iterator[Instance | Figure]:
     statement="The stacked system has M_loop = 2d·Σ_{t<L} H^t + d_in·H^L columns.",
     category=Category.COUNT,
     scope="every shape",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="Each prefix is read by H heads, so queries and keys have 2dS columns; M − M_loop = 2dS(1 − 1/H).",
 )
 def count(run: Run) -> Iterator[Instance | Figure]:
@@ -88,12 +84,9 @@ def count(run: Run) -> Iterator[Instance | Figure]:
     "thm:looped_random-R/tied",
     place="Appendix D, theorem, its equations without layer indices read as tied targets",
     statement="A tied host with random entries and m ≥ M_loop almost surely matches every tied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="every shape",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Fails for every H ≥ 2 examined: tied targets, too, span more than M_loop columns.",
 )
 def tied(run: Run) -> Iterator[Instance | Figure]:
@@ -118,12 +111,9 @@ def tied(run: Run) -> Iterator[Instance | Figure]:
     "thm:looped_random-R/tied-commuting",
     place="Appendix D, theorem, tied reading where tied targets span fewer than M_loop dimensions",
     statement="At (2,4,1,1), where tied targets span only 45 dimensions, a random tied host with m = M_loop = 46 matches every tied target.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="(2,4,1,1), m = 46",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.FAILS.by(Evidence.ARITHMETIC),
     sentence="A designed host with 45 dimensions exists, a random one does not contain the targets' rows: its words do not commute.",
 )
 def tied_without_span(run: Run) -> Iterator[Instance | Figure]:
@@ -148,8 +138,7 @@ def tied_without_span(run: Run) -> Iterator[Instance | Figure]:
     statement="For a tied host E·R_all(U) = W_all holds exactly when every query, key and output equation does, with untied and with tied targets.",
     category=Category.LEMMA,
     scope="any E, any tied host",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Blocks of both sides were compared with the equations written out one at a time.",
 )
 def looped_stacked(run: Run) -> Iterator[Instance | Figure]:
@@ -165,8 +154,7 @@ def looped_stacked(run: Run) -> Iterator[Instance | Figure]:
     statement="For almost every choice of the tied R_Q, R_K, R_V there is a U with full rank; hence these parameters serve with any U.",
     category=Category.LEMMA,
     scope="m = M",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="Existence of some U is weaker than the theorem, whose U is drawn too. The step is not needed: the joint polynomial in all parameters "
     "is nonzero, so almost every draw of parameters and U together has full rank.",
 )
@@ -202,8 +190,7 @@ def _full_seed(shape: Shape) -> int:
     statement="The tied construction's routing satisfies R_V^h·B_p = B_(p,h) for |p| < L.",
     category=Category.LEMMA,
     scope="every shape",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="It is B_(h,p), as Appendix C defines it; only this order gives R_p·U = B_p.",
 )
 def letter_order(run: Run) -> Iterator[Instance | Figure]:
@@ -217,8 +204,7 @@ def letter_order(run: Run) -> Iterator[Instance | Figure]:
     statement="At the construction of thm:designed-R-looped the block columns of R_all occupy disjoint coordinates, so its rank is full.",
     category=Category.LEMMA,
     scope="every shape, m as printed there",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID, Evidence.CERTIFICATE),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID, Evidence.CERTIFICATE),
     sentence="Queries and keys of the last layer and the outputs share the blocks of words of length L; the repaired tied host has disjoint supports.",
 )
 def disjoint_supports(run: Run) -> Iterator[Instance | Figure]:
@@ -238,8 +224,7 @@ def disjoint_supports(run: Run) -> Iterator[Instance | Figure]:
     statement="Selectors of the first and the last d of d_in coordinates do not overlap.",
     category=Category.REMARK,
     scope="every d, d_in",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="They overlap when d_in < 2d (and do not exist when d_in < d); in blocks of width max{2d, d_in} they are disjoint. "
     "(R_V^h·U_Q needs the m×d selectors of Appendix C.)",
 )
@@ -264,8 +249,7 @@ def selectors(run: Run) -> Iterator[Instance | Figure]:
     statement="The sum of the squares of all maximal minors of R_all vanishes exactly when its rank is below the number of its columns.",
     category=Category.LEMMA,
     scope="real parameters, m ≥ M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="It equals det(R_allᵀ R_all) (Cauchy–Binet); both were computed for hosts of full and of deficient rank.",
 )
 def sum_of_squares(run: Run) -> Iterator[Instance | Figure]:

@@ -43,10 +43,8 @@ def _values(shape: Shape, m: int, tied: bool) -> Iterator[np.ndarray]:
     "asm:matching-attention",
     place="Appendix E, the assumption",
     statement="Attention matrices may be any row-stochastic ones; for the argument those with positive entries, which softmax gives, are enough: their vectors v span all H^L dimensions too.",
-    category=Category.DEFINITION,
     scope="I and B moved inwards by ε = 1/7; every H, L with H^L ≤ 64 examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The assumption asks for matrices with zero entries that softmax never gives; the span stays full for positive ones.",
 )
 def matching_attention(run: Run) -> Iterator[Instance | Figure]:
@@ -81,13 +79,9 @@ def matching_attention(run: Run) -> Iterator[Instance | Figure]:
     "thm:lower_bound_matching_attention/untied",
     place="Appendix E, thm:lower_bound_matching_attention",
     statement="For d_in = 1 and values R_V with m² < H^L some untied target cannot be served by any E and U, whatever the values are.",
-    category=Category.THEOREM,
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="d_in = 1, H ≥ 2; certificates for three hosts at each shape and for every host by dimension",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A relation Σ y_w R_w = 0 and the 0/1 target along a word with y_w ≠ 0: the products break the relation.",
     proof="docs/proofs/shared-attention.md",
 )
@@ -117,14 +111,9 @@ def _broken(shape: Shape, m: int, *, tied: bool) -> Iterator[Instance]:
     "thm:lower_bound_matching_attention/looped-untied-targets",
     place="Appendix E, closing remark, looped host",
     statement="For a weight-tied host with m² < H^L some untied target cannot be served: the argument does not need untied values.",
-    category=Category.THEOREM,
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
-    hosts="tied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", hosts="tied", free="E and U"),
     scope="d_in = 1, H ≥ 2; certificates for three tied hosts at each shape and for every tied host by dimension",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="The relation between the word products of tied values is broken by an untied 0/1 target.",
 )
 def matching_looped_untied(run: Run) -> Iterator[Instance | Figure]:
@@ -144,8 +133,7 @@ def matching_looped_untied(run: Run) -> Iterator[Instance | Figure]:
     statement="For every tied host with m² < H^L some relation Σ y_w R_w = 0 has y ≠ 0 at a constant word h*, so that the remark's weights 1[h = h*_l] are the same in every layer and give a looped target.",
     category=Category.REMARK,
     scope="d_in = 1, H = 2, the counting host at m = L + 1, where m² < H^L",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.FAILS.by(Evidence.ARITHMETIC),
     sentence="The printed weights depend on l; for the counting host no relation touches a constant word, so they never give a looped target, and it serves all of these.",
 )
 def looped_remark(run: Run) -> Iterator[Instance | Figure]:
@@ -190,8 +178,7 @@ def _distinct_columns(A: np.ndarray) -> np.ndarray:
     statement="With equal attention, target minus host is Σ_w A^{L,h_L}⋯A^{1,h_1} X (M_w − E R_w U).",
     category=Category.LEMMA,
     scope="integer weights, positive row-stochastic rational matrices, n = 2, 3",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Both forward passes and the sum over head words agree as rational numbers.",
 )
 def matching_term(run: Run) -> Iterator[Instance | Figure]:
@@ -225,8 +212,7 @@ def matching_term(run: Run) -> Iterator[Instance | Figure]:
     statement="For n = 2 and X = (1, 0)ᵀ the first row of target minus host is Σ_w (A_w)_{11} α_w: the pairing of v with α.",
     category=Category.REMARK,
     scope="d_in = 1, integer weights, positive row-stochastic rational matrices",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Two tokens are enough: the first row of the difference is v·α.",
 )
 def two_tokens(run: Run) -> Iterator[Instance | Figure]:
@@ -254,10 +240,8 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
     "lem:spanning",
     place="Appendix E, first lemma",
     statement="The vectors v = ((A_{1,h_1}⋯A_{L,h_L})_{11})_h over all row-stochastic A span R^{H^L}: with I where h = s_i and B = [0 1; 0 1] elsewhere, v is the basis vector of s.",
-    category=Category.LEMMA,
     scope="every H, L: B absorbs I and B on either side; the vectors themselves for H^L ≤ 256",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="I B = B I = B B = B settles every H and L; all vectors are computed on a grid as well.",
 )
 def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
@@ -280,8 +264,7 @@ def spanning_lemma(run: Run) -> Iterator[Instance | Figure]:
     statement="The lemma's product A_{1,h_1}⋯A_{L,h_L} is the product A_{L,h_L}⋯A_{1,h_1} of the unrolled sum.",
     category=Category.REMARK,
     scope="L ≥ 2 (equal at L = 1); the repair takes the unrolling's order",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.REPAIRED.by(Evidence.ARITHMETIC),
     sentence="The order is reversed between the two places, and the (1,1) entries differ; harmless, for the same matrices give basis vectors in either order.",
 )
 def spanning_order(run: Run) -> Iterator[Instance | Figure]:
@@ -316,10 +299,8 @@ def _chain(matrices: Sequence[np.ndarray]) -> Any:
     "lem:null-vector",
     place="Appendix E, second lemma",
     statement="If m² < H^L then for all value matrices the H^L word products satisfy a linear relation y, and the weights 1[h = h*_l] of a word with y_{h*} ≠ 0 have products b with y·b ≠ 0, so b is no tr(R_w X).",
-    category=Category.LEMMA,
     scope="d_in = 1; three untied and three tied hosts at each shape, largest m with m² < H^L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The relation is solved by FLINT and verified, with its pairing, in plain integers.",
 )
 def null_vector_lemma(run: Run) -> Iterator[Instance | Figure]:
@@ -348,8 +329,7 @@ def null_vector_lemma(run: Run) -> Iterator[Instance | Figure]:
     statement="The hypothesis m² < H^L cannot be relaxed: at m² = H^L some value matrices have independent word products, and no relation exists.",
     category=Category.REMARK,
     scope="even L, m = H^{L/2}: the values of the two-sided register",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The word products of the two-sided register are the H^L matrix units.",
 )
 def null_vector_sharp(run: Run) -> Iterator[Instance | Figure]:
@@ -370,8 +350,7 @@ def null_vector_sharp(run: Run) -> Iterator[Instance | Figure]:
     statement="The lemma's product E R_w Uᵀ is defined for the U of the theorem, which is m×d_in.",
     category=Category.REMARK,
     scope="m ≥ 2, d_in = 1; the repair reads the lemma's U as d_in×m, the theorem's U transposed",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.REPAIRED.by(Evidence.ARITHMETIC),
     sentence="Theorem and lemma type U differently (m×d_in and d_in×m); with the theorem's U the product has sizes that do not fit, with its transpose both products agree.",
 )
 def u_transposed(run: Run) -> Iterator[Instance | Figure]:
@@ -417,10 +396,8 @@ def _plain_product(routed: plain.Rows, U: plain.Rows) -> plain.Rows | None:
     "lem:null-vector/trace",
     place="Appendix E, second lemma, last display",
     statement="For d_in = 1, E R_w Uᵀ = tr(R_w Uᵀ E): the H^L products are linear in the m² entries of one matrix of rank one.",
-    category=Category.LEMMA,
     scope="d_in = 1, indeterminate E and U, integer values",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="An identity of polynomials in E and U, expanded by SymPy and in plain integers.",
 )
 def trace(run: Run) -> Iterator[Instance | Figure]:
@@ -434,8 +411,7 @@ def trace(run: Run) -> Iterator[Instance | Figure]:
     statement="The lemma is true for every d_in: targets W^{l,h}·e_1e_1ᵀ reduce it to d_in = 1, entry (1,1) of E R_w U being tr(R_w X) with X the product of U's first column and E's first row.",
     category=Category.REMARK,
     scope="d_in = 2, indeterminate E and U, integer values, m² < H^L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="The lemma speaks of d_in×d_in matrices while its proof writes scalars; padding closes the gap.",
 )
 def any_width(run: Run) -> Iterator[Instance | Figure]:
@@ -461,8 +437,7 @@ def _padded(d_in: int) -> Iterator[Instance]:
     statement="The weights 1[h = h*_l] are those of a looped target exactly when h* repeats one head.",
     category=Category.REMARK,
     scope="every H, L examined: all words",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="H of the H^L words are constant; all others make the weights depend on the layer.",
 )
 def looped_weights(run: Run) -> Iterator[Instance | Figure]:

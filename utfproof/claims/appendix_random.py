@@ -19,7 +19,7 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, r_all, w_all
 from utfproof.shapes import (
     PAPER_TABLE_SHAPES,
@@ -42,12 +42,9 @@ DRAWS = [(0, "uniform", "float64"), (1, "signs", "float64"), (2, "binomial", "fl
     place="Appendix B, theorem",
     statement="With all entries i.i.d. from an absolutely continuous law and m ≥ M = 2dS + d_in·H^L, almost surely every "
     "untied target has an E that solves the query, key and output equations.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="all shapes; m = M and m = M + 1 are certified for several seeds, laws and number formats",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="One full-rank instance per shape makes the determinant polynomial nonzero, and its zero set has measure zero.",
 )
@@ -75,12 +72,9 @@ def _first_full(shape: Shape, m: int, seed: int, law: str, dtype: str) -> Instan
     "thm:random-R/constant-heads",
     place="Appendix B, theorem, H ≥ 2",
     statement="For H ≥ 2, m ≥ 4·H^L·d + H^L·d_in is enough: one constant in the theorem's O(H^L d + H^L d_in) serves all shapes.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="S ≤ 2H^L for H ≥ 2, so M ≤ 4dH^L + d_in·H^L.",
 )
 def constant_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -99,12 +93,9 @@ def constant_heads(run: Run) -> Iterator[Instance | Figure]:
     "thm:random-R/constant-single",
     place="Appendix B, theorem, H = 1",
     statement="For H = 1, m ≥ c·(H^L d + H^L d_in) is enough for matching, with one constant c for all depths.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1; c = 1, 2, 3, 4",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M = 2dL + d_in grows with the depth while H^L d + H^L d_in does not; m ≥ M is what is needed.",
 )
 def constant_single(run: Run) -> Iterator[Instance | Figure]:
@@ -122,11 +113,9 @@ def constant_single(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix B, proof, first paragraph",
     statement="The stacked system has M = S·d + H^L·d_in columns (S = H + … + H^L), and a host of that dimension can match.",
     category=Category.COUNT,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="all shapes",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Queries and keys both have S·d columns: M = 2dS + d_in·H^L, which is the m₀ of the same proof; "
     "below it no host matches.",
 )
@@ -160,8 +149,7 @@ def _m_0(shape: Shape) -> int:
     "output equations.",
     category=Category.COUNT,
     scope="all shapes (for H = 1 the quotient stands for L)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The words are counted one by one; said of queries and keys together the number would be twice as large.",
 )
 def equations(run: Run) -> Iterator[Instance | Figure]:
@@ -187,8 +175,7 @@ def equations(run: Run) -> Iterator[Instance | Figure]:
     statement="E·R_all = W_all holds exactly when every query, key and output equation does: each equation is one block of columns.",
     category=Category.LEMMA,
     scope="any E, any host, any untied target",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Blocks of both sides were compared with the equations written out one at a time, for E that solve all of them and E that do not.",
 )
 def stacked(run: Run) -> Iterator[Instance | Figure]:
@@ -260,8 +247,7 @@ def _equations_alone(host: Universal, target: Target, E: np.ndarray) -> dict[tup
     "stacked system for every target.",
     category=Category.LEMMA,
     scope="any host, m ≥ M or below",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Both directions, on hosts of full and of deficient rank.",
 )
 def pseudoinverse(run: Run) -> Iterator[Instance | Figure]:
@@ -284,8 +270,7 @@ def pseudoinverse(run: Run) -> Iterator[Instance | Figure]:
     statement="The solution E = W_all R† requires independent columns: R† exists only then. A solution for one given target does not.",
     category=Category.REMARK,
     scope='"which requires" read of the left pseudoinverse; read of single targets the sentence would be wrong',
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="A host of deficient rank has no left inverse, and still matches targets that read alike where it does; the zero target is matched by any host.",
 )
 def single_target(run: Run) -> Iterator[Instance | Figure]:
@@ -314,8 +299,7 @@ def single_target(run: Run) -> Iterator[Instance | Figure]:
     statement="For m ≥ M, R_all has full column rank exactly when some M×M minor is nonzero.",
     category=Category.LEMMA,
     scope="any host",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="All minors were computed, by FLINT and by plain integers, for hosts of full and of deficient rank.",
 )
 def some_minor(run: Run) -> Iterator[Instance | Figure]:

@@ -15,7 +15,7 @@ from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Ve
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.ground.generator import integer_matrix
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, column_at, matching_dimension
 from utfproof.systems import LoopedUniversal, Universal
@@ -29,8 +29,7 @@ SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2)]
     statement="Every entry of an untied host's R_all has degree at most one in every single parameter.",
     category=Category.LEMMA,
     scope="untied hosts",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="Each layer contributes its own factors; the entries were expanded in symbols.",
 )
 def multilinear_untied(run: Run) -> Iterator[Instance | Figure]:
@@ -44,8 +43,7 @@ def multilinear_untied(run: Run) -> Iterator[Instance | Figure]:
     statement="Every entry of a tied host's R_all has degree at most one in every single parameter.",
     category=Category.LEMMA,
     scope="tied hosts",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.FAILS.by(Evidence.SYMBOLIC),
     sentence="True for L = 1 only: R_V^h·R_V^h·U has squares. That the entries are polynomials is all the proofs need.",
 )
 def multilinear_tied(run: Run) -> Iterator[Instance | Figure]:
@@ -75,8 +73,7 @@ def _multilinear(run: Run, *, tied: bool) -> Iterator[Instance]:
     statement="p = det R_all is not the zero polynomial: at the (repaired) sparse host its value is 1 or −1.",
     category=Category.LEMMA,
     scope="m = M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.GRID),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.GRID),
     sentence="The assignment has to be the repaired construction; the printed one gives p = 0.",
 )
 def explicit_assignment(run: Run) -> Iterator[Instance | Figure]:
@@ -95,12 +92,9 @@ def explicit_assignment(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix B, proof, one assignment with full rank",
     statement="p is nonzero at the construction of thm:designed-R as its formal definition reads.",
     category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="examined"),
     scope="H ≥ 2; both readings of the formal R_V",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.REPAIRED.by(Evidence.CERTIFICATE),
     sentence="R_all is deficient there; the prefix-tree projection takes its place.",
 )
 def printed_assignment(run: Run) -> Iterator[Instance | Figure]:
@@ -117,8 +111,7 @@ def printed_assignment(run: Run) -> Iterator[Instance | Figure]:
     statement="For m ≥ M the minor of any M rows is a nonzero polynomial, so any fixed rule may choose them.",
     category=Category.LEMMA,
     scope="m ≥ M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The padded construction with its coordinates permuted shows it; every choice of rows was computed at a random host.",
 )
 def every_choice_of_rows(run: Run) -> Iterator[Instance | Figure]:
@@ -159,8 +152,7 @@ def _wide_integer_host(shape: Shape, m: int) -> Universal:
     statement="A permutation of the rows turns the designed host's R_all into a diagonal of identity blocks I_d, …, I_d, I_{d_in}, ….",
     category=Category.LEMMA,
     scope="m = M, and m > M over zero rows",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="True of the repaired hosts, with the permutation at hand; false of the formal R_V as printed.",
 )
 def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
@@ -191,8 +183,7 @@ def block_diagonal(run: Run) -> Iterator[Instance | Figure]:
     statement="p is a polynomial in the entries of the R_Q, R_K and R_V alone.",
     category=Category.REMARK,
     scope="the list of variables as printed",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="U is missing from the list: p is homogeneous of degree d_in·H^L in its entries. (The proof also calls the variables Gaussian; "
     "any absolutely continuous law will do.)",
 )
@@ -216,8 +207,7 @@ def variables(run: Run) -> Iterator[Instance | Figure]:
     statement="p = det R_all is homogeneous of degree 2d·Σ_l l·H^l + d_in·H^L·(L + 1), tied or untied.",
     category=Category.LEMMA,
     scope="m = M (the columns: any m)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC, Evidence.GRID),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC, Evidence.GRID),
     sentence="Columns are homogeneous of degree l (queries, keys of layer l) and L + 1 (outputs); p scales with the sum.",
 )
 def degree(run: Run) -> Iterator[Instance | Figure]:
@@ -250,8 +240,7 @@ def degree(run: Run) -> Iterator[Instance | Figure]:
     "in one variable, of degree at most deg p.",
     category=Category.LEMMA,
     scope="m = M, tied or untied hosts",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.SYMBOLIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.SYMBOLIC),
     proof="docs/proofs/decision-theorem.md",
     sentence="Computed exactly: the value at the sparse host is 1 or −1 and the degree is reached; that lines with finitely many zeros "
     "make a null set is the written part.",
@@ -300,8 +289,7 @@ def _parameters(host: Universal, tied: bool) -> tuple[np.ndarray, ...]:
     statement="With entries drawn independently and uniformly from a finite set of size s, a host with m ≥ M has deficient rank with "
     "probability at most deg p / s (Schwartz–Zippel).",
     scope="m ≥ M, any field, tied or untied",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The Schwartz–Zippel lemma for a polynomial with a value ±1. At (1,1,1,1) over the field of five elements all matrices were counted; for 2^32 equally likely values the bound at the largest "
     "table shape is 2e-6.",
 )
@@ -341,10 +329,8 @@ def _singular_probability(q: int) -> Any:
     place="beside Appendix B",
     statement="Entries uniform on (−1/√m, 1/√m) and rounded to float64 or float32: at the paper's table shapes Schwartz–Zippel bounds the "
     "probability of a deficient rank below one.",
-    notion=None,
     scope="the four table shapes, m = M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The bound is the degree times the largest probability of a single float: at most 4e-4 in float32.",
 )
 def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
@@ -358,10 +344,8 @@ def float_weights_wide(run: Run) -> Iterator[Instance | Figure]:
     "new:float-weights/short",
     place="beside Appendix B",
     statement="The same bound is below one for weights rounded to float16 or bfloat16.",
-    notion=None,
     scope="the four table shapes, m = M",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.FAILS.by(Evidence.ARITHMETIC),
     sentence="It says nothing in bfloat16 at any of the four shapes and in float16 at the largest; there a rank certificate decides each host.",
 )
 def float_weights_short(run: Run) -> Iterator[Instance | Figure]:

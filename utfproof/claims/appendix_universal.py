@@ -14,12 +14,12 @@ import numpy as np
 from utfproof.claims import plain
 from utfproof.claims.decisions import decided, rank_of, small_input
 from utfproof.claims.hosts import one_head, small_embedding, small_host
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import Grid, array, stochastic_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.ground.selection import pieces, uniform
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 from utfproof.systems import LoopedUniversal, Target, Universal
@@ -35,10 +35,8 @@ STEP = "every layer, from the one before"
     "lem:unroll",
     place="Appendix A.1, lem:unroll",
     statement="For one head X^l = A^l ⋯ A^1 X^0 M^1 ⋯ M^l and X̃^l = Ã^l ⋯ Ã^1 X^0 E R_V^1 ⋯ R_V^l, with M = W_V W_O.",
-    category=Category.LEMMA,
     scope="H = 1; L ≤ 6 expanded, and the induction step for every layer",
-    verdict=Verdict.HOLDS,
-    evidence=SYMBOLIC,
+    verdict=Verdict.HOLDS.by(*SYMBOLIC),
     sentence="One word for each l, by recursion and in closed form.",
 )
 def unroll(run: Run) -> Iterator[Instance | Figure]:
@@ -62,12 +60,9 @@ def _unrolling(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
     place="Appendix A.1, lem:eqatt",
     statement="For one head, the query and key equations of all layers give A^l = Ã^l for every l and X^0; without the query equation of "
     "one layer, that layer's queries differ.",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1; L ≤ 6 expanded, and the induction step",
-    verdict=Verdict.HOLDS,
-    evidence=SYMBOLIC,
+    verdict=Verdict.HOLDS.by(*SYMBOLIC),
     sentence="Layer by layer: equal attention below makes queries and keys the same words. (The base case writes R_K without its layer.)",
 )
 def equal_attention_single(run: Run) -> Iterator[Instance | Figure]:
@@ -92,12 +87,9 @@ def _attention(sizes: list[tuple[int, int]], step: int) -> Iterator[Instance]:
     "lem:equal-io",
     place="Appendix A.1, equal input-output behaviour",
     statement="For one head, the query and key equations and M^1 ⋯ M^L = E R_V^1 ⋯ R_V^L U give equal outputs for every X^0.",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1; L ≤ 6 expanded",
-    verdict=Verdict.HOLDS,
-    evidence=SYMBOLIC,
+    verdict=Verdict.HOLDS.by(*SYMBOLIC),
     sentence="The outputs are the same word; without the output equation they are not.",
 )
 def equal_io_single(run: Run) -> Iterator[Instance | Figure]:
@@ -123,12 +115,9 @@ def _outputs(sizes: list[tuple[int, int]]) -> Iterator[Instance]:
     "lem:single_head/statement",
     place="Appendix A.1, lem:single_head",
     statement="For H = 1 and m ≥ (L+1) max{2d, d_in} there are R's and U for which every target has an E that satisfies the matching equations.",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1, every L, d, d_in; m = (L+1) max{2d, d_in} and 3 more",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The prefix tree serves, already at m = 2dL + d_in.",
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
@@ -161,13 +150,9 @@ def _blocks(shape: Shape, *, shifted: bool) -> Universal:
     place="Appendix A.1, lem:single_head, its construction",
     statement="Readers at block B_l together with a left shift by one block a layer, U at B_{L+1}, satisfy the matching equations for all "
     "targets. In repair: R_V = I with those readers, or the left shift with every reader at B_1 (tied).",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="examined"),
     scope="H = 1, every L, d, d_in, m = (L+1) max{2d, d_in}",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
+    verdict=Verdict.REPAIRED.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC),
     sentence="Layer l reads block B_l after l−1 shifts, which is B_{2l−1}; after L shifts B_{L+1} is zero, so U reads nothing, already at L = 1.",
 )
 def single_head_construction(run: Run) -> Iterator[Instance | Figure]:
@@ -189,10 +174,8 @@ def single_head_construction(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix A.1, lem:single_head, the two descriptions of R_V",
     statement="E R_V^1 ⋯ R_V^{l−1} has in block B_l what E had in B_1, and equivalently R_V^l shifts one block to the left. In repair: after "
     "l−1 left shifts B_1 has what E had in B_l.",
-    category=Category.LEMMA,
     scope="H = 1, L ≥ 2, l = 2 … L",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.REPAIRED.by(Evidence.ARITHMETIC),
     sentence="The first describes a shift to the right; a shift to the left brings B_l to B_1.",
 )
 def equivalently(run: Run) -> Iterator[Instance | Figure]:
@@ -221,10 +204,8 @@ def equivalently(run: Run) -> Iterator[Instance | Figure]:
     "lem:multiunroll",
     place="Appendix A.2, lem:multiunroll",
     statement="X^l = Σ_w A^{l,h_l} ⋯ A^{1,h_1} X^0 M^{1,h_1} ⋯ M^{l,h_l} over the words w of length l, and X̃^l likewise with X^0 E and R_V.",
-    category=Category.LEMMA,
     scope="every H and L; expanded up to 9 words, and the induction step",
-    verdict=Verdict.HOLDS,
-    evidence=SYMBOLIC,
+    verdict=Verdict.HOLDS.by(*SYMBOLIC),
     sentence="One word for each head word, by recursion and in closed form; rational forward passes agree.",
 )
 def multiunroll(run: Run) -> Iterator[Instance | Figure]:
@@ -269,10 +250,8 @@ def _summed(system: Universal | Target, E: object, x: plain.Rows, attention: Gri
     "lem:multiunroll/prose",
     place="Appendix A.2, proof of lem:multiunroll, first sentence",
     statement="The host's identity is the target's with W_V^{t,h} W_O^{t,h} replaced by E R_V^{t,h} for each t. In repair: by R_V^{t,h}, and X^0 by X^0 E.",
-    category=Category.LEMMA,
     scope="every H and L",
-    verdict=Verdict.REPAIRED,
-    evidence=SYMBOLIC,
+    verdict=Verdict.REPAIRED.by(*SYMBOLIC),
     sentence="A misprint: so read, E stands at every layer (and not at all at layer 0).",
 )
 def prose(run: Run) -> Iterator[Instance | Figure]:
@@ -291,12 +270,9 @@ def prose(run: Run) -> Iterator[Instance | Figure]:
     "lem:multieqatt/all-layers",
     place="Appendix A.2, lem:multieqatt, as its proof uses it",
     statement="The query and key equations of all layers up to l give A^{l,h} = Ã^{l,h} for all heads and X^0; each of them is needed.",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every H and L; expanded up to 9 words, and the induction step",
-    verdict=Verdict.HOLDS,
-    evidence=SYMBOLIC,
+    verdict=Verdict.HOLDS.by(*SYMBOLIC),
     sentence="Layer by layer, as in the proof; without one query equation that head's queries differ.",
 )
 def equal_attention_multi(run: Run) -> Iterator[Instance | Figure]:
@@ -308,12 +284,9 @@ def equal_attention_multi(run: Run) -> Iterator[Instance | Figure]:
     "lem:multieqatt/literal",
     place="Appendix A.2, lem:multieqatt, read literally",
     statement="For each l the equations of layer l alone give A^{l,h} = Ã^{l,h}. In repair: those of all layers up to l do.",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="L ≥ 2; H = 1, d = d_in = m = 1 with softmax, and as words",
-    verdict=Verdict.REPAIRED,
-    evidence=SYMBOLIC,
+    verdict=Verdict.REPAIRED.by(*SYMBOLIC),
     sentence="With R_Q^1 = 0 and all other weights 1 the equations of layer 2 hold and A² differs: the quantifier belongs into the hypothesis.",
 )
 def literal(run: Run) -> Iterator[Instance | Figure]:
@@ -336,12 +309,9 @@ def literal(run: Run) -> Iterator[Instance | Figure]:
     "lem:equal-io-multi",
     place="Appendix A.2, equal input-output behaviour for multi-head",
     statement="The query and key equations and E R_w U = M_w for all words of length L give equal outputs for every X^0.",
-    category=Category.LEMMA,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every H and L; expanded up to 9 words, and the induction step",
-    verdict=Verdict.HOLDS,
-    evidence=SYMBOLIC,
+    verdict=Verdict.HOLDS.by(*SYMBOLIC),
     sentence="The outputs agree word by word; without one output equation they differ in that word.",
 )
 def equal_io_multi(run: Run) -> Iterator[Instance | Figure]:

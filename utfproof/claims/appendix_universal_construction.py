@@ -17,7 +17,7 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.sparse import prefix_tree
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, r_all
 from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
@@ -92,12 +92,9 @@ def _reading(run: Run, kinds: tuple[str, ...], deep: bool) -> Iterator[Instance]
     "thm:designed-R/statement",
     place="Appendix A.2, thm:designed-R",
     statement="For H > 1 and m = Σ_{t<L} H^t·2Hd + H^L d_in there are R's and U for which every target has an E that satisfies all matching equations.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H ≥ 2, every L, d, d_in",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The prefix tree with projections has rank R_all = M = m.",
 )
 def statement(run: Run) -> Iterator[Instance | Figure]:
@@ -112,8 +109,7 @@ def statement(run: Run) -> Iterator[Instance | Figure]:
     statement="Σ_{t<L} H^t·2Hd + H^L d_in equals m̄ = M and is O(H^L d + H^L d_in): at most four times that.",
     category=Category.COUNT,
     scope="H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="H·Σ_{t<L} H^t = S ≤ 2H^L.",
 )
 def dimension(run: Run) -> Iterator[Instance | Figure]:
@@ -133,8 +129,7 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
     statement="Internal blocks of width 2Hd for words shorter than L, each of 2H sub-blocks of width d, and leaves of width d_in are disjoint and cover [m].",
     category=Category.LEMMA,
     scope="H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The cells of the package's prefix tree start where blocks counted one by one do, and end at m.",
 )
 def blocks(run: Run) -> Iterator[Instance | Figure]:
@@ -197,13 +192,9 @@ RECORDED_RANKS: dict[str, str | bool] = {
     place="Appendix A.2, definition of the routing maps, acting on rows",
     statement="With R_V^{l,h} copying each block of depth l−1 into its child h and sending all other blocks to zero (x ↦ x R_V), the matching "
     "equations can be solved for all targets. In repair: with projections.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="examined"),
     scope="H ≥ 2, every L, d, d_in",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.REPAIRED.by(Evidence.CERTIFICATE),
     sentence=f"What a child block holds is overwritten by its parent's content, and the leaves never reach U. {PROJECTIONS}",
 )
 def formal_row(run: Run) -> Iterator[Instance | Figure]:
@@ -215,13 +206,9 @@ def formal_row(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R/formal-column",
     place="Appendix A.2, definition of the routing maps, acting on columns",
     statement="The same with R_V^{l,h} read as acting on columns, that is transposed. In repair: with projections.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="examined"),
     scope="H ≥ 2, every L, d, d_in",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.REPAIRED.by(Evidence.CERTIFICATE),
     sentence=f"The child's content lands in the parent's block, where the next reader, who looks at the child's depth, finds nothing. {PROJECTIONS}",
 )
 def formal_column(run: Run) -> Iterator[Instance | Figure]:
@@ -233,10 +220,8 @@ def formal_column(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R/width-map",
     place="Appendix A.2, definition of the routing maps, l = L",
     statement="R_V^{L,h} copies each entire internal block, of width 2Hd, into a leaf block, of width d_in, padding with zeros.",
-    category=Category.THEOREM,
     scope="H ≥ 2",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.FAILS.by(Evidence.ARITHMETIC),
     sentence="It is possible only where 2Hd ≤ d_in; elsewhere 2Hd − d_in columns of each block are lost.",
 )
 def width_map(run: Run) -> Iterator[Instance | Figure]:
@@ -259,10 +244,8 @@ def width_map(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R/unembedding-identity",
     place="Appendix A.2, definition of U, and the verification on leaves",
     statement="E R_V^{1,h_1} ⋯ R_V^{L,h_L} U is E's leaf block of (h_1,…,h_L), for every E and word. In repair: with projections.",
-    category=Category.THEOREM,
     scope="H ≥ 2; the formal R_V in both readings",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.REPAIRED.by(Evidence.ARITHMETIC),
     sentence=f"The formal routing maps erase E's leaves before U reads them. {PROJECTIONS}",
 )
 def unembedding(run: Run) -> Iterator[Instance | Figure]:
@@ -274,10 +257,8 @@ def unembedding(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R/selector-identity",
     place="Appendix A.2, definition of the selectors, and the verification of the query and key equations",
     statement="E R_V^{1,h_1} ⋯ R_V^{l−1,h_{l−1}} R_Q^{l,h} is E's h-th query sub-block of (h_1,…,h_{l−1}), likewise for keys. In repair: with projections.",
-    category=Category.THEOREM,
     scope="H ≥ 2, L ≥ 2; the formal R_V in both readings",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.REPAIRED.by(Evidence.ARITHMETIC),
     sentence=f"At l ≥ 2 the formal routing maps have replaced the block's content. {PROJECTIONS} At l = 1 there is no routing and it holds.",
 )
 def selectors(run: Run) -> Iterator[Instance | Figure]:
@@ -291,8 +272,7 @@ def selectors(run: Run) -> Iterator[Instance | Figure]:
     statement="R_Q^{l,h} (and R_K^{l,h}) with I_d on the h-th query (key) sub-block of every block of depth l−1 and zeros elsewhere: X R_Q^{l,h} is the sum of those sub-blocks of X.",
     category=Category.LEMMA,
     scope="H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The package's readers are exactly these matrices, with d·H^{l−1} ones each.",
 )
 def sum_across(run: Run) -> Iterator[Instance | Figure]:
@@ -318,10 +298,8 @@ def sum_across(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix A.2, verification of the query and key equations",
     statement="R_V^{1,h_1} ⋯ R_V^{t,h_t} keeps the block of (h_1,…,h_t) and sends all other blocks to zero, t < L. In repair: it sends to zero the "
     "other blocks of depth up to t and keeps all blocks below (h_1,…,h_t).",
-    category=Category.THEOREM,
     scope="H ≥ 2, L ≥ 2, 1 ≤ t < L, the prefix tree of projections",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
     sentence="The blocks below must survive: later layers read them. Sending them to zero is what breaks the formal R_V.",
 )
 def annihilates(run: Run) -> Iterator[Instance | Figure]:
@@ -369,12 +347,9 @@ def _surviving(shape: Shape, product: plain.Rows) -> list[tuple[int, ...]]:
     place="Appendix A.2, construction of E, the recursive description",
     statement="Chunks for the queries and keys of all heads, then one chunk E_{1,h} for each head, recursively; R_V^{1,h} selects the columns of "
     "E_{1,h}: the matching equations can be solved for all targets.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape, m = M; the chosen chunk moves to the front, or stays where it is",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Both ways of selecting give a permutation matrix R_all; only the formal definition after it is wrong.",
 )
 def recursive(run: Run) -> Iterator[Instance | Figure]:
@@ -407,12 +382,9 @@ def _chunk(target: Target, prefix: tuple[int, ...], product: plain.Rows) -> plai
     place="Appendix A.2, fig:E-block",
     statement="E = [W_Q^{1,1} … W_Q^{1,H} W_K^{1,1} … W_K^{1,H} E_{1,1} … E_{1,H}] of total width m = M, each E_{1,h} built alike from M^{1,h}: with the readers at "
     "the front this E satisfies the matching equations.",
-    category=Category.FIGURE,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape, integer targets",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The figure's E is the one that solves the equations of the depth-first prefix tree, and E R_V^{1,h} begins with E_{1,h}.",
 )
 def figure(run: Run) -> Iterator[Instance | Figure]:

@@ -28,7 +28,7 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.ground.arrays import Array, transpose
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed
 from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension, paper_dimension, shared_key_dimension
@@ -40,8 +40,7 @@ from utfproof.shapes import Shape, matching_dimension, paper_dimension, shared_k
     statement="For H ≥ 2, m̄ = 2H(H^L − 1)/(H − 1)·d + H^L d_in equals M = 2dS + H^L d_in, the number of columns of R_all.",
     category=Category.COUNT,
     scope="H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="2S = 2H(H^L − 1)/(H − 1): one d-wide query and key block for each head word, one d_in-wide block for each leaf.",
 )
 def m_bar_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -59,8 +58,7 @@ def m_bar_heads(run: Run) -> Iterator[Instance | Figure]:
     statement="For H = 1, m̄ = (L+1) max{2d, d_in} is at least M = 2dL + d_in, with equality exactly when d_in = 2d.",
     category=Category.COUNT,
     scope="H = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="L+1 blocks of one width hold L blocks of width 2d and one of width d_in; no room is wasted only at d_in = 2d.",
 )
 def m_bar_single(run: Run) -> Iterator[Instance | Figure]:
@@ -76,12 +74,9 @@ def m_bar_single(run: Run) -> Iterator[Instance | Figure]:
     "sec:constructing/minimal-dimension",
     place="Section 3, opening sentence",
     statement="Read as a claim that m̄ is the least embedding dimension of a universal transformer.",
-    category=Category.REMARK,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H ≥ 2, d ≥ d_in",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE),
     sentence="For d ≥ d_in the shared-key tries need d_in(1 + 2S) < m̄ dimensions; what the least m is for L ≥ 2 is open.",
 )
 def minimal_dimension(run: Run) -> Iterator[Instance | Figure]:
@@ -105,12 +100,9 @@ def _shared_key(run: Run) -> Iterator[tuple[Shape, int, Certificate]]:
     "thm:sparse_universal_transformer/heads",
     place="Section 3.1, thm:sparse_universal_transformer, H ≥ 2",
     statement="For H ≥ 2 and every m ≥ m̄ there is a host of embedding dimension m that is universal for all untied targets.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H ≥ 2, every L, d, d_in; m = m̄ and m̄ + 3",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The prefix tree with projections for R_V has rank R_all = M = m̄: universal by matching, which is more.",
 )
 def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -125,12 +117,9 @@ def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/single-head",
     place="Section 3.1, thm:sparse_universal_transformer, H = 1",
     statement="For H = 1 and every m ≥ m̄ there is a host of embedding dimension m that is universal for all untied targets.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H = 1, every L, d, d_in; m = m̄ and m̄ + 3",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="m̄ ≥ M = 2dL + d_in, and the prefix tree serves every m ≥ M by matching.",
 )
 def sparse_single(run: Run) -> Iterator[Instance | Figure]:
@@ -144,11 +133,10 @@ def sparse_single(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/least-heads",
     place="Section 3.1, thm:sparse_universal_transformer, H ≥ 2",
     statement="For H ≥ 2 no host with m < m̄ matches all untied targets: by matching m̄ is exact.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    category=Category.NEW,
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="Isolating targets force rank R_all = M, and M = m̄. It says nothing about universality as defined.",
 )
@@ -163,11 +151,10 @@ def least_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.1, thm:sparse_universal_transformer, H = 1",
     statement="For H = 1 no host with m < m̄ matches all untied targets. Beside it: none with m < 2dL + d_in does, and the prefix tree "
     "at m = 2dL + d_in does.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    category=Category.NEW,
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="m̄ = (L+1) max{2d, d_in} is not tight unless d_in = 2d.",
 )
@@ -192,10 +179,8 @@ def least_single(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/binary",
     place="Section 3.1, thm:sparse_universal_transformer",
     statement="All entries of the host's R_Q, R_K, R_V and U are 0 or 1.",
-    category=Category.THEOREM,
     scope="both repaired prefix trees, every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Each parameter is a selection matrix without repeated cells.",
 )
 def binary(run: Run) -> Iterator[Instance | Figure]:
@@ -211,10 +196,8 @@ def binary(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/nonzeros",
     place="Section 3.1, thm:sparse_universal_transformer",
     statement="No parameter matrix has more than m nonzero entries.",
-    category=Category.THEOREM,
     scope="both repaired prefix trees, every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="R_V^{1,h} has (M − 2dH)/H ones, R_Q^{l,h} and R_K^{l,h} have d·H^{l−1}, U has d_in·H^L in the prefix tree of projections.",
 )
 def nonzeros(run: Run) -> Iterator[Instance | Figure]:
@@ -235,13 +218,9 @@ def nonzeros(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.1, thm:sparse_universal_transformer, its printed proof (lem:single_head, thm:designed-R)",
     statement="The constructions as printed satisfy the matching equations for all targets: lem:single_head at m̄ for H = 1, the formal "
     "R_V of thm:designed-R at m̄ for H ≥ 2. In repair: the prefix trees.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="examined"),
     scope="every shape, rows or columns",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.REPAIRED.by(Evidence.CERTIFICATE),
     sentence="As printed, R_V moves blocks that later readers look for elsewhere, or erases them; with projections, or with readers at "
     "the front, the proof goes through.",
 )
@@ -259,11 +238,10 @@ def proof(run: Run) -> Iterator[Instance | Figure]:
     "thm:sparse_universal_transformer/far-fewer",
     place="Section 3.1, thm:sparse_universal_transformer, beside it",
     statement="For H ≥ 2 and d ≥ d_in a tied {0,1} host of dimension d_in(1 + 2S) < m̄ serves all untied targets.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    category=Category.NEW,
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="H ≥ 2, d ≥ d_in; attention that depends on the logits alone",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Queries hold X A and keys X, so all heads share one key block; not by matching, and not with rotary positions.",
 )
 def far_fewer(run: Run) -> Iterator[Instance | Figure]:
@@ -281,8 +259,7 @@ def far_fewer(run: Run) -> Iterator[Instance | Figure]:
     statement="T(X) = Σ_w A_w X M_w and UTF(X, E) = Σ_w Ã_w X E R_w U over the H^L head words w, with A_w = A^{L,h_L} ⋯ A^{1,h_1}.",
     category=Category.THEOREM,
     scope="every shape, m and attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="The layer recursion expands into one summand for each head word.",
 )
 def unrolled(run: Run) -> Iterator[Instance | Figure]:
@@ -304,11 +281,9 @@ def unrolled(run: Run) -> Iterator[Instance | Figure]:
     statement="Equal attention matrices in every layer and head, and E R_w U = M_w for all words of length L, make the input-output "
     "maps equal.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape, m and attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC,),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="The two unrolled sums agree summand by summand; without one of the conditions they do not.",
 )
 def two_conditions(run: Run) -> Iterator[Instance | Figure]:
@@ -330,11 +305,9 @@ def two_conditions(run: Run) -> Iterator[Instance | Figure]:
     statement="The recursive description can be carried out: an H-ary tree of blocks in which R_V^{l,h} routes to the child h, R_Q^{l,h} and "
     "R_K^{l,h} read the h-th sub-block at depth l−1, and U reads the leaves, has rank R_all = M at m = M.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape; R_V as a projection, or moving the subtree to the front",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Both ways make R_all a permutation matrix; the formal definition in the appendix is another matter.",
 )
 def construction(run: Run) -> Iterator[Instance | Figure]:
@@ -398,12 +371,9 @@ class MaskedRational:
     "sec:constructing/masking",
     place="Section 3.1, remark on attention masks",
     statement="Causal and windowed masks change nothing: with the same E the masked host equals the masked target.",
-    category=Category.REMARK,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="the repaired sparse and tied hosts, every shape; examined at n = 1, 2, 4",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Masked attention is still a function of queries, keys and positions; outputs agree as rational numbers.",
 )
 def masking(run: Run) -> Iterator[Instance | Figure]:

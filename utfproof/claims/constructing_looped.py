@@ -30,7 +30,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.frontier.interval import Interval, interval
 from utfproof.frontier.questions import ALMOST_ALL, TIED, UNTIED, Question
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.paper import formulas as printed
 from utfproof.shapes import (
     Shape,
@@ -94,8 +94,7 @@ def in_case(case: str, of: Callable[[Shape], str] = looped_case) -> Callable[[Sh
     "when d_in ≥ 2dH or 2d ≥ H^L d_in.",
     category=Category.COUNT,
     scope="every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="1 + S = (H^{L+1} − 1)/(H − 1) for H ≥ 2 and L + 1 for H = 1; at all four table shapes it is below M.",
 )
 def m_bar_loop(run: Run) -> Iterator[Instance | Figure]:
@@ -121,8 +120,7 @@ def m_bar_loop(run: Run) -> Iterator[Instance | Figure]:
     statement="A looped host has 3H + 1 parameter matrices, that is O(H); an untied one has 3HL + 1.",
     category=Category.COUNT,
     scope="every shape, the tied host and the prefix tree",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="R_Q^h, R_K^h and R_V^h for each head, once or once a layer, and U.",
 )
 def matrix_count(run: Run) -> Iterator[Instance | Figure]:
@@ -161,12 +159,9 @@ LOOPED_STATEMENT = "At m ≥ m̄_loop some looped {0,1} host is universal for al
     place="Section 3.1, thm:looped_sparse_universal_transformer, its proof (thm:designed-R-looped)",
     statement="The way of the proof: some looped host of dimension m̄_loop matches all untied targets. Beside it: the trie with a shift "
     "register does at m = M.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="m̄_loop < M, that is H ≥ 2, d_in < 2dH and 2d < H^L d_in",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="Matching all untied targets needs m ≥ M, tied host or not; at m = M the tied host of the repair is universal by matching.",
 )
@@ -181,12 +176,9 @@ def looped_proof(run: Run) -> Iterator[Instance | Figure]:
     f"{LOOPED}/m-bar-at-least-M",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: where m̄_loop ≥ M.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H = 1, or d_in ≥ 2dH, or 2d ≥ H^L d_in",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The trie with a shift register is tied and universal by matching at every m ≥ M.",
 )
 def looped_matched(run: Run) -> Iterator[Instance | Figure]:
@@ -199,12 +191,9 @@ def looped_matched(run: Run) -> Iterator[Instance | Figure]:
     f"{LOOPED}/wide-heads",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: where d ≥ d_in, although m̄_loop < M there.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="d ≥ d_in and m̄_loop < M; so at (4,2,24,4) and (2,4,30,30)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The shared-key tries need d_in(1 + 2S) < m̄_loop dimensions and serve all targets by attention-matching.",
 )
 def looped_wide(run: Run) -> Iterator[Instance | Figure]:
@@ -235,12 +224,9 @@ def refuted_shapes(run: Run, of: Callable[[Shape], str], *, one_layer: bool) -> 
     f"{LOOPED}/one-layer",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: at L = 1 and d < d_in, where m̄_loop is less than every universal host needs, as it is below H(d_in + 2d − d²/d_in).",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof="docs/proofs/fibre-dimension.md",
     sentence="The outputs fix the value blocks and too few entries of E are left for the attention forms, whatever the host.",
 )
@@ -264,12 +250,9 @@ def looped_false(run: Run) -> Iterator[Instance | Figure]:
     f"{LOOPED}/more-layers",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: at L ≥ 2 and d < d_in, where m̄_loop is less than every universal host needs.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 2, 3; the shapes examined at which the bound exceeds m̄_loop",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/functional-is-attention-matching.md",
     sentence="A host that is universal as defined matches the attention of almost every target, and the bound for that exceeds m̄_loop.",
 )
@@ -288,12 +271,9 @@ def grouped(shape: Shape) -> bool:
     f"{LOOPED}/almost-all",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement="At m ≥ m̄_loop some looped {0,1} host serves almost all untied targets: where d < d_in and shared queries in groups need no more than m̄_loop < M.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="d < d_in; so at (2,2,28,30) and (2,3,28,30), and with wide-heads at all four table shapes; counted over H ≤ 5, d ≤ d_in ≤ 8",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Of each group of ⌈d_in/d⌉ heads one reads its query off the output and the others' blocks: 372 ≤ 392 and 828 ≤ 840.",
 )
 def looped_almost_all(run: Run) -> Iterator[Instance | Figure]:
@@ -330,13 +310,9 @@ def looped_counts(shapes: list[Shape]) -> dict[str, int]:
     f"{LOOPED}/attention-matching",
     place="Section 3.1, thm:looped_sparse_universal_transformer, by the way that Section 4 ascribes to it",
     statement="At m ≥ m̄_loop some looped host matches the attention and the outputs of all untied targets: where m̄_loop is less than that needs.",
-    category=Category.THEOREM,
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
-    hosts="tied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied", hosts="tied"),
     scope="the shapes examined at which the bound exceeds m̄_loop",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/attention-matching-optimum.md",
     sentence="Attention-matching of almost all targets needs more than m̄_loop there, tied host or not.",
 )
@@ -358,12 +334,9 @@ def _misses_attention(shape: Shape) -> bool:
     f"{LOOPED}/open",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: at the remaining shapes, among them (2,2,28,30) and (2,3,28,30).",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="d < d_in and m̄_loop < M, at or above the proved bound",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.OPEN,),
+    verdict=Verdict.OPEN.by(Evidence.OPEN),
     sentence="No host as small as m̄_loop is known there, and no functional lower bound exceeds it.",
 )
 def looped_open(run: Run) -> Iterator[Instance | Figure]:
@@ -386,10 +359,8 @@ def open_shapes(run: Run, of: Callable[[Shape], str], *also: tuple[int, ...]) ->
     f"{LOOPED}/binary",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement="The looped hosts that serve have entries 0 and 1, and at most m nonzero entries in each parameter matrix.",
-    category=Category.THEOREM,
     scope="the trie with a shift register; the shared-key tries where d ≥ d_in",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="R_V^h has at most one 1 in each row and column of blocks; the readers have d or d_in ones.",
 )
 def looped_binary(run: Run) -> Iterator[Instance | Figure]:

@@ -16,10 +16,10 @@ from utfproof.claims.constructing_looped import (
 from utfproof.claims.decisions import decided, rank_of
 from utfproof.claims.hosts import TABLES, heads, no_matching, small_host
 from utfproof.claims.linear import flint_rank
-from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.exact import gfp
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import (
     Shape,
     linear_test_dimension,
@@ -40,12 +40,9 @@ ONE_SEED = (
     RANDOM,
     place="Section 3.2, thm:random_universal_transformer",
     statement="For m ≥ m̄ a host with independent parameters of absolutely continuous law is universal for all untied targets, almost surely.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="every shape; seed 0 of the uniform law at m = m̄, and m̄ + 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.CERTIFICATE),
     proof="docs/proofs/decision-theorem.md",
     sentence=f"{ONE_SEED} Universal by matching, which is more.",
 )
@@ -62,12 +59,9 @@ def random_untied(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, between the theorems",
     statement="Universality by matching is the non-degeneracy rank R_all = M: with it every target is matched, and a host that loses "
     "rank (two heads reading alike) is not universal by matching.",
-    category=Category.REMARK,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="random hosts at m = M, as drawn and made degenerate",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The degenerate hosts satisfy a polynomial equation in the parameters, and form a null set.",
 )
 def non_degeneracy(run: Run) -> Iterator[Instance | Figure]:
@@ -92,12 +86,9 @@ def non_degeneracy(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, thm:random_looped_universal_transformer, its proof (thm:looped_random-R)",
     statement="The way of the proof: random looped hosts of dimension m̄_loop match all untied targets. Beside it: at m = M they do, "
     "almost surely.",
-    category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="m̄_loop < M",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="No host below M matches all untied targets; at m = M one seed's full rank shows it almost surely.",
 )
@@ -113,12 +104,9 @@ def random_looped_proof(run: Run) -> Iterator[Instance | Figure]:
     f"{RANDOM_LOOPED}/m-bar-at-least-M",
     place="Section 3.2, thm:random_looped_universal_transformer",
     statement="At m ≥ m̄_loop a random looped host is universal for all untied targets almost surely: where m̄_loop ≥ M.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H = 1, or d_in ≥ 2dH, or 2d ≥ H^L d_in; seed 0 of the uniform law",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.CERTIFICATE),
     proof="docs/proofs/decision-theorem.md",
     sentence=ONE_SEED,
 )
@@ -134,12 +122,9 @@ def random_looped_matched(run: Run) -> Iterator[Instance | Figure]:
     f"{RANDOM_LOOPED}/linear-test",
     place="Section 3.2, thm:random_looped_universal_transformer",
     statement="The same where m̄_loop < M, d ≥ d_in and m̄_loop ≥ (d + d_in)S + d_in H^L: true, by attention-matching.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="d > d_in; so at (4,2,24,4), 624 ≤ 1008; seed 0 of the uniform law",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="Keys M_w C and query forms M_w A in one fixed gauge C are linear equations in E, of full rank for one seed, so almost surely.",
 )
@@ -174,12 +159,9 @@ def _linear_rank(shape: Shape, m: int) -> tuple[int, tuple[str, ...]]:
     f"{RANDOM_LOOPED}/one-layer",
     place="Section 3.2, thm:random_looped_universal_transformer",
     statement="The same at L = 1 and d < d_in, where m̄_loop is less than every universal host needs, as it is below H(d_in + 2d − d²/d_in).",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof="docs/proofs/fibre-dimension.md",
     sentence="No host of that dimension is universal, so no random one is.",
 )
@@ -192,12 +174,9 @@ def random_looped_false(run: Run) -> Iterator[Instance | Figure]:
     f"{RANDOM_LOOPED}/more-layers",
     place="Section 3.2, thm:random_looped_universal_transformer",
     statement="The same at L ≥ 2 and d < d_in, where m̄_loop is less than every universal host needs.",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 2, 3; the shapes examined at which the bound exceeds m̄_loop",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/functional-is-attention-matching.md",
     sentence="No host of that dimension is universal, so no random one is.",
 )
@@ -210,12 +189,9 @@ def random_looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
     f"{RANDOM_LOOPED}/open",
     place="Section 3.2, thm:random_looped_universal_transformer",
     statement="The same at the remaining shapes, among them (2,2,28,30), (2,3,28,30) and (2,4,30,30).",
-    category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="m̄_loop < M and neither the linear test nor the one-layer bound decides",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.OPEN,),
+    verdict=Verdict.OPEN.by(Evidence.OPEN),
     sentence="The linear test has more columns than m̄_loop there, and no functional lower bound reaches it.",
 )
 def random_looped_open(run: Run) -> Iterator[Instance | Figure]:

@@ -9,7 +9,7 @@ from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import counted, heads, no_matching, one_head
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.paper import formulas as printed
 from utfproof.shapes import Shape, matching_dimension
 
@@ -27,11 +27,9 @@ def _served(name: str, shape: Shape, m: int, part: str = "") -> Instance:
     place="Section 3.2, last sentence, H ≥ 2",
     statement="For H ≥ 2, m = c·H^L max{d, d_in} suffices for sparse hosts, tied or not, with a constant c: c = 5 does.",
     category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H ≥ 2, every L, d, d_in",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="M ≤ 5 H^L max{d, d_in}, and both hosts serve every m ≥ M by matching.",
 )
 def theta_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -51,11 +49,9 @@ def theta_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, last sentence, H = 1",
     statement="For H = 1, m = c·max{d, d_in} suffices with one constant c for every depth L. Beside it: m = 3L max{d, d_in} does.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1; c = 1 … 8",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="By matching m ≥ 2dL + d_in, and this grows with the depth: at d = d_in it exceeds c·d from L = c/2 on.",
 )
@@ -75,11 +71,9 @@ def theta_single(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, last sentence",
     statement="Almost all hosts of that size, tied or not, are universal: at m = M (and above) almost all are.",
     category=Category.THEOREM,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="every shape with m ≥ M; seed 0 of the uniform law",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.CERTIFICATE),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.CERTIFICATE),
     proof="docs/proofs/decision-theorem.md",
     sentence="One host of full rank, tied or not, makes the hosts that are not universal by matching a null set.",
 )

@@ -11,7 +11,7 @@ from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import no_matching
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
 
@@ -30,12 +30,9 @@ def _row_shape(task: str) -> Shape:
     "tab:summary_results_combined/dimensions",
     place="Table 1, caption",
     statement="The embedding dimensions 1024, 456, 1024, 2280, 2280 of the experiments equal m̄ at their shapes.",
-    category=Category.TABLE,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="the five tasks, d_in = vocabulary size",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Each printed m is m̄ = M at its shape, and the repaired sparse host is universal by matching there.",
 )
 def table_dimensions(run: Run) -> Iterator[Instance | Figure]:
@@ -55,10 +52,8 @@ def table_dimensions(run: Run) -> Iterator[Instance | Figure]:
     "tab:hyperparameters/shapes",
     place="Appendix G, both hyperparameter tables, and Section 5.1",
     statement="The hyperparameter tables, the captions and the text name the same shapes: heads, layers, head dimension, vocabulary, m.",
-    category=Category.TABLE,
     scope="both tables",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="No two places of the paper disagree about a shape.",
 )
 def hyperparameters(run: Run) -> Iterator[Instance | Figure]:
@@ -75,10 +70,8 @@ def hyperparameters(run: Run) -> Iterator[Instance | Figure]:
     "tab:ablation_results/agree-with-summary",
     place="Tables 1-4",
     statement="Cells that stand in two tables (attention-only; residual and LN) agree.",
-    category=Category.TABLE,
     scope="five tasks, three models",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="All 30 repeated cells agree.",
 )
 def repeated_cells(run: Run) -> Iterator[Instance | Figure]:
@@ -99,10 +92,8 @@ def repeated_cells(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/consistently-exceeds",
     place="Section 5.3, closing sentence of the ablations",
     statement="In every cell of the tables the sparse host is at least as accurate as the random one.",
-    category=Category.REMARK,
     scope="five tasks, five variants",
-    verdict=Verdict.FAILS,
-    evidence=RECORD,
+    verdict=Verdict.FAILS.by(*RECORD),
     sentence="Three of the 25 cells contradict it: 2-hop with residual, 3-hop with MLP, 4-hop with MLP.",
 )
 def consistently(run: Run) -> Iterator[Instance | Figure]:
@@ -122,10 +113,8 @@ def consistently(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/guessing",
     place="Section 5.2, attention-only results",
     statement="Attention-only, sparse and random hosts are above random guessing, 20 %, on every induction-head task, and far from optimal: below 50 %.",
-    category=Category.REMARK,
     scope="attention-only cells of the sparse and random hosts; that guessing gives 20 % is not decided here",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="They lie between 29.4 and 39.4 %. (Two other cells lie below 20 %: 8.4, 1-hop fully trained, and 5.5, 1-hop random with residual.)",
 )
 def guessing(run: Run) -> Iterator[Instance | Figure]:
@@ -145,10 +134,8 @@ def guessing(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/residual-ln-sparse",
     place="Section 5.2",
     statement="With residual stream and layer normalisation the sparse host reaches 100 % on every induction-head task.",
-    category=Category.REMARK,
     scope="1- to 4-hop",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="All four cells are 100 %.",
 )
 def sparse_with_residual(run: Run) -> Iterator[Instance | Figure]:
@@ -162,10 +149,8 @@ def sparse_with_residual(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/residual-ln-random",
     place="Section 5.2",
     statement="With residual stream and layer normalisation random hosts reach between 85.7 % and 96.1 % on the induction-head tasks.",
-    category=Category.REMARK,
     scope="1- to 4-hop",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="Both ends of the range are attained: 85.7 at 2-hop, 96.1 at 1-hop.",
 )
 def random_with_residual(run: Run) -> Iterator[Instance | Figure]:
@@ -183,10 +168,8 @@ def random_with_residual(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/parentheses-robust",
     place="Section 5.3, ablations",
     statement="On parentheses the sparse host reaches 100 % in every variant, and the random host rises from 94.4 % to 100 % with residual and LN or with MLPs.",
-    category=Category.REMARK,
     scope="five variants",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="All nine cells are as the text says.",
 )
 def parentheses_robust(run: Run) -> Iterator[Instance | Figure]:
@@ -201,10 +184,8 @@ def parentheses_robust(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/normalisation-helps",
     place="Section 5.3 and Appendix F",
     statement="Adding residual stream and layer normalisation raises the accuracy of both kinds of fixed host on every induction-head task.",
-    category=Category.REMARK,
     scope="1- to 4-hop, sparse and random",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="Each of the eight cells rises, by at least 50 points.",
 )
 def normalisation_helps(run: Run) -> Iterator[Instance | Figure]:
@@ -224,10 +205,8 @@ def normalisation_helps(run: Run) -> Iterator[Instance | Figure]:
     "task:two-hop-example",
     place="Section 5.1, k-hop induction heads",
     statement="For the input aabccabca the 2-hop output at the last position is c.",
-    category=Category.REMARK,
     scope="the worked example",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Two hops back from the last a: to the b after the previous a, then to the c after the previous b. A test vector for the task.",
 )
 def two_hop_example(run: Run) -> Iterator[Instance | Figure]:
@@ -267,12 +246,9 @@ def _hop_strings(text: str, hops: int) -> list[str]:
     "fig:scaling_law/standard-width",
     place="Section 5.4 and Figure 3, right",
     statement="A host of the usual width m = Hd is not universal by matching for its own class, whatever its weights.",
-    category=Category.FIGURE,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape: M ≥ 2dH > Hd",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY,),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY),
     sentence="M ≥ 2dH is more than twice the usual width, so the right-hand plot explores m far below what matching needs; this says nothing of functional universality.",
 )
 def standard_width(run: Run) -> Iterator[Instance | Figure]:
@@ -295,8 +271,7 @@ def standard_width(run: Run) -> Iterator[Instance | Figure]:
     statement="With one-hot tokens d_in is the vocabulary size: 4 for parentheses, 30 for the k-hop tasks; the printed m belong to these.",
     category=Category.COUNT,
     scope="five tasks",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Solving m̄ = m for d_in at each shape gives back the stated vocabulary sizes.",
 )
 def vocabulary(run: Run) -> Iterator[Instance | Figure]:

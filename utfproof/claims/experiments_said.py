@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.paper import tables as paper
 
@@ -21,10 +21,8 @@ SLACK = 5.0
     "sec:experiments/more-depth",
     place="Section 5.2, attention-only results",
     statement="Attention-only, optimization becomes harder as the task requires more depth: read as a lower accuracy of the fixed hosts on the task with one hop more.",
-    category=Category.REMARK,
     scope="sparse and random hosts, attention-only, 1-hop to 4-hop (depths 2, 3, 4, 4)",
-    verdict=Verdict.FAILS,
-    evidence=RECORD,
+    verdict=Verdict.FAILS.by(*RECORD),
     sentence="Printed accuracies rise from hop to hop: sparse 30.2 to 39.4, random 29.4 to 35.2. What guessing reaches differs from task to task, so they do not measure difficulty alone.",
 )
 def more_depth(run: Run) -> Iterator[Instance | Figure]:
@@ -42,10 +40,8 @@ def more_depth(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/frozen-mlp",
     place="Section 5.3, ablations",
     statement="At 2-hop what residual and layer normalisation reach is robust when frozen random MLPs are added: read as at most five points less, for both kinds of fixed host.",
-    category=Category.REMARK,
     scope="2-hop, residual and LN against MLP and LN",
-    verdict=Verdict.FAILS,
-    evidence=RECORD,
+    verdict=Verdict.FAILS.by(*RECORD),
     sentence="The sparse host stays at 100 %; the random host falls from 85.7 to 66.2 %.",
 )
 def frozen_mlp(run: Run) -> Iterator[Instance | Figure]:
@@ -61,10 +57,8 @@ def frozen_mlp(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/vocabulary-of-parentheses",
     place="Section 5.1 against Appendix G",
     statement="The four symbols of the parenthesis task are two parentheses and two labels, in the section on tasks and in the appendix on data alike.",
-    category=Category.REMARK,
     scope="the two descriptions; they agree on four symbols",
-    verdict=Verdict.FAILS,
-    evidence=RECORD,
+    verdict=Verdict.FAILS.by(*RECORD),
     sentence="The appendix has padding or end, the two parentheses and a query token: no label is a token there.",
 )
 def vocabulary_of_parentheses(run: Run) -> Iterator[Instance | Figure]:
@@ -80,10 +74,8 @@ def vocabulary_of_parentheses(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/initialisation",
     place="Section 5.1, architectures",
     statement="Uniform(−1/√m, 1/√m) is the default of a PyTorch linear layer with m inputs: uniform with bound gain · √(3/m), gain² = 2/(1 + 5).",
-    category=Category.REMARK,
     scope="m = 456, 1024, 2280; the layers that read the stream of width m: R_Q, R_K, R_V",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The squares of both bounds are the same fraction 1/m, by the formula and by the variance 1/(3m) that it is made from.",
 )
 def initialisation(run: Run) -> Iterator[Instance | Figure]:
@@ -99,10 +91,8 @@ def initialisation(run: Run) -> Iterator[Instance | Figure]:
     "sec:experiments/lengths",
     place="Section 5.1 against Appendix G",
     statement="Inputs of at most 60 parentheses are those of the appendix, of length at most 2·max_len: with max_len = 30.",
-    category=Category.REMARK,
     scope="read charitably: the appendix does not give max_len",
-    verdict=Verdict.HOLDS,
-    evidence=RECORD,
+    verdict=Verdict.HOLDS.by(*RECORD),
     sentence="60 is even, and max_len = 30 pairs make it; whether padding and query count is not said.",
 )
 def lengths(run: Run) -> Iterator[Instance | Figure]:
@@ -116,10 +106,8 @@ def lengths(run: Run) -> Iterator[Instance | Figure]:
     "task:two-hop-example/neighbours",
     place="Section 5.1 against Appendix G, k-hop induction heads",
     statement="The worked example aabccabca is an input of the task as its data are generated: no two neighbours are equal.",
-    category=Category.REMARK,
     scope='the example; "each subsequent character is sampled uniformly subject to being different from the previous"',
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.FAILS.by(Evidence.ARITHMETIC),
     sentence="It has aa and cc. The output c is right all the same (task:two-hop-example).",
 )
 def neighbours(run: Run) -> Iterator[Instance | Figure]:

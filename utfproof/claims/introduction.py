@@ -12,7 +12,7 @@ from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Ve
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
@@ -30,11 +30,9 @@ def _diagonal(shape: Shape) -> bool:
     place="Section 1, informal sparse theorem, H ≥ 2",
     statement="For H ≥ 2 and d_in = d, embedding dimension O(H^L d) suffices for a {0,1} host that serves every target.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H ≥ 2, d_in = d: at most 5 H^L d",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="M = 2dS + d H^L is below 5 d H^L, and the repaired prefix tree serves every target there.",
 )
 def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -54,11 +52,9 @@ def sparse_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 1, informal sparse theorem, H = 1",
     statement="For H = 1 and d_in = d, embedding dimension O(Ld) suffices for a {0,1} host that serves every target.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1, d_in = d: at most 3 L d",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="M = (2L + 1) d is at most 3 L d, and the repaired construction serves every target there.",
 )
 def sparse_single_head(run: Run) -> Iterator[Instance | Figure]:
@@ -78,11 +74,9 @@ def sparse_single_head(run: Run) -> Iterator[Instance | Figure]:
     place="Section 1, informal random theorem, H ≥ 2",
     statement="For H ≥ 2 and d_in = d, a random host, tied or not, of embedding dimension O(H^L d) serves every target almost surely.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H ≥ 2, d_in = d, m = M < 5 H^L d; one full-rank draw makes the determinant polynomial nonzero",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="At each shape one draw has rank M modulo a prime, so almost every draw has rank M over the reals.",
     proof="docs/proofs/decision-theorem.md",
 )
@@ -98,11 +92,9 @@ def random_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 1, informal random theorem, H = 1",
     statement="At H = 1 embedding dimension O(H^L d) = O(d), with a constant that does not depend on L, suffices.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1, d_in = d: constants c = 1 … 8",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY,),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY),
     sentence="Matching needs m ≥ M = (2L + 1) d, which outgrows c d for every constant c (refuted here at L = c); the bound must carry L.",
 )
 def random_single_head(run: Run) -> Iterator[Instance | Figure]:
@@ -123,8 +115,7 @@ def random_single_head(run: Run) -> Iterator[Instance | Figure]:
     statement="The embedding matrix E is d×m, d being the targets' embedding dimension.",
     category=Category.REMARK,
     scope="read with the d of the informal theorems, which is d_in later on; as the head dimension d it would be wrong where d ≠ d_in",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="E multiplies inputs with d_in columns, so it has d_in rows.",
 )
 def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
@@ -140,12 +131,9 @@ def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
     place="Section 1, informal lower bound",
     statement="With attention matrices supplied and H ≥ 2, every host that serves all untied targets of width 1 has m ≥ H^{L/2}: the depth enters exponentially.",
     category=Category.THEOREM,
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="H ≥ 2, d_in = 1, E and U both free",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At the largest m with m² < H^L no host serves all targets (untied ones; for looped targets the claim fails, see thm:lower_bound_utf).",
     proof="docs/proofs/shared-attention.md",
 )
@@ -167,12 +155,9 @@ def lower_bound(run: Run) -> Iterator[Instance | Figure]:
     "fig:overview",
     place="Section 1, Figure 1",
     statement="One fixed host, with an embedding computed from the target, gives the target's outputs on every input: a sparse host and a random one.",
-    category=Category.FIGURE,
-    notion=Notion.FUNCTIONAL,
-    targets="some untied, if integer",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
     scope="sparse, tied and random hosts at m = M, exact rational arithmetic, n = 1, 2, 3",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Outputs agree as rational numbers, for a rational attention that depends on the logits; two forward passes agree on it.",
 )
 def overview(run: Run) -> Iterator[Instance | Figure]:
@@ -194,12 +179,9 @@ def overview(run: Run) -> Iterator[Instance | Figure]:
     place="Section 1, informal sparse theorem, the looped half",
     statement="For d_in = d, embedding dimension O(H^L d) for H ≥ 2 and O(Ld) for H = 1 suffices for a looped {0,1} host that serves every target, looped or not.",
     category=Category.THEOREM,
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="tied",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied"),
     scope="d_in = d: at most 5 H^L d for H ≥ 2, at most 3 L d for H = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The trie with a shift register has M dimensions, tied and untied hosts alike.",
 )
 def looped(run: Run) -> Iterator[Instance | Figure]:
@@ -216,8 +198,7 @@ def looped(run: Run) -> Iterator[Instance | Figure]:
     statement="Sparse and random hosts achieve perfect or near-perfect accuracy on every task: read as 95 % or more in the best of the five variants.",
     category=Category.REMARK,
     scope="all cells of sparse and random hosts in the tables",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.RECORD,),
+    verdict=Verdict.FAILS.by(Evidence.RECORD),
     sentence="The sparse host does on all five tasks, the random host not on 2-hop (85.7) and 4-hop (89.2).",
 )
 def near_perfect(run: Run) -> Iterator[Instance | Figure]:

@@ -15,7 +15,7 @@ from utfproof.frontier.interval import interval
 from utfproof.frontier.product_host import defined, dimension, embed, product_host, reader_matrices, solve_products
 from utfproof.frontier.questions import Question
 from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
@@ -36,11 +36,9 @@ def target_of(shape: Shape, z: np.ndarray, values: np.ndarray) -> Target:
     "new:all-targets/products",
     place=PAGE,
     statement="For d_in = 1, but H = L = 1, a host with m = S + H^L serves all untied targets by attention-matching, tied for H ≥ 2; at d = 1 that is least, for all targets and for almost all.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="d_in = d_out = 1, every d, H·L ≥ 2; at H = L = 1 the least m for all targets is 3",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.SINGLE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.SINGLE, Evidence.WRITTEN),
     sentence="Two products of real readers of two coordinates take all values, as complex squares do, and so do three of three coordinates.",
 )
 def products(run: Run) -> Iterator[Instance | Figure]:

@@ -12,7 +12,7 @@ import numpy as np
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.ground.arrays import exact
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 from utfproof.systems import Target, prefix_products
 
@@ -34,12 +34,9 @@ def signs(shape: Shape) -> Iterator[Target]:
     "new:approximate/outputs",
     place=PAGE,
     statement="With attention from outside and E free, whatever E a host of m dimensions has for each target, its mean square error over targets with independent entries is at least 1 − m/(d_in H^L) of the whole; an untied {0,1} host has equality for every m up to d_in H^L.",
-    notion=Notion.SHARED_ATTENTION,
-    targets="almost all untied",
-    free="E",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E"),
     scope="d_in = d_out, every H, L, d; entries of mean 0 and equal variance; so an error ε in outputs needs m ≥ (1 − ε²)d_in H^L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Products of different words are uncorrelated, so no m-dimensional space of rows holds more than m of the second moments.",
 )
 def outputs(run: Run) -> Iterator[Instance | Figure]:

@@ -31,8 +31,7 @@ def _differential(bilinear: Bilinear, p: Sequence[Any], u: Sequence[Any]) -> lis
     place=PAGE,
     statement="A bilinear map R^q × R^q → R^H whose image has interior needs 2q − 1 ≥ H; the path reaches an open set with q = ⌈(H+1)/2⌉.",
     scope="H = 1 … 12; the rank of the path's differential at one integer point",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The differential has rank at most 2q − 1, as (p, −u) is in its kernel, and H for the path.",
 )
 def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
@@ -56,8 +55,7 @@ def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
     place=PAGE,
     statement="For even H and H ≡ 1 mod 4 multiplication of polynomials is an onto bilinear map with q = ⌈(H+1)/2⌉, the least possible, so H^k q dimensions serve all targets there.",
     scope="H = 2, 4, 5, 6, 8, 9; one factor has even degree",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.SAMPLED),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.SAMPLED),
     sentence="Real forms factor into linear and quadratic ones; factors found in float64 multiply back to random integer weights.",
 )
 def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
@@ -83,8 +81,7 @@ def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
     place=PAGE,
     statement="No bilinear map R² × R² → R³ is onto, so μ(3) = 3: at H = 3 the two stars are least for all targets by this method.",
     scope="kernels Z with integer entries −2 … 2; all Z by the proof",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SINGLE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.SINGLE, Evidence.WRITTEN),
     sentence="For each kernel Z there is a Y with det(Y + tZ) ≠ 0 for every real t: negative or positive discriminants by the signature (2,2) of det.",
 )
 def bilinear_three(run: Run) -> Iterator[Instance | Figure]:
@@ -136,8 +133,7 @@ def corrected_matrices(heads: int) -> np.ndarray:
     place=PAGE,
     statement="For H ≡ 3 mod 4, H ≥ 7, an onto bilinear map with q = (H+1)/2 exists, so μ(H) = ⌈(H+1)/2⌉ for every H but 3.",
     scope="H = 7, 11, 15, 19; all by the proof",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Products of forms of even degree and one corrected form: factors are followed from that form's, whose signs reach both infinities.",
 )
 def bilinear_three_mod_four(run: Run) -> Iterator[Instance | Figure]:

@@ -30,7 +30,7 @@ from utfproof.claims.small_models import (
 from utfproof.constructions.random import integer_target
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, Question
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import (
     Shape,
     matching_dimension,
@@ -48,11 +48,9 @@ OPTIMUM = "docs/proofs/attention-matching-optimum.md"
     "new:fibre/bound",
     place=FIBRE,
     statement="At L = 1 with d ≤ d_in every host, even one that serves almost all targets only, has m ≥ H(d_in + 2d − d²/d_in).",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="L = 1, d ≤ d_in = d_out, softmax",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Softmax heads with different forms are independent, so the embedding's fibre over the values must reach all logit forms.",
 )
 def fibre(run: Run) -> Iterator[Instance | Figure]:
@@ -73,11 +71,9 @@ def fibre(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/against-looped-bound",
     place=FIBRE,
     statement="The paper's looped dimension m-bar lies below this bound at 78 of the shapes with L = 1, H = 2 … 5, d ≤ d_in ≤ 8, so no host of that size serves the class there, functionally.",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="L = 1, H = 2 … 5, 1 ≤ d ≤ d_in ≤ 8",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A dimension certificate at m = m-bar for each of the 78.",
 )
 def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
@@ -98,11 +94,9 @@ def against_looped_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/seven",
     place=FIBRE,
     statement="At (2,1,1,2) a host of seven dimensions, one below M = 8, gives the output of almost every target: it meets the functional bound.",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="(2,1,1,2); integer targets with independent queries and λ, μ ≠ 0, exact rational attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The second query is the first plus a column of the value block; Cramer's rule gives λ and μ.",
 )
 def seven(run: Run) -> Iterator[Instance | Figure]:
@@ -125,11 +119,9 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/seven-all-targets",
     place=SHARPER,
     statement="Seven dimensions serve all targets at (2,1,1,2), functionally.",
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="(2,1,1,2), where m = 8 = M suffices",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="No host of seven dimensions does, though one serves almost all: its formula fails for targets with dependent queries.",
 )
 def seven_all(run: Run) -> Iterator[Instance | Figure]:
@@ -145,11 +137,9 @@ def seven_all(run: Run) -> Iterator[Instance | Figure]:
     "new:fibre/diagonal",
     place=FIBRE,
     statement="At L = 1 and d = d_in the least m for almost all targets is 2H d_in, functionally and by attention-matching.",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="L = 1, d = d_in = d_out",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The shared-query host has m = 2H d_in, and one dimension less is refuted.",
 )
 def diagonal(run: Run) -> Iterator[Instance | Figure]:
@@ -172,11 +162,9 @@ def diagonal(run: Run) -> Iterator[Instance | Figure]:
     "new:one-by-one/functional",
     place=FIBRE,
     statement="At (1,1,1,1) two dimensions serve all targets, functionally, and one does not.",
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="(1,1,1,1): A = a, M = b; the formula E = (a/b, b), and 0 where b = 0; integers |a|, |b| ≤ 3 examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Where b = 0 the output is zero whatever the attention is, so E = 0 will do.",
 )
 def one_by_one(run: Run) -> Iterator[Instance | Figure]:
@@ -198,11 +186,9 @@ def _scalar_target(a: int, b: int) -> Target:
     "new:one-by-one/attention-matching",
     place=FIBRE,
     statement="At (1,1,1,1) the least m by attention-matching for all targets is 3 = M: two dimensions do not suffice for any host.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="(1,1,1,1); hosts of two dimensions with entries −1, 0, 1 examined, all by the proof",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="b = 0 puts E on a line, where the logit a is a square times a constant and so has one sign.",
 )
 def one_by_one_matched(run: Run) -> Iterator[Instance | Figure]:
@@ -240,11 +226,9 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     "new:attention-matching-bound",
     place=MATCHED,
     statement="With d' = min(d, d_in), r = min(Hd', d_in), every host that matches the attention and the outputs of almost all targets has d_in(m − d_in H^L) ≥ H(2d'd_in − d'²) + (L−1)H(2d'r − d'²).",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="almost all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="every H, L, d, d_in = d_out; softmax without masks, or by equations of logits",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="E R_w U = M_w fixes d_in H^L columns, and the rest must reach all logit forms, whose dimension is an exact Jacobian rank here; no hypothesis is left open.",
 )
 def matched(run: Run) -> Iterator[Instance | Figure]:
@@ -264,11 +248,9 @@ def matched(run: Run) -> Iterator[Instance | Figure]:
     "new:attention-matching/optimum",
     place=OPTIMUM,
     statement="For d ≤ d_in, and Hd ≥ d_in unless L = 1, every host that matches the attention and the outputs of almost all targets has m ≥ d_in H^L + S(2d − d²/d_in); for d = d_in that is d_in(S + H^L), the shared-query host's, and the least m.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="almost all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="d ≤ d_in = d_out, Hd ≥ d_in or L = 1; every H, L; softmax without masks, or by equations of logits",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Solutions over one first layer lie in a linear space, and H of these stand side by side: each layer multiplies the space by H.",
 )
 def optimum(run: Run) -> Iterator[Instance | Figure]:
@@ -294,11 +276,9 @@ def optimum(run: Run) -> Iterator[Instance | Figure]:
     "new:attention-matching/single-head",
     place=MATCHED,
     statement="For H = 1 and d ≥ d_in the least m by attention-matching for almost all targets is (L + 1) d_in, at every depth.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="almost all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="H = 1, d ≥ d_in = d_out",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The shared-query host meets the bound: d_in(S + H^L) = d_in(L + 1).",
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
@@ -321,11 +301,9 @@ def single_head(run: Run) -> Iterator[Instance | Figure]:
     "new:frontier/attention-matching",
     place=OPTIMUM,
     statement="The least m by attention-matching, all targets, is known for L ≥ 2 and d_in ≥ 2.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="L, d_in ≥ 2: the frontier's interval at each shape (at d = d_in = 1: new:all-targets/products)",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.WRITTEN, Evidence.OPEN),
+    verdict=Verdict.OPEN.by(Evidence.WRITTEN, Evidence.OPEN),
     sentence="The bound is that for almost all targets; hosts of all targets need more, as far as is known.",
 )
 def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
@@ -340,11 +318,9 @@ def frontier_matched(run: Run) -> Iterator[Instance | Figure]:
     "new:frontier/functional",
     place="docs/proofs/frontier.md",
     statement="The least m functionally, all targets, is known for L ≥ 2 and d_in ≥ 2.",
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L, d_in ≥ 2: the frontier's interval at each shape (at d = d_in = 1: new:all-targets/products)",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.WRITTEN, Evidence.OPEN),
+    verdict=Verdict.OPEN.by(Evidence.WRITTEN, Evidence.OPEN),
     sentence="What is proved of every host, and the best host known.",
     proof="docs/proofs/frontier.md",
 )

@@ -29,8 +29,7 @@ THEOREM = "docs/proofs/decision-theorem.md"
     place="beside Appendix A",
     statement="If E solves the matching equations, host and target have equal outputs for every n and X, for any map from queries, keys and positions to attention matrices.",
     scope="every shape; an attention of logits, and one that looks at queries and keys separately",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.GRID, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="Layer by layer queries and keys agree, hence attention matrices do; outputs were compared as rational numbers.",
 )
@@ -49,8 +48,7 @@ def any_attention(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix A",
     statement="The same host and E emulate the target under softmax with scaling, causal and sliding-window masks, ALiBi and RoPE.",
     scope="(2,2,2,3) and (2,3,2,2), contexts 1 and 9, float64 to 1e-9",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SAMPLED,),
+    verdict=Verdict.HOLDS.by(Evidence.SAMPLED),
     sentence="Instances of the lemma, run in float64 with softmax itself.",
 )
 def softmax_kernels(run: Run) -> Iterator[Instance | Figure]:
@@ -73,8 +71,7 @@ def softmax_kernels(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix A",
     statement="A host with rank R_all = M carries targets of any width D, with token embedding W_E and unembedding W_U.",
     scope="every shape; widths 1, 3 and 4",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.GRID, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="The right-hand sides become W_E M_w W_Q, W_E M_w W_K and W_E M_w W_U; full rank accepts any.",
 )
@@ -92,8 +89,7 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix A",
     statement="On inputs whose rows sum to a constant, such as one-hots, a full-rank host carries targets with biases of queries, keys, values and outputs.",
     scope="one-hot inputs, every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.GRID, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="A constant coordinate is carried through all layers (the heads share it out); W_all comes from the augmented matrices, of rank d + 1.",
 )
@@ -127,8 +123,7 @@ def _biased_outputs(host: Universal, target: PlainBiasedTarget, E: np.ndarray | 
     place="beside Appendix A",
     statement="The same holds on every input X.",
     scope="inputs whose rows do not sum to a constant",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="Attention-only hosts map X = 0 to 0 and a target with biases does not: the constant has to come with the input.",
 )
 def biases_need_constants(run: Run) -> Iterator[Instance | Figure]:

@@ -16,7 +16,7 @@ from utfproof.claims.small_models import LOGIT_MAPS, ExactKernel, array, drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.errors import OutsideClass, SingularTarget
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -50,11 +50,9 @@ def _identity(name: str, shape: Shape) -> Instance:
     "new:shared-key",
     place="docs/certificate-format.md §4.4, §9",
     statement="For d ≥ d_in a weight-tied {0,1} host of m = d_in(1 + 2S) matches attention and output of every untied target.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="d ≥ d_in = d_out, every H, L; attention that depends on the logits",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Query blocks hold M_w A and one key trie holds M_w: every logit form is a word identity.",
 )
 def shared_key(run: Run) -> Iterator[Instance | Figure]:
@@ -66,11 +64,9 @@ def shared_key(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-query",
     place="docs/certificate-format.md §4.5, §9",
     statement="For d ≥ d_in a weight-tied {0,1} host of m = d_in(S + H^L) matches attention and output of every untied target with invertible M^{l,0}.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="almost all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="d ≥ d_in = d_out, every H, L; targets with invertible M^{l,0}",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Every query is the output as if all later heads were head 0, and keys undo it: word identities with inverses of M^{l,0} only.",
 )
 def shared_query(run: Run) -> Iterator[Instance | Figure]:
@@ -90,11 +86,9 @@ def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[In
     "new:shared/emulation",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="With E from the formulas both hosts give the target's output exactly, under attention that depends on logits and positions: plain, causal, windowed, scaled, biased by distance.",
-    notion=Notion.FUNCTIONAL,
-    targets="some untied, if integer",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
     scope="shapes with d ≥ d_in, M ≤ 40; n = 1, 2, 3; exact rational attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Equal rational outputs in two forward passes, for five attention maps of the logits.",
 )
 def shared_emulation(run: Run) -> Iterator[Instance | Figure]:
@@ -129,11 +123,9 @@ def _invertible_target(shape: Shape) -> Target:
     "new:shared/separate-attention",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Where attention looks at queries and keys separately, the E of the two formulas no longer gives the target's output, while a host that is universal by matching still does.",
-    notion=Notion.FUNCTIONAL,
-    targets="some untied, if integer",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
     scope="d ≥ d_in; attention 1 + (q_i·q_j)² + 3(q_i·k_j)², exact; about the formulas' E, not every E",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Outputs differ as rational numbers for shared-key and shared-query and agree for the tied host.",
 )
 def separate_attention(run: Run) -> Iterator[Instance | Figure]:
@@ -150,11 +142,9 @@ def separate_attention(run: Run) -> Iterator[Instance | Figure]:
     "new:shared/rope",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Rotary positions are such an attention: with them the relative output error of both hosts is of order 1, without them it is rounding.",
-    notion=Notion.FUNCTIONAL,
-    targets="some untied",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied"),
     scope="(2,2,4,4), n = 6, one seed, float64",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SAMPLED,),
+    verdict=Verdict.HOLDS.by(Evidence.SAMPLED),
     sentence="Measured on one target: errors above 0.1 with rotary positions, below 1e-9 under causal softmax with ALiBi.",
 )
 def rope(run: Run) -> Iterator[Instance | Figure]:
@@ -185,12 +175,9 @@ def rope(run: Run) -> Iterator[Instance | Figure]:
     "new:shared/not-by-matching",
     place="docs/certificate-format.md §7",
     statement="Neither host is universal by matching: m < M. This says nothing against attention-matching or functional universality.",
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="tied examined",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied examined"),
     scope="d ≥ d_in with m < M (that is all but shared-key at H = 1, d = d_in, where m = M)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY,),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY),
     sentence="Refuted by dimension.",
 )
 def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
@@ -208,11 +195,10 @@ def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-query/singular",
     place="docs/certificate-format.md §4.5",
     statement="Targets with a singular M^{l,0} are refused, and rightly where l = L: the output equations force queries of rank below that of the target's logits, so no E attains them by attention-matching.",
-    notion=Notion.ATTENTION_MATCHING,
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied, if M^(L,0) = 0 and A^(L,h) invertible"),
     targets="all untied, if M^(L,0) = 0 and A^(L,h) invertible",
     scope="d ≥ d_in, L = 1, 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="E R_w U = M_w leaves no freedom in the register, so layer L's queries are M_w M^{L,0} = 0.",
 )
 def singular(run: Run) -> Iterator[Instance | Figure]:
@@ -255,11 +241,9 @@ def _padded(matrix: plain.Rows, columns: int) -> plain.Rows:
     "new:shared/width",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Both hosts carry targets of width D ≤ min(d, d_in) with an embedding and an unembedding of their own, and refuse wider ones.",
-    notion=Notion.FUNCTIONAL,
-    targets="some untied, with any width, if integer",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, with any width, if integer"),
     scope="d = d_in = 2, 3; exact rational attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Exact outputs up to width d_in; above it OutsideClass, as rows of width D do not fit the blocks.",
 )
 def width(run: Run) -> Iterator[Instance | Figure]:
@@ -304,11 +288,9 @@ def _narrow_target(shape: Shape, D: int) -> Target:
     "new:effective-head-dimension",
     place="utfproof.shapes, EffectiveHeadDimensionWarning",
     statement="For d > d_in the targets are, as functions of the logits, those of head dimension d_in: W_Q W_Kᵀ and W_V W_O are d_in×d_in and factor through width d_in. The package warns.",
-    notion=Notion.FUNCTIONAL,
-    targets="some untied, if integer",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
     scope="d > d_in; attention that depends on the logits",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="A target of head dimension d_in with the forms (A, I), (M, I) has the same rational outputs; M, which counts 2dS, does not see this.",
 )
 def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
@@ -340,11 +322,9 @@ def effective_head_dimension(run: Run) -> Iterator[Instance | Figure]:
     "new:linear-test",
     place="docs/certificate-format.md §8",
     statement="For d > d_in a random host, tied or not, of m = (d + d_in)S + d_in H^L serves all untied targets by attention-matching: the linear equations with keys M_w C and contracted queries have full rank.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="d ≥ d_in = d_out; one seed at each shape, M ≤ 60; one full-rank draw makes almost every draw so",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Full rank modulo a prime at m equal to the number of columns, below M wherever d > d_in.",
 )
 def linear_test(run: Run) -> Iterator[Instance | Figure]:

@@ -14,7 +14,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.decision.local_test import local_test
 from utfproof.exact import rational
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed
 
 
@@ -22,11 +22,9 @@ from utfproof.matching import embed
     "new:local-test/seven",
     place="docs/proofs/fibre-dimension.md, the host of seven dimensions",
     statement="At (2,1,1,2) and m = 7 < M = 8 the equations E R_Q = W_Q G, E R_K = W_K G^{-T}, E R_V U = M have a Jacobian of full rank in (E, gauges G) at integer targets: all targets near these are reached.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="some untied, if near those examined",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "some untied, if near those examined"),
     scope="(2,1,1,2); six integer targets",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="16 equations, 14 entries of E and 2 gauges: rank 16, so the implicit function theorem applies; at m = 6 there are 14 unknowns only.",
 )
 def seven(run: Run) -> Iterator[Instance | Figure]:
@@ -52,11 +50,9 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     "new:local-test/at-M",
     place="utfproof/decision/local_test.py",
     statement="At a host that is universal by matching the Jacobian has full rank d_in M, with trivial gauges: the local test agrees with the decision by rank.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="some untied, if near one integer target",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "some untied, if near one integer target"),
     scope="shapes with M ≤ 20, the tied host",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="R_all has rank M, so the columns of E alone reach every right-hand side.",
 )
 def at_matching_dimension(run: Run) -> Iterator[Instance | Figure]:

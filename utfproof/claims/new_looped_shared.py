@@ -14,7 +14,7 @@ from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 from utfproof.systems import prefix_products
 
@@ -34,12 +34,9 @@ def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
     "new:looped-shared/E-free",
     place=PAGE,
     statement="For looped targets with d_in = 1 and U fixed, the least m is C(L+H−1, H−1): the depth enters polynomially.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E",
-    targets="all tied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E"),
     scope="d_in = 1, every H, L; the bound for untied hosts too, the host is tied",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Products depend on the letters' counts only; the counting host keeps one coordinate for each.",
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
@@ -63,12 +60,9 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     "new:looped-shared/both-free",
     place=PAGE,
     statement="For looped targets with d_in = 1, E and U both free: m² ≥ C(L+H−1, H−1).",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all tied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E and U"),
     scope="d_in = 1, H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The monomials of degree L span that many dimensions, and each is linear in an m×m matrix.",
 )
 def both_free(run: Run) -> Iterator[Instance | Figure]:
@@ -82,13 +76,9 @@ def both_free(run: Run) -> Iterator[Instance | Figure]:
     "new:looped-shared/two-heads",
     place=THREE,
     statement="For looped hosts and targets at H = 2, d_in = 1, E and U free, two dimensions do not suffice at L = 2 and at L = 3; three do at L = 2.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all tied",
-    hosts="tied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all tied", hosts="tied", free="E and U"),
     scope="(2,2) and (2,3), d_in = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.SINGLE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.SINGLE, Evidence.WRITTEN),
     sentence="At L = 2 an inconsistent polynomial system (Gröbner basis {1}); at L = 3 words of equal counts would have to agree and span four dimensions in a commutative algebra.",
 )
 def two_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -143,12 +133,9 @@ def _commutative_span(a: int, b: int) -> int:
     "new:looped-shared/wide",
     place="docs/proofs/decision-theorem.md §5, Below these sizes",
     statement="For looped targets with d_in ≥ 2 and U fixed the output columns that targets span depend on the head dimension: at (H, L, d_in) = (2, 4, 2) all 32 for d = 2, but 28 for d = 1.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all tied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E and U"),
     scope="(2,4), d_in = 2, d = 1, 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="At d = 1 two words with the same ends and the same transitions have the same product; the rank over integer targets reaches the number of classes.",
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:

@@ -24,7 +24,7 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.exact import gfp, rational
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import distance_bound, embed, isolating_target, r_all, w_all
 from utfproof.shapes import (
     Shape,
@@ -47,8 +47,7 @@ THEOREM = "docs/proofs/decision-theorem.md"
     place="beside Appendix A",
     statement="For each of the M columns of W_all some untied target with 0/1 entries has W_all zero except for a 1 in row 1 of that column.",
     scope="every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Route along the column's word with M = e₁e₁ᵀ, zero off the word and after the reading layer.",
 )
 def isolating_targets(run: Run) -> Iterator[Instance | Figure]:
@@ -71,11 +70,9 @@ def isolating_targets(run: Run) -> Iterator[Instance | Figure]:
     "new:decision-theorem/full-rank",
     place="beside Appendices A and B",
     statement="A host with rank R_all = M is universal by matching for all untied targets.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="any host at any shape, tied or untied",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="R_all then has a left inverse, whatever W_all stands on the right.",
 )
@@ -102,11 +99,9 @@ def decision_full_rank(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendices A and B",
     statement="A host with rank R_all < M is not universal by matching: for z ≠ 0 with R_all z = 0 no E matches the isolating target of a column "
     "where z is not zero.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="any host at any shape, tied or untied",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.GRID, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="E R_all z = 0 while W_all z is not. (This refutes matching, not universality in the functional sense.)",
 )
@@ -133,8 +128,7 @@ def decision_deficient(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendices A and B",
     statement="For R_all z = 0, min over E of ‖E R_all − W_all‖_F ≥ ‖W_all z‖ / ‖z‖, with equality where the kernel is a line and W_all has one nonzero row.",
     scope="isolating targets: the bound is |z_c| / ‖z‖",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The least squared distance is that of the unit vector to the row space, computed exactly.",
 )
 def decision_distance(run: Run) -> Iterator[Instance | Figure]:
@@ -186,11 +180,9 @@ def _kernel_part(matrix: np.ndarray, column: int) -> Fraction:
     "new:matching-lower-bound",
     place="beside Section 4",
     statement="Every host that matches all untied targets has m ≥ M = 2dS + d_in·H^L, and tied and untied {0,1} hosts meet this with equality.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape, H ≥ 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="R_all has m rows and M columns, and the isolating targets need all of them.",
 )
@@ -211,11 +203,9 @@ def matching_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:one-instance/full",
     place="beside Appendix B",
     statement="If R_all has rank M modulo one odd prime at one choice of parameters, then almost every host of that shape and m is universal by matching.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every absolutely continuous law",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="A minor that is nonzero modulo p is nonzero, and so is the determinant polynomial.",
 )
@@ -235,8 +225,7 @@ def one_instance(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix B",
     statement="If R_all has rank below M modulo a prime, then it has rank below M.",
     scope="integer hosts, the prime 3",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="A deficient rank modulo a prime proves nothing: the determinant may just be a multiple of it.",
 )
 def deficient_modulo(run: Run) -> Iterator[Instance | Figure]:
@@ -263,8 +252,7 @@ def deficient_modulo(run: Run) -> Iterator[Instance | Figure]:
     place="beside Section 4",
     statement="An E that solves the matching equations gives equal logit forms, (E R_w R_Q)(E R_v R_K)ᵀ = M_w A M_vᵀ, and equal logit forms and outputs give equal functions.",
     scope="every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="matching ⇒ attention-matching ⇒ functional, computed exactly.",
 )
 def implications(run: Run) -> Iterator[Instance | Figure]:
@@ -329,11 +317,9 @@ def _form(target: Target, word: tuple[int, ...]) -> plain.Rows:
     "new:notions/strict",
     place="beside Section 4",
     statement="Attention-matching is weaker than matching: the shared-key host is universal by attention-matching for all untied targets, and not by matching.",
-    notion=None,
     targets="all untied",
     scope="d ≥ d_in, except H = 1 with d = d_in (where its dimension is M)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="One identity of words and one lower bound at the same shape and m.",
 )
 def strict(run: Run) -> Iterator[Instance | Figure]:
@@ -351,11 +337,9 @@ def strict(run: Run) -> Iterator[Instance | Figure]:
     "new:linear-test/parentheses",
     place="beside Appendix D and tab:hyperparameters_parenthesis_balancing",
     statement="At (4,2,24,4) a tied random host with m = 624 serves all untied targets by attention-matching, below the printed 1008 and M = 1024.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="(4,2,24,4), seed 0 of the tied uniform law",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The 624 columns of the linear test have full rank modulo a prime, by two engines (`utfproof certify` writes the certificate).",
 )
 def linear_test_parentheses(run: Run) -> Iterator[Instance | Figure]:

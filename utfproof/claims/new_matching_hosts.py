@@ -25,7 +25,7 @@ from utfproof.constructions import build_host
 from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.ground.generator import weight_matrix
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, numerical_rank
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
 from utfproof.systems import Universal
@@ -42,11 +42,9 @@ REPAIRED = ("sparse", "sparse-front", "tied")
     "new:repaired-hosts/certified",
     place="beside Appendices A and C",
     statement="The prefix-tree projection, its front-aligned variant and the tied trie with a shift register are universal by matching at m = M.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape; the grid and the table shapes are certified",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="R_all is a permutation matrix; certificates of linear size name the permutation.",
 )
 def repaired_hosts(run: Run) -> Iterator[Instance | Figure]:
@@ -62,11 +60,9 @@ def repaired_hosts(run: Run) -> Iterator[Instance | Figure]:
     "new:repaired-hosts/padding",
     place="beside Appendices A and C",
     statement="They stay universal by matching for every m > M, padded with zero coordinates.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape, every m > M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="R_all gains zero rows; certified for one, two and seven coordinates more.",
 )
 def padding(run: Run) -> Iterator[Instance | Figure]:
@@ -82,8 +78,7 @@ def padding(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendices A and C",
     statement="All their parameters are 0 or 1 with at most m ones in each matrix; for the tied host each R_Q^h and R_K^h has d ones and U has d_in.",
     scope="every shape, m ≥ M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Counted in the index maps and in the dense matrices.",
 )
 def nonzeros(run: Run) -> Iterator[Instance | Figure]:
@@ -135,8 +130,7 @@ def _most_ones_dense(host: Universal) -> dict[str, Any]:
     place="beside Appendices A and C",
     statement="Their embedding is W_all itself with its columns put in another order: nothing has to be solved.",
     scope="every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="R_all is a permutation, so E = W_all·R_allᵀ.",
 )
 def closed_form(run: Run) -> Iterator[Instance | Figure]:
@@ -156,11 +150,9 @@ def closed_form(run: Run) -> Iterator[Instance | Figure]:
     "new:single-head-depth",
     place="beside thm:sparse_universal_transformer, H = 1",
     statement="For H = 1 the tied host needs m = 2dL + d_in only, below the printed (L + 1)·max{2d, d_in} whenever d_in ≠ 2d, and no host needs less.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="H = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="M = 2dL + d_in at H = 1.",
 )
 def single_head_depth(run: Run) -> Iterator[Instance | Figure]:
@@ -184,8 +176,7 @@ def single_head_depth(run: Run) -> Iterator[Instance | Figure]:
     statement="At m = M the condition number of a random R_all (columns scaled) exceeds a thousand and varies from draw to draw; at m = 1.25 M it is "
     "about 24.",
     scope="(2,2,28,30), seeds 0 and 1 of the uniform law, float64",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SAMPLED,),
+    verdict=Verdict.HOLDS.by(Evidence.SAMPLED),
     sentence="Two draws; exact rank says nothing about the margin, and a quarter more dimensions buys a factor of fifty or more.",
 )
 def condition(run: Run) -> Iterator[Instance | Figure]:
@@ -207,8 +198,7 @@ def condition(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix C",
     statement="For d ≥ L and d_in ≥ L each of the M columns has a tied 0/1 target whose first row of W_all is the unit vector of that column.",
     scope="d ≥ L, d_in ≥ L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The word labels a path 1 → 2 → … → L through the input's coordinates, so every other word leaves it.",
 )
 def isolating_path(run: Run) -> Iterator[Instance | Figure]:
@@ -228,11 +218,9 @@ def isolating_path(run: Run) -> Iterator[Instance | Figure]:
     "new:tied-targets/lower-bound",
     place="beside Appendix C",
     statement="For d ≥ L and d_in ≥ L a host that matches all tied targets has m ≥ M, as for untied ones.",
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="d ≥ L, d_in ≥ L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
     sentence="By the tied isolating targets; it covers all four table shapes.",
 )
@@ -251,11 +239,9 @@ def tied_lower_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:tied-targets/span",
     place="beside Appendix C",
     statement="Tied targets span all M columns at every shape examined with L ≤ 3 and d_in ≥ 2, d = 1 included, so also below d, d_in ≥ L.",
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="L ≤ 3, d_in ≥ 2, M ≤ 75: shapes of the grid, one by one",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Integer tied targets whose rows have rank M modulo a prime: no host below M matches them all. (At L = 4, d = 1 the span is smaller.)",
 )
 def tied_span(run: Run) -> Iterator[Instance | Figure]:
@@ -274,8 +260,7 @@ def tied_span(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix C",
     statement="For d_in = 1 tied targets span exactly 2dH·C(L−1+H, H) + C(L+H−1, H−1) dimensions, fewer than M from L = 2 on (H ≥ 2).",
     scope="d_in = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The columns are monomials in commuting unknowns: one for each count of letters, reader and coordinate.",
 )
 def tied_scalar(run: Run) -> Iterator[Instance | Figure]:
@@ -307,8 +292,7 @@ def _scalar_monomials(shape: Shape) -> int:
     place="beside Appendix C and the shared-attention bounds",
     statement="At H = 2, L = 4, d_in = 2 the output columns M_w of tied targets span all 32 dimensions for d = 2 and 28 for d = 1.",
     scope="(2,4,2,2) and (2,4,1,2), all rows of E counted",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Rank of sampled targets from below; from both sides by expanding the entries in monomials.",
 )
 def tied_outputs(run: Run) -> Iterator[Instance | Figure]:
@@ -328,11 +312,9 @@ def tied_outputs(run: Run) -> Iterator[Instance | Figure]:
     "new:not-covered/narrow-heads",
     place="beside Section 3",
     statement="A host whose heads share the width, d = m/H, never matches the targets of its own head dimension: M ≥ 2dH > m.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="m = H·d, every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY,),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY),
     sentence="Already the first layer's queries and keys need 2dH columns.",
 )
 def narrow_heads(run: Run) -> Iterator[Instance | Figure]:
@@ -349,8 +331,7 @@ def narrow_heads(run: Run) -> Iterator[Instance | Figure]:
     place="beside Section 3",
     statement="With values R_V = V·O of inner width d_v the rank of R_all is at most 2dH + H·d_v, so full rank needs d_v ≥ (M − 2dH)/H; random factors attain the bound.",
     scope="any m; every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="All columns but the first layer's readers lie in the column spaces of the H matrices V of layer 1.",
 )
 def factored_values(run: Run) -> Iterator[Instance | Figure]:
@@ -403,8 +384,7 @@ def _float32(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.
     place="beside Section 3",
     statement="The float32 product of the two factors has full rank although the factors bound it by 2dH + H·d_v: its rounding noise fills the gap.",
     scope="(2,2,2,3), m = 36, d_v = 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Exact ranks of the weights as they are; the factors are decided where they exist, and the rounded product's verdict is not shown alone.",
 )
 def rounded_product(run: Run) -> Iterator[Instance | Figure]:

@@ -41,7 +41,7 @@ from utfproof.constructions.normalised import (
 from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.exact.symbolic.normalisation import Polynomial, common_factor, derivative, trimmed
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target
@@ -63,11 +63,9 @@ def _target(shape: Shape) -> Target:
     "new:normalisation/all-inputs",
     place=PAGE,
     statement="Where real inputs are allowed, no host without normalisation gives a residual target that has a norm before or after its layers or at the end, whatever its m, heads, layers and attention: at n = 1 its output is linear in x, the target's is not.",
-    notion=Notion.FUNCTIONAL,
-    targets="some normalised untied",
+    about=Scope.of(Notion.FUNCTIONAL, "some normalised untied"),
     scope="RMS from d_in = 1 on, LayerNorm from d_in = 2 on; eps = 0 and eps = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="T(2x) ≠ 2 T(x) exactly, for a single token x; sample hosts are linear there.",
 )
 def all_inputs(run: Run) -> Iterator[Instance | Figure]:
@@ -112,11 +110,9 @@ def all_inputs(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/every-attention",
     place=PAGE,
     statement="On one-hot tokens no host without normalisation, of any m, matches a target with a norm at the end, after a layer, or before the second layer: its output is affine in each row of attention, the target's is not.",
-    notion=Notion.MATCHING,
-    targets="some normalised untied",
+    about=Scope.of(Notion.MATCHING, "some normalised untied"),
     scope="d_in ≥ 2, any host; a norm at the end or after a layer from L = 1 on, before the layers from L = 2 on",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Two tokens, attention (1−a, a) in the first layer: the outputs at a = 0, 1/2, 1 are not in arithmetic progression.",
 )
 def every_attention(run: Run) -> Iterator[Instance | Figure]:
@@ -149,11 +145,9 @@ def every_attention(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/tokens",
     place=PAGE,
     statement="On one-hot tokens and for all n no softmax host without normalisation, of any m, heads and layers, gives some single targets with a norm at the end, after a layer or before the second layer: in the share of a token its outputs are single-valued off a countable set, the target's have a square-root branch point.",
-    notion=Notion.FUNCTIONAL,
-    targets="some normalised untied, if logits are constant",
+    about=Scope.of(Notion.FUNCTIONAL, "some normalised untied, if logits are constant"),
     scope="softmax of any scale, no mask and no positions, d_in ≥ 2; eps > 0",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The mean square under the root is a quadratic in the share with two simple zeros, at which the numerator does not vanish.",
 )
 def tokens(run: Run) -> Iterator[Instance | Figure]:
@@ -241,11 +235,9 @@ def _alive(rows: tuple[list[Any], list[Any]], quadratics: list[Polynomial], seco
     "new:normalisation/one-layer",
     place=PAGE,
     statement="With one layer and the norm before it, on one-hot tokens, a host without normalisation is enough: E carries the normalised rows for the heads and the rows themselves for the stream, and R_all of rank M_res serves every target, of every norm and width.",
-    notion=Notion.MATCHING,
-    targets="all normalised untied, if L = 1",
+    about=Scope.of(Notion.MATCHING, "all normalised untied, if L = 1"),
     scope="L = 1, every H, d, d_in = d_out, any map of rows as norm; integer targets and rational attention here",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The residual prefix tree at m = M_res: equations and outputs agree exactly, for RMS and LayerNorm.",
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
@@ -281,11 +273,9 @@ def _same_outputs(host: Any, E: Any, target: Target, norm: Norm) -> Agreed:
     "new:normalisation/positions",
     place=PAGE,
     statement="A one-layer target with a norm before its layer and with token and position embeddings added up is matched by a host without normalisation from two one-hots side by side.",
-    notion=Notion.MATCHING,
-    targets="some normalised untied, with learned positions",
+    about=Scope.of(Notion.MATCHING, "some normalised untied, with learned positions"),
     scope="L = 1, any host, any m; repaired by one one-hot for each pair of token and position",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.REPAIRED.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's row is a sum over token and position, the normalised row is not: 1, 1, −1, 1 for the four pairs.",
 )
 def positions(run: Run) -> Iterator[Instance | Figure]:

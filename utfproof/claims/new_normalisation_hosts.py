@@ -55,7 +55,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tree
 from utfproof.errors import NotDefined
 from utfproof.exact.symbolic.normalisation import Surd
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, Universal
 
@@ -87,11 +87,9 @@ def _served(host: Universal, E: Any, target: Target, norm: Norm, place: str = "p
     "new:normalisation/own-norm-bounded",
     place=PAGE,
     statement="No fixed host with RMS or layer normalisation of its own rows before each layer gives all residual targets, normalised or not: two contexts with the same last token change its output by at most 2√m Σ‖R_V^{l,h}U‖, whatever E, m and the attention.",
-    notion=Notion.FUNCTIONAL,
-    targets="all normalised untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all normalised untied"),
     scope="every H, L, m; d_in ≥ 2, one-hot tokens; for each host examined one target that moves further",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A normalised row of width m is at most √m long; a target with constant logits and a large M exceeds the bound.",
 )
 def own_norm_bounded(run: Run) -> Iterator[Instance | Figure]:
@@ -162,11 +160,9 @@ def _host_moved(host: Universal, norm: Norm) -> Fraction:
     "new:normalisation/own-norm-equations",
     place=PAGE,
     statement="An E that solves the residual matching equations makes a host that normalises its own rows give a one-layer target that normalises its rows.",
-    notion=Notion.MATCHING,
-    targets="some normalised untied, if integer",
+    about=Scope.of(Notion.MATCHING, "some normalised untied, if integer"),
     scope="L = 1; beside it four spare coordinates, m = M_res + 4, 2(M_res + 4) for LayerNorm, for weights up to any bound",
-    verdict=Verdict.FAILS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.FAILS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The root mean square of E's row over m coordinates is not the target's. Another host, of more dimensions, carries what is missing in a coordinate that nothing reads.",
 )
 def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
@@ -203,11 +199,9 @@ def _one_token(host: Universal, E: Any, target: Target, norm: Norm) -> Agreed:
     "new:normalisation/final-norm",
     place=PAGE,
     statement="With one layer, eps > 0 and the norm after it or at the end, a fixed host that normalises its own rows there matches, exactly and for every attention, all targets that do so and have weights up to a bound.",
-    notion=Notion.MATCHING,
-    targets="all normalised untied, if L = 1 and weights are bounded",
+    about=Scope.of(Notion.MATCHING, "all normalised untied, if L = 1 and weights are bounded"),
     scope="L = 1, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's row is the target's, scaled, beside a part of constant length; eps makes room for that part. Without normalisation no host does it.",
 )
 def final_norm(run: Run) -> Iterator[Instance | Figure]:
@@ -231,11 +225,9 @@ def final_norm(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/two-layers",
     place=PAGE,
     statement="With eps > 0 a fixed host that normalises its own rows before its two layers matches, exactly and for every attention, all two-layer targets that do so and have weights up to a bound: its stream is an isometric image of the target's plus a part that depends on the token only.",
-    notion=Notion.MATCHING,
-    targets="all normalised untied, if L = 2 and weights are bounded",
+    about=Scope.of(Notion.MATCHING, "all normalised untied, if L = 2 and weights are bounded"),
     scope="L = 2, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The Gram matrices of all the vectors that the two streams are made of are proportional, and queries, keys and outputs agree.",
 )
 def two_layers(run: Run) -> Iterator[Instance | Figure]:
@@ -299,11 +291,9 @@ def _isometric(host: Universal, E: plain.Rows, target: Target, norm: Norm) -> bo
     "new:normalisation/three-layers",
     place=PAGE,
     statement="From three layers on, or two and a norm at the end, no fixed host that normalises its own rows, of any m, matches more than a null set of RMS-normalised targets, bounded or not, where H·min(d, d_in − 1) ≥ d_in: M^{2,h} would have to be a restriction of R_V^{2,h} up to one scale, and R_V^{2,h} has finitely many eigenvalues.",
-    notion=Notion.MATCHING,
-    targets="almost all normalised untied, if L = 3 and weights are bounded",
+    about=Scope.of(Notion.MATCHING, "almost all normalised untied, if L = 3 and weights are bounded"),
     scope="L ≥ 3, d_in ≥ 2, H·min(d, d_in − 1) ≥ d_in, every m, eps ≥ 0, RMS; sample hosts and targets at d = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="No common scale: the characteristic polynomials of R_V^{2,h}, scaled by the traces of M^{2,h}, have no common nonzero root. A target as its own host has one.",
 )
 def three_layers(run: Run) -> Iterator[Instance | Figure]:
@@ -368,11 +358,9 @@ def _shared_by_flint(host: Universal, target: Target) -> bool:
     "new:normalisation/large-constant",
     place=PAGE,
     statement="A host that normalises its own rows serves targets without normalisation up to an error: four large constant coordinates, and R_Q, R_K, R_V times their root mean square ρ, bring every host of residual matching within |U| r³ v Σ_l (1+v)^{L−1+2l} / (2(m+4)ρ²) of itself, for every attention from outside; exactly it cannot be done for L ≥ 2 and d_in ≥ 2.",
-    notion=Notion.MATCHING,
-    targets="some untied, if E is bounded",
+    about=Scope.of(Notion.MATCHING, "some untied, if E is bounded"),
     scope="every H, L, m; outputs, for attention from outside; RMS and LayerNorm, eps ≥ 0",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Balls around the outputs: the error is not zero, stays below the bound, and falls by a factor of about 100 when ρ grows tenfold.",
 )
 def large_constant(run: Run) -> Iterator[Instance | Figure]:
@@ -410,11 +398,9 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/zero-eps",
     place=PAGE,
     statement="With eps = 0 some fixed host that normalises its own rows matches all two-layer RMS-normalised targets of bounded weights.",
-    notion=Notion.MATCHING,
-    targets="all normalised untied, if L = 2 and weights are bounded",
+    about=Scope.of(Notion.MATCHING, "all normalised untied, if L = 2 and weights are bounded"),
     scope="L = 2, eps = 0, d_in ≤ 2 or H < (d_in + 1)⌈d_in/min(d, d_in − 2)⌉; beyond, no host matches more than a null set",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.OPEN,),
+    verdict=Verdict.OPEN.by(Evidence.OPEN),
     sentence="The isometric host needs a part that depends on the token only, of squared length m·eps·(κ² − 1): nothing is left at eps = 0, and with many heads nothing else serves (section 9). The obstruction of three layers does not apply.",
 )
 def zero_eps(run: Run) -> Iterator[Instance | Figure]:
@@ -434,11 +420,9 @@ def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     "new:normalisation/single-head",
     place=PAGE,
     statement="With H = 1 and three layers or more some fixed host that normalises its own rows matches all RMS-normalised targets of bounded weights.",
-    notion=Notion.MATCHING,
-    targets="all normalised untied, if weights are bounded",
+    about=Scope.of(Notion.MATCHING, "all normalised untied, if weights are bounded"),
     scope="H = 1, L ≥ 3; one-hot tokens (W_E = I), or d < d_in",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.OPEN.by(Evidence.ARITHMETIC),
     sentence="One head moves the first stream in at most min(d, d_in − 1) < d_in directions, so the obstruction of three layers says nothing; the isometric host ends at two.",
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:

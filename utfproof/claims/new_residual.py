@@ -56,8 +56,7 @@ def _shapes(run: Run, largest: int, anchors: Sequence[tuple[int, ...]] = SMALLES
     place=PAGE,
     statement="With a residual stream the matching equations have M_res = 2dH Σ_{t<L}(H+1)^t + d_in(H+1)^L columns.",
     scope="every shape examined; d_in = d_out",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The formula is the number of columns of W_all, formed from the definition and by the package.",
 )
 def dimension(run: Run) -> Iterator[Instance | Figure]:
@@ -74,11 +73,9 @@ def dimension(run: Run) -> Iterator[Instance | Figure]:
     "new:residual/unimodular",
     place=PAGE,
     statement="The prefix-tree host over H + 1 letters, with R_V^{l,0} = I, has |det R_all| = 1 at m = M_res: it matches every untied residual target with integer arithmetic.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every H, L, d, d_in = d_out; certified at every shape examined, H, L ≤ 3 among them; determinants where M_res ≤ 25",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A {0,1} matrix whose rows, in the right order, are triangular with ones on the diagonal; small determinants are +1 or −1 by FLINT and by plain integers.",
 )
 def unimodular(run: Run) -> Iterator[Instance | Figure]:
@@ -105,11 +102,9 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
     "new:residual/moebius",
     place=PAGE,
     statement="A Möbius transform over the zero letters gives the embedding of any untied residual target in that host, and the outputs agree.",
-    notion=Notion.MATCHING,
-    targets="some untied, if integer",
+    about=Scope.of(Notion.MATCHING, "some untied, if integer"),
     scope="shapes with M_res ≤ 25, n = 2, exact rational attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="E R_all = W_all and equal rational outputs, by the package and by the definitions.",
 )
 def moebius(run: Run) -> Iterator[Instance | Figure]:
@@ -125,11 +120,9 @@ def moebius(run: Run) -> Iterator[Instance | Figure]:
     "new:residual/decision",
     place=PAGE,
     statement="For fixed parameters all untied residual targets are matched if and only if rank R_all = M_res: the rows W_all of targets that route along sub-words span everything, so m ≥ M_res.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every H, L, d, d_in and d_out; the span computed at shapes with M_res ≤ 25, the bound certified at every shape examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A word stays alive when letters become 0, so a family of routed targets replaces the single isolating one; their rows have rank M_res.",
 )
 def decision(run: Run) -> Iterator[Instance | Figure]:
@@ -201,11 +194,9 @@ def _routed_targets(shape: Shape) -> Iterator[Target]:
     "new:residual/random",
     place=PAGE,
     statement="Random hosts of m = M_res, untied, have a full-rank R_all with a residual stream too: one such host makes almost every host universal by matching.",
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every H, L, d, d_in = d_out; a random float64 host and an integer host at each shape with M_res ≤ 25",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="The host of seed 0 has full rank modulo a prime, an integer host has it over the rationals: some minor is a nonzero polynomial.",
 )
 def random_hosts(run: Run) -> Iterator[Instance | Figure]:
@@ -225,12 +216,9 @@ def random_hosts(run: Run) -> Iterator[Instance | Figure]:
     "new:residual/tied-host",
     place=PAGE,
     statement="For L ≥ 2 no tied host, of any m, matches all untied residual targets: the words with one letter h, such as 0…0h and h0…0, have the same R_w, while the target's M_w differ.",
-    notion=Notion.MATCHING,
-    targets="all untied",
-    hosts="tied",
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied"),
     scope="L ≥ 2, every H, d, d_in, m; certified for every tied host and for a random one, and two tied hosts and one target computed, at each shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Two blocks of columns of R_all are equal whatever the tied host is; the target's two blocks differ.",
 )
 def tied_host(run: Run) -> Iterator[Instance | Figure]:
@@ -269,11 +257,9 @@ def tied_host(run: Run) -> Iterator[Instance | Figure]:
     "new:residual/tied-targets",
     place=PAGE,
     statement="For tied residual targets the equations are indexed by words without zeros, 2dS + d_in(1 + S) of them, and a tied host of that many dimensions matches all.",
-    notion=Notion.MATCHING,
-    targets="all tied",
+    about=Scope.of(Notion.MATCHING, "all tied"),
     scope="every H, L, d, d_in = d_out; certified at every shape examined, with integer targets where M_res ≤ 20; least for d, d_in ≥ L, and at H = 1 for the m ≤ 20 examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Distinct columns of the host's R_all are distinct unit vectors, as many as the formula says; paths, or sampled tied targets, span as much.",
 )
 def tied_targets(run: Run) -> Iterator[Instance | Figure]:

@@ -24,7 +24,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import two_sided_dimension
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, BOTH, Question
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
@@ -50,12 +50,9 @@ def _served(name: str, shape: Shape, wanted: int) -> Instance:
     "new:shared-attention/E-free",
     place=PAGE,
     statement="With U fixed like the values, the least m that serves all untied targets is d_in H^L.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E"),
     scope="every H, L, d, d_in = d_out; only E free",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Refuted one below by isolating targets, and reached by the tied shift register.",
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
@@ -75,12 +72,9 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/even",
     place=PAGE,
     statement="For even L and d_in = 1, E and U free, the least m is H^{L/2} exactly; for any d_in, d_in H^{L/2} suffices.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="even L, every H, d_in = d_out; least at d_in = 1, H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A two-sided shift register holds the first half of the word in E and the second in U: the paper's bound is tight.",
 )
 def even(run: Run) -> Iterator[Instance | Figure]:
@@ -100,12 +94,9 @@ def even(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/any-width",
     place=PAGE,
     statement="The bound m ≥ H^{L/2} holds for every d_in: targets that are multiples of e_1 e_1ᵀ contain those of width 1.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="H ≥ 2, d_in ≥ 2, E and U free",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Refuted at the largest m with m² < H^L.",
 )
 def any_width(run: Run) -> Iterator[Instance | Figure]:
@@ -118,12 +109,9 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/wide",
     place=PAGE,
     statement="For d_in ≥ 2 with H ≥ 2 or d ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets; H^{L/2} is not attained.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="d_in ≥ 2, and H ≥ 2 or d ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the two-sided register's d_in H^{L/2}, as it must.",
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:
@@ -144,12 +132,9 @@ def wide(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/wide-all",
     place=PAGE,
     statement="For d_in ≥ 2, E and U free, serving all targets needs (m − 1)² ≥ H^L.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="d_in ≥ 2, d ≥ d_in; decided where the parameter count or m² ≥ H^L + 1 already gives it",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.OPEN, Evidence.WRITTEN),
+    verdict=Verdict.OPEN.by(Evidence.OPEN, Evidence.WRITTEN),
     sentence="No proof is known here; for even L, or H a square, m² ≥ H^L + 1 says the same; for odd L the proved bounds fall short from some depth on.",
 )
 def wide_all(run: Run) -> Iterator[Instance | Figure]:
@@ -172,12 +157,9 @@ def wide_all(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/parameter-count",
     place=PAGE,
     statement="For head dimension d ≥ d_in, E and U free: 2 d_in m − 1 ≥ d_in²(L(H−1) + 1), even for almost all targets.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="d ≥ d_in = d_out, every H, L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The family of the M_w has that dimension (an exact Jacobian rank at one target), and (tE, U/t) is always a fibre.",
 )
 def parameter_count(run: Run) -> Iterator[Instance | Figure]:
@@ -200,12 +182,9 @@ def parameter_count(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/two-layers-of-width-two",
     place=PAGE,
     statement="For L = 2 and d = d_in = 2, E and U free, the least m is 2H exactly; 4 at H = 2.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="L = 2, d_in = 2, d ≥ 2, every H; the bound also for almost all targets",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The parameter count gives 2H, and the two-sided register has it.",
 )
 def width_two(run: Run) -> Iterator[Instance | Figure]:
@@ -245,12 +224,9 @@ def _middle(shape: Shape, bilinear: Bilinear, target: Target) -> Instance:
     "new:shared-attention/odd",
     place=THREE,
     statement="For odd L, d_in = 1, H ≥ 2, E and U free: m² ≥ H^L + 1, even for almost all targets, which says more than m² ≥ H^L where H is a square.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="odd L, d_in = 1, H ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At m² = H^L the solution would split the layers into two halves of equal number.",
 )
 def odd(run: Run) -> Iterator[Instance | Figure]:
@@ -273,12 +249,9 @@ def odd(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/odd-path",
     place=PAGE,
     statement="For odd L = 2k+1, d_in = 1, m = H^k ⌈(H+1)/2⌉ serves almost all targets: those whose middle layer has no zero weight.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="odd L, d_in = 1; integer targets examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="A path in a bipartite graph in the middle layer, solved edge by edge; exact for each target examined.",
 )
 def odd_path(run: Run) -> Iterator[Instance | Figure]:
@@ -299,12 +272,9 @@ def odd_path(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/one-layer",
     place=PAGE,
     statement="At L = 1, d_in = 1, E and U free, the least m for almost all targets is ⌈(H+1)/2⌉.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="L = 1, d_in = 1, every H",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The parameter count meets the path.",
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
@@ -321,12 +291,9 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/three-three",
     place=PAGE,
     statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: the paper's bound is met.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="(3,3), d_in = 1, E and U free",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Five dimensions are refuted, and the path in the middle layer needs six.",
 )
 def three_three(run: Run) -> Iterator[Instance | Figure]:
@@ -345,12 +312,9 @@ def three_three(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/two-three",
     place=THREE,
     statement="At (H, L) = (2, 3), d_in = 1, E and U free, three dimensions do not suffice, even for almost all targets, so that 4 is exact: the bound ⌈8^{1/2}⌉ = 3 is not met.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="(2,3), d_in = 1",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A solution of rank one would be a product of forms whose entries span at most 6 of the 8 dimensions; four dimensions serve all targets.",
 )
 def two_three(run: Run) -> Iterator[Instance | Figure]:
@@ -383,12 +347,9 @@ def _span(degree: int) -> int:
     "new:shared-attention/odd-all",
     place=PAGE,
     statement="For odd L = 2k+1, d_in = 1, m = H^k(⌈H/2⌉ + 1) serves all targets, by two stars in the middle layer.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="odd L, d_in = 1, H ≥ 2; targets with every pattern of zeros in the middle layer examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="With p_0 = u_0 = 1 the leaves of the stars are the weights themselves.",
 )
 def odd_all(run: Run) -> Iterator[Instance | Figure]:
@@ -411,12 +372,9 @@ def odd_all(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/odd-least",
     place=PAGE,
     statement="H^k ⌈(H+1)/2⌉ is the least m at odd L = 2k+1, d_in = 1, E and U free, almost all targets.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="odd L; known at L = 1 (parameter count), at (2,3) and at (3,3)",
-    verdict=Verdict.OPEN,
-    evidence=(Evidence.OPEN, Evidence.WRITTEN),
+    verdict=Verdict.OPEN.by(Evidence.OPEN, Evidence.WRITTEN),
     sentence="Known where the square-root bound, the parameter count or the special proof at (2,3) meets the path; open elsewhere.",
     proof=THREE,
 )

@@ -13,7 +13,7 @@ from utfproof.constructions.shared_query_groups import grouped_dimension
 from utfproof.constructions.symmetric_keys import symmetric_dimension
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALMOST_ALL, Question
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape, matching_dimension
 
 FUNCTIONAL = "docs/proofs/functional-is-attention-matching.md"
@@ -49,11 +49,9 @@ def _served(name: str, shape: Shape, least: int) -> Instance:
     "new:functional/attention-matching",
     place=FUNCTIONAL,
     statement="A host that has the outputs of almost every target, for all n and X, has at least the dimension that attention-matching needs for more than a null set of targets; for d = d_in the least m is d_in(S + H^L).",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="softmax, unmasked or causal; every H, L, d, d_in = d_out",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Poles of deep logistic networks show a host's logits up to the names of its heads; the shared-query host meets the bound.",
 )
 def functional(run: Run) -> Iterator[Instance | Figure]:
@@ -81,11 +79,9 @@ NARROW: dict[Entry, int] = {
     "new:narrow-heads/bound",
     place=SHARPER,
     statement="For d ≤ d_in every host that serves almost all targets has m ≥ d_in H^L + 2dS − d²(H/d_in + (S − H)/r), r = min(Hd, d_in).",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="d ≤ d_in = d_out, every H, L; also where Hd < d_in",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="Solutions factor through the first layer's values, and spaces of rows are supermodular.",
 )
 def narrow_bound(run: Run) -> Iterator[Instance | Figure]:
@@ -100,11 +96,9 @@ def narrow_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:narrow-heads/host",
     place=SHARPER,
     statement="For d ≤ d_in a tied {0,1} host serves almost all targets at m = d_in H^L + 2dS − d⌊H/g⌋ − d⌊H/g'⌋(S − H)/H, g = ⌈d_in/d⌉, g' = min(g, H), which is least wherever it exceeds the bound by less than 1.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="almost all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="d ≤ d_in = d_out, every H, L",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="One head of each group of g reads its query off the output and the queries of the others: an identity of rational functions, at a drawn target.",
 )
 def narrow_host(run: Run) -> Iterator[Instance | Figure]:
@@ -132,11 +126,9 @@ STREAMS = ((1, 2, 1, 1), (2, 2, 1, 1), (2, 3, 1, 1))
     "new:residual/outputs",
     place=SHARPER,
     statement="With a residual stream and d ≤ d_in: m ≥ d_in(H+1)^L + H(2d − d²/d_in)(1 + q + … + q^{L−1}), q = H + 1 or, where (H+1)d < d_in, d_in/(d_in − Hd); for d = d_in that is d_in(2(H+1)^L − 1), it serves all targets, and it is least.",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="d ≤ d_in = d_out with a residual stream, every H, L; hosts for all targets at d = d_in, else for almost all",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The output of a word that stops early is there already: every key, or one query of each group of heads, reads it.",
 )
 def residual_outputs(run: Run) -> Iterator[Instance | Figure]:
@@ -159,11 +151,9 @@ def residual_outputs(run: Run) -> Iterator[Instance | Figure]:
     "new:one-layer/all-targets",
     place=SHARPER,
     statement="At L = 1 no host of less than M = H(d_in + 2d) dimensions serves all targets functionally where d(H+1) ≤ d_in, or (H, d, d_in) = (2, 1, 2).",
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 1; almost all targets are served with less: 7 at (2,1,1,2)",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A relation among the readers that holds for every E meets targets whose queries and keys are independent.",
 )
 def one_layer(run: Run) -> Iterator[Instance | Figure]:
@@ -184,11 +174,9 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
     "new:wide-heads/bound",
     place=WIDE,
     statement="For d > d_in and H, L ≥ 2 every host that serves almost all targets has m ≥ d_in(H^L + LH) + 1, and m ≥ d_in(H^L + H(1 + K)) − (H/d_in)t(d − t)K, where t = ⌊(d − d_in)/2⌋ and K = K_1 + … + K_{L−1}, K_q words of length q having spread products; at L = 2, d = d_in + 1, H ≤ d_in² that is d_in(S + H²), the shared-query host's.",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="d > d_in = d_out, H, L ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Equality would fix the later layers' forms by the values; a generic representation of a quiver is semistable.",
 )
 def wide_bound(run: Run) -> Iterator[Instance | Figure]:
@@ -215,11 +203,9 @@ def wide_bound(run: Run) -> Iterator[Instance | Figure]:
     "new:wide-heads/stream",
     place=WIDE,
     statement="With a residual stream, d > d_in and L ≥ 2 every host that serves almost all targets has m ≥ d_in((H+1)^L + LH) + 1, and m ≥ d_in((H+1)^L + H(1 + K)) − (H/d_in)t(d − t)K with words in H + 1 letters; at L = 2, d = d_in + 1, H < d_in² that is d_in(2(H+1)² − 1), which serves all targets.",
-    notion=Notion.FUNCTIONAL,
-    targets="almost all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
     scope="d > d_in = d_out with a residual stream, L ≥ 2; hosts for all targets",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="The stream is one letter more, whose value is the identity.",
 )
 def wide_streams(run: Run) -> Iterator[Instance | Figure]:
@@ -241,11 +227,9 @@ def wide_streams(run: Run) -> Iterator[Instance | Figure]:
     "new:wide-heads/hosts",
     place=WIDE,
     statement="For d_in = 1 and d ≥ 2, e = min(d, H), a tied {0,1} host serves almost all two-layer targets at m = 2H² + H − e(e−1)/2, below the d_in(S + H²) of d = d_in; from three layers on an untied one has fewer, too.",
-    notion=Notion.ATTENTION_MATCHING,
-    targets="almost all untied",
+    about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="d_in = d_out = 1, d ≥ 2, H ≥ 2, L ≥ 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE,),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="One symmetric table of keys serves all heads: an identity of rational functions, at a drawn target.",
 )
 def wide_hosts(run: Run) -> Iterator[Instance | Figure]:

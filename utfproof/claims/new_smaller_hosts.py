@@ -11,7 +11,7 @@ from utfproof.claims.registry import claim
 from utfproof.claims.small_models import serves
 from utfproof.constructions.krylov import embed_krylov, krylov_dimension, krylov_host
 from utfproof.constructions.random import integer_target
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 
 PAGE = "docs/proofs/frontier.md"
@@ -30,12 +30,9 @@ def _identity(name: str, shape: Shape, wanted: int, detail: str) -> Instance:
     "new:shared-attention/krylov",
     place=PAGE,
     statement="For two heads, odd L = 2k+1 and d ≥ d_in, m = 2^k (d_in + 1) dimensions serve almost all targets; at L = 1 that is the least m.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="H = 2, odd L, d ≥ d_in = d_out, E and U free; integer targets examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="E holds powers of M_1 M_0⁻¹ on a vector, the middle layer shifts them; exact for each target examined, and the parameter count at L = 1.",
 )
 def krylov(run: Run) -> Iterator[Instance | Figure]:
@@ -56,12 +53,9 @@ def krylov(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/stars-any-width",
     place=PAGE,
     statement="For odd L = 2k+1 and every d_in, m = d_in H^k (⌈H/2⌉ + 1) dimensions serve all targets, with {0,1} matrices.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="odd L, d_in = d_out, E and U free",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="Two stars in the middle layer: each M_h of that layer stands as it is in E or in U.",
 )
 def stars(run: Run) -> Iterator[Instance | Figure]:
@@ -78,12 +72,9 @@ def stars(run: Run) -> Iterator[Instance | Figure]:
     "new:shared-attention/path-any-width",
     place=PAGE,
     statement="For odd L = 2k+1 and d ≥ d_in, m = d_in H^k ⌈(H+1)/2⌉ dimensions serve the targets whose middle layer's M_h are invertible: almost all.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="almost all untied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="odd L, d ≥ d_in = d_out, E and U free",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
     sentence="A path in the middle layer, its vertices matrices: p_i u_j = M_h edge by edge, from one vertex set to the identity.",
 )
 def path(run: Run) -> Iterator[Instance | Figure]:
@@ -100,12 +91,9 @@ def path(run: Run) -> Iterator[Instance | Figure]:
     "new:looped-shared/two-sided",
     place=PAGE,
     statement="For looped targets with d_in = 1, E and U free, an untied host of C(⌈L/2⌉ + H − 1, H − 1) dimensions serves all; at H = 2 and L = 2 or 4 that is least.",
-    notion=Notion.SHARED_ATTENTION,
-    free="E and U",
-    targets="all tied",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E and U"),
     scope="d_in = d_out = 1, L ≥ 2, E and U free, untied hosts",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="E counts the letters of the first half of a word, U those of the second.",
 )
 def two_sided_counting(run: Run) -> Iterator[Instance | Figure]:

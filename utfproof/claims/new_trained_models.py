@@ -31,7 +31,7 @@ from utfproof.claims.streams import (
     run_biased,
 )
 from utfproof.constructions import build_host
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems.biases import BiasedTarget, with_scale
@@ -66,11 +66,9 @@ def _changed(target: BiasedTarget, **tensors: Any) -> BiasedTarget:
     "new:trained/biases",
     place=PAGE,
     statement="On one-hot inputs every host with rank R_all = M carries every target with biases of queries, keys, values, outputs, embedding and unembedding, of any width, with or without a residual stream: a coordinate that is 1 everywhere makes them entries of wider matrices. So biases cost no dimension: M stays the least m.",
-    notion=Notion.MATCHING,
-    targets="all untied, with biases",
+    about=Scope.of(Notion.MATCHING, "all untied, with biases"),
     scope="every H, L, d, d_in, d_out and width, inputs with X c = 1, attention with rows that sum to 1; integer targets and rational attention here",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="E R_all = W_all of the augmented matrices, and equal outputs, by the package and from the definition with biases; every bias counts.",
 )
 def biases(run: Run) -> Iterator[Instance | Figure]:
@@ -105,11 +103,9 @@ def _given(*sums: Any) -> tuple[GivenAttention, plain.Attention]:
     "new:trained/row-sums",
     place=PAGE,
     statement="With a residual stream the augmented matrices give the outputs of a target with biases for every attention, whatever its rows sum to.",
-    notion=Notion.MATCHING,
-    targets="all untied, with biases",
+    about=Scope.of(Notion.MATCHING, "all untied, with biases"),
     scope="one token and one head a layer with the attention matrix (1/2); repaired at every shape and attention by adding the biases of outputs, summed up to a layer, to the biases of what reads behind it",
-    verdict=Verdict.REPAIRED,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.REPAIRED.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The bias of outputs goes through head 0 and is halved. The stream carries everything else, and what the layers have added so far is a constant.",
 )
 def row_sums(run: Run) -> Iterator[Instance | Figure]:
@@ -173,11 +169,9 @@ SCALES = ((1, 1), (2, 1), (1, 2))
     "new:trained/row-sums-needed",
     place=PAGE,
     statement="Without a residual stream and for attention matrices of every row sum, no host of any m matches a target that has a bias of outputs or of the unembedding, or of queries, keys or values after the first layer: all that a host computes is homogeneous in the attention of each layer. Those of the embedding and of queries, keys and values of the first layer are carried for every attention.",
-    notion=Notion.MATCHING,
-    targets="some untied, with biases",
+    about=Scope.of(Notion.MATCHING, "some untied, with biases"),
     scope="every host; one bias alone, all weights 1, at (1,2,1,1) with one token",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Scaling the attention of a layer scales what comes behind it in every host; a bias that enters there is not scaled.",
 )
 def row_sums_needed(run: Run) -> Iterator[Instance | Figure]:
@@ -218,11 +212,9 @@ def row_sums_needed(run: Run) -> Iterator[Instance | Figure]:
     "new:trained/rank",
     place=PAGE,
     statement="For d < d_in biases lead out of the class: W_all of a target with biases has an output block of rank d + 1, which no target of the same H, L, d without biases has, whatever its width. So the absorbed value form is not written back as W_V, W_O of width d.",
-    notion=Notion.MATCHING,
-    targets="some untied, with biases",
+    about=Scope.of(Notion.MATCHING, "some untied, with biases"),
     scope="every H, L, d < d_in, with or without a residual stream; computed at d = 1, 2",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The block of the word that passes head 0 last is W W_V W_O W_U and a multiple of one row by c; without biases it has rank at most d.",
 )
 def rank(run: Run) -> Iterator[Instance | Figure]:
@@ -263,11 +255,9 @@ def _block_rank(shape: Shape, biased: bool) -> Agreed:
     "new:trained/positions",
     place=PAGE,
     statement="Learned positions are a second one-hot beside the token's, d_in = V + P, W_E over W_pos. The constant c with X c = 1 for every token and place is t on the tokens' rows and 1 − t on the positions', for any t and nothing else: ones on tokens or on positions, not on both.",
-    notion=Notion.MATCHING,
-    targets="all untied, with biases and learned positions",
+    about=Scope.of(Notion.MATCHING, "all untied, with biases and learned positions"),
     scope="every V and P; integer targets, hosts at m = M(d_in = V + P, d_out = V) with and without a residual stream",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The host's outputs are those of the model with looked-up embeddings, for t = 0, 1/2 and 1; with ones on both the biases count twice.",
 )
 def positions(run: Run) -> Iterator[Instance | Figure]:
@@ -321,11 +311,9 @@ def _kernel_dimension(V: int, P: int) -> int:
     "new:trained/scale",
     place=PAGE,
     statement="A scale s of the logits, such as 1/√d, goes into W_Q and b_Q: the query columns of W_all are multiplied by s, nothing else changes, and the host's attention needs no scale.",
-    notion=Notion.MATCHING,
-    targets="all untied, with biases",
+    about=Scope.of(Notion.MATCHING, "all untied, with biases"),
     scope="every shape and s; s = 1/2 at d = 4 and s = 1/3, rational attention",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Logits are linear in the queries: scaled attention of the target and plain attention of the host give equal outputs.",
 )
 def scale(run: Run) -> Iterator[Instance | Figure]:

@@ -16,7 +16,7 @@ from utfproof.claims.record import Agreed, Evidence, Figure, Instance, Run, Verd
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
 from utfproof.claims.streams import carries, drawn, equations, forward, hankel_ranks, least_by_ranks, one_hots
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import AugmentedTarget, Target, Universal
@@ -70,11 +70,9 @@ def _kept(shape: Shape, G: int) -> list[int]:
     "new:trained/shared-keys",
     place=PAGE,
     statement="Where H heads share G heads of keys and values, the key columns of W_all are equal within a group, and a prefix tree with one key block a group carries every such target in m = M_G = d(H + G) Σ_{t<L} a^t + d_out a^L dimensions, a = H, or H + 1 with a residual stream.",
-    notion=Notion.MATCHING,
-    targets="all untied, if G heads share keys and values",
+    about=Scope.of(Notion.MATCHING, "all untied, if G heads share keys and values"),
     scope="every H, L, d, d_in, d_out and G dividing H; integer targets at the shapes examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="E by closed form: equations and outputs agree exactly. Values shared by a group save nothing, for W_O differs.",
 )
 def shared_keys(run: Run) -> Iterator[Instance | Figure]:
@@ -98,11 +96,9 @@ def shared_keys(run: Run) -> Iterator[Instance | Figure]:
     "new:trained/shared-keys-least",
     place=PAGE,
     statement="No host of fewer than M_G dimensions matches all targets with G heads of keys and values, with or without a residual stream.",
-    notion=Notion.MATCHING,
-    targets="all untied, if G heads share keys and values",
+    about=Scope.of(Notion.MATCHING, "all untied, if G heads share keys and values"),
     scope="every H, L, d, d_in = d_out and G dividing H; the span computed at the shapes examined",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Routed targets have one head a layer, so their keys and values may be shared; the rows of their W_all have rank M_G, and no more.",
 )
 def shared_keys_least(run: Run) -> Iterator[Instance | Figure]:
@@ -229,11 +225,9 @@ def _examined(residual: bool) -> Iterator[tuple[Shape, str, Target]]:
     "new:trained/least",
     place=LEAST_PAGE,
     statement="Without a residual stream the least m of a host that matches one given target is max_l rank H_l, H_l with a row for every input and word of l letters and a column for everything that reads from layer l + 1 on; a host of that size is built.",
-    notion=Notion.MATCHING,
-    targets="some untied, with any width",
+    about=Scope.of(Notion.MATCHING, "some untied, with any width"),
     scope="every H, L, d, d_in, d_out and width; integer targets, dense and with many zeros",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="Bases layer by layer, the full matrices in plain Fractions, and a certificate give one number; the host's equations hold.",
 )
 def least(run: Run) -> Iterator[Instance | Figure]:
@@ -250,11 +244,9 @@ def least(run: Run) -> Iterator[Instance | Figure]:
     "new:trained/least-residual",
     place=LEAST_PAGE,
     statement="With a residual stream the least m of a host that matches one given target is rank H_0 + Σ_{l≥1} (rank H_l − rank of the rows known before layer l, read from layer l on), words having the letter 0 too; a host of that size is built. The largest rank alone is not enough.",
-    notion=Notion.MATCHING,
-    targets="some untied, with any width",
+    about=Scope.of(Notion.MATCHING, "some untied, with any width"),
     scope="every H, L, d, d_in, d_out and width; integer targets, dense and with many zeros",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
     sentence="A state that has once been in the stream keeps its place. At (1,1,1,1) a target that writes where its input is not seen needs two dimensions; all ranks are 1.",
 )
 def least_residual(run: Run) -> Iterator[Instance | Figure]:
@@ -310,11 +302,9 @@ def _sizes(target: Target) -> Agreed:
     "new:trained/planted",
     place=LEAST_PAGE,
     statement="What is planted in a wide target is what its smallest host saves: a dead head takes away all columns of the words through it, a head equal to another of its layer the same, and queries of rank one take d − 1 columns for each prefix.",
-    notion=Notion.MATCHING,
-    targets="some untied, if integer",
+    about=Scope.of(Notion.MATCHING, "some untied, if integer"),
     scope="H, L, d as listed, d_in = M + 1, width M + 2, with and without a residual stream",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The least m is M for the target as drawn, and M less the columns counted, by bases and by the full Hankel matrices.",
 )
 def planted(run: Run) -> Iterator[Instance | Figure]:
@@ -371,11 +361,9 @@ def _rank_one(target: Target, layer: int, head: int) -> Target:
     "new:trained/dead-head",
     place=LEAST_PAGE,
     statement="A head that writes nothing still costs the columns of its queries and keys by matching, 2d for each prefix; setting them to zero changes no output, and the host of the changed target, smaller by that, has the outputs of the model without matching it.",
-    notion=Notion.MATCHING,
-    targets="some untied, if integer and one head has W_V = 0",
+    about=Scope.of(Notion.MATCHING, "some untied, if integer and one head has W_V = 0"),
     scope="H, L, d as listed, d_in = M + 1, width M + 2, with and without a residual stream",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Least m with and without W_Q and W_K of the dead head, by two routes; equal outputs by the package and from the definition.",
 )
 def dead_head(run: Run) -> Iterator[Instance | Figure]:

@@ -15,7 +15,7 @@ from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.ground.generator import integer_matrix
-from utfproof.ground.notions import Notion
+from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, isolating_target, r_all
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
@@ -28,10 +28,8 @@ SMALL = ((1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2))
     "def:softmax",
     place="Section 2, notation",
     statement="softmax acts on each row: entry j of a row is exp(x_j) / Σ_k exp(x_k); under a causal mask later keys get 0.",
-    category=Category.DEFINITION,
     scope="logits of size up to 30, n = 1 ... 6",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SAMPLED,),
+    verdict=Verdict.HOLDS.by(Evidence.SAMPLED),
     sentence="The package's softmax agrees with 100-bit ball arithmetic to a few units in the last place.",
 )
 def row_softmax(run: Run) -> Iterator[Instance | Figure]:
@@ -71,11 +69,9 @@ def _nearly(routes: Mapping[str, Sequence[float]]) -> Agreed:
     place="Section 2.1, transformer class",
     statement="X^l = Σ_h A^{l,h} X^{l−1} W_V^{l,h} W_O^{l,h}, A^{l,h} a function of (X^{l−1} W_Q^{l,h})(X^{l−1} W_K^{l,h})ᵀ, T(X) = X^L: "
     "the package's target computes this, exactly when its weights and its attention are rational.",
-    category=Category.DEFINITION,
     targets="all untied",
     scope="every shape; attention ∝ 1 + (q·k)² in place of softmax, which has no rational values",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The package's forward pass and plain Fractions give the same outputs.",
 )
 def transformer(run: Run) -> Iterator[Instance | Figure]:
@@ -94,10 +90,8 @@ def transformer(run: Run) -> Iterator[Instance | Figure]:
     "def:utf-model",
     place="Section 2.2, universal transformer model",
     statement="X̃^0 = XE, X̃^l = Σ_h Ã^{l,h} X̃^{l−1} R_V^{l,h}, UTF(X, E) = X̃^L U: the package's host computes this.",
-    category=Category.DEFINITION,
     scope="every shape and m; attention ∝ 1 + (q·k)² in place of softmax",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="The package's forward pass and plain Fractions give the same outputs, for dense and for {0,1} hosts.",
 )
 def model(run: Run) -> Iterator[Instance | Figure]:
@@ -118,12 +112,9 @@ def model(run: Run) -> Iterator[Instance | Figure]:
     place="Section 2.2, definition of a universal transformer",
     statement="A host is universal if for every target some E makes UTF(X, E) = T(X) for all n and X. Some hosts are (the repaired "
     "prefix tree), and not all (a host of zeros is not).",
-    category=Category.DEFINITION,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="every shape",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.GRID),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.GRID),
     sentence="A rank certificate shows the prefix tree universal (by matching, hence as defined); zeros cannot imitate a target that is not zero.",
 )
 def definition(run: Run) -> Iterator[Instance | Figure]:
@@ -147,11 +138,9 @@ def definition(run: Run) -> Iterator[Instance | Figure]:
     place="Section 2.2, after the definition",
     statement="One host with one E serves inputs of every length n: nothing depends on n.",
     category=Category.REMARK,
-    notion=Notion.FUNCTIONAL,
-    targets="all untied",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="every shape; examined at n = 1 ... 6, and for all n at once as identities of words",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.SYMBOLIC, Evidence.GRID),
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC, Evidence.GRID),
     sentence="The same R's, U and E give equal outputs at each n, and the matching equations do not mention n.",
 )
 def uniform(run: Run) -> Iterator[Instance | Figure]:
@@ -171,12 +160,9 @@ def uniform(run: Run) -> Iterator[Instance | Figure]:
     place="Section 2.2, E as a description",
     statement="The host is a template that no target changes, and E describes the target: at m = M the E that matches a target is "
     "unique, and W_all can be read off it.",
-    category=Category.REMARK,
-    notion=Notion.MATCHING,
-    targets="all untied",
+    about=Scope.of(Notion.MATCHING, "all untied"),
     scope="every shape, the prefix tree at m = M",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.CERTIFICATE, Evidence.GRID),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.GRID),
     sentence="R_all is an invertible M × M matrix (a permutation), so E ↔ W_all is one to one.",
 )
 def description(run: Run) -> Iterator[Instance | Figure]:
@@ -206,8 +192,7 @@ def description(run: Run) -> Iterator[Instance | Figure]:
     "member of the class of targets of width m and head dimension d, whose W_V W_O have rank at most d.",
     category=Category.REMARK,
     scope="every shape but those with L = 1 and d_in ≤ d",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.ARITHMETIC,),
+    verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="rank R_V^{1,h} = (M − 2dH)/H there, which exceeds d unless L = 1 and d_in ≤ d.",
 )
 def own_class(run: Run) -> Iterator[Instance | Figure]:
@@ -227,10 +212,8 @@ def own_class(run: Run) -> Iterator[Instance | Figure]:
     "def:looped-utf",
     place="Section 2.2, looped universal transformer model",
     statement="A looped host is the host whose layers all have the same R_Q^h, R_K^h, R_V^h: equal outputs and equal R_all.",
-    category=Category.DEFINITION,
     scope="every shape and m",
-    verdict=Verdict.HOLDS,
-    evidence=(Evidence.GRID,),
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Looped hosts and untied hosts with repeated layers agree, by the package and in plain Fractions.",
 )
 def looped(run: Run) -> Iterator[Instance | Figure]:

@@ -35,6 +35,19 @@ class Category(StrEnum):
     NEW = "new"
 
 
+LABELLED = {
+    **{"asm": Category.DEFINITION, "def": Category.DEFINITION, "lem": Category.LEMMA, "thm": Category.THEOREM},
+    **{
+        "tab": Category.TABLE,
+        "fig": Category.FIGURE,
+        "sec": Category.REMARK,
+        "task": Category.REMARK,
+        "new": Category.NEW,
+    },
+}
+"""What a claim is whose label begins so, where its record says nothing else."""
+
+
 class Verdict(StrEnum):
     """What was found. "fails as printed" is said of a new statement too, when it fails as recorded here."""
 
@@ -42,6 +55,10 @@ class Verdict(StrEnum):
     FAILS = "fails as printed"
     REPAIRED = "holds after repair"
     OPEN = "open"
+
+    def by(self, *evidence: Evidence) -> Found:
+        """This verdict, and how it was reached."""
+        return self, evidence
 
 
 class Evidence(StrEnum):
@@ -62,6 +79,9 @@ class Evidence(StrEnum):
     SAMPLED = "sampled float64"
     RECORD = "figures recorded from the paper"
 
+
+Found = tuple[Verdict, tuple[Evidence, ...]]
+"""A verdict, and how it was reached."""
 
 TWO_ROUTES = {Evidence.SYMBOLIC, Evidence.GRID, Evidence.ARITHMETIC, Evidence.SAMPLED}
 """Evidence whose instances two routes agree on."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from utfproof.claims.computed import UNRECORDED, recorded, recorded_routes
 from utfproof.claims.links import LINKS, Link
-from utfproof.claims.record import Category, Check, Claim, Evidence, Verdict
+from utfproof.claims.record import LABELLED, Category, Check, Claim, Evidence, Found
 from utfproof.claims.theorems import MACHINE
 from utfproof.errors import MalformedInput
-from utfproof.ground.notions import Attention, Hosts, Notion, Scope, Targets
+from utfproof.ground.notions import Scope, Targets
 from utfproof.paper.quotations import quotations
 
 SECTIONS: dict[str, str] = {
@@ -59,22 +59,19 @@ def claim(
     *,
     place: str,
     statement: str,
-    category: Category = Category.NEW,
-    verdict: Verdict,
-    evidence: Sequence[Evidence],
+    verdict: Found,
     scope: str,
     sentence: str,
-    notion: Notion | None = None,
+    category: Category | None = None,
+    about: Scope | None = None,
     targets: str | None = None,
-    hosts: str = "any",
-    free: str | None = None,
-    attention: Attention | None = None,
     proof: str | None = None,
 ) -> Callable[[Check], Check]:
     """Register a check as a claim (fields: see `Claim`). The section comes from the module it stands in, the theorems and
-    the evidence that they are from `LINKS`, figures and smallest instances from the last recorded run. notion, targets, hosts,
-    free, attention: what it is about, in the words of `utfproof.ground.notions`; ValueError where they are not understood. proof:
-    the page that it stands on, if that is one of docs/proofs and the evidence a written proof."""
+    the evidence that they are from `LINKS`, figures and smallest instances from the last recorded run. category: without
+    one what its label begins with (`LABELLED`). targets: where no notion is named, or to say them in other words than `about`.
+    proof: the page that it stands on, if that is one of docs/proofs and the evidence a written proof."""
+    judged, evidence = verdict
     page = place if proof is None and Evidence.WRITTEN in evidence and place.startswith("docs/proofs/") else proof
 
     def register(check: Check) -> Check:
@@ -84,23 +81,22 @@ def claim(
             raise ValueError(f"claim {id}: evidence 'written proof' and a page of docs/proofs belong together")
         if Evidence.MACHINE in evidence:
             raise ValueError(f"claim {id}: evidence {MACHINE!r} comes with its theorem in utfproof.claims.links")
-        about = None
-        if notion is not None:
-            if targets is None:
-                raise ValueError(f"claim {id} names a notion and no targets")
-            about = Scope(notion, Targets.parse(targets), Hosts.parse(hosts), free, attention)
+        if about is not None and targets is not None and Targets.parse(targets) != about.targets:
+            raise ValueError(f"claim {id} is said to be about {targets!r} and {about.targets} targets")
+        if (kind := category or LABELLED.get(id.split(":")[0])) is None:
+            raise ValueError(f"claim {id} has no category, and its label stands for none")
         link = LINKS.get(id, Link(()))
         _CLAIMS[id] = Claim(
             id,
             SECTIONS[check.__module__.rpartition(".")[2]],
             place,
             statement,
-            category,
+            kind,
             about,
-            targets,
+            str(about.targets) if about and targets is None else targets,
             scope,
-            verdict,
-            (*evidence, Evidence.MACHINE) if link.names else tuple(evidence),
+            judged,
+            (*evidence, Evidence.MACHINE) if link.names else evidence,
             sentence,
             check,
             recorded().get(id, UNRECORDED),

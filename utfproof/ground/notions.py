@@ -210,6 +210,11 @@ class Scope:
         if self.attention is None:
             object.__setattr__(self, "attention", USUAL[self.notion])
 
+    @classmethod
+    def of(cls, notion: Notion, targets: str, hosts: str = "any", free: str | None = None) -> Scope:
+        """With targets and hosts in words; ValueError where they are not understood."""
+        return cls(notion, Targets.parse(targets), Hosts.parse(hosts), free)
+
     def __str__(self) -> str:
         free = f", {self.free} free" if self.free else ""
         usual = "" if self.attention is USUAL[self.notion] else f", {self.attention}"
