@@ -273,7 +273,7 @@ class Cluster:
     def __init__(self, folder, workers):
         self.folder, self.processes = folder, []
         where = folder / "scheduler.json"
-        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where))
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where))
         end = time.monotonic() + 600
         while not where.exists() or not where.read_text().strip():
             assert time.monotonic() < end, self.log()
@@ -346,6 +346,39 @@ def test_a_dask_cluster_gives_the_same_bytes_through_two_kills(tmp_path, cluster
     survive(tmp_path, cluster, 30, worker_at=5, driver_at=12, replace=False)
     run_sweep(read_spec(tmp_path / "s.toml"), tmp_path / "here", Here())
     assert content(tmp_path / "dask") == content(tmp_path / "here")
+
+
+@pytest.mark.full
+def test_a_killed_scheduler_costs_only_what_was_running(tmp_path, cluster, monkeypatch):
+    monkeypatch.setitem(CAPPED, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", "3s")  # how long the driver waits for it
+    (tmp_path / "s.toml").write_text(spec_text(17, shape="[3, 3, 4, 4]"))
+    process = start_sweep(tmp_path, "--scheduler", cluster.address)
+    wait_for_results(tmp_path / "s", 3, process)
+    cluster.scheduler.kill()
+    out, err = process.communicate(timeout=600)
+    kept = finished(tmp_path / "s")
+    assert (process.returncode, out) == (4, "")
+    last = err.splitlines()[-1]
+    assert (
+        last
+        == f"utfproof: lost the Dask scheduler at {cluster.address}: {len(kept)} of 18 finished; run again to resume"
+    )
+    summary = run_sweep(read_spec(tmp_path / "s.toml"), tmp_path / "s", Here())
+    assert (summary.before, summary.finished) == (len(kept), 18)
+    assert kept.items() <= finished(tmp_path / "s").items()
+    run_sweep(read_spec(tmp_path / "s.toml"), tmp_path / "direct", Here())
+    assert content(tmp_path / "direct") == content(tmp_path / "s")
+
+
+@pytest.mark.exhaustive
+def test_a_large_sweep_killed_three_ways(tmp_path):
+    """Scheduler, workers and drivers, on a cluster and here: the script holds the folder against what was asked for."""
+    pytest.importorskip("distributed")
+    script = Path(__file__).parent.parent / "scripts" / "measure_sweep.py"
+    assert (
+        subprocess.run([sys.executable, script, "--jobs", "12000", "--folder", tmp_path / "s"], check=False).returncode
+        == 0
+    )
 
 
 @pytest.mark.exhaustive

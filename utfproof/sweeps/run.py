@@ -13,7 +13,7 @@ from typing import Any
 
 from utfproof.errors import Stopped
 from utfproof.sweeps.executor import Workers, WorkersLost
-from utfproof.sweeps.jobs import SweepJob, SweepTask, code_digest, run_task
+from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, code_digest, run_task
 from utfproof.sweeps.layout import layout
 from utfproof.sweeps.segments import ResultBatch, Segments, run_batch
 from utfproof.sweeps.spec import Sweep
@@ -83,14 +83,15 @@ def run_sweep(
     ended. Raises MalformedInput for a folder that cannot serve, Stopped on Ctrl-C, WorkersLost (exit code 4) when a cluster's
     scheduler is gone.
     """
-    code = code_digest()
-    begin = started or (lambda _: None)
-    advance = progress or (lambda _: None)
     summary = Summary(sweep.size)
     kind = layout(Path(folder)) or (Segments if sweep.is_large else Store)
-    run = _in_batches if kind is Segments else _one_by_one
+    told = started or (lambda _: None), progress or (lambda _: None)
+    run = _Run(sweep, workers, summary, code_digest(), max_memory, reuse, *told)
     try:
-        run(sweep, kind(folder), workers, summary, (code, max_memory), reuse, begin, advance, function)  # type: ignore[arg-type]
+        if kind is Segments:
+            run.in_batches(Segments(folder))
+        else:
+            run.one_by_one(Store(folder), function)
     except KeyboardInterrupt:
         raise Stopped(f"interrupted: {summary.so_far}") from None
     except WorkersLost as error:
@@ -98,92 +99,87 @@ def run_sweep(
     return summary
 
 
-def _one_by_one(
-    sweep: Sweep,
-    store: Store,
-    workers: Workers,
-    summary: Summary,
-    terms: tuple[str, int | None],
-    reuse: bool,
-    begin: Callable[[int], None],
-    advance: Callable[[int], None],
-    function: Callable[[SweepTask], Any],
-) -> None:
-    """Every result is on disk before the next one is looked at."""
-    code, max_memory = terms
-    by_key = {job.key: job for job in sweep.jobs}
-    summary.total = len(by_key)
-    with store.opened(sweep.name, sweep.jobs, code, reuse=reuse):
-        missing = []
-        for job in sweep.jobs:
-            found = store.result(job.key)
-            if found is None:
-                missing.append(job)
-            else:
-                summary.verdicts[job.command, found["result"]["verdict"]] += 1
-        summary.before = summary.finished
-        begin(summary.before)
-        store.begin()
-        with closing(workers.run([SweepTask(job, code, max_memory) for job in missing], function)) as answers:  # type: ignore[type-var]
-            for answer in answers:
-                job = by_key[answer.key]
-                if answer.result is None:
-                    summary.failures.append((job, answer.failure or "no answer", answer.resource))
+@dataclass(frozen=True)
+class _Run:
+    """What a run is given, as `run_sweep` has it, and the summary of what it comes to."""
+
+    sweep: Sweep
+    workers: Workers
+    summary: Summary
+    code: str
+    max_memory: int | None
+    reuse: bool
+    started: Callable[[int], None]
+    progress: Callable[[int], None]
+
+    def one_by_one(self, store: Store, function: Callable[[SweepTask], Any]) -> None:
+        """Every result is on disk before the next one is looked at."""
+        jobs, summary = self.sweep.jobs, self.summary
+        by_key = {job.key: job for job in jobs}
+        summary.total = len(by_key)
+        with store.opened(self.sweep.name, jobs, self.code, reuse=self.reuse):
+            missing = []
+            for job in jobs:
+                found = store.result(job.key)
+                if found is None:
+                    missing.append(self._task(job))
                 else:
-                    store.keep(answer)
-                    summary.verdicts[job.command, answer.result["result"]["verdict"]] += 1
-                advance(1)
-        order = {job.key: i for i, job in enumerate(sweep.jobs)}
-        summary.failures.sort(key=lambda entry: order[entry[0].key])
-        store.compile(sweep.jobs, [(job, reason) for job, reason, _ in summary.failures])
+                    summary.verdicts[job.command, found["result"]["verdict"]] += 1
+            summary.before = summary.finished
+            self.started(summary.before)
+            store.begin()
+            with closing(self.workers.run(missing, function)) as answers:  # type: ignore[type-var]
+                for answer in answers:
+                    if answer.result is None:
+                        self._failed(by_key[answer.key], answer)
+                    else:
+                        store.keep(answer)
+                        summary.verdicts[by_key[answer.key].command, answer.result["result"]["verdict"]] += 1
+                    self.progress(1)
+            order = {key: i for i, key in enumerate(by_key)}
+            summary.failures.sort(key=lambda entry: order[entry[0].key])
+            store.compile(jobs, [(job, reason) for job, reason, _ in summary.failures])
 
+    def in_batches(self, store: Segments) -> None:
+        """A segment is on disk, all or nothing, before the next one is looked at; only what runs is held here."""
+        summary, pace = self.summary, _Pace()
+        out: dict[str, tuple[SweepJob, int]] = {}
+        with store.opened(self.sweep.name, self.code, jobs=self.sweep.size, reuse=self.reuse):
+            self.started(store.count())
+            store.begin()
+            with closing(self.workers.run(self._missing(store, out, pace), run_batch)) as segments:  # type: ignore[type-var]
+                for segment in segments:
+                    ended = [out.pop(key) for key in segment.keys]
+                    store.keep(segment, [position for _, position in ended])
+                    for (job, _), verdict in zip(ended, segment.verdicts, strict=True):
+                        summary.verdicts[job.command, verdict] += 1
+                    for answer in segment.failures:
+                        self._failed(out.pop(answer.key)[0], answer)
+                    pace.saw(segment.seconds)
+                    self.progress(len(segment.keys) + len(segment.failures))
+            store.compile([(job, reason) for job, reason, _ in summary.failures])
 
-def _in_batches(
-    sweep: Sweep,
-    store: Segments,
-    workers: Workers,
-    summary: Summary,
-    terms: tuple[str, int | None],
-    reuse: bool,
-    begin: Callable[[int], None],
-    advance: Callable[[int], None],
-    function: Callable[[SweepTask], Any],
-) -> None:
-    """A segment is on disk, all or nothing, before the next one is looked at; only what runs is held here."""
-    code, max_memory = terms
-    out: dict[str, tuple[SweepJob, int]] = {}
-    pace = _Pace()
-
-    def missing() -> Iterator[ResultBatch]:
-        planned = sweep.planned()
+    def _missing(self, store: Segments, out: dict[str, tuple[SweepJob, int]], pace: _Pace) -> Iterator[ResultBatch]:
+        """Batches of jobs that have no result, planned when they are asked for; out: gets job and position by key."""
+        planned = self.sweep.planned()
         while chunk := list(itertools.islice(planned, pace.jobs)):
             todo, first = [], store.position
             for position, (job, verdict) in enumerate(zip(chunk, store.found(chunk), strict=True), start=first):
                 if verdict is None:
                     out[job.key] = job, position
-                    todo.append(SweepTask(job, code, max_memory))
+                    todo.append(self._task(job))
                 else:
-                    summary.verdicts[job.command, verdict] += 1
-                    summary.before += 1
+                    self.summary.verdicts[job.command, verdict] += 1
+                    self.summary.before += 1
             if todo:
                 yield ResultBatch(tuple(todo))
-        summary.total = store.position - store.first
+        self.summary.total = store.position - store.first
 
-    with store.opened(sweep.name, code, jobs=sweep.size, reuse=reuse):
-        begin(store.count())
-        store.begin()
-        with closing(workers.run(missing(), run_batch)) as segments:  # type: ignore[type-var]
-            for segment in segments:
-                ended = [out.pop(key) for key in segment.keys]
-                store.keep(segment, [position for _, position in ended])
-                for (job, _), verdict in zip(ended, segment.verdicts, strict=True):
-                    summary.verdicts[job.command, verdict] += 1
-                for answer in segment.failures:
-                    job, _ = out.pop(answer.key)
-                    summary.failures.append((job, answer.failure or "no answer", answer.resource))
-                pace.saw(segment.seconds)
-                advance(len(segment.keys) + len(segment.failures))
-        store.compile([(job, reason) for job, reason, _ in summary.failures])
+    def _task(self, job: SweepJob) -> SweepTask:
+        return SweepTask(job, self.code, self.max_memory)
+
+    def _failed(self, job: SweepJob, answer: Answer) -> None:
+        self.summary.failures.append((job, answer.failure or "no answer", answer.resource))
 
 
 class _Pace:
