@@ -9,14 +9,12 @@ in the rest. Exit 1, and nothing is written, where a text is not found.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
-from utfproof.paper.quotations import FILE, collapse, document, seal
+from utfproof.paper.quotations import collapse, document, seal, write
 
 HEADINGS = [
     (r"\section{Introduction}", "1 Introduction"),
@@ -65,15 +63,6 @@ def _cell(text: str) -> str:
     return text.replace("$", "").replace(r"\%", "").strip()
 
 
-def _quoted(pinned: dict[str, Any], known: set[str]) -> dict[str, list[str]]:
-    """Quotations that are not listed as sentences yet, with all claims that quote them."""
-    found: dict[str, list[str]] = {}
-    for claim, entry in pinned.items():
-        if entry["text"] not in known:
-            found.setdefault(entry["text"], []).append(claim)
-    return found
-
-
 def main() -> None:
     """Pin everything, or say what is not found."""
     name = os.environ.get("UTFPROOF_PAPER")
@@ -96,15 +85,11 @@ def main() -> None:
         at = place(quoted)
         pinned[claim] = {"text": quoted, "at": at, "digest": seal(claim, at, quoted)}
     listed = []
-    for entry in (entry for entry in given["sentences"] if "why" in entry):
+    for entry in given["sentences"]:
         quoted = collapse(entry["text"])
         listed.append({**entry, "text": quoted, "at": place(quoted)})
     if missing:
         sys.exit("\n".join(f"not in the paper: {quoted}" for quoted in missing))
-    listed += [
-        {"text": quoted, "at": pinned[claims[0]]["at"], "claims": claims}
-        for quoted, claims in _quoted(pinned, {entry["text"] for entry in listed}).items()
-    ]
     made = {
         "sha256": hashlib.sha256(source).hexdigest(),
         "sections": starts,
@@ -112,7 +97,7 @@ def main() -> None:
         "sentences": sorted(listed, key=lambda entry: entry["at"]),
         "tables": tables(source.decode()),
     }
-    FILE.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write(made)
 
 
 if __name__ == "__main__":

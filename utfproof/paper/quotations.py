@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -78,8 +79,28 @@ def quotations() -> dict[str, Quotation]:
 
 
 def sentences() -> list[Sentence]:
-    """Every checkable sentence of the paper, in its order."""
-    return [
-        Sentence(entry["text"], entry["at"], tuple(entry["claims"]), entry.get("why"))
-        for entry in document()["sentences"]
-    ]
+    """Every checkable sentence of the paper, in its order: those that claims quote, and those that are listed beside."""
+    held = document()
+    found = {entry["text"]: Sentence(**{**entry, "claims": tuple(entry["claims"])}) for entry in held["sentences"]}
+    quoting: dict[str, list[str]] = {}
+    for claim, entry in held["quotations"].items():
+        if entry["text"] not in found:
+            quoting.setdefault(entry["text"], []).append(claim)
+    for text, claims in quoting.items():
+        found[text] = Sentence(text, held["quotations"][claims[0]]["at"], tuple(claims), None)
+    return sorted(found.values(), key=lambda entry: entry.at)
+
+
+def write(made: Mapping[str, Any]) -> None:
+    """The file anew, an entry a line."""
+
+    def block(value: Any) -> str:
+        if isinstance(value, str):
+            return json.dumps(value)
+        named = [f"{json.dumps(key)}: " for key in value] if isinstance(value, Mapping) else [""] * len(value)
+        entries = value.values() if isinstance(value, Mapping) else value
+        lines = [name + json.dumps(entry, ensure_ascii=False) for name, entry in zip(named, entries, strict=True)]
+        return "\n".join(["{" if isinstance(value, Mapping) else "[", ",\n".join(lines), "}" if named[0] else "]"])
+
+    text = ",\n".join(f"{json.dumps(key)}: {block(value)}" for key, value in made.items())
+    FILE.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
