@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from utfproof.benchmarks.timing import busy_processes
 
 ROUNDS = 3
 """Processes for each number of threads."""
@@ -41,18 +42,6 @@ for n in json.loads(sys.argv[1]):
         found[n].append(time.perf_counter() - start)
 print(json.dumps(found))
 """
-
-
-@contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """So many processes that do nothing but compute."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
 
 
 def times(sizes: list[int], repetitions: int, threads: int) -> dict[str, list[float]]:

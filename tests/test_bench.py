@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from utfproof.benchmarks import exact, fflas
+from utfproof.benchmarks import exact, fflas, timing
 from utfproof.cli.app import run as command_line
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.jobs import bench
@@ -47,10 +47,10 @@ def test_cuda_without_a_device_is_refused(monkeypatch):
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(MalformedInput, match="no CUDA device"):
-        exact.check_device("cuda")
+        timing.check_device("cuda")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MalformedInput, match="needs torch"):
-        exact.check_device("cuda")
+        timing.check_device("cuda")
 
 
 def test_one_run(capsys, tmp_path):
@@ -160,4 +160,4 @@ def test_fflas_agrees():
         pytest.skip(str(reason))
     with driver:
         driver.load(matrix, p)
-        assert {rank for rank, _ in driver.run().values()} == {150} == {gfp.rank(matrix, p)}
+        assert {found.rank for found in driver.run().values()} == {150} == {gfp.rank(matrix, p)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from utfproof import matching
-from utfproof.benchmarks import emulate
+from utfproof.benchmarks import emulate, timing
 from utfproof.cli.app import application
 from utfproof.errors import MalformedInput, Refuted, ResourceLimit, UtfproofError
 from utfproof.shapes import Shape, matching_dimension
@@ -41,9 +41,9 @@ REFUSED = {
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    monkeypatch.setattr(emulate, "PAPER_TABLE_SHAPES", {**emulate.PAPER_TABLE_SHAPES, **TINY})
+    monkeypatch.setattr(timing, "PAPER_TABLE_SHAPES", {**timing.PAPER_TABLE_SHAPES, **TINY})
     monkeypatch.setattr(emulate, "_SAMPLE", 0.0)
-    monkeypatch.setattr(emulate, "_PAUSE", 0.0)
+    monkeypatch.setattr(emulate, "PAUSE", 0.0)
 
 
 def run(*arguments):

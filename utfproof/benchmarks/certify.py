@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput, UtfproofError
+from utfproof.benchmarks.timing import check_counts, table_shapes
+from utfproof.errors import UtfproofError
 from utfproof.ground.progress import staged
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
+from utfproof.shapes import Shape, matching_dimension
 
 STEPS = ("certify", "certify --witness", "check, standard library", "check --numpy")
 
@@ -24,15 +25,10 @@ def run(
     names: tuple[str, ...], *, device: str = "cpu", repetitions: int = 3, recompute: bool = False
 ) -> dict[str, Any]:
     """The document of one run: seconds of every step at each table shape; `recompute` adds the check without a witness."""
-    unknown = sorted(set(names) - set(PAPER_TABLE_SHAPES))
-    if unknown or not names:
-        raise MalformedInput(
-            f"shapes {', '.join(unknown) or 'none'} are unknown; choose {', '.join(PAPER_TABLE_SHAPES)}"
-        )
-    if repetitions < 1:
-        raise MalformedInput(f"repetitions start at 1, got {repetitions}")
-    told = staged("bench certify", names, len(names), unit="shapes")
-    results = [_measure(name, device, repetitions, recompute) for name in told]
+    shapes = table_shapes(names)
+    check_counts(1, repetitions)
+    told = staged("bench certify", shapes, len(shapes), unit="shapes")
+    results = [_measure(name, dimensions, device, repetitions, recompute) for name, dimensions in told]
     return {
         "benchmark": "certify",
         "device": device,
@@ -43,8 +39,7 @@ def run(
     }
 
 
-def _measure(name: str, device: str, repetitions: int, recompute: bool) -> dict[str, Any]:
-    dimensions = PAPER_TABLE_SHAPES[name]
+def _measure(name: str, dimensions: tuple[int, ...], device: str, repetitions: int, recompute: bool) -> dict[str, Any]:
     shape = Shape(*dimensions)
     options = [f"--{field}={n}" for field, n in zip(("heads", "layers", "head-dim", "d-in"), dimensions, strict=True)]
     seconds: dict[str, list[float]] = {}

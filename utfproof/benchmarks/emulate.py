@@ -16,16 +16,25 @@ is timed, after a warm-up whose output is compared with the target's in float64.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from utfproof.benchmarks import exact
+from utfproof.benchmarks.timing import (
+    PAUSE,
+    Seconds,
+    check_counts,
+    check_device,
+    circumstances,
+    library,
+    table_shapes,
+    timed,
+    waiting,
+)
 from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
 from utfproof.constructions import hosts as buildable
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, UtfproofError
@@ -33,7 +42,7 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.plots import picture_format, write_figure
 from utfproof.ground.processes import end_on_request, run_child
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape, matching_dimension
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape, matching_dimension
 
 HOSTS = ("random", "sparse", "tied", "shared-key", "shared-query")
 """Hosts that run unless others are asked for."""
@@ -45,8 +54,6 @@ LARGEST_ERROR = 1e-6
 _SAMPLE = 0.1
 """Seconds that one repetition lasts at least, short runs being repeated within it."""
 _MOST_CALLS = 50
-_PAUSE = 0.1
-"""Seconds between two contestants: idle BLAS threads spin for a while and would disturb the next one."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +75,7 @@ class EmulateSetting:
         from utfproof.emulation.engines import PRECISIONS
         from utfproof.ground.generator import check_seed
 
-        if self.context < 1 or not 1 <= self.threads <= exact.MOST_THREADS or self.repetitions < 1:
-            raise MalformedInput(
-                f"context, threads (1 to {exact.MOST_THREADS}) and repetitions start at 1, "
-                f"got {self.context}, {self.threads} and {self.repetitions}"
-            )
+        check_counts(self.threads, self.repetitions, self.context)
         if self.precision not in PRECISIONS:
             raise MalformedInput(f"precision {self.precision!r} is unknown; choose {', '.join(PRECISIONS)}")
         if not self.hosts:
@@ -81,7 +84,7 @@ class EmulateSetting:
             if construction(name).notion is None:
                 raise MalformedInput(f"{name} is no universal host; choose from {', '.join(buildable(printed=False))}")
         check_seed(self.seed)
-        exact.check_device(self.device)
+        check_device(self.device)
         for name, dimensions in self.shapes:
             require_memory(self._memory(Shape(*dimensions)), f"the comparison at {name}", self.max_memory)
 
@@ -121,13 +124,8 @@ def run(
     Raises MalformedInput for an unknown name, device or precision; ResourceLimit before allocating; Refuted where a
     contestant's output is not the target's (in float64, by more than LARGEST_ERROR).
     """
-    unknown = sorted(set(names) - set(PAPER_TABLE_SHAPES))
-    if unknown or not names:
-        raise MalformedInput(
-            f"shapes {', '.join(unknown) or 'none'} are unknown; choose {', '.join(PAPER_TABLE_SHAPES)}"
-        )
     setting = EmulateSetting(
-        tuple((name, PAPER_TABLE_SHAPES[name]) for name in dict.fromkeys(names)),
+        table_shapes(names),
         context,
         device,
         precision,
@@ -177,17 +175,14 @@ def attention_multiplications(shape: Shape, engine: str, m: int, context: int) -
 
 def measure(setting: EmulateSetting) -> dict[str, Any]:
     """Time all contestants in this process."""
-    load = os.getloadavg()[0]
+    about = circumstances()
     results = [_one_shape(name, Shape(*dimensions), setting) for name, dimensions in setting.shapes]
     given = {key: value for key, value in asdict(setting).items() if key not in ("shapes", "max_memory")}
     return {
         "benchmark": "emulate",
         "setting": {**given, "hosts": list(setting.hosts), "attention": "causal", "inputs": "one-hot"},
         "blas": _library(setting),
-        "versions": exact._versions(),
-        "processor": exact._processor(),
-        "cores": os.cpu_count(),
-        "load_average": load,
+        **about,
         "results": results,
     }
 
@@ -232,19 +227,21 @@ def _one_shape(name: str, shape: Shape, setting: EmulateSetting) -> dict[str, An
             contestants += _of_host(host, shape, target, x, kernel, setting)
         except NotDefined as reason:
             absent[host] = str(reason)
-    wait = _waiting(setting.device)
+    wait = waiting(setting.device)
     for contestant in contestants:
         output = contestant.call()
         output = to_numpy(output.double() if hasattr(output, "double") else output)
         contestant.error = relative_error(output, expected)
         _require_same(contestant, name, setting.precision)
         # the check was the warm-up: threads started, work space mapped
-        contestant.calls = min(_MOST_CALLS, int(_SAMPLE / max(_seconds(contestant, wait).elapsed, 1e-9)) + 1)
+        contestant.calls = min(
+            _MOST_CALLS, int(_SAMPLE / max(timed(contestant.call, contestant.calls, wait).elapsed, 1e-9)) + 1
+        )
     times: dict[str, list[Seconds]] = {contestant.name: [] for contestant in contestants}
     for _ in range(setting.repetitions):
         for contestant in contestants:
-            time.sleep(_PAUSE)
-            times[contestant.name].append(_seconds(contestant, wait))
+            time.sleep(PAUSE)
+            times[contestant.name].append(timed(contestant.call, contestant.calls, wait))
     entries = [_entry(contestant, shape, setting, times) for contestant in contestants]
     return {
         "shape": name,
@@ -292,33 +289,6 @@ def _require_same(contestant: _Contestant, shape: str, precision: str) -> None:
             f"{contestant.name} at {shape} does not act as the target: relative error {contestant.error:.3g}{known}, "
             f"at most {limit:.3g} is allowed; no times are reported"
         )
-
-
-def _waiting(device: str) -> Callable[[], None]:
-    """What to call before a clock is read: work on a GPU goes on after a call returns."""
-    if device == "cpu":
-        return lambda: None
-    import torch
-
-    return torch.cuda.synchronize
-
-
-class Seconds(NamedTuple):
-    """Of one call: elapsed, and processor time of all threads of this process."""
-
-    elapsed: float
-    processor: float
-
-
-def _seconds(contestant: _Contestant, wait: Callable[[], None]) -> Seconds:
-    """Over `calls` calls, divided by their number."""
-    wait()
-    start, used = time.perf_counter(), time.process_time()
-    for _ in range(contestant.calls):
-        contestant.call()
-    wait()
-    elapsed, processor = time.perf_counter() - start, time.process_time() - used
-    return Seconds(elapsed / contestant.calls, processor / contestant.calls)
 
 
 def _entry(
@@ -374,10 +344,8 @@ def _same_function(contestants: list[_Contestant]) -> list[dict[str, Any]]:
 
 
 def _library(setting: EmulateSetting) -> str:
-    if setting.device != "cpu":
-        return exact._cuda_name()
-    if setting.precision != "bfloat16":
-        return exact._numpy_blas()
+    if setting.device != "cpu" or setting.precision != "bfloat16":
+        return library(setting.device)
     import torch
 
     return f"torch {torch.__version__} on the CPU"

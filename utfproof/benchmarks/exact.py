@@ -8,8 +8,6 @@ machine disturbs less). "utfproof" and FFLAS-FFPACK work in place on a copy made
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
 import sys
 import time
@@ -18,7 +16,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from utfproof.errors import MalformedInput, install
+from utfproof.benchmarks.timing import PAUSE, check_counts, check_device, circumstances, library
+from utfproof.errors import MalformedInput
 from utfproof.ground.plots import picture_format, write_figure
 from utfproof.ground.processes import end_on_request, run_child
 from utfproof.ground.progress import staged
@@ -27,12 +26,8 @@ from utfproof.ground.resources import require_memory
 CONTESTANTS = ("utfproof", "product", "fflas-ffpack", "flint", "sympy")
 LARGEST = 8192
 """On a CPU."""
-MOST_THREADS = 1024
-"""BLAS libraries run out of memory, or say nothing, far beyond the cores of any machine."""
 SYMPY_LARGEST = 128
 """SymPy's DomainMatrix takes seconds at this size."""
-_PAUSE = 0.1
-"""Seconds between two contestants: idle BLAS threads spin for a while and would disturb the next one."""
 _BYTES_PER_ENTRY = {"utfproof": 32, "product": 16, "fflas-ffpack": 32, "flint": 64, "sympy": 0}
 
 
@@ -60,10 +55,7 @@ class ExactSetting:
                 f"sizes must be between 1 and {LARGEST} (more on a GPU, as far as its memory goes), "
                 f"got {','.join(map(str, self.sizes)) or 'none'}"
             )
-        if not 1 <= self.threads <= MOST_THREADS or self.repetitions < 1:
-            raise MalformedInput(
-                f"threads (1 to {MOST_THREADS}) and repetitions start at 1, got {self.threads} and {self.repetitions}"
-            )
+        check_counts(self.threads, self.repetitions)
         unknown = sorted(set(self.skip) - set(CONTESTANTS[1:]))
         if unknown:
             raise MalformedInput(f"cannot skip {', '.join(unknown)}; choose from {', '.join(CONTESTANTS[1:])}")
@@ -71,20 +63,6 @@ class ExactSetting:
         largest = max(self.sizes)
         require_memory(each * largest * largest, f"the comparison at n = {largest}", max_memory)
         check_device(self.device)
-
-
-def check_device(device: str) -> None:
-    """MalformedInput unless `device` is cpu, or cuda where torch has one."""
-    if device == "cpu":
-        return
-    if device != "cuda":
-        raise MalformedInput(f"device {device!r} is unknown; choose cpu or cuda")
-    try:
-        import torch
-    except ImportError:
-        raise MalformedInput(f"--device cuda needs torch: {install('torch')}") from None
-    if not torch.cuda.is_available():
-        raise MalformedInput("--device cuda: torch finds no CUDA device here")
 
 
 def run(setting: ExactSetting, max_memory: int | None = None) -> dict[str, Any]:
@@ -105,7 +83,7 @@ def measure(setting: ExactSetting) -> dict[str, Any]:
     from utfproof.benchmarks.fflas import Fflas, Unavailable
 
     absent = dict.fromkeys(setting.skip, "skipped")
-    blas = {"utfproof": _numpy_blas() if setting.device == "cpu" else _cuda_name()}
+    blas = {"utfproof": library(setting.device)}
     with ExitStack() as stack:
         fflas = None
         if "fflas-ffpack" not in absent:
@@ -130,9 +108,7 @@ def measure(setting: ExactSetting) -> dict[str, Any]:
         "setting": {**asdict(setting), "sizes": list(setting.sizes), "skip": list(setting.skip)},
         "absent": absent,
         "blas": blas,
-        "versions": _versions(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
+        **circumstances(),
         "results": results,
     }
 
@@ -148,7 +124,7 @@ def _one_size(matrix: Any, setting: ExactSetting, fflas: Any, absent: dict[str, 
     if fflas is not None:
         fflas.load(matrix, p)
         contestants["fflas-ffpack"] = lambda: [
-            (f"fflas-ffpack {name}", rank, seconds) for name, (rank, seconds) in fflas.run().items()
+            (f"fflas-ffpack {name}", found.rank, found.seconds) for name, found in fflas.run().items()
         ]
     conversion = None
     if "flint" not in absent:
@@ -167,7 +143,7 @@ def _one_size(matrix: Any, setting: ExactSetting, fflas: Any, absent: dict[str, 
             list(contestant())  # warm-up: threads started, work space mapped
     for _ in range(setting.repetitions):
         for contestant in contestants.values():
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
             for label, rank, seconds in contestant():
                 times.setdefault(label, []).append(seconds)
                 if rank is not None:
@@ -262,42 +238,6 @@ def _sympy(matrix: Any, p: int) -> Any:
     rows = [[field(int(x)) for x in row] for row in matrix]
     table = DomainMatrix(rows, matrix.shape, field)
     return _timed("sympy", lambda: int(table.rank()))
-
-
-def _numpy_blas() -> str:
-    import numpy as np
-
-    config: dict[str, Any] = np.show_config(mode="dicts") or {}  # type: ignore[assignment]
-    found = config.get("Build Dependencies", {}).get("blas", {})
-    return (
-        f"NumPy's {found.get('name', 'BLAS')}: {found.get('openblas configuration', found.get('version', 'unknown'))}"
-    )
-
-
-def _cuda_name() -> str:
-    import torch
-
-    return f"cuBLAS of torch {torch.__version__} on {torch.cuda.get_device_name()}"
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"python": platform.python_version()}
-    for name in ("utfproof", "numpy", "python-flint", "sympy", "torch"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 # --- for people ----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,6 +90,14 @@ def _compile(command: list[str], folder: Path) -> tuple[int, str]:
     return compiler.returncode, said
 
 
+class FflasRun(NamedTuple):
+    """A rank, the seconds that it took, and those of a processor."""
+
+    rank: int
+    seconds: float
+    processor: float
+
+
 class Fflas:
     """A running driver: `load` a matrix, then `run` as often as wanted. A context manager; ends its process and files."""
 
@@ -132,9 +141,10 @@ class Fflas:
         self._tell(f"load {len(matrix)} {p} {path}")
         path.unlink()
 
-    def run(self) -> dict[str, tuple[int, float]]:
-        """Rank and seconds for each field representation in FIELDS."""
+    def run(self) -> dict[str, FflasRun]:
+        """What each field representation in FIELDS comes to."""
         words: Sequence[str] = self._tell("run").split()
-        if len(words) != 4:
+        if len(words) != 3 * len(FIELDS):
             raise RuntimeError("the FFLAS-FFPACK driver stopped")
-        return {name: (int(words[2 * i]), float(words[2 * i + 1])) for i, name in enumerate(FIELDS)}
+        parts = (words[3 * i : 3 * i + 3] for i in range(len(FIELDS)))
+        return {name: FflasRun(int(r), float(s), float(u)) for name, (r, s, u) in zip(FIELDS, parts, strict=True)}

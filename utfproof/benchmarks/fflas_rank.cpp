@@ -1,7 +1,8 @@
 // Rank modulo p with FFLAS-FFPACK, timed on demand; compiled by utfproof/benchmarks/fflas.py.
 // Standard input: "load N P FILE" (row-major float64, 0 ... P-1), then any number of "run"; "run" answers with the rank and
-// the seconds for Modular<double> and for ModularBalanced<double>, each on a fresh copy made outside the timed span.
+// the seconds, elapsed and of a processor, for Modular<double> and for ModularBalanced<double>, each on a fresh copy made outside the timed span.
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -20,10 +21,12 @@ template <class Field> void timed_rank(const std::vector<double> &entries, size_
     double *matrix = FFLAS::fflas_new<double>(n * n); // aligned, as its vector kernels expect
     for (size_t i = 0; i < n * n; ++i) field.init(matrix[i], entries[i]);
     auto start = std::chrono::steady_clock::now();
+    std::clock_t used = std::clock();
     size_t rank = FFPACK::Rank(field, n, n, matrix, n);
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    used = std::clock() - used;
     FFLAS::fflas_delete(matrix);
-    std::cout << rank << " " << seconds.count() << " ";
+    std::cout << rank << " " << seconds.count() << " " << double(used) / CLOCKS_PER_SEC << " ";
 }
 
 int main() {

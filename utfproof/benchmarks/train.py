@@ -12,15 +12,12 @@ are counted by formula (`multiplications`), those of matrix products only.
 
 from __future__ import annotations
 
-import os
 import statistics
-import time
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from utfproof.benchmarks import exact
-from utfproof.benchmarks.emulate import Seconds
+from utfproof.benchmarks.timing import Seconds, check_counts, check_device, circumstances, timed, waiting
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
 from utfproof.training.presets import HOSTS as ALL_HOSTS
@@ -62,9 +59,10 @@ class TrainSetting:
             raise MalformedInput(f"host {unknown[0] if unknown else ''!r} is unknown; choose {', '.join(ALL_HOSTS)}")
         if self.variant not in VARIANTS:
             raise MalformedInput(f"variant {self.variant!r} is unknown; choose {', '.join(VARIANTS)}")
-        if self.threads < 1 or self.repetitions < 1 or (self.batch is not None and self.batch < 1):
-            raise MalformedInput("threads, repetitions and batch start at 1")
-        exact.check_device(self.device)
+        check_counts(self.threads, self.repetitions)
+        if self.batch is not None and self.batch < 1:
+            raise MalformedInput(f"batch starts at 1, got {self.batch}")
+        check_device(self.device)
 
 
 def run(setting: TrainSetting, progress: Any = None) -> dict[str, Any]:
@@ -75,7 +73,7 @@ def run(setting: TrainSetting, progress: Any = None) -> dict[str, Any]:
     before = torch.get_num_threads()
     torch.set_num_threads(setting.threads)
     try:
-        load = os.getloadavg()[0]
+        about = circumstances()
         results = [_one_task(task, setting, progress) for task in setting.tasks]
     finally:
         torch.set_num_threads(before)
@@ -83,10 +81,7 @@ def run(setting: TrainSetting, progress: Any = None) -> dict[str, Any]:
     return {
         "benchmark": "train",
         "setting": {name: getattr(setting, name) for name in names},
-        "versions": {**exact._versions(), "torch": torch.__version__},
-        "processor": exact._processor(),
-        "cores": os.cpu_count(),
-        "load_average": load,
+        **about,
         "results": results,
     }
 
@@ -106,15 +101,15 @@ def _one_task(task: str, setting: TrainSetting, progress: Any) -> dict[str, Any]
         }
         trainer = Trainer(chosen, [setting.seed], **options)
         trainers[f"{host} {trainer.engine.name}"] = trainer
-    calls, losses = {}, {}
+    calls, losses, wait = {}, {}, waiting(setting.device)
     for name, trainer in trainers.items():  # the first step starts threads and maps work space
         trainer.step()
         losses[name] = float(trainer.loss[0])
-        calls[name] = int(_SAMPLE / max(_seconds(trainer, 1).elapsed, 1e-9)) + 1
+        calls[name] = int(_SAMPLE / max(timed(trainer.step, 1, wait).elapsed, 1e-9)) + 1
     times: dict[str, list[Seconds]] = {name: [] for name in trainers}
     for _ in range(setting.repetitions):
         for name, trainer in trainers.items():
-            times[name].append(_seconds(trainer, calls[name]))
+            times[name].append(timed(trainer.step, calls[name], wait))
         if progress is not None:
             progress()
     entries = []
@@ -155,22 +150,6 @@ def _one_task(task: str, setting: TrainSetting, progress: Any) -> dict[str, Any]
 
 def _median(samples: list[Seconds], which: str) -> float:
     return statistics.median(getattr(sample, which) for sample in samples)
-
-
-def _seconds(trainer: Trainer, calls: int) -> Seconds:
-    _wait(trainer)
-    start, used = time.perf_counter(), time.process_time()
-    for _ in range(calls):
-        trainer.step()
-    _wait(trainer)
-    return Seconds((time.perf_counter() - start) / calls, (time.process_time() - used) / calls)
-
-
-def _wait(trainer: Trainer) -> None:
-    if trainer.on_gpu:
-        import torch
-
-        torch.cuda.synchronize()
 
 
 # --- counting --------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ COMMANDS: dict[str, Any] = {
         "context": WHOLE, "device": str, "hosts": [str], "inputs": str, "precision": str, "repetitions": WHOLE,
         "seed": WHOLE, "threads": WHOLE}, "versions": Each(str)},
     "bench exact": {"absent": Each(str), "benchmark": ("exact",), "blas": {"utfproof": str}, "cores": WHOLE,
+        "load_average?": NUMBER,
         "processor": str, "results": [{"agree": bool, "best_seconds": Each(NUMBER), "flint_conversion_seconds": Maybe(NUMBER),
         "gflops": Each(NUMBER), "median_seconds": Each(NUMBER), "n": WHOLE, "ranks": Each(WHOLE), "ratios": Each(NUMBER),
         "seconds": Each([NUMBER])}], "setting": {"device": str, "prime": WHOLE, "repetitions": WHOLE, "seed": WHOLE,
