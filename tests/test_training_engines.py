@@ -25,7 +25,8 @@ HOSTS = ("sparse", "random", "trained", "trained-own-width", "shared-key", "shar
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread_and_several_blocks(monkeypatch):
+    monkeypatch.setattr(kernel, "_BLOCK", 8)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -223,8 +224,8 @@ def test_a_swapped_head_is_seen(name, monkeypatch):
 
 
 def test_a_mask_off_by_one_is_seen(monkeypatch):
-    triangle = kernel._triangle
-    monkeypatch.setattr(kernel, "_triangle", lambda *which: triangle(*which).roll(1, -1))
+    pieces = kernel._pieces
+    monkeypatch.setattr(kernel, "_pieces", lambda *a: [p._replace(hidden=p.hidden.roll(1, -1)) for p in pieces(*a)])
     assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
 
 

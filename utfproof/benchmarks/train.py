@@ -268,11 +268,11 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
             total += 2 * B * n * c * c
         if shares_keys(w, d):
             pairs = kernel.seen(k, n, H, cpu, k == n)
-            total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * pairs * 2 * kernel.aligned(w, cpu)
+            total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * pairs * 2 * w
             continue
         total += 3 * B * (k + n) * w * H * d
         early = layer == L - 1 and out < w and not model.norm
-        width = kernel.aligned(d, cpu) + kernel.aligned(out if early else w, cpu)
+        width = d + (out if early else w)
         total += 3 * B * H * kernel.seen(k, n, 1, cpu, k == n) * width
         if early:
             total += 3 * B * n * w * H * out

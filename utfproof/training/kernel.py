@@ -6,17 +6,15 @@ positions asked are all n in order, and a block of the first positions needs the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-WIDTH = 16
-"""On a CPU, batched products are fastest from this inner width on: narrower streams are padded."""
-_CHUNK = 320_000
-"""Attention weights held at a time on a CPU: about a megabyte, within the second-level cache."""
-_BLOCKS = 4
-"""Blocks that positions asked in order are cut into: 5/8 of the products are left of which half would do."""
+_BLOCK = 32
+"""Positions of a block that are asked in order on a CPU: softmax and products are fastest over multiples of 16 numbers."""
+_CHUNK = 200_000
+"""Attention weights held at a time on a CPU, within the second-level cache."""
 
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, look: Tensor | None, repeat: int = 1) -> Tensor:
@@ -24,15 +22,13 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, look: Tensor | None
 
     look [N, k]: the positions asked; all n in order without it (k = n).
     """
-    hidden = None if look is None else _hidden(look, keys.shape[1], repeat, queries.dtype)
-    found: Tensor = _function().apply(queries, keys, values, hidden, repeat)
+    found: Tensor = _function().apply(queries, keys, values, look, repeat)
     return found
 
 
 def blocks(positions: int, repeat: int, on_cpu: bool) -> list[tuple[int, int, int]]:
     """(first row, last row + 1, keys seen) of the blocks that all positions in order are cut into: one on a GPU."""
-    count = min(_BLOCKS, positions) if on_cpu else 1
-    ends = [round(positions * (i + 1) / count) for i in range(count)]
+    ends = [*range(_BLOCK, positions, _BLOCK), positions] if on_cpu else [positions]
     starts = [0, *ends[:-1]]
     return [(start * repeat, end * repeat, end) for start, end in zip(starts, ends, strict=True)]
 
@@ -44,39 +40,35 @@ def seen(positions: int, keys: int, repeat: int, on_cpu: bool, in_order: bool) -
     return sum((end - start) * width for start, end, width in blocks(positions, repeat, on_cpu))
 
 
-def aligned(width: int, on_cpu: bool) -> int:
-    """The inner width that products are done at."""
-    return max(width, WIDTH) if on_cpu else width
+class _Piece(NamedTuple):
+    """Sequences and rows that are taken together, the keys that they see some of, and of those from `first` on 0 for what
+    they see and -inf for what they do not see ([rows, keys] or [N, rows, keys])."""
+
+    part: slice
+    rows: slice
+    width: int
+    first: int
+    hidden: Tensor
 
 
-def _hidden(look: Tensor, n: int, repeat: int, dtype: Any) -> Tensor:
-    """0 where a query may look, -inf where it may not, [N, k repeat, n]."""
+def _pieces(q: Tensor, n: int, look: Tensor | None, repeat: int) -> list[_Piece]:
+    """All sequences together on a GPU, as many as the cache holds on a CPU."""
     import torch
 
-    blocked = torch.arange(n, device=look.device) > look.repeat_interleave(repeat, -1)[..., None]
-    return torch.zeros(blocked.shape, dtype=dtype, device=look.device).masked_fill_(blocked, float("-inf"))
-
-
-def _triangle(start: int, end: int, width: int, repeat: int, like: Tensor) -> Tensor:
-    """The same for rows start ... end - 1 of all positions in order: [end - start, width]."""
-    import torch
-
-    position = torch.arange(start, end, device=like.device) // repeat
-    blocked = torch.arange(width, device=like.device) > position[:, None]
-    return torch.zeros(blocked.shape, dtype=like.dtype, device=like.device).masked_fill_(blocked, float("-inf"))
-
-
-def _chunks(sequences: int, pairs: int, on_cpu: bool) -> list[slice]:
-    """Sequences taken together: all on a GPU, as many as the cache holds on a CPU."""
-    size = max(1, _CHUNK // max(1, pairs)) if on_cpu else sequences
-    return [slice(start, min(start + size, sequences)) for start in range(0, sequences, size)]
-
-
-def _widened(x: Tensor, width: int) -> Tensor:
-    import torch
-
-    missing = width - x.shape[-1]
-    return torch.nn.functional.pad(x, (0, missing)) if missing > 0 else x.contiguous()
+    (N, R, _), device = q.shape, q.device
+    on_cpu = device.type == "cpu"
+    place = torch.arange(n, device=device)
+    found = []
+    for start, end, width in blocks(n, repeat, on_cpu) if look is None else [(0, R, n)]:
+        size = max(1, _CHUNK // ((end - start) * width)) if on_cpu else N
+        first = 0 if look is not None else start // repeat
+        asked = (place[first : end // repeat] if look is None else look).repeat_interleave(repeat, -1)
+        later = place[first:width] > asked[..., None]
+        hidden = q.new_zeros(later.shape).masked_fill_(later, float("-inf"))
+        for sequence in range(0, N, size):
+            part = slice(sequence, min(sequence + size, N))
+            found.append(_Piece(part, slice(start, end), width, first, hidden if look is None else hidden[part]))
+    return found
 
 
 _FUNCTION: list[Any] = []
@@ -89,50 +81,40 @@ def _function() -> Any:
 
         class Attention(torch.autograd.Function):
             @staticmethod
-            def forward(context: Any, q: Any, k: Any, v: Any, hidden: Any, repeat: int) -> Any:
-                shared, widths, on_cpu = k is v, (q.shape[-1], v.shape[-1]), q.device.type == "cpu"
-                q, k = _widened(q, aligned(widths[0], on_cpu)), _widened(k, aligned(widths[0], on_cpu))
-                v = k if shared else _widened(v, aligned(widths[1], on_cpu))
-                (N, R, _), n = q.shape, k.shape[1]
-                if hidden is None:
-                    cuts = blocks(n, repeat, on_cpu)
-                    masks = [_triangle(*cut, repeat, q) for cut in cuts]
-                else:
-                    cuts, masks = [(0, R, n)], [hidden]
-                found = q.new_empty(N, R, v.shape[-1])
-                weights = []
-                for part in _chunks(N, R * n, on_cpu):
-                    for (start, end, width), mask in zip(cuts, masks, strict=True):
-                        seen_by = mask if mask.dim() == 2 else mask[part]
-                        A = torch.baddbmm(seen_by, q[part, start:end], k[part, :width].transpose(1, 2))
-                        A = torch.softmax(A, -1, out=A) if on_cpu else torch.softmax(A, -1)
-                        weights.append(A)
-                        if len(cuts) == 1:
-                            torch.bmm(A, v[part, :width], out=found[part])
-                        else:
-                            found[part, start:end] = A @ v[part, :width]
+            def forward(context: Any, q: Any, k: Any, v: Any, look: Any, repeat: int) -> Any:
+                shared, on_cpu = k is v, q.device.type == "cpu"
+                q, k = q.contiguous(), k.contiguous()
+                v = k if shared else v.contiguous()
+                found = q.new_empty(*q.shape[:2], v.shape[-1])
+                pieces, weights = _pieces(q, k.shape[1], look, repeat), []
+                for part, rows, width, first, hidden in pieces:
+                    A = q[part, rows] @ k[part, :width].transpose(1, 2)
+                    A[..., first:].add_(hidden)
+                    A = torch.softmax(A, -1, out=A) if on_cpu else torch.softmax(A, -1)
+                    weights.append(A)
+                    found[part, rows] = A @ v[part, :width]
                 context.save_for_backward(q, k, v, found, *weights)
-                context.cuts, context.widths = cuts, widths
-                return found[..., : widths[1]]
+                context.pieces, context.shared = pieces, shared
+                return found
 
             @staticmethod
             def backward(context: Any, *gradients: Any) -> Any:
                 q, k, v, found, *weights = context.saved_tensors
-                (N, R, _), n, on_cpu = q.shape, k.shape[1], q.device.type == "cpu"
-                g = _widened(gradients[0], v.shape[-1])
-                held = iter(weights)
-                dq, dk, dv = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
-                for part in _chunks(N, R * n, on_cpu):
-                    lost = (g[part] * found[part]).sum(-1, keepdim=True)
-                    for start, end, width in context.cuts:
-                        A, rows = next(held), (part, slice(start, end))
-                        seen = (part, slice(0, width))
-                        dv[seen] += A.transpose(1, 2) @ g[rows]
-                        dS = torch.baddbmm(lost[:, start:end], g[rows], v[seen].transpose(1, 2), beta=-1).mul_(A)
-                        dq[rows] = dS @ k[seen]
-                        dk[seen] += dS.transpose(1, 2) @ q[rows]
-                e, f = context.widths
-                return dq[..., :e], dk[..., :e], dv[..., :f], None, None
+                g, shared = gradients[0].contiguous(), context.shared
+                dq, dk = torch.empty_like(q), torch.zeros_like(k)
+                dv = dk if shared else torch.zeros_like(v)
+                for (part, rows, width, _, _), A in zip(context.pieces, weights, strict=True):
+                    Q, G = q[part, rows], g[part, rows]
+                    lost = (G * found[part, rows]).sum(-1, keepdim=True)
+                    dS = (G @ v[part, :width].transpose(1, 2)).sub_(lost).mul_(A)
+                    dq[part, rows] = dS @ k[part, :width]
+                    by_weights = A.transpose(1, 2) @ G
+                    if shared:
+                        dk[part, :width] += by_weights.baddbmm_(dS.transpose(1, 2), Q)
+                    else:
+                        dv[part, :width] += by_weights
+                        dk[part, :width] += dS.transpose(1, 2) @ Q
+                return dq, dk, None if shared else dv, None, None
 
         _FUNCTION.append(Attention)
     return _FUNCTION[0]
