@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from utfproof.errors import CannotCarry, MalformedInput, NotDefined
+from utfproof.errors import CannotCarry, MalformedInput, NotDefined, Undecided
 from utfproof.models import from_model, from_normalised_model
 from utfproof.models.exporting import transformer_lens_tensors, write_arrays
 from utfproof.models.normalised import write_tensors
@@ -56,12 +56,13 @@ TL |= {"normalization_type": None, "device": "cpu"}
 @dataclass(frozen=True)
 class Case:
     """A model: its name, how it is made, and the field or tensor by which it is refused ("" where it is embedded). normalised:
-    whether it is one for hosts with a norm of their own."""
+    whether it is one for hosts with a norm of their own; constant: it has a bias after its last norm, beside the host."""
 
     name: str
     make: Callable[[], nn.Module]
     refused: str = ""
     normalised: bool = False
+    constant: bool = False
 
 
 def drawn(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -202,7 +203,8 @@ def _normalised(make: Callable[..., nn.Module], always: bool = False) -> Iterato
     grouped: dict[str, Any] = {"n_heads": 4, "n_key_value_heads": 2, "d_head": 2, "attention_dir": "bidirectional"}
     yield Case("one layer, LN, grouped heads, both ways", partial(normed, "LN", True, **grouped), normalised=True)
     yield Case("one layer, LNPre, rotary", partial(normed, "LNPre", True, **_SHAPES["rotary"]), normalised=True)
-    yield Case("one layer, LN, a bias after it", partial(normed, "LN", True, bias=True), "b_U", normalised=True)
+    after = partial(normed, "LN", True, bias=True)
+    yield Case("one layer, LN, a bias after it", after, normalised=True, constant=True)
     yield Case("two layers, LN", partial(normed, "LN", True, n_layers=2), "section 7", normalised=True)
     trained_so = partial(normed, "LN", True, n_layers=2, teach=True, bias=True)
     yield Case("two layers, LN, trained a little", trained_so, "section 7", normalised=True)
@@ -234,6 +236,13 @@ class Nothing(nn.Module):
         return torch.zeros_like(x)
 
 
+def without(part: nn.Module, *names: str, keep: str = "") -> None:
+    """The module without these norms, but for those to keep."""
+    for name in names:
+        if name not in keep.split():
+            setattr(part, name, nn.Identity())
+
+
 def transformers() -> Iterator[Case]:
     from transformers import (
         GPT2Config,
@@ -244,26 +253,46 @@ def transformers() -> Iterator[Case]:
         MistralForCausalLM,
     )
 
-    def gpt2(bare: bool = True, idle: bool = False, **config: Any) -> nn.Module:
+    def gpt2(bare: bool = True, idle: bool = False, keep: str = "", **config: Any) -> nn.Module:
+        """keep: names of norms that stay."""
         sizes = {"n_layer": 2, "n_head": 2, "n_embd": 6, "n_positions": 7, "vocab_size": 5, "n_inner": 4}
         module = GPT2LMHeadModel(GPT2Config(**{**sizes, "bos_token_id": 0, "eos_token_id": 0, **config}))
         for block in module.transformer.h if bare else ():
-            block.ln_1, block.ln_2 = nn.Identity(), nn.Identity()
+            without(block, "ln_1", "ln_2", keep=keep)
             block.mlp = block.mlp if idle else Nothing()
-        module.transformer.ln_f = nn.Identity() if bare else module.transformer.ln_f
+        without(module.transformer, *["ln_f"] * bare, keep=keep)
         module = drawn(module)
         for block in module.transformer.h if idle else ():
             nn.init.zeros_(block.mlp.c_proj.weight)
             nn.init.zeros_(block.mlp.c_proj.bias)
         return module
 
-    def llama(model: Any = LlamaForCausalLM, kind: Any = LlamaConfig, bare: bool = True, **config: Any) -> nn.Module:
+    def normed_gpt2(bias: bool = False, **options: Any) -> nn.Module:
+        """With norms; bias: with one after the last. Two layers write rows of mean zero, and the second has no biases before
+        its logits."""
+        module: Any = gpt2(**options).double()
+        with torch.no_grad():
+            if hasattr(module.transformer.ln_f, "bias") and not bias:
+                module.transformer.ln_f.bias.zero_()
+            for block in module.transformer.h[1:]:
+                if hasattr(block.ln_1, "bias"):
+                    block.ln_1.bias.zero_()
+                block.attn.c_attn.bias[:12].zero_()
+            for block in module.transformer.h[:-1]:
+                for part in (block.attn.c_proj.weight, block.attn.c_proj.bias):
+                    part -= part.mean(-1, keepdim=True)
+        return module
+
+    def llama(
+        model: Any = LlamaForCausalLM, kind: Any = LlamaConfig, bare: bool = True, keep: str = "", **config: Any
+    ) -> nn.Module:
         sizes = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1}
         sizes |= {"vocab_size": 5, "intermediate_size": 4, "max_position_embeddings": 9}
         module = model(kind(**{**sizes, "bos_token_id": 0, "eos_token_id": 0, **config}))
         for block in module.model.layers if bare else ():
-            block.input_layernorm, block.post_attention_layernorm, block.mlp = nn.Identity(), nn.Identity(), Nothing()
-        module.model.norm = nn.Identity() if bare else module.model.norm
+            without(block, "input_layernorm", "post_attention_layernorm", keep=keep)
+            block.mlp = Nothing()
+        without(module.model, *["norm"] * bare, keep=keep)
         return drawn(module)
 
     yield Case("GPT-2", gpt2)
@@ -283,19 +312,61 @@ def transformers() -> Iterator[Case]:
     yield Case("Llama in full", lambda: llama(bare=False), "layernorm")
     scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
     yield Case("Llama, scaled rotation", lambda: llama(rope_parameters=scaled), "rope_parameters")
+    one: dict[str, Any] = {"n_layer": 1}
+    both: dict[str, Any] = {"keep": "ln_1 ln_f"}
+    two: dict[str, Any] = {"keep": "ln_1"}
+    llamas: dict[str, Any] = {"keep": "input_layernorm norm"}
+    normed: dict[str, tuple[Callable[[], nn.Module], str]] = {
+        "GPT-2, one layer with its norms": (lambda: normed_gpt2(**one, **both), ""),
+        "GPT-2, one layer, a norm before it": (lambda: normed_gpt2(**one, **two), ""),
+        "GPT-2, one layer, a norm at the end": (lambda: normed_gpt2(**one, keep="ln_f"), ""),
+        "GPT-2, one layer, all norms, idle MLPs": (
+            lambda: normed_gpt2(**one, keep="ln_1 ln_2 ln_f", idle=True),
+            "",
+        ),
+        "GPT-2, two layers, none at the end": (lambda: normed_gpt2(**two), ""),
+        "GPT-2, two layers with its norms": (lambda: normed_gpt2(**both), "section 7"),
+        "GPT-2, two layers, a norm at the end": (lambda: normed_gpt2(keep="ln_f"), "at the end alone"),
+        "GPT-2, three layers, narrow heads": (
+            lambda: gpt2(n_layer=3, n_head=2, n_embd=6, keep="ln_1 ln_f", n_positions=2),
+            "too narrow",
+        ),
+        "Llama, one layer with its norms": (lambda: llama(num_hidden_layers=1, **llamas), ""),
+        "Llama, two layers, none at the end": (lambda: llama(keep="input_layernorm"), ""),
+        "Llama, two layers with its norms": (lambda: llama(**llamas), "section 7"),
+    }
+    for name, (make, refused) in normed.items():
+        yield Case(name, make, refused, normalised=True)
+    biased = partial(normed_gpt2, bias=True, **one, **both)
+    yield Case("GPT-2, one layer with its norms, a bias after it", biased, normalised=True, constant=True)
 
 
 def x_transformers() -> Iterator[Case]:
     from x_transformers import Decoder, Encoder, TransformerWrapper
 
-    def make(kind: Any = Decoder, bare: bool = True, wrapper: dict[str, Any] | None = None, **layers: Any) -> nn.Module:
+    def make(
+        kind: Any = Decoder,
+        bare: bool = True,
+        final: bool = False,
+        wrapper: dict[str, Any] | None = None,
+        **layers: Any,
+    ) -> nn.Module:
+        """bare: without norms; final: with one at the end."""
         depth = layers.pop("depth", 2)
         sizes = {"dim": 6, "depth": depth, "heads": 2, "attn_dim_head": 3, "custom_layers": ("a",) * depth, **layers}
         module = TransformerWrapper(num_tokens=5, max_seq_len=7, attn_layers=kind(**sizes), **(wrapper or {}))
         for block in module.attn_layers.layers if bare else ():
             block[0][0] = nn.Identity()
-        module.attn_layers.final_norm = nn.Identity() if bare else module.attn_layers.final_norm
+        without(module.attn_layers, *["final_norm"] * (not final))
         return drawn(module)
+
+    def centred(**options: Any) -> nn.Module:
+        """Two layers that write rows of mean zero."""
+        module: Any = make(bare=False, **options).double()
+        with torch.no_grad():
+            weight = module.attn_layers.layers[0][1].to_out.weight
+            weight -= weight.mean(0, keepdim=True)
+        return module
 
     unplaced = {"use_abs_pos_emb": False}
     yield Case("decoder", make)
@@ -309,7 +380,26 @@ def x_transformers() -> Iterator[Case]:
     yield Case("one head", lambda: make(heads=1), "to_out")
     yield Case("ALiBi", lambda: make(alibi_pos_bias=True, heads=3, wrapper=unplaced))
     yield Case("capped logits", lambda: make(attn_softclamp_logits=True, attn_logit_softclamp_value=0.5))
-    yield Case("with its norms", lambda: make(bare=False), "layers.norms")
+    yield Case("with its norms", lambda: make(bare=False, final=True), "layers.norms")
+    one: dict[str, Any] = {"depth": 1, "bare": False}
+    normed: dict[str, tuple[dict[str, Any], str]] = {
+        "one layer, LayerNorm": ({"final": True}, ""),
+        "one layer, LayerNorm, none at the end": ({}, ""),
+        "one layer, LayerNorm from an offset": ({"final": True, "norm_add_unit_offset": True}, ""),
+        "one layer, LayerNorm after it": ({"pre_norm": False}, ""),
+        "one layer, RMSNorm, none at the end": ({"use_rmsnorm": True}, ""),
+        "one layer, ScaleNorm, none at the end": ({"use_scalenorm": True}, ""),
+        "one layer, SimpleRMSNorm, none at the end": ({"use_simple_rmsnorm": True}, ""),
+        "one layer, RMSNorm": ({"use_rmsnorm": True, "final": True}, "eps = 0 and a norm at the end"),
+        "two layers, RMSNorm, none at the end": ({"use_rmsnorm": True, "depth": 2}, "eps = 0 and two layers"),
+        "two layers, LayerNorm": ({"depth": 2, "final": True}, "section 7"),
+        "two layers, LayerNorm after them": ({"depth": 2, "pre_norm": False}, "layers.other_norms"),
+        "one layer, norms before and after": ({"sandwich_norm": True}, "sandwich_norm"),
+        "one layer, dynamic tanh": ({"use_dynamic_tanh": True}, "layers.norms"),
+    }
+    for name, (options, refused) in normed.items():
+        yield Case(name, partial(make, **{**one, **options}), refused, normalised=True)
+    yield Case("two layers, LayerNorm, none at the end", centred, normalised=True)
     yield Case("normalised queries", lambda: make(attn_qk_norm=True), "attn.qk_norm")
     yield Case("shifted tokens", lambda: make(shift_tokens=1), "layers.blocks")
     yield Case("scaled stream", lambda: make(scale_residual_constant=0.5), "layers.scale_residual_constant")
@@ -332,12 +422,13 @@ class Stack(nn.Module):
         bias: bool = True,
         encoder: bool = False,
         norms: bool = False,
+        first: bool = True,
     ) -> None:
         super().__init__()
         self.stream, self.causal, self.norms = stream, causal, norms
         self.embedding, self.pos = nn.Embedding(5, 6), nn.Parameter(torch.zeros(1, 7, 6))
         make = nn.TransformerEncoderLayer if encoder else nn.MultiheadAttention
-        options: dict[str, Any] = {"dim_feedforward": 4, "norm_first": True} if encoder else {}
+        options: dict[str, Any] = {"dim_feedforward": 4, "norm_first": first} if encoder else {}
         self.layers = nn.ModuleList(make(6, heads, batch_first=True, bias=bias, **options) for _ in range(layers))
         for layer in self.layers if encoder else ():
             layer.norm1, layer.norm2 = (layer.norm1, layer.norm2) if norms else (nn.Identity(), nn.Identity())
@@ -360,9 +451,9 @@ class Stack(nn.Module):
 
 
 def plain_torch() -> Iterator[Case]:
-    def encoder(**options: Any) -> nn.Module:
-        module: Any = drawn(Stack(2, 2, True, encoder=True, **options))
-        for layer in module.layers if not options.get("norms") else ():
+    def encoder(layers: int = 2, full: bool = False, **options: Any) -> nn.Module:
+        module: Any = drawn(Stack(2, layers, True, encoder=True, **options))
+        for layer in module.layers if not full else ():
             nn.init.zeros_(layer.linear2.weight)
             nn.init.zeros_(layer.linear2.bias)
         return module
@@ -378,19 +469,22 @@ def plain_torch() -> Iterator[Case]:
     yield Case("no biases", lambda: drawn(Stack(2, 2, True, True, bias=False)))
     yield Case("encoder layers", lambda: encoder(causal=False))
     yield Case("encoder layers, causal", lambda: encoder(causal=True))
-    yield Case("encoder layers in full", lambda: encoder(causal=False, norms=True), "norm1")
+    yield Case("encoder layers in full", lambda: encoder(causal=False, norms=True, full=True), "norm1")
+    one = partial(encoder, layers=1, causal=True, norms=True)
+    yield Case("one encoder layer, norms first", one, normalised=True)
+    yield Case("one encoder layer, norms last", partial(one, first=False), "norm_first", normalised=True)
 
 
 def nanogpt() -> Iterator[Case]:
     upstream = loaded(Path(os.environ["NANOGPT"], "model.py"))
 
-    def make(bare: bool = True, idle: bool = False, **config: Any) -> nn.Module:
+    def make(bare: bool = True, idle: bool = False, keep: str = "", **config: Any) -> nn.Module:
         sizes = {"n_layer": 2, "n_head": 2, "n_embd": 6, "block_size": 7, "vocab_size": 5, "dropout": 0.1, **config}
         module = upstream.GPT(upstream.GPTConfig(**sizes))
         for block in module.transformer.h if bare else ():
-            block.ln_1, block.ln_2 = nn.Identity(), nn.Identity()
+            without(block, "ln_1", "ln_2", keep=keep)
             block.mlp = block.mlp if idle else Nothing()
-        module.transformer.ln_f = nn.Identity() if bare else module.transformer.ln_f
+        without(module.transformer, *["ln_f"] * bare, keep=keep)
         module = drawn(module)
         for block in module.transformer.h if idle else ():
             for part in block.mlp.c_proj.parameters():
@@ -403,6 +497,11 @@ def nanogpt() -> Iterator[Case]:
     yield Case("idle MLPs", lambda: make(idle=True, bias=True))
     yield Case("in full", lambda: make(bare=False, bias=True), "ln_1")
     yield Case("in full, without biases", lambda: make(bare=False, bias=False), "ln_1")
+    all_norms = partial(make, keep="ln_1 ln_2 ln_f", idle=True)
+    yield Case("one layer with its norms", partial(all_norms, n_layer=1, bias=False), normalised=True)
+    biased = partial(all_norms, n_layer=1, bias=True)
+    yield Case("one layer with its norms and biases", biased, normalised=True, constant=True)
+    yield Case("two layers with its norms", partial(all_norms, bias=False), "section 7", normalised=True)
 
 
 LIBRARIES: dict[str, tuple[Callable[[], Iterator[Case]], str]] = {
@@ -480,11 +579,14 @@ def compare_normalised(case: Case, module: nn.Module, folder: Path) -> tuple[str
         pass
     try:
         model = from_normalised_model(module)
-    except MalformedInput as error:
+        embedded = model.embed(plus_constant=case.constant)
+    except (MalformedInput, Undecided) as error:
         return ("refused" if case.refused and case.refused in str(error) else "wrong"), str(error)
     if case.refused:
         return "wrong", f"it is read, and should be refused by {case.refused}"
-    embedded, tokens = model.embed(), np.random.default_rng(5).integers(0, model.vocabulary, 6)
+    if case.constant != embedded.verdict.startswith("up to a constant"):
+        return "wrong", f"a constant after the last norm is passed over in silence: {embedded.verdict}"
+    tokens = np.random.default_rng(5).integers(0, model.vocabulary, 6)
     expected = model.outputs(tokens)
     found = exported_outputs(embedded.export(folder / "host.py"), tokens)
     by = max(float(np.abs(found - expected).max() / np.abs(expected).max()), embedded.agreement.relative_difference)
@@ -537,10 +639,11 @@ def under_lens_names(embedded: Any, path: Path) -> Path | None:
     model = embedded.model
     try:
         if model.reading.norm is not None:
-            write_tensors(path, embedded.host, embedded.E, model.attention, model.positions, 64)
+            sizes = (model.positions, 64, None, embedded.constant)
+            write_tensors(path, embedded.host, embedded.E, model.attention, *sizes)
         else:
-            sizes = {"vocabulary": model.vocabulary, "positions": model.positions}
-            write_arrays(path, *transformer_lens_tensors(embedded.host, embedded.E, model.attention, **sizes))
+            said = {"vocabulary": model.vocabulary, "positions": model.positions}
+            write_arrays(path, *transformer_lens_tensors(embedded.host, embedded.E, model.attention, **said))
     except NotDefined:
         return None
     return path
@@ -553,7 +656,7 @@ def frozen(case: Case) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     module = case.make()
     twin = live.in_float64(module)
     file = live.live_tensors(twin)
-    record: dict[str, Any] = {"refused": case.refused, "normalised": case.normalised}
+    record: dict[str, Any] = {"refused": case.refused, "normalised": case.normalised, "constant": case.constant}
     family = live.recognise(file)
     parts = live.attention_modules(twin, file, family)
     record |= {"family": family.name, "config": {} if family.live is None else family.live(twin, parts)}

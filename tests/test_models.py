@@ -12,7 +12,7 @@ import pytest
 
 from utfproof.cli.app import run
 from utfproof.constructions import build_host
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, Undecided
 from utfproof.models import ImportedModel, LayerAttention, ModelAttention, import_model, read_kernel, write_kernel
 from utfproof.models.attention import Rotary
 from utfproof.models.comparison import relative_difference
@@ -67,7 +67,7 @@ def test_there_are_enough_of_them():
 def test_it_is_read_as_its_library_runs_it_or_refused_by_name(name):
     refused = FROZEN[name][1]["refused"]
     if refused:
-        with pytest.raises(MalformedInput, match=refused):
+        with pytest.raises((MalformedInput, Undecided), match=refused):
             reading(name)
     else:
         assert error(reading(name), name) < 1e-9
@@ -78,8 +78,13 @@ def test_a_host_gives_the_librarys_own_logits(name):
     found = reading(name)
     tensors = FROZEN[name][0]
     model = ImportedModel(found, references=tuple(zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True)))
-    embedded = model.embed(sequences=[])
+    constant = FROZEN[name][1].get("constant", False)
+    if constant:
+        with pytest.raises(MalformedInput, match="plus_constant"):
+            model.embed(sequences=[])
+    embedded = model.embed(sequences=[], **({"plus_constant": True} if constant else {}))
     assert embedded.agreement.relative_difference < 1e-9
+    assert embedded.verdict.startswith("up to a constant") == constant
     if found.norm is not None:
         return
     kernel = read_kernel(write_kernel(model.attention), 1, 2)

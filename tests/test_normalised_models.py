@@ -15,7 +15,7 @@ from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 
 from utfproof.cli.app import run  # noqa: E402
-from utfproof.errors import MalformedInput, OutsideClass  # noqa: E402
+from utfproof.errors import MalformedInput, OutsideClass, Undecided  # noqa: E402
 from utfproof.models import from_model, from_normalised_model, import_model  # noqa: E402
 from utfproof.models.comparison import relative_difference  # noqa: E402
 
@@ -228,16 +228,22 @@ def another_eps(module):
 
 REFUSED = {
     "two layers and a norm at the end": ({"layers": 2}, None, "section 7"),
-    "two layers, one head, and a norm at the end": ({"layers": 2}, one_head, "section 7: no host for them is known"),
+    "two layers, one head, and a norm at the end": (
+        {"layers": 2},
+        one_head,
+        "section 7: no host for them is known, nor",
+    ),
     "two layers with biases": ({"layers": 2, "final": False, "bias": True}, None, "b_Q of layer 1"),
     "two layers that write a mean": ({"layers": 2, "final": False}, uncentred, "centre the writing weights"),
     "three layers": ({"layers": 3, "final": False}, None, "section 7"),
     "a bias after the last norm": ({"bias": True}, None, "b_U"),
     "another norm": ({}, another_norm, "tensor blocks.0.ln1.b is missing"),
     "no norm before the layer": ({}, no_first_norm, "tensor blocks.0.ln1.w is missing"),
-    "no eps": ({}, no_eps, "needs eps > 0"),
+    "no eps": ({}, no_eps, "hosts are known for eps > 0 alone"),
     "an eps that the configuration does not say": ({}, another_eps, "another function than its own forward pass"),
 }
+UNDECIDED = ("two layers, one head, and a norm at the end", "no eps")
+"""Neither a host nor its impossibility is known: exit code 4."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -246,7 +252,7 @@ def test_what_is_refused(case):
     module = Model(**options)
     if change is not None:
         change(module)
-    with pytest.raises(MalformedInput, match=said):
+    with pytest.raises(Undecided if case in UNDECIDED else MalformedInput, match=said):
         from_normalised_model(module).embed()
 
 
@@ -306,6 +312,47 @@ def test_a_stored_model_is_exported_under_both_kinds_of_names(stored, tmp_path, 
     assert relative_difference(found, logits) < 1e-11
 
 
+def test_a_bias_after_the_last_norm_is_a_constant_beside_the_host(tmp_path, monkeypatch, capsys):
+    """Only where it is asked for, and the verdict says so; both exports hold it, and the host without it is another model."""
+    monkeypatch.chdir(tmp_path)
+    module, tokens = Model(bias=True), np.array([3, 0, 0, 4])
+    found = from_normalised_model(module).embed(plus_constant=True)
+    assert found.verdict.startswith("up to a constant of the outputs")
+    expected = found.model.forward(tokens)
+    bare = found.host.forward(found.E[tokens * 4 + np.arange(4)], found.model.reading.attention)
+    assert relative_difference(bare, expected) > 0.1
+    again = from_normalised_model(exported(found.export(tmp_path / "host.py"))).embed(plus_constant=True)
+    assert again.verdict.startswith("up to a constant of the outputs")
+    assert again.agreement.relative_difference < 1e-11
+    assert from_normalised_model(Model()).embed(plus_constant=True).verdict.startswith("the host acts as the model")
+    save_file({name: value.numpy() for name, value in module.state_dict().items()}, "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(module.cfg.to_dict()))
+    config = ["--config", "config.json"]
+    assert run([*FILE, *config]) == 2
+    assert "--plus-constant" in capsys.readouterr().err
+    assert run([*FILE, *config, "--plus-constant", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["up_to_a_constant"]
+    assert document["verdict"].startswith("up to a constant of the outputs")
+    assert run(["export", "own-norm", "E.safetensors", "-o", "host.py"]) == 0
+    with torch.no_grad():
+        outputs = exported(tmp_path / "host.py")(torch.from_numpy(tokens)).numpy()
+    assert relative_difference(outputs, expected) < 1e-11
+    assert run(["export", "own-norm", "E.safetensors", "-o", "lens.safetensors", "--layout", "transformer-lens"]) == 0
+    lens = import_model("lens.safetensors", "transformer-lens", norms=True)
+    assert relative_difference(lens.original(tokens * 4 + np.arange(4)), expected) < 1e-11
+    command = ["emulate", "own-norm", "--target", "model.safetensors", *config, "--context", "1,4", "--trials", "2"]
+    assert run([*command, "--embedding", "E.safetensors"]) == 0
+    assert "up to a constant" in capsys.readouterr().out
+    with safe_open("E.safetensors", "numpy") as file:
+        arrays, facts = {"E": file.get_tensor("E")}, file.metadata()
+    constant = json.loads(facts["constant"])
+    for wrong, code in (([c + 1e-3 for c in constant], 1), (constant[:-1], 2), ("none", 2), ([1e999, 0, 0, 0], 2)):
+        save_file(arrays, "other.safetensors", {**facts, "constant": json.dumps(wrong)})
+        assert run([*command, "--embedding", "other.safetensors"]) == code
+    assert run(["embed", "sparse", "model.safetensors", "-o", "E.safetensors", "--plus-constant"]) == 2
+
+
 CONTRADICTIONS = {
     "m": "7",
     "theta": "-1.0",
@@ -317,6 +364,8 @@ CONTRADICTIONS = {
     "vocabulary": "6",
     "width": "5",
     "final": "false",
+    "first": "no",
+    "constant": "[0.5]",
 }
 
 

@@ -91,6 +91,9 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
     tolerance: float | None = option(
         None, "Models: largest relative difference of outputs; 1e-8 by default.", kind="amount"
     )
+    plus_constant: bool = option(
+        False, "own-norm: a bias after the model's last norm is added to the outputs; the verdict says it."
+    )
     minimize: bool = option(False, "Find the least m for this target and write a host of that size (or of --m).")
     certificate: Path | None = written(None, "--minimize: write the evidence that m is least (.json).")
     curve: bool = option(False, "--minimize: m against the error of outputs, with proven bounds at each m.")
@@ -108,6 +111,8 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         if (self.curve or self.within is not None) and not self.minimize:
             said = "--curve" if self.curve else "--within"
             raise MalformedInput(f"{said} is about hosts of fewer dimensions: say --minimize")
+        if self.host != OWN_NORM or self.minimize:
+            options.refuse_given(self, "it is about HOST own-norm", "plus_constant")
         require_writable(self.output, self.certificate)
         if not self.minimize:
             options.refuse_undrawn(self, self.host, "law", "dtype", *(["seed"] if self.layout == OWN_LAYOUT else []))

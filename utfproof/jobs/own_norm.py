@@ -34,8 +34,13 @@ if TYPE_CHECKING:
 
 def embed(job: Embed, model: ImportedModel) -> Outcome:
     """E for a model with norms, compared with the model's own outputs, or with its reading."""
-    sequences = job.sequences(model)
-    found = embed_normalised(model, sequences=sequences, tolerance=job.allowed, max_memory=job.limit)
+    found = embed_normalised(
+        model,
+        plus_constant=job.plus_constant,
+        sequences=job.sequences(model),
+        tolerance=job.allowed,
+        max_memory=job.limit,
+    )
     if found.agrees:
         found.save(job.output)
     written = str(job.output) if found.agrees else None
@@ -43,6 +48,7 @@ def embed(job: Embed, model: ImportedModel) -> Outcome:
     document = {
         "verdict": found.verdict,
         "notion": found.notion.value,
+        "up_to_a_constant": found.constant is not None,
         "layout": model.layout,
         "vocabulary": model.vocabulary,
         "positions": model.positions,
@@ -67,14 +73,14 @@ def embed(job: Embed, model: ImportedModel) -> Outcome:
 
 def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, context: int, limit: int | None) -> Outcome:
     """The host that E's metadata describe, with E, as a module or under TransformerLens' names."""
-    host, kernel, vocabulary, positions = read_normalised(facts, len(E), limit)
+    host, kernel, vocabulary, positions, constant = read_normalised(facts, len(E), limit)
     written = [output]
     if layout == "module":
         with together():
-            write_normalised(output, host, E, kernel, vocabulary, positions)
+            write_normalised(output, host, E, kernel, vocabulary, positions, constant)
         written.append(output.with_suffix(".safetensors"))
     else:
-        write_tensors(output, host, E, kernel, positions, context, limit)
+        write_tensors(output, host, E, kernel, positions, context, limit, constant)
     document: dict[str, Any] = {
         "layout": layout,
         "shape": options.shape_document(host.shape, host.m),
@@ -115,16 +121,17 @@ def emulate(job: Emulate) -> Outcome:
         found = embed_normalised(model, sequences=sequences, tolerance=within, max_memory=job.limit)
     else:
         E, facts = read_embedding(job.embedding, max_memory=job.limit), read_tensors(job.embedding).metadata
-        host, kernel, *sizes = read_normalised(facts, len(E), job.limit)
+        host, kernel, *sizes, constant = read_normalised(facts, len(E), job.limit)
         if sizes != [model.vocabulary, model.positions] or write_kernel(kernel) != write_kernel(model.attention):
             raise MalformedInput(
                 f"{job.embedding} is for {sizes[0]} tokens, {sizes[1]} positions, attention {facts['attention'][:80]}"
             )
-        found = compare_normalised(model, host, E, sequences, within)
+        found = compare_normalised(model, host, E, sequences, within, constant)
     errors = {n: found.errors[i * job.trials : (i + 1) * job.trials] for i, n in enumerate(contexts)}
     document = {
         "verdict": found.verdict,
         "notion": found.notion.value,
+        "up_to_a_constant": found.constant is not None,
         "witness": model.witness,
         "shape": options.shape_document(found.host.shape, found.host.m),
         "tolerance": within,

@@ -1,5 +1,7 @@
 """Models with norms in fixed hosts with a norm of their own: one layer, or two layers without a norm at the end.
 
+A bias after a norm at the end is beyond every such host; where it is asked for, the model's own is a constant beside E.
+
 The rows of the host's stream are alpha y T + s: T an isometry of the model's stream y, s of a token (at its position) alone, so
 that the host's root mean square is a constant times the model's, whatever the attention was; s holds what layer 1 reads, the
 image what is read after it. docs/proofs/normalisation.md, sections 5 and 6, says why, and why more has no such host.
@@ -8,6 +10,7 @@ A token and its position are one one-hot together, V P rows of E: side by side t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -34,6 +37,15 @@ if TYPE_CHECKING:
 
 OWN_NORM = "own-norm"
 """The host with a norm of its own, as a host's name."""
+AFTER_THE_LAST = (
+    "b_U + b W_U, b the bias of the norm at the end, is not zero: no host with a norm at its end and no bias after it adds a "
+    "constant (docs/proofs/normalisation.md, section 6); with plus_constant (--plus-constant) it is added to the host's outputs"
+)
+UP_TO = (
+    "up to a constant of the outputs (the model's own bias after its last norm, added beside the host, which without it acts "
+    "as no such model): "
+)
+"""How a verdict begins where the outputs' constant is no part of E."""
 KAPPA = 2.0
 """The host's root mean square over the model's; any number above 1 does."""
 
@@ -105,7 +117,7 @@ class NormalisedHost:
         """Rows of E [n, m] -> outputs [n, d_out]."""
         places, stream = np.arange(len(rows)), rows
         for layer in range(self.shape.layers):
-            inner = self.norm(stream)
+            inner = self.norm(stream) if self.norm.first else stream
             for head in range(self.shape.heads):
                 query, key, value = self.system.maps(layer, head)
                 pattern = attention(inner @ query, inner @ key, places, layer=layer, head=head)
@@ -139,14 +151,15 @@ class NormalisedHost:
                 raise MalformedInput(f"the embedding's metadata do not say {name} of its host: {error}") from error
             if not (0 <= found[name] < float("inf")) or (kind is int and not found[name]):
                 raise MalformedInput(f"the embedding's metadata field {name} is {facts[name]}")
-        said = (facts.get("kind"), facts.get("final"), facts.get("residual"))
-        if said[0] not in ("layer", "rms") or said[1] not in ("true", "false") or said[2] != "true":
-            raise MalformedInput("the embedding's metadata do not say kind, final and residual of its host")
-        norm = OwnNorm(facts["kind"], found["eps"], facts["final"] == "true")
+        said = (facts.get("kind"), facts.get("final"), facts.get("first", "true"), facts.get("residual"))
+        if said[0] not in ("layer", "rms") or not {*said[1:3]} <= {"true", "false"} or said[3] != "true":
+            raise MalformedInput("the embedding's metadata do not say kind, final, first and residual of its host")
+        norm = OwnNorm(facts["kind"], found["eps"], said[1] == "true", said[2] == "true")
         sizes = (found[name] for name in ("heads", "layers", "head_dim", "d_in", "d_out"))
         host = NormalisedHost(Shape(*sizes, residual=True), found["width"], norm, found["theta"], found["bound"])
-        if host.shape.layers > (1 if norm.final else 2) or bool(host.bound) != (norm.final or host.shape.layers == 2):
-            told = f"{host.shape.layers} layers, final {said[1]}, bound {host.bound:g}"
+        most, bounded = 1 if norm.final else 2 * norm.first, norm.final or host.shape.layers == 2
+        if host.shape.layers > most or bool(host.bound) != bounded:
+            told = f"{host.shape.layers} layers, final {said[1]}, first {said[2]}, bound {host.bound:g}"
             raise MalformedInput(f"the embedding's metadata say {told}: no host with a norm of its own is so")
         if facts.get("m") != str(host.m):
             raise MalformedInput(f"the embedding's metadata say m = {facts.get('m')}, its host has m = {host.m}")
@@ -157,7 +170,8 @@ class NormalisedHost:
 @dataclass(frozen=True, eq=False)
 class EmbeddedNormalised:
     """A host with a norm of its own, and the E [V P, m] under which it was found to act as the model. errors: relative
-    differences of outputs, sequence by sequence."""
+    differences of outputs, sequence by sequence. constant: [d_out], the model's bias after a norm at the end, which is added to
+    the host's outputs and is no part of the host or of E; None where the host acts as the model without one."""
 
     model: ImportedModel
     host: NormalisedHost
@@ -165,6 +179,7 @@ class EmbeddedNormalised:
     agreement: Agreement
     errors: tuple[float, ...]
     tolerance: float = AGREEMENT
+    constant: np.ndarray | None = None
     notion: Notion = Notion.MATCHING
 
     @property
@@ -183,9 +198,10 @@ class EmbeddedNormalised:
             if witness
             else (f"this reading of the file, by {self.notion.value}; nothing here compares the reading with the model")
         )
+        less = "" if self.constant is None else UP_TO
         return (
-            f"the host acts as {what}. The host normalises its own rows ({host.norm.words()}), so it serves models of this "
-            f"shape within bounds alone: what a row asks, shows and passes on at most {host.theta:g} times its room"
+            f"{less}the host acts as {what}. The host normalises its own rows ({host.norm.words()}), so it serves models of "
+            f"this shape within bounds alone: what a row asks, shows and passes on at most {host.theta:g} times its room"
             + (f", the norm of what is read after layer 1 at most {host.bound:g}" if host.bound else "")
         )
 
@@ -194,6 +210,7 @@ class EmbeddedNormalised:
         reading = self.model.reading
         told = {"vocabulary": str(reading.vocabulary), "positions": str(reading.positions)}
         told |= {"assumed": ", ".join(self.model.unknown)} if self.model.unknown else {}
+        told |= {"constant": json.dumps(self.constant.tolist())} if self.constant is not None else {}
         attention = write_kernel(self.model.attention)
         return {"notion": self.notion.value, "host": OWN_NORM, **self.host.facts(), **told, "attention": attention}
 
@@ -211,8 +228,8 @@ class EmbeddedNormalised:
         """Write the host with E as a plain torch.nn.Module in a .py file, tensors beside it. MalformedInput where outputs
         differ, and in place of a file that no export wrote."""
         self._require_agreement()
-        reading = self.model.reading
-        return write_normalised(path, self.host, self.E, self.model.attention, reading.vocabulary, reading.positions)
+        reading, kernel = self.model.reading, self.model.attention
+        return write_normalised(path, self.host, self.E, kernel, reading.vocabulary, reading.positions, self.constant)
 
     def __str__(self) -> str:
         found = self.agreement
@@ -223,15 +240,21 @@ class EmbeddedNormalised:
 
 
 def write_normalised(
-    path: Path | str, host: NormalisedHost, E: np.ndarray, kernel: Kernel, vocabulary: int, positions: int
+    path: Path | str,
+    host: NormalisedHost,
+    E: np.ndarray,
+    kernel: Kernel,
+    vocabulary: int,
+    positions: int,
+    constant: np.ndarray | None = None,
 ) -> Path:
     """The host with E as a plain torch.nn.Module. MalformedInput in place of a file that no export wrote."""
     path = Path(path)
     require_own(path, path.with_suffix(".safetensors"))
-    norm = {"kind": host.norm.kind, "eps": host.norm.eps, "places": ("layer", "end") if host.norm.final else ("layer",)}
-    write_module(
-        path, host.system, E, kernel, vocabulary=vocabulary, positions=positions, norm=norm, pairs=positions > 0
-    )
+    places = ("layer",) * host.norm.first + ("end",) * host.norm.final
+    norm = {"kind": host.norm.kind, "eps": host.norm.eps, "places": places}
+    sizes = {"vocabulary": vocabulary, "positions": positions}
+    write_module(path, host.system, E, kernel, **sizes, norm=norm, pairs=positions > 0, constant=constant)
     return path
 
 
@@ -243,14 +266,17 @@ def write_tensors(
     positions: int,
     context: int,
     limit: int | None = None,
+    constant: np.ndarray | None = None,
 ) -> dict[str, str]:
     """The host with E under TransformerLens' names; its metadata. With learned positions its tokens are the rows of E, token
     P + position. NotDefined without a norm at the end, which every such model has, and as `transformer_lens_tensors`."""
-    if not host.norm.final:
-        raise NotDefined("TransformerLens models with norms have one at the end (ln_final), and this host has none")
+    if not (host.norm.final and host.norm.first):
+        where = "at the end (ln_final)" if host.norm.first else "before each layer (ln1)"
+        raise NotDefined(f"TransformerLens models with norms have one {where}, and this host has none")
     tensors, said = transformer_lens_tensors(
         host.system, E, kernel, vocabulary=len(E), positions=0, context=positions or context, max_memory=limit
     )
+    tensors |= {"unembed.b_U": constant} if constant is not None else {}
     said |= {"normalization_type": {"layer": "LNPre", "rms": "RMSPre"}[host.norm.kind], "eps": repr(host.norm.eps)}
     said |= {"tokens": f"{positions} token + position"} if positions else {}
     write_arrays(path, tensors, said)
@@ -259,9 +285,9 @@ def write_tensors(
 
 def read_normalised(
     facts: Mapping[str, str], rows: int, max_memory: int | None = None
-) -> tuple[NormalisedHost, Kernel, int, int]:
-    """Host, attention, tokens and learned positions of an embedding with `rows` rows, by its metadata. MalformedInput where
-    they contradict."""
+) -> tuple[NormalisedHost, Kernel, int, int, np.ndarray | None]:
+    """Host, attention, tokens, learned positions and the constant of the outputs of an embedding with `rows` rows, by its
+    metadata. MalformedInput where they contradict."""
     host = NormalisedHost.of_facts(facts)
     V, P = (int(facts[name]) if facts.get(name, "").isdecimal() else -1 for name in ("vocabulary", "positions"))
     if V < 1 or P < 0 or V * max(P, 1) != host.shape.d_in or rows != host.shape.d_in:
@@ -271,7 +297,17 @@ def read_normalised(
         32 * host.shape.layers * host.shape.heads * host.m * host.image, f"a host with m = {host.m}", max_memory
     )
     kernel = read_kernel(facts.get("attention", ""), host.shape.heads, host.shape.head_dim)
-    return host, kernel, V, P
+    if "constant" not in facts:
+        return host, kernel, V, P, None
+    try:
+        constant = np.array(json.loads(facts["constant"]), dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise MalformedInput(f"the embedding's metadata field constant is no list of numbers: {error}") from error
+    if constant.shape != (host.shape.d_out,) or not np.isfinite(constant).all() or not host.norm.final:
+        raise MalformedInput(
+            f"the embedding's metadata field constant is not {host.shape.d_out} numbers after a last norm"
+        )
+    return host, kernel, V, P, constant
 
 
 def _index(reading: Reading, tokens: np.ndarray) -> np.ndarray:
@@ -295,7 +331,7 @@ def _layer(reading: Reading, norm: OwnNorm, rows: np.ndarray) -> tuple[np.ndarra
     """What a row asks, shows and passes on in layer 1: queries, keys [H, rows, d] and values [H, rows, D]. The biases of
     values and of the output are in the values: rows of attention sum to 1."""
     a = {name: array[0] for name, array in reading.arrays.items() if array.ndim > 2 or name == "b_O"}
-    inner, H = norm(rows), len(a["W_Q"])
+    inner, H = norm(rows) if norm.first else rows, len(a["W_Q"])
     group = [h * len(a["W_K"]) // H for h in range(H)]
     queries = np.stack([reading.factors[0] * (inner @ a["W_Q"][h] + a["b_Q"][h]) for h in range(H)])
     keys = np.stack([inner @ a["W_K"][g] + a["b_K"][g] for g in group])
@@ -366,7 +402,8 @@ def build(reading: Reading, host: NormalisedHost | None = None) -> tuple[Normali
         rest = (vectors * np.sqrt(np.clip(squares, 0, None))) @ vectors.T
         T = found.alpha * np.concatenate([later / found.bound, rest], axis=1)
         image, written = norm.centred(rows) @ T, norm.centred(values) @ T
-        size, room = KAPPA * norm.size(rows), np.full(len(rows), found.half * norm.eps * (KAPPA**2 - 1))
+        size = KAPPA * norm.size(rows) if norm.first else np.ones(len(rows))
+        room = np.full(len(rows), found.half * norm.eps * (KAPPA**2 - 1))
     else:  # nothing normalises the sum: the image is the outputs themselves
         image, written = rows @ W_U + reading.arrays["b_U"], values @ W_U
         reach = _power(float((image**2).sum(axis=1).max()))
@@ -401,14 +438,21 @@ def embed_normalised(
     model: ImportedModel,
     host: NormalisedHost | None = None,
     *,
+    plus_constant: bool = False,
     seed: int = 0,
     sequences: Sequence[np.ndarray] | None = None,
     tolerance: float = AGREEMENT,
     max_memory: int | None = None,
 ) -> EmbeddedNormalised:
     """E in a host with a norm of its own of the same kind, compared with the model's outputs. host: this one, or one whose
-    scales are the powers of two that this model needs. Raises as `build`, and ResourceLimit before allocating."""
-    reading = model.reading
+    scales are the powers of two that this model needs. plus_constant: a model's bias after a norm at the end is added to the
+    host's outputs. Raises as `build`, MalformedInput where there is such a bias without `plus_constant`, and ResourceLimit
+    before allocating."""
+    reading, constant = model.reading, None
+    if reading.norm is not None and reading.norm.final and np.any(reading.arrays["b_U"]):
+        if not plus_constant:
+            raise MalformedInput(AFTER_THE_LAST)
+        constant = reading.arrays["b_U"]
     kind = host or _of_kind(reading)
     needed = 8 * (
         kind.shape.d_in * (kind.shape.heads + 2) * kind.m + 3 * kind.shape.layers * kind.shape.heads * kind.m**2
@@ -416,7 +460,7 @@ def embed_normalised(
     require_memory(needed, f"a host with a norm of its own, m = {kind.m},", max_memory)
     found, E = build(reading, host)
     tried = random_sequences(model, 16, seed) if sequences is None else sequences
-    return compare_normalised(model, found, E, tried, tolerance)
+    return compare_normalised(model, found, E, tried, tolerance, constant)
 
 
 def compare_normalised(
@@ -425,16 +469,17 @@ def compare_normalised(
     E: np.ndarray,
     sequences: Sequence[np.ndarray],
     tolerance: float = AGREEMENT,
+    constant: np.ndarray | None = None,
 ) -> EmbeddedNormalised:
-    """The host with E beside the model on these sequences of tokens, and on those of the model's references. MalformedInput
-    where E does not fit."""
+    """The host with E, and the constant of the outputs where there is one, beside the model on these sequences of tokens, and
+    on those of the model's references. MalformedInput where E does not fit."""
     if E.shape != (host.shape.d_in, host.m) or host.shape.d_in != model.vocabulary * (model.positions or 1):
         raise MalformedInput(f"E has shape {list(E.shape)}, the host takes [{host.shape.d_in}, {host.m}]")
 
     def outputs(tokens: np.ndarray) -> np.ndarray:
-        return host.forward(E[_index(model.reading, tokens)], model.attention)
+        return host.forward(E[_index(model.reading, tokens)], model.attention) + (0 if constant is None else constant)
 
     pairs = [(outputs(tokens), model.outputs(tokens)) for tokens in sequences]
     pairs += [(outputs(tokens), logits) for tokens, logits in model.references]
     errors = tuple(relative_difference(*pair) for pair in pairs)
-    return EmbeddedNormalised(model, host, E, agreement(pairs), errors, tolerance)
+    return EmbeddedNormalised(model, host, E, agreement(pairs), errors, tolerance, constant)

@@ -3,7 +3,8 @@ own can serve (docs/proofs/normalisation.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +17,13 @@ WORDS = {"layer": "LayerNorm", "rms": "RMS"}
 @one_line
 @dataclass(frozen=True)
 class OwnNorm:
-    """kind: "layer" or "rms"; eps is added to the mean square; final: whether there is one before the readout too."""
+    """kind: "layer" or "rms"; eps is added to the mean square; final and first: whether there is one before the readout, and
+    one before each layer."""
 
     kind: str
     eps: float
     final: bool
+    first: bool = True
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Rows [n, width] over their root mean square, less their mean for LayerNorm."""
@@ -38,25 +41,40 @@ class OwnNorm:
 
     def words(self) -> str:
         """For people."""
-        end = " and at the end" if self.final else ""
-        return f"{WORDS[self.kind]} with eps = {self.eps:g}, before each layer{end}"
+        places = ["before each layer"] * self.first + ["at the end"] * self.final
+        return f"{WORDS[self.kind]} with eps = {self.eps:g}, {' and '.join(places)}"
 
 
 @dataclass(frozen=True)
 class NormTensors:
     """How a family stores its norms. kinds: the fact `norm` -> "layer" or "rms"; layer: name beside the attention module;
-    last: name of the one at the end; parts: the fact -> names of gain and bias, as far as they are stored."""
+    last: pattern of the name of the one at the end; parts: the fact -> names of gain and bias, as far as they are stored.
+    shown: the fact where the tensors show it, in families whose configuration does not say whether there is a norm; optional:
+    parts that may be missing; idle: name beside the attention module of a norm that an MLP alone reads; needs: facts without
+    which nobody knows where the norms stand."""
 
     kinds: Mapping[str, str]
     layer: str
     last: str
     parts: Mapping[str, Sequence[str]]
+    shown: str = ""
+    optional: tuple[str, ...] = ()
+    idle: str = ""
+    needs: tuple[str, ...] = ()
 
-    def names(self, kind: str, prefixes: Sequence[str], final: bool) -> list[tuple[str, ...]]:
-        """Gain and bias of every layer's norm, then of the last one."""
-        before = [prefix.rstrip(".").rpartition(".")[0] for prefix in prefixes]
-        places = [f"{block}.{self.layer}." if block else f"{self.layer}." for block in before]
-        return [tuple(place + part for part in self.parts[kind]) for place in places + [f"{self.last}."] * final]
+    def places(self, prefixes: Sequence[str]) -> list[str]:
+        """Where each layer's norm stands."""
+        return [f"{block}{self.layer}." for block in blocks(prefixes)]
+
+    def at_end(self, names: Iterable[str], part: str) -> list[str]:
+        """Where the last one may stand, by the name of its gain."""
+        found = re.compile(rf"(.*\.)?({self.last})\.{part}$")
+        return sorted(name[: -len(part)] for name in names if found.match(name))
+
+
+def blocks(prefixes: Sequence[str]) -> list[str]:
+    """What holds each attention module, with a dot behind it."""
+    return [block + "." * bool(block) for block in (prefix.rstrip(".").rpartition(".")[0] for prefix in prefixes)]
 
 
 def folded(
@@ -76,29 +94,37 @@ def folded(
     return out
 
 
-def why_not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: bool) -> str:
-    """Why no fixed host with a norm of its own is known for such a model, "" where one is. arrays: as `Reading` has them, gains
-    and biases of norms folded in."""
+def not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: bool) -> tuple[str, bool]:
+    """Why no fixed host with a norm of its own is known for such a model, "" where one is; and whether it is known that there
+    is none (for almost no model, where the page says so). arrays: as `Reading` has them, gains and biases folded in."""
     L, H, D, d = arrays["W_Q"].shape
     page = "docs/proofs/normalisation.md, section"
+    unknown = "no host for them is known, nor that there is none"
     effective = D - (norm.kind == "layer")
+    many = "three layers or more" if L > 2 else "two layers and a norm at the end"
+    if L > 1 and not norm.first:
+        return f"it has {L} layers and a norm at the end alone: {unknown} ({page} 6 is for one layer)", False
     if L > 2 or (L == 2 and norm.final):
-        many = "three layers or more" if L > 2 else "two layers and a norm at the end"
         differences = min(effective, (len(arrays["W_pos"]) or len(arrays["W_E"])) - 1)  # of the rows of one context
         if effective >= 2 and H * min(d, differences) >= effective:
-            return f"it has {many}: a fixed host with a norm of its own matches almost none of them ({page} 7)"
-        return f"it has {many}, and heads too narrow for {page} 7: no host for them is known, nor that there is none"
-    if not norm.eps >= 0 or (norm.eps == 0 and (norm.final or L == 2)):
-        return f"eps = {norm.eps:g}: a host for a norm at the end, or for two layers, needs eps > 0 ({page} 6 and 9)"
-    if shortformer:
-        return "positional_embedding_type shortformer: positions for queries and keys alone are not read with norms"
-    if norm.final and np.any(arrays["b_U"]):
+            return f"it has {many}: a fixed host with a norm of its own matches almost none of them ({page} 7)", True
+        return f"it has {many}, and heads too narrow for {page} 7: {unknown}", False
+    if not norm.eps >= 0:
+        return f"eps = {norm.eps:g} is no number that is added to a mean square", True
+    if norm.eps == 0 and (norm.final or L == 2):
+        where = "a norm at the end" if norm.final else "two layers"
         return (
-            "unembed.b_U + ln_final.b W_U is not zero: no host with a norm at its end and no bias after it adds a constant "
-            f"({page} 6)"
+            f"eps = 0 and {where}: hosts are known for eps > 0 alone, and what there is for eps = 0 in {page} 9",
+            False,
+        )
+    if shortformer:
+        return (
+            "positional_embedding_type shortformer: positions for queries and keys alone are not read with norms",
+            True,
         )
     if L == 2:
         for name in ("b_Q", "b_K"):
             if np.any(arrays[name][1]):
-                return f"{name} of layer 1 (with its norm's bias in it) is not zero: no host without biases gives it ({page} 6)"
-    return ""
+                said = f"{name} of layer 1 (with its norm's bias in it) is not zero: no host without biases gives it"
+                return f"{said} ({page} 6)", True
+    return "", True

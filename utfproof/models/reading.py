@@ -17,7 +17,8 @@ from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
 from utfproof.models.facts import Facts, short
 from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, SIZES, Family
-from utfproof.models.norms import OwnNorm, folded, why_not_served
+from utfproof.models.norms import OwnNorm, blocks
+from utfproof.models.reading_norms import read_norms
 from utfproof.models.tensors import Axes, Claims, find_layers, find_outer
 from utfproof.shapes import Shape
 from utfproof.systems.biases import BiasedTarget
@@ -88,7 +89,7 @@ class Reading:
             x, at = x + at, np.zeros((1, x.shape[1]))
         for layer, factor in enumerate(self.factors):
             W_Q, W_K, W_V, W_O, b_Q, b_K, b_V, b_O = (a[name][layer] for name in LAYER_ROLES)
-            inner = x if self.norm is None else self.norm(x)
+            inner = self.norm(x) if self.norm is not None and self.norm.first else x
             out[f"input of layer {layer}"] = inner
             added = np.broadcast_to(b_O, x.shape)
             for head in range(len(W_Q)):
@@ -165,8 +166,11 @@ def read_model(
     layers = _attention(claims, facts, arrays, sizes, prefixes, family, tables)
     norm = None
     if norms:
-        norm, arrays = _norm(claims, family, facts, arrays, prefixes)
-    masks = claims.take_bookkeeping([layer.plain for layer in layers], family.buffers)
+        norm, arrays = read_norms(claims, family, facts, arrays, prefixes)
+    beside = (
+        [block + family.norms.idle for block in blocks(prefixes)] if norm and family.norms and family.norms.idle else []
+    )
+    masks = claims.take_bookkeeping([layer.plain for layer in layers], family.buffers, beside)
     claims.finish()
     _refuse_centred(facts, file, arrays)
     stream = facts.get("stream")
@@ -208,40 +212,6 @@ def _spoken(metadata: Mapping[str, str]) -> dict[str, Any]:
         return text
 
     return {name: value(text) for name, text in metadata.items()}
-
-
-def _norm(
-    claims: Claims, family: Family, facts: Facts, arrays: dict[str, np.ndarray], prefixes: list[str]
-) -> tuple[OwnNorm, dict[str, np.ndarray]]:
-    """The norm, and the arrays with its gains and biases in them. MalformedInput for models that no host serves."""
-    stored, kind, file = family.norms, facts.get("norm", "none"), claims.file
-    if stored is None:
-        raise file.refuse(f"models with norms are not read from {family.title}")
-    if kind not in stored.kinds:
-        who = facts.sources.get("norm")
-        why = "nobody says which norm the model has: give the configuration" if who is None else f"{who} says no norm"
-        raise file.refuse(f"{why}; this host is for models that have one")
-    eps = facts.get("eps")
-    if not isinstance(eps, int | float) or isinstance(eps, bool):
-        raise file.refuse(
-            f"nobody says eps, which is added to the mean square, found {short(eps)}: give the configuration"
-        )
-    final = bool(facts.get("final", True))
-    gains = []
-    for names in stored.names(kind, prefixes, final):
-        missing = [name for name in names if not claims.has(name)]
-        if missing:
-            raise file.refuse(f"{facts.sources['norm']} says {kind}, and tensor {missing[0]} is missing")
-        gains.append([claims.take(name) for name in names])
-    for parts in gains:
-        for part in parts:
-            if part.shape != (arrays["W_E"].shape[1],):
-                raise file.refuse(f"a norm's tensor has shape {list(part.shape)}, expected [{arrays['W_E'].shape[1]}]")
-    norm, arrays = OwnNorm(stored.kinds[kind], float(eps), final), folded(arrays, gains, final)
-    why = why_not_served(norm, arrays, facts.get("positions") == "shortformer")
-    if why:
-        raise file.refuse(why)
-    return norm, arrays
 
 
 def _refuse_what_no_embedding_carries(facts: Facts, norms: bool) -> None:

@@ -17,7 +17,7 @@ from utfproof.errors import MalformedInput
 from utfproof.models.family import CANONICAL, Family, Tensor, split_axes
 from utfproof.weights import TensorFile, as_float64
 
-NOT_LINEAR = "it normalises, which is not linear"
+NOT_LINEAR = "it normalises, which is not linear (HOST own-norm, or from_normalised_model, is for models with norms)"
 UNSUITABLE = (
     (r"(^|\.|_)(ln|norm|layer_?norm|rms_?norm|batch_?norm)[0-9]*(_|\.|$)", NOT_LINEAR),
     (r"(^|\.)(ln_|norm_)", NOT_LINEAR),
@@ -63,10 +63,12 @@ class Claims:
         self.taken.add(name)
         return as_float64(self.file, name)
 
-    def take_bookkeeping(self, kernels: Sequence[SoftmaxAttention | None], buffers: Sequence[str]) -> tuple[str, ...]:
+    def take_bookkeeping(
+        self, kernels: Sequence[SoftmaxAttention | None], buffers: Sequence[str], beside: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """Claim the tensors that hold no weights: the number that masks, position_ids, the family's buffers, and masks, which
         must be the kernel's own where it is causal. MLPs that add exactly nothing, because their last matrix and bias are zero,
-        count too. Their names."""
+        count too, with the norms (beside) that only they read. Their names."""
         found = []
         for name in sorted(self.file.tensors.keys() - self.taken):
             last, array = name.rsplit(".", 1)[-1], self.file.tensors[name]
@@ -82,6 +84,10 @@ class Claims:
             found.append(name)
         self.taken.update(found)
         idle = self._idle_mlps()
+        for place in beside:
+            block = place.rpartition(".")[0]
+            if any(name.startswith(block) for name in idle):
+                idle += [name for name in sorted(self.file.tensors) if name.rpartition(".")[0] == place]
         self.taken.update(idle)
         return tuple(found + idle)
 

@@ -135,7 +135,7 @@ class Host(nn.Module):
                 pattern = self.attention(self.times(x, "R_Q" + at), self.times(x, "R_K" + at), layer, head)
                 out = out + self.times(pattern @ x, "R_V" + at)
             x = out
-        return self.times(self.normalised(x, "end"), "U")
+        return self.times(self.normalised(x, "end"), "U") + getattr(self, "constant", 0)
 '''
 
 
@@ -212,11 +212,13 @@ def write_module(
     positions: int,
     norm: dict[str, Any] | None = None,
     pairs: bool = False,
+    constant: np.ndarray | None = None,
     max_memory: int | None = None,
 ) -> Path:
     """Write `path` (a .py file with a torch.nn.Module named Host) and the safetensors file of the same name beside it, which is
-    returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position. NotDefined
-    for parts of the package's own kernels without a text for torch; ResourceLimit before anything is allocated."""
+    returned. norm: the host's own, its kind, eps and places; pairs: E has a row for every token at every position; constant:
+    [d_out], added to the outputs. NotDefined for parts of the package's own kernels without a text for torch; ResourceLimit
+    before anything is allocated."""
     path = Path(path)
     if path.suffix != ".py":
         raise MalformedInput(f"a module is written to a .py file, got {path}")
@@ -225,6 +227,7 @@ def write_module(
     layers = _layers(kernel, shape.layers)
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
+    arrays |= {"constant": np.asarray(constant, dtype=np.float64)} if constant is not None else {}
     for layer in range(1 if host.tied else shape.layers):
         for head in range(shape.heads):
             maps, at = host.maps(layer, head), f"_{head}" if host.tied else f"_{layer}_{head}"

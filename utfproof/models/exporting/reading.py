@@ -59,7 +59,7 @@ def read_exported(file: TensorFile, said: Mapping[str, Any], norms: bool = False
     require_memory(32 * L * H * m * width, f"reading a module of {L} x {H} heads, m = {m},", None)
     arrays = {f"b_{kind}": np.zeros((L, H, width)) for kind in "QKV"}
     arrays |= {"W_E": E[:V], "W_pos": E[V:], "W_U": _dense(file, "U", m), "b_O": np.zeros((L, m))}
-    arrays["b_U"] = np.zeros(arrays["W_U"].shape[1])
+    arrays["b_U"] = _tensor(file, "constant") if "constant" in tensors else np.zeros(arrays["W_U"].shape[1])
     arrays |= {"W_Q": _padded(queries, m, width), "W_K": _padded(keys, m, width)}
     arrays["W_V"] = _padded([[left for left, _ in row] for row in values], m, width)
     arrays["W_O"] = _padded([[right.T for _, right in row] for row in values], m, width).swapaxes(2, 3)
@@ -77,7 +77,11 @@ def read_exported(file: TensorFile, said: Mapping[str, Any], norms: bool = False
     }
     factors = (float(said["SCALE"]),) * L
     stream = bool(said["RESIDUAL"])
-    norm = None if own is None else OwnNorm(own["kind"], float(own["eps"]), "end" in own["places"])
+    norm = (
+        None
+        if own is None
+        else OwnNorm(own["kind"], float(own["eps"]), "end" in own["places"], "layer" in own["places"])
+    )
     if norm is not None:
         assumptions["normalisation"] = f"{norm.words()} ({source})"
     return Reading(

@@ -1,7 +1,7 @@
 """GPT-2 as transformers writes it: c_attn and c_proj are Conv1D, whose weights [in, out] act from the right.
 
-A GPT-2 has layer norms and MLPs; what is read is the attention-only model that is left where they are taken out, or where
-the last matrices of the MLPs are zero.
+A GPT-2 has layer norms and MLPs; what is read is the attention-only model that is left where the MLPs are taken out, or their
+last matrices are zero, with its norms (in one or two layers) or without them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from utfproof.models.family import EMBEDDED, Family, Tensor, harmless, only, sets, tensor
+from utfproof.models.norms import NormTensors
 
 NAMES = {"W_E": (r"wte\.weight",), "W_pos": (r"wpe\.weight",), "W_U": (r"lm_head\.weight",), "b_U": ()}
 FIELDS = {
@@ -19,6 +20,15 @@ FIELDS = {
     "vocab_size": sets("vocabulary"),
     "heads": sets("heads"),
 }
+NORMS = NormTensors(
+    kinds={"LayerNorm": "layer"},
+    layer="ln_1",
+    last="ln_f",
+    parts={"LayerNorm": ("weight", "bias")},
+    shown="LayerNorm",
+    optional=("bias",),
+    idle="ln_2",
+)
 SETTLED = {"stream": True, "causal": True, "positions": "learned", "norm": "none", "cap": 0.0, "window": 0}
 
 
@@ -68,10 +78,11 @@ FAMILY = Family(
         "scale_attn_weights": sets("scaled", {True: True, False: False}),
         "scale_attn_by_inverse_layer_idx": sets("scale_by_layer", {True: True, False: False}),
         "tie_word_embeddings": sets("tied"),
+        "layer_norm_epsilon": sets("eps"),
         "add_cross_attention": only(False, None, why="cross attention reads another stream"),
         **COMMON,
         **harmless(
-            "n_inner activation_function resid_pdrop embd_pdrop attn_pdrop layer_norm_epsilon summary_type "
+            "n_inner activation_function resid_pdrop embd_pdrop attn_pdrop summary_type "
             "summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout "
             "reorder_and_upcast_attn"
         ),
@@ -81,6 +92,7 @@ FAMILY = Family(
     buffers=(r"attn\.bias$", r"attn\.masked_bias$"),
     tied_output=True,
     live=config_of,
+    norms=NORMS,
     recognised=lambda tensors: _wide(tensors, 1),
     looks="GPT-2 names (h.0.attn.c_attn.weight)",
 )

@@ -1,16 +1,19 @@
 """Separate linears q_proj, k_proj, v_proj, o_proj, as Llama and its kin in transformers have them: rotated queries and keys,
-grouped heads, a residual stream. Their norms and MLPs have to be taken out (or be zero) for attention alone to be left.
+grouped heads, a residual stream. Their MLPs have to be taken out (or be zero) for attention alone to be left; their norms are
+read in one or two layers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from utfproof.models.families.gpt2 import COMMON, config_of
 from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets
+from utfproof.models.norms import NormTensors
 
 
 def _rope(value: Any) -> float | None:
@@ -36,8 +39,26 @@ def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray,
 
 
 def _double(module: Any) -> None:
-    """The attention that softmaxes in the model's own number type, not in float32."""
+    """The attention that softmaxes in the model's own number type, not in float32; its norms, which cast to float32, by their
+    own code with another meaning of that word."""
     module.config._attn_implementation = "sdpa"
+    for part in module.modules():
+        if hasattr(part, "variance_epsilon"):
+            part.forward = MethodType(_widened(type(part).forward), part)
+
+
+def _widened(function: Any) -> Any:
+    """A function of this code in whose module torch.float32 is float64."""
+    import torch
+
+    class Wide:
+        float32 = torch.float64
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch, name)
+
+    names = {**function.__globals__, "torch": Wide()}
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
 FAMILY = Family(
@@ -60,13 +81,12 @@ FAMILY = Family(
         "rope_theta": sets("rotary_base", lambda base: float(base)),
         "rope_parameters": Meaning("rotary_base", _usual, "this scaling of the rotation is not read", _rope),
         "rope_scaling": only(None, why="this scaling of the rotation is not read"),
+        "rms_norm_eps": sets("eps"),
         "sliding_window": sets("window", lambda w: w or 0),
         "model_type": only("llama", "mistral", why="other architectures order their layers in their own way"),
         "pretraining_tp": only(1, why="slices of the weights are multiplied one by one"),
         **{name: meaning for name, meaning in COMMON.items() if name != "model_type"},
-        **harmless(
-            "attention_bias", "attention_dropout", "mlp_bias", "intermediate_size", "hidden_act", "rms_norm_eps"
-        ),
+        **harmless("attention_bias", "attention_dropout", "mlp_bias", "intermediate_size", "hidden_act"),
     },
     settled={
         "stream": True,
@@ -83,6 +103,14 @@ FAMILY = Family(
     tied_output=True,
     live=config_of,
     double=_double,
+    norms=NormTensors(
+        kinds={"RMSNorm": "rms"},
+        layer="input_layernorm",
+        last="norm",
+        parts={"RMSNorm": ("weight",)},
+        shown="RMSNorm",
+        idle="post_attention_layernorm",
+    ),
     rotary=_tables,
     looks="separate projections (layers.0.self_attn.q_proj.weight)",
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from utfproof.models.family import EMBEDDED, Family, harmless, only, sets, tensor
+from utfproof.models.norms import NormTensors
 
 EMBEDDINGS = ("embedding", "embed", "token_embedding", "tok_embedding", "tok_emb", "token_emb", "wte")
 POSITIONS = (
@@ -34,11 +35,13 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the attention modules, which have to agree, and of the encoder layers around them."""
     fields = ("num_heads", "kdim", "vdim", "add_zero_attn")
     found: dict[str, Any] = {}
-    for part in layers.values():
-        for name in fields:
-            value = getattr(part, name)
-            if name in ("kdim", "vdim"):
-                value = None if value == part.embed_dim else value
+    for prefix, part in layers.items():
+        block = module.get_submodule(prefix.rstrip(".").rpartition(".")[0])
+        values = {name: getattr(part, name) for name in fields}
+        values |= {name: None for name in ("kdim", "vdim") if values[name] == part.embed_dim}
+        values |= {"norm_first": block.norm_first} if hasattr(block, "norm_first") else {}
+        values |= {"layer_norm_eps": block.norm1.eps} if hasattr(getattr(block, "norm1", None), "eps") else {}
+        for name, value in values.items():
             found[name] = value if found.get(name, value) == value else str([found[name], value])
         found["bias_k"] = None if part.bias_k is None else "given"
     return found
@@ -81,6 +84,8 @@ FAMILY = Family(
         "num_layers": sets("layers"),
         "d_model": sets("width"),
         "normalization_type": sets("norm", {None: "none", "LN": "LayerNorm", "RMS": "RMS"}),
+        "norm_first": sets("norm_first"),
+        "layer_norm_eps": sets("eps"),
         "add_zero_attn": only(False, None, why="attention to no token: rows over the tokens no longer sum to 1"),
         "add_bias_kv": only(False, None, why="a key and value for no token"),
         "bias_k": only(None, why="a key and value for no token (add_bias_kv)"),
@@ -97,5 +102,15 @@ FAMILY = Family(
     },
     assumed={"causal": True, "window": 0},
     live=_config,
+    norms=NormTensors(
+        kinds={"LayerNorm": "layer"},
+        layer="norm1",
+        last="norm|ln_f|final_norm|norm_f",
+        parts={"LayerNorm": ("weight", "bias")},
+        shown="LayerNorm",
+        optional=("bias",),
+        idle="norm2",
+        needs=("norm_first",),
+    ),
     looks="nn.MultiheadAttention (in_proj_weight)",
 )

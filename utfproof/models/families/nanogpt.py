@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from utfproof.models.families.gpt2 import FIELDS, NAMES, SETTLED, rows, stored_as_linear
+from utfproof.models.families.gpt2 import FIELDS, NAMES, NORMS, SETTLED, rows, stored_as_linear
 from utfproof.models.family import EMBEDDED, Family, harmless, sets
 
 
@@ -22,9 +22,10 @@ FAMILY = Family(
     outer_names=NAMES,
     marks=(("c_attn.weight", "c_proj.weight"),),
     config={**FIELDS, "block_size": sets("context"), **harmless("dropout", "bias")},
-    settled={**SETTLED, "scale": "1/sqrt(d)", "head_order": "consecutive rows of each third"},
+    settled={**SETTLED, "eps": 1e-5, "scale": "1/sqrt(d)", "head_order": "consecutive rows of each third"},
     buffers=(r"attn\.bias$",),
     double=_double,
+    norms=NORMS,
     live=lambda module, layers: dict(vars(module.config)),
     recognised=stored_as_linear,
     looks="nanoGPT names (h.0.attn.c_attn.weight)",

@@ -1,21 +1,24 @@
 """x-transformers, attention-only: a TransformerWrapper around an Encoder or a Decoder of attention layers.
 
 Its modules have no configuration, so their attributes are read one by one; one that this table does not know is refused.
-Learned positions are multiplied by D^(-1/2). Its norms have to be taken out for attention alone to be
-left.
+Learned positions are multiplied by D^(-1/2). Its norms are read where they stand before each layer, at the end, or after the
+only layer, which is the same. Those by F.normalize have eps = 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets
+from utfproof.models.norms import NormTensors
 
 _EXTRA = "it changes attention or the stream in a way that this reader does not know"
 _PLAIN = (None, False, 0)
+
+_NORMS = {"LayerNorm": "layer", "RMSNorm": "rms", "ScaleNorm": "rms", "SimpleRMSNorm": "rms"}
 
 _ATTENTION = {
     "attn.scale": sets("scale"),
@@ -43,7 +46,12 @@ _ATTENTION = {
     "layers.scale_residual_constant": only(1, 1.0, why="the stream is scaled"),
     "layers.blocks": only("Attention", why="it has layers that are no self-attention"),
     "layers.rotated_heads": only("all", why="some heads are not rotated"),
-    "layers.norms": only("Identity", why="it normalises its rows (docs/proofs/normalisation.md)"),
+    "layers.norms": sets("norm", {"Identity": "none", **{name: name for name in _NORMS}}),
+    "layers.norm_eps": sets("eps"),
+    "layers.norm_offset": sets("offset"),
+    "layers.norm_first": sets("first"),
+    "layers.norm_final": sets("final"),
+    "layers.other_norms": only("Identity", why="it normalises its rows elsewhere (docs/proofs/normalisation.md)"),
     "wrapper.num_tokens": sets("vocabulary"),
     "wrapper.position_factor": sets("position_factor"),
     "wrapper.pos_emb": only("always", why="positions of this kind are not read"),
@@ -118,9 +126,7 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
         kind = f"learned and {kind}"
     found["layers.positions"] = kind
     found["wrapper.position_factor"] = float(getattr(module.pos_emb, "scale", 1.0)) if learned else 1.0
-    norms = {type(norm).__name__ for block in stack.layers for norm in block[0] if norm is not None}
-    norms |= {type(stack.final_norm).__name__, type(module.post_emb_norm).__name__, type(module.project_emb).__name__}
-    found["layers.norms"] = "Identity" if norms <= {"Identity"} else ", ".join(sorted(norms))
+    found |= _norms(module)
     residuals = [block[2] for block in stack.layers]
     found["layers.scale_residual"] = (
         None if all(getattr(r, "residual_scale", None) is None for r in residuals) else "given"
@@ -130,6 +136,34 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     found["layers.blocks"] = ", ".join(sorted({type(block[1]).__name__ for block in stack.layers}))
     found["layers.rotated_heads"] = "all" if found["attn.rotate_num_heads"] == found["attn.heads"] else "some"
     return found
+
+
+def _norms(module: Any) -> dict[str, Any]:
+    """The norms: those before each layer and the one at the end (after the only layer), and what else there is."""
+    stack = module.attn_layers
+
+    def kinds(parts: Iterable[Any]) -> list[str]:
+        return sorted({"Identity" if part is None else type(part).__name__ for part in parts})
+
+    before, last = [block[0][0] for block in stack.layers], stack.final_norm
+    others = [norm for block in stack.layers for norm in list(block[0])[1:]] + [
+        module.post_emb_norm,
+        module.project_emb,
+    ]
+    after = stack.layers[-1][0][2]
+    if len(stack.layers) == 1 and kinds([last]) == ["Identity"] and after is not None:
+        others, last = [part for part in others if part is not after], after
+    placed = [part for part in (*before, last) if kinds([part]) != ["Identity"]]
+    first = kinds(before) != ["Identity"]
+    found: dict[str, Any] = {
+        "layers.norms": ", ".join(kinds([*(before if first else ()), *placed])) or "Identity",
+        "layers.norm_first": first,
+        "layers.norm_final": kinds([last]) != ["Identity"],
+        "layers.other_norms": ", ".join(kinds(others)) or "Identity",
+    }
+    numbers = {(getattr(getattr(p, "ln", None), "eps", 0.0), float(getattr(p, "unit_offset", 0))) for p in placed}
+    eps, offset = next(iter(numbers)) if len(numbers) == 1 else (str(sorted(numbers)), 0.0)
+    return found | ({"layers.norm_eps": eps, "layers.norm_offset": offset} if placed else {})
 
 
 def _double(module: Any) -> None:
@@ -176,6 +210,12 @@ FAMILY = Family(
         "window": 0,
         "position_factor": "1/sqrt(D)",
     },
+    norms=NormTensors(
+        kinds=_NORMS,
+        layer="0.0",
+        last=r"attn_layers\.final_norm|attn_layers\.layers\.0\.0\.2",
+        parts={"LayerNorm": ("gamma",), "RMSNorm": ("g",), "ScaleNorm": ("g",), "SimpleRMSNorm": ()},
+    ),
     buffers=(r"rotary_pos_emb\.inv_freq$", r"rel_pos\."),
     live=_config,
     double=_double,
