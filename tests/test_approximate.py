@@ -1,15 +1,16 @@
 """docs/proofs/approximate.md: what hosts that are nearly right need."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from utfproof.claims.new_approximate import signs
 from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALMOST_ALL, Question
+from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
 from utfproof.ground.notions import Notion
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import prefix_products
 
 
@@ -75,3 +76,17 @@ def test_dimension_of_the_family(H, L, b):
     assert least.closed
     assert D <= b * least.lower
     assert (D == b * least.lower) == (L == 1 or H == 1)
+
+
+@pytest.mark.parametrize("extent", [ALL, ALMOST_ALL])
+@pytest.mark.parametrize(("d", "b"), [(1, 2), (2, 3), (3, 4), (2, 5), (3, 3), (3, 2)])
+def test_the_least_m_of_one_narrow_head(d, b, extent):
+    """At H = L = 1 and d < b it is M, whichever way targets and hosts are tied; at d = b fewer do for almost all."""
+    shape = Shape(1, 1, d, b)
+    for targets, host in itertools.product((UNTIED, TIED), (ANY, TIED)):
+        found = interval(shape, Question(Notion.FUNCTIONAL, None, targets, extent, host))
+        assert (found.lower == matching_dimension(shape)) == (d < b), found
+        assert found.closed or d >= b
+    for other in (Shape(2, 1, d, b), Shape(1, 2, d, b), replace(shape, residual=True)):
+        below = interval(other, Question(Notion.FUNCTIONAL, extent=extent)).below
+        assert below is None or below.name != "one narrow head"

@@ -77,7 +77,7 @@ def m_bar_single(run: Run) -> Iterator[Instance | Figure]:
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H ≥ 2, d ≥ d_in",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE),
-    sentence="For d ≥ d_in the shared-key tries need d_in(1 + 2S) < m̄ dimensions; what the least m is for L ≥ 2 is open.",
+    sentence="For d ≥ d_in the shared-key tries need d_in(1 + 2S) < m̄ dimensions. At d_in = 1 products of readers need S + H^L, the least m at d = 1; for d_in ≥ 2 the least m is open.",
 )
 def minimal_dimension(run: Run) -> Iterator[Instance | Figure]:
     """Hosts below m-bar that are universal by attention-matching, hence as defined."""

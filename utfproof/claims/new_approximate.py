@@ -1,4 +1,4 @@
-"""Hosts that are nearly right: with attention from outside an error in the mean costs its own share of the dimensions."""
+"""Hosts that are nearly right, with attention from outside; and what an open set of targets asks beside almost all of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import prod
+from operator import mul
 
 import numpy as np
+from flint import fmpz_mat
 
+from utfproof.certificates.tied import kernel_basis
+from utfproof.claims import plain
+from utfproof.claims.decisions import decided
+from utfproof.claims.linear import dense, integer_host
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
+from utfproof.constructions.random import integer_target
+from utfproof.exact.rational import kernel_vector
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion, Scope
-from utfproof.shapes import Shape
-from utfproof.systems import Target, prefix_products
+from utfproof.shapes import Shape, matching_dimension
+from utfproof.systems import Target, Universal, prefix_products
 
 PAGE = "docs/proofs/approximate.md"
 
@@ -56,3 +64,63 @@ def outputs(run: Run) -> Iterator[Instance | Figure]:
             m = words * shape.d_in
             yield Instance(shape, share == 1 - Fraction(m, K), f"error {share}", routes=found.routes, m=m)
     yield Figure("dimensions for an error of 1/2 at (2,4,30,30)", Shape(2, 4, 30, 30).leaves * 30 * 3 // 4)
+
+
+def _dot(left: list[int], right: list[int]) -> int:
+    return sum(map(mul, left, right))
+
+
+def _missed(host: Universal, seed: int) -> tuple[list[list[int]], int]:
+    """(W_Q, W_K and M z side by side, s): targets near which this host of M - 1 dimensions misses all, if s a.a' > 0 at every
+    nonzero solution of W_Q a + W_K a' in R M z."""
+    shape, maps = host.shape, host.maps(0, 0)
+    d, out = shape.head_dim, dense(maps.value[0]) @ dense(host.U)
+    tied = kernel_vector(np.hstack([dense(maps.query), dense(maps.key), -out]))
+    assert tied is not None
+    sign = -1 if _dot(tied[:d], tied[d : 2 * d]) > 0 else 1
+    given, other = integer_target(shape, seed), integer_target(shape, seed + 1)
+    queries, keys = given.W_Q[0, 0] * 50, other.W_K[0, 0] - sign * 50 * given.W_Q[0, 0]
+    image = given.W_V[0, 0] @ given.W_O[0, 0] @ exact(np.array(tied[2 * d :]))
+    return np.hstack([queries, keys, image[:, None]]).tolist(), sign
+
+
+def _definite(gram: plain.Rows) -> bool:
+    """Whether a symmetric matrix is positive definite, by its pivots."""
+    rows = [[Fraction(v) for v in row] for row in gram]
+    for i, pivot in enumerate(rows):
+        if pivot[i] <= 0:
+            return False
+        for row in rows[i + 1 :]:
+            row[:] = [x - row[i] / pivot[i] * y for x, y in zip(row, pivot, strict=True)]
+    return True
+
+
+@claim(
+    "new:one-layer/one-head",
+    place=PAGE,
+    statement="At H = L = 1 and d < d_in the least m for almost all untied targets is M = d_in + 2d.",
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
+    scope="H = L = 1, d < d_in = d_out, no residual stream; for each host of M − 1 dimensions examined an open set of targets that it misses",
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
+    sentence="Below M one equation ties a query column, a key column and the output; near W_K = ±W_Q its solutions have the wrong sign. (One host of 6 serves an open set at (1,1,2,3), but not almost all.)",
+)
+def one_head(run: Run) -> Iterator[Instance | Figure]:
+    """For sample hosts of M - 1 dimensions a target on whose solutions the form is definite, of the sign that the host has not."""
+    for entry in ((1, 1, 1, 2), (1, 1, 2, 3), (1, 1, 2, 4), (1, 1, 3, 4)):
+        shape = Shape(*entry)
+        M = matching_dimension(shape)
+        yield decided("tied", shape, M)
+        for seed in range(3):
+            matrix, sign = _missed(integer_host(shape, M - 1, seed), seed)
+            d, solutions = shape.head_dim, kernel_basis(exact(np.array(matrix)))
+            gram = [[sign * (_dot(u[:d], v[d:-1]) + _dot(v[:d], u[d:-1])) for v in solutions] for u in solutions]
+            minors = [int(fmpz_mat([row[:k] for row in gram[:k]]).det()) for k in range(1, len(gram) + 1)]
+            both = agree({"FLINT": all(minor > 0 for minor in minors), "plain Fractions": _definite(gram)})
+            open_set = len(solutions) == 2 * d - shape.d_in + 1
+            yield Instance(
+                shape,
+                both.value and open_set,
+                f"host {seed} misses a target and all near it",
+                routes=both.routes,
+                m=M - 1,
+            )

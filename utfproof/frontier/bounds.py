@@ -230,8 +230,13 @@ BOUNDS: tuple[Bound, ...] = (
         _spanned(notion, free)
         for notion, free in ((Notion.MATCHING, None), *((Notion.SHARED_ATTENTION, f) for f in (E, BOTH)))
     ),
+    Bound(
+        "one narrow head", LOWER, Question(Notion.FUNCTIONAL, extent=ALMOST_ALL), matching_dimension,
+        lambda s: _square(s) and s.heads == s.layers == 1 and s.head_dim < s.d_in, "docs/proofs/approximate.md",
+        None, lambda shape: 1, PROVED, claim="new:one-layer/one-head",
+    ),
     *_uppers(),
-)
+)  # fmt: skip
 """Every bound without a residual stream (for the others: streams.py). Their certificates are what counts: a bound without one
 is never printed as proved or reached."""
 

@@ -34,13 +34,15 @@ class Interval:
 
 
 @lru_cache(maxsize=4096)
-def interval(shape: Shape, question: Question, *, written: bool = True, quick: int = QUICK) -> Interval:
-    """The best of every bound that applies. written: hosts that a written proof alone stands behind count as well. quick: what
-    an elimination may take, in the measure of a bound's size."""
+def interval(
+    shape: Shape, question: Question, *, written: bool = True, certified: bool = False, quick: int = QUICK
+) -> Interval:
+    """The best of every bound that applies. written: hosts that a written proof alone stands behind count as well. certified:
+    bounds without a certificate do not count. quick: what an elimination may take, in the measure of a bound's size."""
     lower: tuple[int, Bound | None] = (1, None)
     upper: tuple[int, Bound] | None = None
     for bound in (*BOUNDS, *RESIDUAL_BOUNDS):
-        if bound.residual != shape.residual or not bound.applies(shape):
+        if bound.residual != shape.residual or not bound.applies(shape) or (certified and bound.certificate is None):
             continue
         if bound.side == LOWER and bounded_by(question, bound.question, shape):
             if bound.name == "span" and (question.targets == UNTIED or bound.size(shape) > quick):

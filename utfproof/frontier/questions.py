@@ -62,7 +62,8 @@ def bounded_by(question: Question, proved: Question, shape: Shape) -> bool:
 
     Where `question` implies it; and, for almost all targets, where attention-matching would: a functional host serves almost
     each of its targets by attention-matching, with its heads renamed (docs/proofs/functional-is-attention-matching.md),
-    which may leave a tied host untied. The bounds for almost all targets hold for hosts that serve more than a null set.
+    which may leave a tied host untied. The bounds for almost all targets, "one narrow head" apart, hold for hosts that serve
+    more than a null set.
     """
     if implies(question, proved, shape):
         return True
