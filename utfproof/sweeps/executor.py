@@ -27,7 +27,9 @@ MAX_DEATHS = 3
 """Workers that a job may take down before it is given up."""
 CONNECT_SECONDS = 30
 _LOOK_SECONDS = 2.0  # between two looks at how many workers there are
-_WINDOW = 64  # jobs submitted to a cluster ahead of need, at least; results wait there until fetched
+_WINDOW = (
+    64  # jobs submitted to a cluster ahead of need, at least, and four items a thread; results wait there until fetched
+)
 
 Run = Callable[[Any], Any]
 """What runs an item of work: a task gives an answer, a batch a segment."""
@@ -39,6 +41,11 @@ class Item(Protocol):
     @property
     def key(self) -> str:
         """Of its first job."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many jobs it is."""
         ...
 
     def parts(self) -> Sequence[Any]:
@@ -217,14 +224,14 @@ class DaskWorkers:
     def _run(self, client: Any, completed: Any, waiting: _Waiting, function: Run) -> Iterator[Any]:
         run = uuid.uuid4().hex[:8]  # two sweeps at one scheduler stay apart
         out: dict[Any, Item] = {}
-        number = 0
-        looked, window = 0.0, _WINDOW
+        number = held = ahead = 0
+        looked = 0.0
         while True:
             try:
                 if time.monotonic() - looked > _LOOK_SECONDS:  # workers come and go
-                    looked, window = time.monotonic(), max(_WINDOW, 4 * sum(client.nthreads().values()))
-                while len(out) < window and (item := waiting.take()) is not None:
-                    number += 1
+                    looked, ahead = time.monotonic(), 4 * sum(client.nthreads().values())
+                while (held < _WINDOW or len(out) < ahead) and (item := waiting.take()) is not None:
+                    number, held = number + 1, held + item.size
                     key = f"utfproof-{run}-{number}-{item.key}"
                     future = client.submit(function, item, key=key, retries=2, pure=False)
                     out[future] = item
@@ -233,6 +240,7 @@ class DaskWorkers:
                     return
                 future = next(completed)
                 item = out.pop(future)
+                held -= item.size
                 answer = self._answer(future, item)
             except Exception as error:
                 raise WorkersLost(f"lost the Dask scheduler at {self.address} ({type(error).__name__})") from error

@@ -59,6 +59,7 @@ class SweepTask:
     job: SweepJob
     code: str
     max_memory: int | None = None
+    size = 1
 
     @property
     def key(self) -> str:

@@ -64,6 +64,11 @@ class ResultBatch:
         """Of its first job."""
         return self.tasks[0].key
 
+    @property
+    def size(self) -> int:
+        """How many jobs it has."""
+        return len(self.tasks)
+
     def parts(self) -> list[ResultBatch]:
         """Batches of one job each."""
         return [ResultBatch((task,)) for task in self.tasks]

@@ -164,7 +164,7 @@ class _Grid:
 
     def jobs(self, folder: Path) -> Iterator[SweepJob]:
         """Every combination, prepared by its command."""
-        return self._prepared(folder, itertools.product(*self.axes.values()))
+        return self._prepared(folder, _combinations(tuple(self.axes.values())))
 
     def _prepared(self, folder: Path, combinations: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[SweepJob]:
         defaults = {key: None if entry.default is REQUIRED else entry.default for key, entry in self.parameters.items()}
@@ -179,6 +179,16 @@ class _Grid:
                     yield SweepJob(self.name, kept, versions, files)
             except UtfproofError as error:
                 raise type(error)(f"{self.place}: {error}") from error
+
+
+def _combinations(axes: tuple[Sequence[Mapping[str, Any]], ...]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+    """One value of each, the last varying fastest; unlike itertools.product, a long range is never held."""
+    if not axes:
+        yield ()
+        return
+    for value in axes[0]:
+        for rest in _combinations(axes[1:]):
+            yield (value, *rest)
 
 
 def _versions(command: Any) -> dict[str, int | str]:
