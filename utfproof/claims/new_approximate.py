@@ -71,17 +71,18 @@ def _dot(left: list[int], right: list[int]) -> int:
 
 
 def _missed(host: Universal, seed: int) -> tuple[list[list[int]], int]:
-    """(W_Q, W_K and M z side by side, s): targets near which this host of M - 1 dimensions misses all, if s a.a' > 0 at every
-    nonzero solution of W_Q a + W_K a' in R M z."""
+    """(W_Q, W_K and M z side by side, l.l'): a target near which this host of M - 1 dimensions misses all, if at every nonzero
+    solution of W_Q a + W_K a' in R M z the sign of a.a' is one that l.l' has not."""
     shape, maps = host.shape, host.maps(0, 0)
     d, out = shape.head_dim, dense(maps.value[0]) @ dense(host.U)
     tied = kernel_vector(np.hstack([dense(maps.query), dense(maps.key), -out]))
     assert tied is not None
-    sign = -1 if _dot(tied[:d], tied[d : 2 * d]) > 0 else 1
+    inner = _dot(tied[:d], tied[d : 2 * d])
+    sign = -1 if inner > 0 else 1
     given, other = integer_target(shape, seed), integer_target(shape, seed + 1)
     queries, keys = given.W_Q[0, 0] * 50, other.W_K[0, 0] - sign * 50 * given.W_Q[0, 0]
     image = given.W_V[0, 0] @ given.W_O[0, 0] @ exact(np.array(tied[2 * d :]))
-    return np.hstack([queries, keys, image[:, None]]).tolist(), sign
+    return np.hstack([queries, keys, image[:, None]]).tolist(), inner
 
 
 def _definite(gram: plain.Rows) -> bool:
@@ -111,9 +112,9 @@ def one_head(run: Run) -> Iterator[Instance | Figure]:
         M = matching_dimension(shape)
         yield decided("tied", shape, M)
         for seed in range(3):
-            matrix, sign = _missed(integer_host(shape, M - 1, seed), seed)
-            d, solutions = shape.head_dim, kernel_basis(exact(np.array(matrix)))
-            gram = [[sign * (_dot(u[:d], v[d:-1]) + _dot(v[:d], u[d:-1])) for v in solutions] for u in solutions]
+            matrix, inner = _missed(integer_host(shape, M - 1, seed), seed)
+            d, other, solutions = shape.head_dim, 1 if inner <= 0 else -1, kernel_basis(exact(np.array(matrix)))
+            gram = [[other * (_dot(u[:d], v[d:-1]) + _dot(v[:d], u[d:-1])) for v in solutions] for u in solutions]
             minors = [int(fmpz_mat([row[:k] for row in gram[:k]]).det()) for k in range(1, len(gram) + 1)]
             both = agree({"FLINT": all(minor > 0 for minor in minors), "plain Fractions": _definite(gram)})
             open_set = len(solutions) == 2 * d - shape.d_in + 1
