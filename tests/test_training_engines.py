@@ -13,7 +13,7 @@ from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.benchmarks import train as bench  # noqa: E402
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
-from utfproof.training import kernel, normed, paths, programs  # noqa: E402
+from utfproof.training import kernel, matrices, normed, paths, programs  # noqa: E402
 from utfproof.training.loop import Trainer, looked_at  # noqa: E402
 from utfproof.training.models import build_model, target_of  # noqa: E402
 from utfproof.training.paths import PathEngine  # noqa: E402
@@ -133,6 +133,20 @@ def test_looked_at_holds_every_marked_position():
     assert look[0, 1].tolist() == [2, 7]
     assert 4 in look[0, 0].tolist()
     assert looked_at(torch.ones_like(mask)) is None
+
+
+def test_gradients_of_trained_matrices_stay_where_they_are_written():
+    """One buffer is the parameter's gradient at every step; a matrix in two products has both in its gradient."""
+    held = trainer(small("2-hop/trained/attention", head_dim=3, layers=2), "paths")
+    places = [(held.step(), held.model["R_V"].grad.data_ptr())[1] for _ in range(3)]
+    assert len(set(places)) == 1
+    parameter = torch.randn(1, 1, 2, 3, 3, dtype=torch.float64, requires_grad=True)
+    x, y = torch.randn(2, 1, 3, 3, dtype=torch.float64).unbind(0)
+    first, second = matrices.Matrices(parameter).take()[0]
+    (first.after(x).sum() + first.after(y).sum() + second.before(x).sum()).backward()
+    ones = torch.ones(3, 3, dtype=torch.float64)
+    expected = torch.stack([(x + y)[0].T @ ones, ones @ x[0].T])
+    torch.testing.assert_close(parameter.grad[0, 0], expected, rtol=1e-14, atol=1e-14)
 
 
 SIDE_BY_SIDE = ["parentheses/random/residual", "2-hop/sparse/attention"]

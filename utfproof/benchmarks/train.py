@@ -224,7 +224,7 @@ def _tables(trainer: Trainer, v: int) -> int:
 def _normed_tables(trainer: Trainer, v: int) -> int:
     """With LN: rows through every layer, and a Gram matrix for each LN but the first."""
     model = trainer.model
-    maps = trainer.engine.program._maps  # type: ignore[union-attr]
+    maps = trainer.engine.program._frozen  # type: ignore[union-attr]
     H, L, d, m = model.shape.heads, model.shape.layers, model.shape.head_dim, model.m
     trained, total = model.hosts is None, 0
     for layer, (c, read) in enumerate(_rows(trainer, v)):

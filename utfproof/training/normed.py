@@ -13,14 +13,16 @@ Axis letters: S seeds, c rows, H heads, m embedding dimension.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
+from utfproof.training.matrices import Matrix, times
 from utfproof.training.models import NORM_EPSILON, Model, dense, projection
-from utfproof.training.programs import Tables, times
+from utfproof.training.programs import Tables, trained_matrices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,15 +35,26 @@ class NormedProgram:
         self.model = model
         self.shifted, self.post = "shift" in model, model.norm_place == "post"
         layers = range(model.shape.layers)
+        self._frozen: list[_FrozenMaps] = []
         if model.hosts is None:
-            self._maps: list[Any] = [_TrainedMaps(model, layer) for layer in layers]
+            self._trained = trained_matrices(model)
             return
         shape, m = model.shape, model.m
         if not isinstance(model.hosts[0].U, SelectionMatrix):
             each = m * shape.heads * (2 * shape.head_dim + m)
             size = 8 * len(model.hosts) * each * shape.layers
             require_memory(size, f"dense hosts at {shape}, m = {m},", max_memory)
-        self._maps = [_FrozenMaps(model, layer) for layer in layers]
+        self._frozen = [_FrozenMaps(model, layer) for layer in layers]
+
+    def _maps(self) -> Sequence[_FrozenMaps | _TrainedMaps]:
+        """Of each layer, for one step."""
+        if self._frozen:
+            return self._frozen
+        readers, values = ([matrices.take() for matrices in kind] for kind in self._trained)
+        return [
+            _TrainedMaps([matrix[layer] for matrix in readers], [matrix[layer] for matrix in values])
+            for layer in range(self.model.shape.layers)
+        ]
 
     def tables(self, rows: Tensor, unembedding: Tensor) -> Tables:
         """See Program. grams[l]: G [S, c, c] of what layer l reads (l = L: of what U reads), None where rows carry LN."""
@@ -51,7 +64,7 @@ class NormedProgram:
         queries: list[Tensor] = []
         keys: list[Tensor] = []
         grams: list[Tensor | None] = []
-        for layer, maps in enumerate(self._maps):
+        for layer, maps in enumerate(self._maps()):
             read, gram = self._read(layer, rows)
             rows = read if self.post else rows
             grams.append(gram)
@@ -119,26 +132,20 @@ def _for_each(matrix: Tensor, rows: Tensor) -> Tensor:
 
 
 class _TrainedMaps:
-    """One layer of matrices that are trained: R_Q, R_K, R_V, or W_Q, W_K, W_V, W_O at the target's own width."""
+    """One layer's matrices that are trained: of queries and keys, and the factors of values, by head."""
 
-    def __init__(self, model: Model, layer: int) -> None:
-        self._model, self._layer = model, layer
-        own = "W_V" in model
-        self._names = (("W_Q", "W_K"), ("W_V", "W_O")) if own else (("R_Q", "R_K"), ("R_V",))
+    def __init__(self, readers: list[list[Matrix]], values: list[list[Matrix]]) -> None:
+        self._readers, self._values = readers, values
 
     def readers(self, rows: Tensor) -> Tensor:
         import torch
 
-        heads = range(self._model.shape.heads)
-        return torch.cat([times(rows, self._matrix(name, head)) for name in self._names[0] for head in heads], -1)
+        return torch.cat([matrix.after(rows) for matrices in self._readers for matrix in matrices], -1)
 
     def move(self, head: int, rows: Tensor) -> Tensor:
-        for name in self._names[1]:
-            rows = times(rows, self._matrix(name, head))
+        for matrices in self._values:
+            rows = matrices[head].after(rows)
         return rows
-
-    def _matrix(self, name: str, head: int) -> Tensor:
-        return self._model[name][:, self._layer, head]
 
 
 # --- the scale of a position ---------------------------------------------------------------------------------------------

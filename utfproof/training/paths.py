@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from utfproof.errors import MalformedInput
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.training.kernel import attention
+from utfproof.training.matrices import times
 from utfproof.training.models import Model
 from utfproof.training.normed import NormedProgram, normalised, normalised_times
-from utfproof.training.programs import DenseProgram, IndexProgram, Program, Tables, TrainedProgram, times
+from utfproof.training.programs import DenseProgram, IndexProgram, Program, Tables, TrainedProgram
 
 if TYPE_CHECKING:
     from torch import Tensor

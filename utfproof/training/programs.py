@@ -16,6 +16,7 @@ import numpy as np
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.systems import Universal
+from utfproof.training.matrices import Matrices, times
 from utfproof.training.models import Model, dense
 
 if TYPE_CHECKING:
@@ -41,11 +42,6 @@ class Program(Protocol):
     """What turns rows of E [S, v, m] and U [S, m, d_out] into tables."""
 
     def tables(self, rows: Tensor, unembedding: Tensor) -> Tables: ...
-
-
-def times(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y for [S, a, b] and [S, b, c]; a single model's is a plain product, which uses all threads."""
-    return (x[0] @ y[0])[None] if len(x) == 1 else x @ y
 
 
 # --- index maps ------------------------------------------------------------------------------------------------
@@ -333,32 +329,32 @@ class TrainedProgram:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._own = "W_V" in model
-
-    def _heads(self, name: str) -> list[list[Tensor]]:
-        """[S, rows, columns] by layer and head: taken apart once, so that gradients are put together once."""
-        shape = self.model.shape
-        flat = self.model[name].flatten(1, 2).unbind(1)
-        return [list(flat[layer * shape.heads : (layer + 1) * shape.heads]) for layer in range(shape.layers)]
+        self._readers, self._values = trained_matrices(model)
 
     def tables(self, rows: Tensor, unembedding: Tensor) -> Tables:
         """See Program."""
         import torch
 
         model, shape = self.model, self.model.shape
-        readers = [self._heads(name) for name in (("W_Q", "W_K") if self._own else ("R_Q", "R_K"))]
-        values = [self._heads(name) for name in (("W_V", "W_O") if self._own else ("R_V",))]
+        readers, values = ([matrices.take() for matrices in kind] for kind in (self._readers, self._values))
         queries: list[Tensor] = []
         keys: list[Tensor] = []
         for layer in range(shape.layers):
             for matrices, found in zip(readers, (queries, keys), strict=True):
-                found.append(torch.stack([times(rows, matrix) for matrix in matrices[layer]], 1))
+                found.append(torch.stack([matrix.after(rows) for matrix in matrices[layer]], 1))
             if layer + 1 == shape.layers and not self._own and rows.shape[1] > shape.d_out:
                 # U is narrower than the rows are many: let it pass through the last layer instead
-                last = [times(matrix, unembedding) for matrix in values[0][layer]]
+                last = [matrix.before(unembedding) for matrix in values[0][layer]]
                 columns = [unembedding, *last] if model.residual else last
                 return Tables(queries, keys, torch.cat([times(rows, column) for column in columns], 1))
             moved = [rows] * shape.heads
             for factor in values:
-                moved = [times(x, matrix) for x, matrix in zip(moved, factor[layer], strict=True)]
+                moved = [matrix.after(x) for x, matrix in zip(moved, factor[layer], strict=True)]
             rows = _forward(rows, moved, model.residual)
         return Tables(queries, keys, times(rows, unembedding))
+
+
+def trained_matrices(model: Model) -> tuple[list[Matrices], list[Matrices]]:
+    """Of queries and keys, and the factors of values: R_Q, R_K, R_V, or W_Q, W_K, W_V, W_O at the target's own width."""
+    readers, values = (("W_Q", "W_K"), ("W_V", "W_O")) if "W_V" in model else (("R_Q", "R_K"), ("R_V",))
+    return [Matrices(model[name]) for name in readers], [Matrices(model[name]) for name in values]

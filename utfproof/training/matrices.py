@@ -1,0 +1,116 @@
+"""Matrices that are trained, and products with them whose gradients are written where they stay from step to step.
+
+A parameter [S, L, H, a, b] is taken apart into its matrices [S, a, b] once a step. Gradients of slices would each be as large
+as the parameter, and even those of its parts would have to be put together: on a CPU mapping so many fresh pages costs more
+than computing them. So each product writes its matrix's gradient into one buffer, which becomes the parameter's gradient.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def times(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y for [S, a, b] and [S, b, c]; a single model's is a plain product, which uses all threads."""
+    return (x[0] @ y[0])[None] if len(x) == 1 else x @ y
+
+
+class Matrix:
+    """A matrix [S, a, b] of a parameter, and where its gradient goes: there once, to a fresh tensor in any further product."""
+
+    def __init__(self, value: Tensor, into: Tensor | None) -> None:
+        self.value, self._into = value, into
+
+    def after(self, x: Tensor) -> Tensor:
+        """x [S, c, a] times the matrix."""
+        return self._product(x, self.value, 1)
+
+    def before(self, y: Tensor) -> Tensor:
+        """The matrix times y [S, b, c]."""
+        return self._product(self.value, y, 0)
+
+    def _product(self, x: Tensor, y: Tensor, which: int) -> Tensor:
+        into, self._into = self._into, None
+        found: Tensor = _functions()[1].apply(x, y, into, which)
+        return found
+
+
+class Matrices:
+    """The matrices of one trained parameter [S, L, H, a, b]."""
+
+    def __init__(self, parameter: Tensor) -> None:
+        self._parameter = parameter
+        self._buffer: Tensor | None = None
+
+    def take(self) -> list[list[Matrix]]:
+        """By layer and head, for one step; its backward pass overwrites the gradient of the step before."""
+        import torch
+
+        parameter = self._parameter
+        L, H = parameter.shape[1:3]
+        if self._buffer is None and parameter.device.type == "cpu" and torch.is_grad_enabled():
+            self._buffer = torch.empty_like(parameter, requires_grad=False)
+        values = _functions()[0].apply(parameter, self._buffer)
+        places = [None] * (L * H) if self._buffer is None else self._buffer.flatten(1, 2).unbind(1)
+        found = [Matrix(value, into) for value, into in zip(values, places, strict=True)]
+        return [found[layer * H : (layer + 1) * H] for layer in range(L)]
+
+
+_FUNCTIONS: list[Any] = []
+
+
+def _functions() -> list[Any]:
+    """The autograd functions, made when torch is there: a parameter's matrices, and a product with one of them."""
+    if not _FUNCTIONS:
+        import torch
+
+        class Split(torch.autograd.Function):
+            @staticmethod
+            def forward(context: Any, parameter: Any, buffer: Any) -> Any:
+                context.buffer, context.shape = buffer, parameter.shape
+                return tuple(part.detach() for part in parameter.flatten(1, 2).unbind(1))
+
+            @staticmethod
+            def backward(context: Any, *gradients: Any) -> Any:
+                buffer = context.buffer
+                if buffer is not None:
+                    places = buffer.flatten(1, 2).unbind(1)
+                    for place, gradient in zip(places, gradients, strict=True):
+                        if place.data_ptr() != gradient.data_ptr():
+                            place.copy_(gradient)
+                    return buffer.detach(), None
+                return torch.stack(gradients, 1).view(context.shape), None
+
+        class Product(torch.autograd.Function):
+            @staticmethod
+            def forward(context: Any, x: Any, y: Any, into: Any, which: int) -> Any:
+                context.save_for_backward(x, y)
+                context.into, context.which = into, which
+                return times(x, y)
+
+            @staticmethod
+            def backward(context: Any, *gradients: Any) -> Any:
+                (x, y), g = context.saved_tensors, gradients[0]
+                factors = [(g, y.transpose(1, 2)), (x.transpose(1, 2), g)]
+                found = [times(*pair) if n != context.which else None for n, pair in enumerate(factors)]
+                x, y = factors[context.which]
+                found[context.which] = _written(x, y, context.into)
+                return *found, None, None
+
+        _FUNCTIONS.extend([Split, Product])
+    return _FUNCTIONS
+
+
+def _written(x: Tensor, y: Tensor, place: Tensor | None) -> Tensor:
+    """x @ y, written there."""
+    import torch
+
+    if place is None:
+        return times(x, y)
+    if len(x) == 1:
+        torch.mm(x[0], y[0], out=place[0])
+        return place
+    return place.copy_(x @ y)
