@@ -400,15 +400,20 @@ def inputs(count, seed):
             yield "noise", source.randbytes(source.choice([0, 1, 2, 50, 1000]))
 
 
-def corpus_inputs(count, seed):
-    """Certificates of the corpus of every kind, with up to three changes to the structure or five to the bytes."""
-    source = random.Random(seed)
+def corpus_files(largest):
+    """(folder, kind) -> certificates of the corpus below this size."""
     kinds = {}
     for folder in ("valid", "invalid", "malformed"):
         for path in sorted((corpus.CORPUS / folder).glob("*.json")):
-            if 0 < path.stat().st_size < 20_000:
+            if 0 < path.stat().st_size < largest:
                 kinds.setdefault((folder, path.name.split("-")[0]), []).append(path)
-    kinds = list(kinds.values())
+    return kinds
+
+
+def corpus_inputs(count, seed):
+    """Certificates of the corpus of every kind, with up to three changes to the structure or five to the bytes."""
+    source = random.Random(seed)
+    kinds = list(corpus_files(20_000).values())
     for _ in range(count):
         raw, other = (source.choice(source.choice(kinds)).read_bytes() for _ in range(2))
         try:

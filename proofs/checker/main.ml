@@ -67,7 +67,11 @@ let within s =
   if s.depth > 64 || Zar.geq size (Zar.shift_left Zar.one 60) then raise (Uncovered "a shape of this size")
 let countable s =
   if s.width * s.width > 50_000_000 then raise (Uncovered "a host of this size");
-  if room s s.depth > 50_000_000 then raise (Uncovered "so many columns")
+  if room s s.depth > 5_000_000 then raise (Uncovered "so many columns")
+(* how many columns there are with queries of this width, none of which is written down *)
+let counted s query =
+  let rec sum t power = if t = 0 then power * s.d_out else (power * s.heads * (query + s.head_dim)) + sum (t - 1) (power * letters s) in
+  sum s.depth 1
 
 (* --- hints --- *)
 let selection folder s b evidence names =
@@ -281,6 +285,8 @@ let random_vectors p k n =
       List.init k (fun _ -> List.init n (fun _ -> one ())))
 
 let modular files folder s claim evidence =
+  if s.width < counted s (match claim with Serves _ -> s.d_in | _ -> s.head_dim) then reject "m is below the number of columns";
+  countable s;
   let h, names, tests = match claim with
     | Universal (h, _) -> (h, columns s, false) | Serves (h, _) -> (h, serving s, true) | _ -> reject "claim" in
   let size = Array.length names in
@@ -292,7 +298,6 @@ let modular files folder s claim evidence =
   Array.iter (fun name -> mask.(position s name) <- true) names;
   let mask = Array.to_list mask in
   if not (probable files s claim (Zar.of_int p) k mask) then reject "p is not prime, or the rank is another one";
-  if s.width < size then reject "m is below the number of columns";
   let gauges = if not tests then None else begin
       let given = match evidence with Obj l -> List.assoc_opt (chars "gauges") l | _ -> None in
       only (if given = None then [ "method"; "prime" ] else [ "gauges"; "method"; "prime" ]) evidence;
@@ -370,7 +375,7 @@ let judge path =
     (match claim with
      | Universal (Built b, _) -> certain (selection folder shape b evidence (columns shape))
      | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
-     | Universal _ | Serves _ -> countable shape; modular files folder shape claim evidence
+     | Universal _ | Serves _ -> modular files folder shape claim evidence
      | UniversalTied _ -> reject "claim"
      | Refuted h -> (match how () with
          | "dimension" -> (match h with Stored (t, w) -> ignore (files t w) | _ -> ()); dimension ()
