@@ -413,11 +413,8 @@ def malformed():
     }.items():  # fmt: skip
         add(f"difference-{case}", base, "claim", "difference", value)
     for case, value in {
-        "universal": "universal",
-        "not-universal": "not universal",
-        "equal": "equal",
-        "null": None,
-    }.items():
+        "universal": "universal", "not-universal": "not universal", "equal": "equal", "null": None,
+    }.items():  # fmt: skip
         add(f"verdict-{case}", base, "claim", "verdict", value)
     for case, value in {"matching": "matching", "functional": "functional", "null": None}.items():
         add(f"notion-{case}", base, "claim", "notion", value)

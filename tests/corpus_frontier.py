@@ -457,14 +457,11 @@ def malformed():
     add("identity-polynomial-d_in-two", wide)
     base = counted_halves((2, 4, 1, 1))
     for case, path_and_value in {
-        "one-layer": ("shape", "layers", 1),
-        "m-below-the-least": ("shape", "m", 2),
-        "targets-untied": ("claim", "targets", "all untied"),
-        "free-E": ("claim", "free", "E"),
-        "letter-with-a-layer": ("evidence", "E", 0, 1, ["M1.0"]),
-        "letter-P": ("evidence", "E", 0, 1, ["P.0"]),
+        "one-layer": ("shape", "layers", 1), "m-below-the-least": ("shape", "m", 2),
+        "targets-untied": ("claim", "targets", "all untied"), "free-E": ("claim", "free", "E"),
+        "letter-with-a-layer": ("evidence", "E", 0, 1, ["M1.0"]), "letter-P": ("evidence", "E", 0, 1, ["P.0"]),
         "inverse": ("evidence", "E", 0, 1, ["M.0I"]),
-    }.items():
+    }.items():  # fmt: skip
         add(f"identity-two-sided-counting-{case}", changed(base, *path_and_value))
     wide = changed(changed(base, "shape", "d_in", 2), "shape", "d_out", 2)
     add("identity-two-sided-counting-d_in-two", wide)

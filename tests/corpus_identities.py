@@ -181,13 +181,10 @@ def more_invalid():
     dims = (2, 2, 3, 2, 2)  # 38 columns, M = 44
     base = linear("random", dims, 40, seed=3)
     for attack, path_and_value in {
-        "rank-is-M": ("claim", "rank", 44),
-        "rank-is-m": ("claim", "rank", 40),
-        "rank-off-by-one": ("claim", "rank", 37),
-        "prime-two": ("evidence", "prime", 2),
-        "prime-composite": ("evidence", "prime", 8388593 + 2),
-        "m-below-the-columns": ("shape", "m", 37),
-    }.items():
+        "rank-is-M": ("claim", "rank", 44), "rank-is-m": ("claim", "rank", 40),
+        "rank-off-by-one": ("claim", "rank", 37), "prime-two": ("evidence", "prime", 2),
+        "prime-composite": ("evidence", "prime", 8388593 + 2), "m-below-the-columns": ("shape", "m", 37),
+    }.items():  # fmt: skip
         add(f"linear-{attack}", changed(base, *path_and_value))
     add("linear-verdict-flipped", changed(changed(base, "claim", "verdict", "not universal"), "claim", "rank", ...))
     for name in RANDOM:

@@ -194,35 +194,21 @@ def more_malformed():
     given = isolating(2, 1, 1, 1, True)  # entries [tensor, 0, h, 0, 0, 1]
     base = span((2, 1, 1, 1), 5, given)
     for case, entry in {
-        "too-short": ["W_Q", 0, 0, 0, 0],
-        "too-long": ["W_Q", 0, 0, 0, 0, 1, 1],
-        "an-object": {"W_Q": 1},
-        "tensor-unknown": ["W_E", 0, 0, 0, 0, 1],
-        "tensor-null": [None, 0, 0, 0, 0, 1],
-        "tensor-list": [["W_Q"], 0, 0, 0, 0, 1],
-        "layer-of-an-untied-target": ["W_Q", 1, 0, 0, 0, 1],
-        "layer-negative": ["W_Q", -1, 0, 0, 0, 1],
-        "head-H": ["W_Q", 0, 2, 0, 0, 1],
-        "head-negative": ["W_Q", 0, -1, 0, 0, 1],
-        "row-outside": ["W_Q", 0, 0, 1, 0, 1],
-        "row-negative": ["W_Q", 0, 0, -1, 0, 1],
-        "column-outside": ["W_Q", 0, 0, 0, 1, 1],
-        "value-zero": ["W_Q", 0, 0, 0, 0, 0],
-        "value-null": ["W_Q", 0, 0, 0, 0, None],
-        "value-string": ["W_Q", 0, 0, 0, 0, "1"],
-        "value-true": ["W_Q", 0, 0, 0, 0, True],
-    }.items():
+        "too-short": ["W_Q", 0, 0, 0, 0], "too-long": ["W_Q", 0, 0, 0, 0, 1, 1], "an-object": {"W_Q": 1},
+        "tensor-unknown": ["W_E", 0, 0, 0, 0, 1], "tensor-null": [None, 0, 0, 0, 0, 1],
+        "tensor-list": [["W_Q"], 0, 0, 0, 0, 1], "layer-of-an-untied-target": ["W_Q", 1, 0, 0, 0, 1],
+        "layer-negative": ["W_Q", -1, 0, 0, 0, 1], "head-H": ["W_Q", 0, 2, 0, 0, 1],
+        "head-negative": ["W_Q", 0, -1, 0, 0, 1], "row-outside": ["W_Q", 0, 0, 1, 0, 1],
+        "row-negative": ["W_Q", 0, 0, -1, 0, 1], "column-outside": ["W_Q", 0, 0, 0, 1, 1],
+        "value-zero": ["W_Q", 0, 0, 0, 0, 0], "value-null": ["W_Q", 0, 0, 0, 0, None],
+        "value-string": ["W_Q", 0, 0, 0, 0, "1"], "value-true": ["W_Q", 0, 0, 0, 0, True],
+    }.items():  # fmt: skip
         add(f"span-entry-{case}", changed(base, "evidence", "targets", 0, [entry]))
     one, two = ["W_K", 0, 0, 0, 0, 1], ["W_Q", 0, 0, 0, 0, 1]
     for case, new in {
-        "entries-unsorted": [[two, one]],
-        "entry-twice": [[one, one]],
-        "no-targets": [],
-        "targets-null": None,
-        "target-null": [None],
-        "target-an-object": [{}],
-        "targets-flat": [one],
-    }.items():
+        "entries-unsorted": [[two, one]], "entry-twice": [[one, one]], "no-targets": [], "targets-null": None,
+        "target-null": [None], "target-an-object": [{}], "targets-flat": [one],
+    }.items():  # fmt: skip
         add(f"span-{case}", changed(base, "evidence", "targets", new))
     tall = span((1, 1, 2, 1), 2, [[["W_Q", 0, 0, 0, 1, 1]]])
     add("span-entry-of-W_O-with-rows-and-columns-exchanged", changed(tall, "evidence", "targets", 0, 0, 0, "W_O"))

@@ -80,40 +80,19 @@ def malformed():
 
     # numbers
     for name, number in {
-        "float-instead-of-integer": "6.0",
-        "float-with-exponent": "6e0",
-        "exponent": "1E1",
-        "minus-zero": "-0",
-        "leading-zero": "06",
-        "plus-sign": "+6",
-        "nan": "NaN",
-        "infinity": "Infinity",
-        "minus-infinity": "-Infinity",
-        "huge-exponent": "1e999999999",
-        "hexadecimal": "0x6",
-        "true-as-one": "true",
-        "null-as-number": "null",
-        "huge-integer-as-number": str(2**53),
-        "enormous-integer-as-number": "9" * 5000,
-        "small-integer-as-string": '"6"',
-        "integer-below-2-to-the-53-as-string": f'"{2**53 - 1}"',
-        "string-with-leading-zero": f'"0{2**60}"',
-        "string-with-plus": f'"+{2**60}"',
-        "string-with-space": f'" {2**60}"',
-        "string-with-newline": f'"{2**60}\\n"',
-        "string-with-underscore": '"1_000_000_000_000_000_000_000"',
-        "string-with-point": f'"{2**60}.0"',
-        "string-with-exponent": '"1e30"',
-        "string-minus-zero": '"-0"',
-        "string-two-minus": f'"--{2**60}"',
-        "string-arabic-digits": quoted("\u0666" * 20),
-        "string-fullwidth-digits": quoted("\uff16" * 20),
-        "string-superscript-digits": quoted("\u2076" * 20),
-        "string-empty": '""',
-        "string-with-nul": f'"{2**60}\\u0000"',
-        "number-in-array": "[6]",
-        "number-in-object": '{"6":6}',
-    }.items():
+        "float-instead-of-integer": "6.0", "float-with-exponent": "6e0", "exponent": "1E1", "minus-zero": "-0",
+        "leading-zero": "06", "plus-sign": "+6", "nan": "NaN", "infinity": "Infinity", "minus-infinity": "-Infinity",
+        "huge-exponent": "1e999999999", "hexadecimal": "0x6", "true-as-one": "true", "null-as-number": "null",
+        "huge-integer-as-number": str(2**53), "enormous-integer-as-number": "9" * 5000,
+        "small-integer-as-string": '"6"', "integer-below-2-to-the-53-as-string": f'"{2**53 - 1}"',
+        "string-with-leading-zero": f'"0{2**60}"', "string-with-plus": f'"+{2**60}"',
+        "string-with-space": f'" {2**60}"', "string-with-newline": f'"{2**60}\\n"',
+        "string-with-underscore": '"1_000_000_000_000_000_000_000"', "string-with-point": f'"{2**60}.0"',
+        "string-with-exponent": '"1e30"', "string-minus-zero": '"-0"', "string-two-minus": f'"--{2**60}"',
+        "string-arabic-digits": quoted("\u0666" * 20), "string-fullwidth-digits": quoted("\uff16" * 20),
+        "string-superscript-digits": quoted("\u2076" * 20), "string-empty": '""',
+        "string-with-nul": f'"{2**60}\\u0000"', "number-in-array": "[6]", "number-in-object": '{"6":6}',
+    }.items():  # fmt: skip
         text(f"rank-{name}", '"rank":6', f'"rank":{number}')
     for field in FIELDS:
         for name, value in {"zero": 0, "negative": -1, "null": None, "true": True, "string": "2", "list": [2]}.items():
@@ -211,19 +190,11 @@ def malformed():
     # evidence
     rows = sparse["evidence"]["rows"]
     for attack, new in {
-        "too-long": [*rows, 6],
-        "too-short": rows[:-1],
-        "empty": [],
-        "null": None,
-        "string": "012345",
-        "with-null": [*rows[:-1], None],
-        "with-true": [0, True, *rows[2:]],
-        "with-string": ["0", *rows[1:]],
-        "nested": [rows],
-        "as-object": {str(i): r for i, r in enumerate(rows)},
-        "number": 0,
+        "too-long": [*rows, 6], "too-short": rows[:-1], "empty": [], "null": None, "string": "012345",
+        "with-null": [*rows[:-1], None], "with-true": [0, True, *rows[2:]], "with-string": ["0", *rows[1:]],
+        "nested": [rows], "as-object": {str(i): r for i, r in enumerate(rows)}, "number": 0,
         "of-pairs": [[i, r] for i, r in enumerate(rows)],
-    }.items():
+    }.items():  # fmt: skip
         add(f"inline-array-{attack}", changed(sparse, "evidence", "rows", new))
     text("inline-array-with-float", '"rows":[', '"rows":[0.0,')
     for i, value in enumerate(["Recompute", "certificate", None, 1, "dimension"]):
@@ -234,23 +205,14 @@ def malformed():
     base, _ = witness("random", (1, 1, 1, 1, 1), 5, 101, seed=5)
     rows, inverse = base["evidence"]["rows"], base["evidence"]["inverse"]
     for attack, path_and_value in {
-        "rows-decrease": ("rows", rows[::-1]),
-        "rows-repeat": ("rows", [rows[0], rows[0], rows[2]]),
-        "rows-too-long": ("rows", [0, 1, 2, 3]),
-        "rows-too-short": ("rows", rows[:2]),
-        "rows-null": ("rows", None),
-        "inverse-too-short": ("inverse", inverse[:-1]),
-        "inverse-too-long": ("inverse", [*inverse, 0]),
-        "inverse-of-rows": ("inverse", [inverse[:3], inverse[3:6], inverse[6:]]),
-        "inverse-null": ("inverse", None),
-        "inverse-missing": ("inverse", ...),
-        "rows-missing": ("rows", ...),
-        "prime-missing": ("prime", ...),
-        "method-recompute": ("method", "recompute"),
-        "prime-out-of-range": ("prime", 2**31 + 11),
-        "inverse-with-true": ("inverse", [True, *inverse[1:]]),
-        "inverse-as-string": ("inverse", "1"),
-    }.items():
+        "rows-decrease": ("rows", rows[::-1]), "rows-repeat": ("rows", [rows[0], rows[0], rows[2]]),
+        "rows-too-long": ("rows", [0, 1, 2, 3]), "rows-too-short": ("rows", rows[:2]), "rows-null": ("rows", None),
+        "inverse-too-short": ("inverse", inverse[:-1]), "inverse-too-long": ("inverse", [*inverse, 0]),
+        "inverse-of-rows": ("inverse", [inverse[:3], inverse[3:6], inverse[6:]]), "inverse-null": ("inverse", None),
+        "inverse-missing": ("inverse", ...), "rows-missing": ("rows", ...), "prime-missing": ("prime", ...),
+        "method-recompute": ("method", "recompute"), "prime-out-of-range": ("prime", 2**31 + 11),
+        "inverse-with-true": ("inverse", [True, *inverse[1:]]), "inverse-as-string": ("inverse", "1"),
+    }.items():  # fmt: skip
         add(f"witness-{attack}", changed(base, "evidence", *path_and_value))
     add("witness-unknown-field", added(base, "evidence", "k", 1))
     add("witness-of-a-permutation", changed(sparse, "evidence", base["evidence"]))
@@ -269,42 +231,23 @@ def malformed():
     assert len(z) == 2
     distance = kernel["evidence"]["distance_squared"]
     for attack, path_and_value in {
-        "z-empty": ("z", []),
-        "z-null": ("z", None),
-        "z-object": ("z", {"0": 1}),
-        "z-not-pairs": ("z", [0, 1]),
-        "z-triples": ("z", [[*pair, 0] for pair in z]),
-        "z-singles": ("z", [[0], [1]]),
-        "z-unsorted": ("z", z[::-1]),
-        "z-position-twice": ("z", [z[0], z[0], z[1]]),
-        "z-zero-value": ("z", [z[0], [z[1][0], 0]]),
-        "z-position-M": ("z", [z[0], [6, -1]]),
-        "z-position-negative": ("z", [[-1, 1], *z]),
-        "z-value-string": ("z", [[z[0][0], "1"], z[1]]),
-        "z-value-true": ("z", [[z[0][0], True], z[1]]),
-        "z-value-null": ("z", [[z[0][0], None], z[1]]),
-        "z-position-string": ("z", [["0", 1], z[1]]),
-        "z-dense": ("z", [1, -1, 0, 0, 0, 0]),
-        "z-position-beyond-2-to-the-64": ("z", [z[0], [str(2**64), 1]]),
-        "column-M": ("column", 6),
-        "column-negative": ("column", -1),
-        "column-string": ("column", "0"),
-        "column-null": ("column", None),
-        "column-huge": ("column", str(2**64)),
-        "column-true": ("column", True),
+        "z-empty": ("z", []), "z-null": ("z", None), "z-object": ("z", {"0": 1}), "z-not-pairs": ("z", [0, 1]),
+        "z-triples": ("z", [[*pair, 0] for pair in z]), "z-singles": ("z", [[0], [1]]), "z-unsorted": ("z", z[::-1]),
+        "z-position-twice": ("z", [z[0], z[0], z[1]]), "z-zero-value": ("z", [z[0], [z[1][0], 0]]),
+        "z-position-M": ("z", [z[0], [6, -1]]), "z-position-negative": ("z", [[-1, 1], *z]),
+        "z-value-string": ("z", [[z[0][0], "1"], z[1]]), "z-value-true": ("z", [[z[0][0], True], z[1]]),
+        "z-value-null": ("z", [[z[0][0], None], z[1]]), "z-position-string": ("z", [["0", 1], z[1]]),
+        "z-dense": ("z", [1, -1, 0, 0, 0, 0]), "z-position-beyond-2-to-the-64": ("z", [z[0], [str(2**64), 1]]),
+        "column-M": ("column", 6), "column-negative": ("column", -1), "column-string": ("column", "0"),
+        "column-null": ("column", None), "column-huge": ("column", str(2**64)), "column-true": ("column", True),
         "distance-not-lowest": ("distance_squared", [2 * x for x in distance]),
-        "distance-q-zero": ("distance_squared", [1, 0]),
-        "distance-q-negative": ("distance_squared", [-1, -2]),
-        "distance-one-number": ("distance_squared", [1]),
-        "distance-three": ("distance_squared", [*distance, 1]),
-        "distance-string": ("distance_squared", "1/2"),
-        "distance-null": ("distance_squared", None),
-        "distance-number": ("distance_squared", 1),
-        "distance-of-strings": ("distance_squared", ["1", "2"]),
-        "distance-zero-over-two": ("distance_squared", [0, 2]),
-        "method-list": ("method", ["kernel-vector"]),
+        "distance-q-zero": ("distance_squared", [1, 0]), "distance-q-negative": ("distance_squared", [-1, -2]),
+        "distance-one-number": ("distance_squared", [1]), "distance-three": ("distance_squared", [*distance, 1]),
+        "distance-string": ("distance_squared", "1/2"), "distance-null": ("distance_squared", None),
+        "distance-number": ("distance_squared", 1), "distance-of-strings": ("distance_squared", ["1", "2"]),
+        "distance-zero-over-two": ("distance_squared", [0, 2]), "method-list": ("method", ["kernel-vector"]),
         "method-unknown": ("method", "kernel"),
-    }.items():
+    }.items():  # fmt: skip
         add(f"kernel-{attack}", changed(kernel, "evidence", *path_and_value))
     add("kernel-method-dimension-with-z", changed(kernel, "evidence", "method", "dimension"))
     many = {i: (1 if i % 2 else -1) for i in range(4097)}
@@ -339,15 +282,11 @@ def malformed():
     with_sidecar("empty", lambda c: b"")
     with_sidecar("zeroed", lambda c: bytes(len(c)))
     for case, changes in {
-        "dtype-int32": {"dtype": "int32"},
-        "dtype-null": {"dtype": None},
-        "length-too-short": {"length": 4096},
-        "length-too-long": {"length": 4098},
-        "length-string": {"length": "4097"},
-        "length-negative": {"length": -4097},
-        "length-huge": {"length": str(2**64 + 4097)},
+        "dtype-int32": {"dtype": "int32"}, "dtype-null": {"dtype": None}, "length-too-short": {"length": 4096},
+        "length-too-long": {"length": 4098}, "length-string": {"length": "4097"},
+        "length-negative": {"length": -4097}, "length-huge": {"length": str(2**64 + 4097)},
         "unknown-field": {"path": "rows.bin"},
-    }.items():
+    }.items():  # fmt: skip
         with_sidecar(case, lambda c: c, changes)
     with_sidecar("length-missing", lambda c: c)
     del out["sidecar-length-missing"][0]["evidence"]["rows"]["length"]
@@ -361,21 +300,12 @@ def malformed():
     )
     inside = proved("sparse", BIG)[0]["evidence"]["rows"]["sidecar"]
     for case, path in {
-        "path-traversal": "../x",
-        "path-to-the-valid-folder": f"../valid/{inside}",
-        "path-absolute": "/dev/zero",
-        "path-of-64-characters": "../valid/../".ljust(64, "0"),
-        "path-with-suffix": f"{inside}.bin",
-        "path-empty": "",
-        "path-null": None,
-        "path-number": 0,
-        "path-newline": f"{inside}\n",
-        "path-63-digits": inside[:-1],
-        "path-65-digits": inside + "0",
-        "path-with-nul": inside[:63] + "\0",
-        "path-list": [inside],
-        "path-unicode-digits": inside[:63] + "\u0660",
-    }.items():
+        "path-traversal": "../x", "path-to-the-valid-folder": f"../valid/{inside}", "path-absolute": "/dev/zero",
+        "path-of-64-characters": "../valid/../".ljust(64, "0"), "path-with-suffix": f"{inside}.bin",
+        "path-empty": "", "path-null": None, "path-number": 0, "path-newline": f"{inside}\n",
+        "path-63-digits": inside[:-1], "path-65-digits": inside + "0", "path-with-nul": inside[:63] + "\0",
+        "path-list": [inside], "path-unicode-digits": inside[:63] + "\u0660",
+    }.items():  # fmt: skip
         add(f"sidecar-{case}", changed(big, "evidence", "rows", {"dtype": "uint32", "length": 4097, "sidecar": path}))
     short, files = sidecar(rows)
     add("sidecar-for-a-short-array", changed(sparse, "evidence", "rows", short), files)

@@ -247,15 +247,11 @@ def invalid():
     base, _ = proved("sparse", dims)
     rows = base["evidence"]["rows"]
     for attack, new in {
-        "row-repeated": [rows[0], rows[0], *rows[2:]],
-        "row-off-by-one": [*rows[:7], rows[7] + 1, *rows[8:]],
-        "row-negative": [rows[0] - M, *rows[1:]],
-        "row-minus-one": [*rows[:-1], -1],
-        "row-beyond-m": [*rows[:-1], M],
+        "row-repeated": [rows[0], rows[0], *rows[2:]], "row-off-by-one": [*rows[:7], rows[7] + 1, *rows[8:]],
+        "row-negative": [rows[0] - M, *rows[1:]], "row-minus-one": [*rows[:-1], -1], "row-beyond-m": [*rows[:-1], M],
         "row-2-to-the-32-too-large": [rows[0] + 2**32, *rows[1:]],
-        "row-2-to-the-64-too-large": [str(rows[0] + 2**64), *rows[1:]],
-        "all-rows-zero": [0] * M,
-    }.items():
+        "row-2-to-the-64-too-large": [str(rows[0] + 2**64), *rows[1:]], "all-rows-zero": [0] * M,
+    }.items():  # fmt: skip
         add(f"permutation-{attack}", changed(base, "evidence", "rows", new))
     padded, _ = proved("sparse", dims, 27)
     add("permutation-row-in-the-padding", changed(padded, "evidence", "rows", [*rows[:-1], 26]))
@@ -265,14 +261,9 @@ def invalid():
     other, _ = proved("sparse", (2, 1, 2, 2, 6))  # M is 20, too
     add("permutation-shape-with-the-same-M", changed(base, "shape", other["shape"]))
     for attack, rank in {
-        "below-M": M - 1,
-        "above-M": M + 1,
-        "zero": 0,
-        "negative": -M,
-        "half": M // 2,
-        "huge": str(2**80),
+        "below-M": M - 1, "above-M": M + 1, "zero": 0, "negative": -M, "half": M // 2, "huge": str(2**80),
         "plus-2-to-the-64": str(M + 2**64),
-    }.items():
+    }.items():  # fmt: skip
         add(f"claim-rank-{attack}", changed(base, "claim", "rank", rank))
     add("claim-rank-is-m", changed(padded, "claim", "rank", 27))
     flipped = changed(changed(base, "claim", "verdict", "not universal"), "claim", "rank", ...)
@@ -288,17 +279,10 @@ def invalid():
 
     modular, _ = proved("random", dims, seed=7)
     for attack, p in {
-        "composite-prime": 8388593 + 2,
-        "prime-two": 2,
-        "prime-even": 2**23,
-        "prime-carmichael": 561,
-        "prime-square": 4093**2,
-        "prime-pseudoprime-2": 2047,
-        "prime-pseudoprime-2-3": 1373653,
-        "prime-pseudoprime-2-3-5": 25326001,
-        "prime-product-of-large": 46337 * 46327,
-        "prime-nine": 9,
-    }.items():
+        "composite-prime": 8388593 + 2, "prime-two": 2, "prime-even": 2**23, "prime-carmichael": 561,
+        "prime-square": 4093**2, "prime-pseudoprime-2": 2047, "prime-pseudoprime-2-3": 1373653,
+        "prime-pseudoprime-2-3-5": 25326001, "prime-product-of-large": 46337 * 46327, "prime-nine": 9,
+    }.items():  # fmt: skip
         add(f"modular-{attack}", changed(modular, "evidence", "prime", p))
     add("verdict-flipped-modular", changed(changed(modular, "claim", "verdict", "not universal"), "claim", "rank", ...))
     add("modular-rank-below-M", changed(modular, "claim", "rank", M - 1))

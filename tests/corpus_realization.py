@@ -319,11 +319,8 @@ def malformed():
         if value != digest:
             add(f"digest-{case}", base, "claim", "target", value)
     for case, value in {
-        "universal": "universal",
-        "not-universal": "not universal",
-        "m": "least",
-        "within": "within",
-    }.items():
+        "universal": "universal", "not-universal": "not universal", "m": "least", "within": "within",
+    }.items():  # fmt: skip
         add(f"verdict-{case}", base, "claim", "verdict", value)
     for case in ("attention-matching", "functional", "shared attention", "one emulation"):
         add(f"notion-{case.replace(' ', '-')}", base, "claim", "notion", case)
@@ -332,12 +329,8 @@ def malformed():
     out["with-a-rank"] = added(base, "claim", "rank", base["shape"]["m"])
     out["with-free"] = added(base, "claim", "free", "E")
     for case, p in {
-        "one": 1,
-        "zero": 0,
-        "of-32-bits": 2**31 + 11,
-        "large": 2**53 - 111,
-        "huge": str(2**61 - 1),
-    }.items():
+        "one": 1, "zero": 0, "of-32-bits": 2**31 + 11, "large": 2**53 - 111, "huge": str(2**61 - 1),
+    }.items():  # fmt: skip
         add(f"prime-{case}", base, *lower, "prime", p)
     for case, value in {"above": 3, "negative": -1, "string": "1", "huge": str(2**70)}.items():
         add(f"boundary-{case}", base, *lower, "boundary", value)

@@ -192,11 +192,8 @@ def stored_invalid():
     singular["R_K"] = singular["R_Q"]
     modular("weights-digest-of-another-file", singular)
     for kind, bits in {
-        "F64": (2047 << 52) + 1,
-        "F32": (255 << 23) + 1,
-        "F16": (31 << 10) + 1,
-        "BF16": (255 << 7) + 1,
-    }.items():
+        "F64": (2047 << 52) + 1, "F32": (255 << 23) + 1, "F16": (31 << 10) + 1, "BF16": (255 << 7) + 1,
+    }.items():  # fmt: skip
         for attack, pattern in (("nan", bits), ("infinity", bits - 1)):
             tensors = drawn_weights(False, tiny, 3, 22, kind)
             form, shape, data = tensors["U"]
@@ -449,22 +446,14 @@ def stored_malformed():
     raw = safetensors(good)
     for case, value in {
         "of-the-bytes": hashlib.sha256(raw).hexdigest(),
-        "upper-case": digest_of(drawn_weights(False, tiny, 3, 1)).upper(),
-        "short": "0" * 63,
-        "long": "0" * 65,
-        "list": ["0" * 64],
-        "null": None,
-        "path": "../valid/".ljust(64, "0"),
-        "newline": "0" * 63 + "\n",
+        "upper-case": digest_of(drawn_weights(False, tiny, 3, 1)).upper(), "short": "0" * 63, "long": "0" * 65,
+        "list": ["0" * 64], "null": None, "path": "../valid/".ljust(64, "0"), "newline": "0" * 63 + "\n",
         "zero": "0" * 64,
-    }.items():
+    }.items():  # fmt: skip
         file(f"digest-{case}", change=lambda found, value=value: changed(found, "claim", "host", "weights", value))
     for case, value in {
-        "unknown": "random",
-        "shared": "shared-attention-universal",
-        "null": None,
-        "list": ["universal"],
-    }.items():
+        "unknown": "random", "shared": "shared-attention-universal", "null": None, "list": ["universal"],
+    }.items():  # fmt: skip
         file(f"system-{case}", change=lambda found, value=value: changed(found, "claim", "host", "system", value))
     file("system-missing", change=lambda found: changed(found, "claim", "host", "system", ...))
     file("host-with-a-seed", change=lambda found: added(found, "claim", "host", "seed", 0))
@@ -534,19 +523,11 @@ def stored_malformed():
     base = gauged("random", (2, 2, 2, 1, 1), 30, 1, seed=3)
     gauges = base["evidence"]["gauges"]
     for case, path_and_value in {
-        "null": (None,),
-        "empty": ([],),
-        "of-a-layer-less": (gauges[1:],),
-        "of-a-head-less": (0, gauges[0][:1]),
-        "of-a-row-more": (0, 0, [[1, 0], [0, 1]]),
-        "transposed": (0, 0, [[1], [0]]),
-        "of-an-entry-less": (0, 0, 0, [1]),
-        "with-null": (0, 0, 0, 0, None),
-        "with-true": (0, 0, 0, 0, True),
-        "with-a-string": (0, 0, 0, 0, "1"),
-        "flat": (gauges[0],),
-        "an-object": ({},),
-    }.items():
+        "null": (None,), "empty": ([],), "of-a-layer-less": (gauges[1:],), "of-a-head-less": (0, gauges[0][:1]),
+        "of-a-row-more": (0, 0, [[1, 0], [0, 1]]), "transposed": (0, 0, [[1], [0]]),
+        "of-an-entry-less": (0, 0, 0, [1]), "with-null": (0, 0, 0, 0, None), "with-true": (0, 0, 0, 0, True),
+        "with-a-string": (0, 0, 0, 0, "1"), "flat": (gauges[0],), "an-object": ({},),
+    }.items():  # fmt: skip
         add(f"linear-gauges-{case}", changed(base, "evidence", "gauges", *path_and_value))
     add("linear-gauges-per-layer-of-a-tied-host", changed(base, "claim", "host", "construction", "random-tied"))
     add("linear-gauges-with-a-float", canonical(base).replace(b'"gauges":[[[[', b'"gauges":[[[[1.5,'))
