@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import naive
-from make_corpus import added, changed, drawn_targets, identity, isolating, m_word, statement
+from make_corpus import Cases, added, changed, drawn_targets, identity, isolating, m_word, statement
 from sceptic import (
     INVERTIBLE_MIDDLE,
     MORE_RULES,
@@ -227,17 +227,9 @@ LOOPED = {L: (SHARED, TIED, "E and U", (2, L, 1, 1), 3) for L in (2, 3)}
 """Refuted for tied hosts only."""
 
 
-def add_to(out):
-    def add(name, found):
-        assert name not in out, name
-        out[name] = found if isinstance(found, bytes) else (found, {})
-
-    return add
-
-
 def valid():
-    out = {}
-    add = add_to(out)
+    out = Cases()
+    add = out.add
     for dims in [(1, 1, 1, 1), (2, 3, 1, 1), (3, 1, 2, 2), (3, 3, 1, 1), (4, 3, 1, 1), (5, 3, 1, 1), (3, 3, 3, 2)]:
         label = "h{}-l{}-d{}-in{}".format(*dims)
         add(f"identity-middle-path-{label}", along_path(dims))
@@ -289,8 +281,8 @@ def valid():
 
 
 def invalid():
-    out = {}
-    add = add_to(out)
+    out = Cases()
+    add = out.add
     base = along_path((3, 3, 2, 2))
     E, U = base["evidence"]["E"], base["evidence"]["U"]
     for attack, found in {
@@ -401,8 +393,8 @@ def invalid():
 
 
 def malformed():
-    out = {}
-    add = add_to(out)
+    out = Cases()
+    add = out.add
     base = along_path((3, 3, 2, 2))
     for case, path_and_value in {
         "without-edges": ("claim", "host", "edges", ...),

@@ -8,6 +8,7 @@ from make_corpus import (
     ATTENTION,
     CORPUS,
     SCALAR,
+    Cases,
     bound,
     changed,
     drawn_targets,
@@ -61,12 +62,8 @@ def table_of_bounds():
 
 def more_valid():
     """Of the kinds of sections 8 to 10."""
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[name] = (found, {})
-
+    out = Cases()
+    add = out.add
     for name in RANDOM:
         for dims, m in [((2, 2, 3, 2, 2), 38), ((2, 2, 3, 2, 2), 41), ((1, 1, 1, 1, 1), 3), ((1, 2, 4, 2, 2), 14)]:
             add(f"linear-{name}-{'h{}-l{}-d{}-in{}-out{}'.format(*dims)}-m{m}", linear(name, dims, m, seed=3))
@@ -172,12 +169,8 @@ def more_valid():
 
 
 def more_invalid():
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[name] = (found, {})
-
+    out = Cases()
+    add = out.add
     dims = (2, 2, 3, 2, 2)  # 38 columns, M = 44
     base = linear("random", dims, 40, seed=3)
     for attack, path_and_value in {

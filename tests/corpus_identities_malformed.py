@@ -5,6 +5,7 @@ from __future__ import annotations
 from make_corpus import (
     ATTENTION,
     SCALAR,
+    Cases,
     added,
     bound,
     changed,
@@ -25,12 +26,8 @@ from sceptic import (
 
 
 def more_malformed():
-    out = {}
-
-    def add(name, content):
-        assert name not in out, name
-        out[name] = content if isinstance(content, bytes) else (content, {})
-
+    out = Cases()
+    add = out.add
     base = linear("random", (2, 1, 3, 2, 2), 20, seed=3)
     add("linear-notion-matching", changed(base, "claim", "notion", "matching"))
     add("linear-targets-tied", changed(base, "claim", "targets", "all tied"))

@@ -6,7 +6,7 @@ import json
 import random
 import struct
 
-from make_corpus import BIG, TALL, added, changed, document, kernel_evidence, proved, sidecar, witness
+from make_corpus import BIG, TALL, Cases, added, changed, document, kernel_evidence, proved, sidecar, witness
 from sceptic import (
     FIELDS,
     INDEX,
@@ -18,17 +18,14 @@ from sceptic import (
 
 def malformed():
     """{name: bytes or (document, sidecar files)}."""
-    out = {}
+    out = Cases()
+    add = out.add
     dims = (2, 1, 1, 1, 1)  # M = 6
     sparse, _ = proved("sparse", dims)
     modular, _ = proved("random", dims, seed=7)
     kernel, _ = proved("printed-looped", dims, 12)
     small = document("rank-deficient", "random", dims, 5, {"method": "dimension"})
     raw = canonical(sparse)
-
-    def add(name, content, sidecars=()):
-        assert name not in out, name
-        out[name] = content if isinstance(content, bytes) else (content, dict(sidecars))
 
     def text(name, old, new, source=sparse):
         raw = canonical(source)

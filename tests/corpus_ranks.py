@@ -9,6 +9,7 @@ from fractions import Fraction
 from make_corpus import (
     BIG,
     TALL,
+    Cases,
     added,
     changed,
     document,
@@ -49,11 +50,8 @@ WIDE = (16, 2, 7, 2, 2)  # M = 4320, many blocks
 
 def valid():
     """{name: (document, sidecars)}."""
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[name] = found if isinstance(found, tuple) else (found, {})
+    out = Cases()
+    add = out.add
 
     def label(dims):
         return "h{}-l{}-d{}-in{}-out{}".format(*dims)
@@ -207,12 +205,8 @@ def valid():
 
 
 def invalid():
-    out = {}
-
-    def add(name, found, sidecars=()):
-        assert name not in out, name
-        out[name] = (found, dict(sidecars))
-
+    out = Cases()
+    add = out.add
     dims, M = (2, 2, 1, 2, 2), 20
     for name in PERMUTATIONS:
         base, _ = proved(name, dims)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpus_identities import IDENTITY_SHAPES
-from make_corpus import ATTENTION, added, changed, document, identity, witness
+from make_corpus import ATTENTION, Cases, added, changed, document, identity, witness
 from sceptic import INVERTIBLE, PERMUTATIONS, canonical, dimension, stream_M, stream_reduced
 
 NAMES = ("register", *ATTENTION)
@@ -38,12 +38,8 @@ def streamed(dims, m=None):
 
 
 def valid():
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[f"standard-{name}"] = (found, {})
-
+    out = Cases("standard-")
+    add = out.add
     for name in NAMES:
         for dims in [*IDENTITY_SHAPES, (3, 3, 1, 1), (2, 3, 5, 2), (4, 4, 1, 1), (1, 7, 3, 3)]:
             H, L, d, b = dims
@@ -67,12 +63,8 @@ def valid():
 
 
 def invalid():
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[f"standard-{name}"] = (found, {})
-
+    out = Cases("standard-")
+    add = out.add
     base = standard("shared-query", (2, 2, 2, 2))
     add("shared-query-for-all-targets", changed(base, "claim", "targets", "all untied"))
     one = standard("shared-query", (1, 2, 1, 1))
@@ -89,12 +81,8 @@ def invalid():
 
 
 def malformed():
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[f"standard-{name}"] = found if isinstance(found, bytes) else (found, {})
-
+    out = Cases("standard-")
+    add = out.add
     for name in NAMES:
         base = standard(name, (2, 2, 2, 2))
         least = base["shape"]["m"]

@@ -27,6 +27,7 @@ from corpus_weights import (
 )
 from make_corpus import (
     CORPUS,
+    Cases,
     added,
     changed,
     document,
@@ -46,12 +47,8 @@ from sceptic import (
 
 
 def stored_valid():
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[name] = found if type(found) is tuple else (found, {})
-
+    out = Cases()
+    add = out.add
     dims, M = (2, 1, 1, 1, 1), 6
     for kind in ("F64", "F32", "F16", "BF16", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"):
         label = f"weights-modular-{kind}"
@@ -177,12 +174,8 @@ def stored_valid():
 
 
 def stored_invalid():
-    out = {}
-
-    def add(name, found):
-        assert name not in out, name
-        out[name] = found if type(found) is tuple else (found, {})
-
+    out = Cases()
+    add = out.add
     tiny = (1, 1, 1, 1, 1)
 
     def modular(label, tensors, dims=tiny, m=3, tied=False, rank=3, evidence=RECOMPUTE):
@@ -358,13 +351,10 @@ def stored_invalid():
 
 
 def stored_malformed():
-    out = {}
+    out = Cases()
+    add = out.add
     tiny = (1, 1, 1, 1, 1)
     seeds = iter(range(100, 200))
-
-    def add(name, content, files=()):
-        assert name not in out, name
-        out[name] = content if isinstance(content, bytes) else (content, dict(files))
 
     def file(attack, alter=None, tensors=None, change=None):
         """A proper certificate beside an altered file."""

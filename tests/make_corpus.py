@@ -170,6 +170,17 @@ def added(base, *path_and_pair):
     return result
 
 
+class Cases(dict):
+    """{name: bytes, or (document, sidecars)}, every name once."""
+
+    def __init__(self, prefix=""):
+        self.prefix = prefix
+
+    def add(self, name, content, sidecars=()):
+        assert self.prefix + name not in self, name
+        self[self.prefix + name] = content if isinstance(content, bytes | tuple) else (content, dict(sidecars))
+
+
 def sidecar(numbers, size=4):
     """(reference, {digest: content})."""
     content = struct.pack(f"<{len(numbers)}{'H' if size == 2 else 'I'}", *numbers)

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from browser import BrowserMissing, open_browser
 
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import Question
@@ -64,39 +63,33 @@ def test_the_page_names_the_bounds():
     assert not re.search(r'(src|href)="', text)
 
 
-def test_in_a_browser(tmp_path):
+def test_in_a_browser(browser, tmp_path):
     shutil.copy(WRITTEN, tmp_path / "page.html")
-    try:
-        with open_browser() as browser:
-            browser.open((tmp_path / "page.html").as_uri())
-            for shape in SHAPES:
-                H, L, d, b, residual = key(shape).split(",")
-                browser.run(
-                    """const [H, L, d, b, stream, known] = arguments;
-                    if (Number(d) > 4) {
-                      const list = document.getElementById("known"); list.value = known;
-                      list.dispatchEvent(new Event("input")); return;
-                    }
-                    for (const [id, value] of Object.entries({H, L, d, b})) document.getElementById(id).value = value;
-                    const box = document.getElementById("stream"); box.checked = stream === "1";
-                    box.dispatchEvent(new Event("input"));""",
-                    H, L, d, b, residual, key(shape),
-                )  # fmt: skip
-                rows = browser.run(
-                    "return [...document.querySelectorAll('#rows tr')].map(r => [...r.cells].map(c => c.textContent))"
-                )
-                lower, upper = ALMOST[key(shape)]
-                assert rows[2][:2] == ["functional", str(lower) if lower == upper else f"{lower} … {upper}"], shape
-                assert [row[0] for row in rows] == ["matching", "attention-matching", "functional"]
-            browser.run(
-                "const t = document.getElementById('targets'); t.value = '1'; t.dispatchEvent(new Event('input'));"
-            )
-            assert browser.run("return document.querySelectorAll('#rows td.m')[2].textContent") == "1380 … 1830"
-            for width in (320, 768, 1280):
-                browser.window(width)
-                wide = "const all = [...document.querySelectorAll('body *')].map(e => e.getBoundingClientRect().right);"
-                assert browser.run(wide + "return Math.max(document.documentElement.scrollWidth, ...all)") <= width
-            assert browser.run("return performance.getEntriesByType('resource').length") == 0
-            assert browser.console() == []
-    except BrowserMissing as missing:
-        pytest.skip(str(missing))
+    browser.open((tmp_path / "page.html").as_uri())
+    for shape in SHAPES:
+        H, L, d, b, residual = key(shape).split(",")
+        browser.run(
+            """const [H, L, d, b, stream, known] = arguments;
+            if (Number(d) > 4) {
+              const list = document.getElementById("known"); list.value = known;
+              list.dispatchEvent(new Event("input")); return;
+            }
+            for (const [id, value] of Object.entries({H, L, d, b})) document.getElementById(id).value = value;
+            const box = document.getElementById("stream"); box.checked = stream === "1";
+            box.dispatchEvent(new Event("input"));""",
+            H, L, d, b, residual, key(shape),
+        )  # fmt: skip
+        rows = browser.run(
+            "return [...document.querySelectorAll('#rows tr')].map(r => [...r.cells].map(c => c.textContent))"
+        )
+        lower, upper = ALMOST[key(shape)]
+        assert rows[2][:2] == ["functional", str(lower) if lower == upper else f"{lower} … {upper}"], shape
+        assert [row[0] for row in rows] == ["matching", "attention-matching", "functional"]
+    browser.run("const t = document.getElementById('targets'); t.value = '1'; t.dispatchEvent(new Event('input'));")
+    assert browser.run("return document.querySelectorAll('#rows td.m')[2].textContent") == "1380 … 1830"
+    for width in (320, 768, 1280):
+        browser.window(width)
+        wide = "const all = [...document.querySelectorAll('body *')].map(e => e.getBoundingClientRect().right);"
+        assert browser.run(wide + "return Math.max(document.documentElement.scrollWidth, ...all)") <= width
+    assert browser.run("return performance.getEntriesByType('resource').length") == 0
+    assert browser.console() == []
