@@ -24,6 +24,7 @@ KINDS = (
     "linear-test",
     "identity",
     "lower-bound",
+    "tied-kernel",
 )
 """The kinds that it covers, in full or in part."""
 
@@ -95,6 +96,7 @@ def planted():
     law = at("claim", "host", "law", value=lambda law: "signs" if law != "signs" else "uniform")
     tying = at("claim", "host", "construction", value=lambda c: "random" if "tied" in c else "random-tied")
     entry = at("evidence", "z", value=lambda z: [[z[0][0], z[0][1] + 1], *z[1:]])
+    tied_kernel, against = "residual-tied-kernel", "tied-target-random"
     return {
         "another seed": ("witness-random", seed),
         "another rank": ("witness-random", rank),
@@ -123,6 +125,24 @@ def planted():
             "identity-two-sided-h2",
             at("evidence", "E", value=lambda e: [[e[0][0], e[1][1]], *e[1:]]),
         ),
+        "an entry of a kernel's basis": (
+            tied_kernel,
+            at(
+                "evidence",
+                "basis",
+                value=lambda basis: [[[basis[0][0][0], basis[0][0][1] + 1], *basis[0][1:]], *basis[1:]],
+            ),
+        ),
+        "a basis without a vector": (tied_kernel, at("evidence", "basis", value=lambda basis: basis[1:])),
+        "a vector of a basis twice": (
+            tied_kernel,
+            at("evidence", "basis", value=lambda basis: [basis[0], *basis[:-1]]),
+        ),
+        "another rank of a kernel": (tied_kernel, rank),
+        "an untied host of a kernel": (tied_kernel, tying),
+        "all untied targets of a kernel": (tied_kernel, at("claim", "targets", value=lambda t: "all untied")),
+        "another vector beside a tied target": (against, entry),
+        "a tied target of zeros": (against, at("evidence", "target", value=lambda t: [])),
         "another target class": ("identity-counting", at("claim", "targets", value=lambda t: "all untied")),
         "the opposite verdict": ("deficient-kernel-random", at("claim", "verdict", value=lambda v: "universal")),
     }

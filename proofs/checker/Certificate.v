@@ -12,7 +12,7 @@ From Coq Require Import ZArith Lia String Ascii.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Transformer Words MatchingSystem Emulation Selection Decision SharedBounds
   Spanning BaseChange Counting Residual ResidualWords ResidualSystem ResidualDecision ResidualTied.
-From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic Identity.
+From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic Identity Kernel.
 Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive.
 Import GRing.Theory Num.Theory.
 
@@ -62,8 +62,10 @@ Inductive embedded :=
 Inductive claim :=
   | Universal (h : named) (rank : Z)      (* by matching, all untied targets *)
   | UniversalTied (h : named) (rank : Z)  (* by matching, all tied targets *)
+  | Matched (h : named) (rank : Z)        (* by matching, all tied targets of width d_in *)
   | Serves (h : named) (rank : Z)         (* by attention-matching, all untied targets *)
   | Refuted (h : named)                   (* by matching, all untied targets *)
+  | RefutedTied (h : named)               (* by matching, all tied targets of width d_in *)
   | NoneMatches (tied_host : bool)        (* lower bounds: no host of this dimension or less; by matching *)
   | NoneMatchesTied                       (* nor for all tied targets *)
   | NoneShares (both : bool)              (* by shared attention, E free or E and U free *)
@@ -199,7 +201,8 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
             | _ => None end
           else if says "rank-triangular" kind then
             if h is Built Sparse then if untied && stream s then Some (Universal h r) else None else None
-          else if says "rank-modular" kind && drawn h && untied then Some (Universal h r) else None
+          else if says "rank-modular" kind && drawn h && untied then Some (Universal h r)
+          else if [&& says "tied-kernel" kind, drawn h, says "all tied" t & square] then Some (Matched h r) else None
         else if [&& says "linear-test" kind, says "attention-matching" n, drawn h, untied, square, d_in s <= head_dim
           s & ~~ stream s] then Some (Serves h r) else None
       else None else None
@@ -207,7 +210,9 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
       if says "identity" kind then if says "universal" v then read_embeds s h n t None else None
       else if says "not universal" v && says "matching" n then
         if says "rank-deficient" kind then
-          if read_host s h is Some h then if says "all untied" t then Some (Refuted h) else None else None
+          if read_host s h is Some h then if says "all untied" t then Some (Refuted h)
+            else if says "all tied" t && square then Some (RefutedTied h) else None
+          else None
         else if says "lower-bound" kind then
           if every h is Some tied then
             if says "all untied" t then Some (NoneMatches tied)
@@ -294,7 +299,14 @@ Definition embedded_out (F : numFieldType) c : 'M[F]_(m, d_in s) :=
 Definition inverted (c : embedded) (inverses : bool) (l h : nat) : bool := inverses && match c with
   | ESharedQuery => h == 0%N | EMiddle _ => l == L./2 | _ => false end.
 
+Definition matches_tied (F : numFieldType) (h : named) : Prop := if stream s
+  then forall Q K V O, exists E : 'M[F]_(d_out s, m), res_matches L (true_host F h) (true_out F h) (layers (Decision.looped Q K V O)) E
+  else universal_for_tied L (true_host F h) (true_out F h).
+Definition rank_of (F : numFieldType) (h : named) : nat :=
+  if stream s then \rank (res_Rall L (true_host F h) (true_out F h)) else \rank (Rall L (true_host F h) (true_out F h)).
 Definition statement (c : claim) : Prop := match c with
+  | Matched h rank => d_in s = d_out s /\ forall F : numFieldType, Z.of_nat (rank_of F h) = rank /\ matches_tied F h
+  | RefutedTied h => d_in s = d_out s /\ forall F : numFieldType, ~ matches_tied F h
   | Embeds c inverses => d_in s = d_out s /\ forall (F : numFieldType) (T : transformer F H d (d_in s)),
       (tied_targets c -> looped T) -> (forall l (h : 'I_H), inverted c inverses l h -> lV (layers T l) h \in unitmx) ->
       match sense_of c with
@@ -343,21 +355,25 @@ Definition statement (c : claim) : Prop := match c with
 
 (* --- what is executed --- *)
 (* Selection: the column of a row that has a one in it and in no other of the chosen ones (hosts of zeros and *)
-(* ones); Kernel: a vector; Null: coefficients of the words of length L, and a word with one that is not zero *)
+(* ones); Kernel: a vector; Against: one, and a tied target (Kernel.v); Null: coefficients of the words of length L, and a word with one that is not zero *)
 Inductive hint := Selection (inv : seq code) | Kernel (t : tree Z) | Dimension | Null (ys : vec Z) (w : seq nat)
-  | Embedding (E U : seq block).
+  | Embedding (E U : seq block) | Against (z : vec Z) (target : vec Z).
 Definition factor_ok (h : named) : bool := nzZ (factor h).1 && nzZ (factor h).2.
 Definition positive : bool := [&& 0 < d, 0 < d_in s & 0 < d_out s]%N.
-Definition letters : nat := if stream s then H.+1 else H.
-Definition letter_heads (S : nat -> nat -> head Z) : nat -> nat -> head Z := if stream s then silent_heads m S else S.
-Definition live (h : nat) : bool := ~~ stream s || (0 < h)%N.
+Notation letters := (heads_and_stream (stream s) H).
+Definition kernel_trees (zs : seq (vec Z)) : seq (tree Z) := [seq plant letters d (d_out s) L 0 z | z <- zs].
+Definition kernel_of (h : named) (zs : seq (vec Z)) : bool :=
+  in_kernel (stream s) H d (d_out s) L m (heads_of h) (out_of h) (kernel_trees zs).
+Definition at_target (zs : seq (vec Z)) (vs : vec Z) : bool := vanishes_at (stream s) H d (d_out s) L (kernel_trees zs) vs.
 Definition certain (c : claim) (e : hint) : bool := positive && match c, e with
   | Universal (Built b) rank, Selection inv => Z.eqb rank (Z.of_nat columns) &&
       (if stream s then triangular (ones_of b) H d (d_out s) m L inv else permuted (ones_of b) H d (d_out s) m L inv)
   | UniversalTied (Built Tied) rank, Selection inv => [&& stream s, Z.eqb rank (Z.of_nat (res_tied_dimension H L d
       (d_out s))) & reduced (ones_of Tied) H d (d_out s) m L inv]
-  | Refuted h, Kernel t => factor_ok h && refutes Z0 Z.add Z.mul id nzZ letters d (d_out s) m live
-      (letter_heads (heads_of h)) (out_of h) L t
+  | Refuted h, Kernel t => factor_ok h && refutes Z0 Z.add Z.mul id nzZ letters d (d_out s) m (live (stream s))
+      (letter_heads (stream s) m (heads_of h)) (out_of h) L t
+  | RefutedTied h, Against z vs => [&& d_in s == d_out s, factor_ok h, kernel_of h [:: z], Z.eqb (nth Z0 vs 0) (factor h).2
+      & ~~ at_target [:: z] vs]
   | Refuted _, Dimension => (m < columns)%N
   | NoneMatches tied, Dimension => (m < columns)%N || [&& tied, stream s, 0 < H & 1 < L]%N
   | NoneMatchesTied, Dimension => [&& d_in s == d_out s, L <= d, L <= d_in s & m < matching_dimension H L d (d_in s)]%N
@@ -382,8 +398,21 @@ Definition probable (c : claim) (p : Z) (k : nat) (mask : seq bool) : bool := po
   | _ => false end.
 Definition passed (c : claim) (p : Z) (mask : seq bool) (C : nat -> nat -> mat Z) (B : mat Z) (J : seq nat)
   (xs : seq (vec Z)) : bool := match c with
-  | Universal h _ => passes letters d (d_out s) m (letter_heads (heads_of h)) (out_of h) L p mask B J xs
+  | Universal h _ => passes letters d (d_out s) m (letter_heads (stream s) m (heads_of h)) (out_of h) L p mask B J xs
   | Serves h _ => passes H d (d_out s) m (tested d (d_out s) C (heads_of h)) (out_of h) L p mask B J xs
+  | _ => false end.
+
+(* the same for all tied targets, with a basis of the kernel and a tied target of random numbers below 2^128 *)
+Definition probable_kernel (c : claim) (p : Z) (k : nat) (mask : seq bool) (ps : seq nat) (zs : seq (vec Z)) : bool :=
+  positive && match c with
+  | Matched h rank => [&& d_in s == d_out s, Z.eqb rank (Z.of_nat (columns - size zs)), factor_ok h,
+      enough p k && Z.leb (Z.of_nat (2 * L).+1) (Z.pow 2 28), (columns <= count id mask + size zs)%N,
+      independent (stream s) H d (d_out s) L ps zs & kernel_of h zs]
+  | _ => false end.
+Definition passed_kernel (c : claim) (p : Z) (mask : seq bool) (B : mat Z) (J : seq nat) (zs xs : seq (vec Z)) (vs : vec Z) : bool :=
+  match c with
+  | Matched h _ => passes letters d (d_out s) m (letter_heads (stream s) m (heads_of h)) (out_of h) L p mask B J xs
+      && at_target zs vs
   | _ => false end.
 
 (* --- soundness --- *)
@@ -406,12 +435,12 @@ Lemma by_letter_neq0 (F : numFieldType) h a : factor_ok h -> by_letter F h a != 
 Proof. by move=> ok; rewrite /by_letter; case: (letter_of a) => [_|]; rewrite ?oner_neq0 ?unit_neq0. Qed.
 
 Lemma rank_true (F : numFieldType) h n : factor_ok h ->
-  (n <= \rank (Rall L (host Z0 (inject F) letters d m (letter_heads (heads_of h))) (out Z0 (inject F) (d_out s) m
+  (n <= \rank (Rall L (host Z0 (inject F) letters d m (letter_heads (stream s) m (heads_of h))) (out Z0 (inject F) (d_out s) m
     (out_of h))))%N ->
   (n <= (if stream s then \rank (res_Rall L (true_host F h) (true_out F h))
          else \rank (Rall L (true_host F h) (true_out F h))))%N.
 Proof.
-move=> ok; have u0 := unit_neq0 F ok; rewrite /letters /letter_heads; case: (stream s) => n_rank; last by rewrite rank_scaled.
+move=> ok; have u0 := unit_neq0 F ok; rewrite /letter_heads; case: (stream s) => n_rank; last by rewrite rank_scaled.
 apply: leq_trans (rank_silent _ _ _); rewrite soundingE rank_scaled // => a; exact: by_letter_neq0.
 Qed.
 
@@ -440,11 +469,43 @@ Proof. by rewrite /= /unit /= invr1 mulr1 !scale1r. Qed.
 Lemma built_out (F : numFieldType) b : true_out F (Built b) = integer_out F (Built b).
 Proof. by rewrite /true_out /unit /= invr1 mulr1 scale1r. Qed.
 
+(* E R = W are the matching equations for tied targets; P takes the columns to those of words over all letters *)
+Lemma own_columns (F : numFieldType) h : exists c (P : 'M[F]_(c, #|column letters d (d_out s) L|)) (R : 'M[F]_(m, c)),
+  [/\ c = columns, \rank R = rank_of F h, R *m P = Rall L (voiced (stream s) (true_host F h)) (true_out F h),
+      (forall x, counted (live (stream s)) x -> exists y, forall z : 'cV[F]_#|column letters d (d_out s) L|, (P *m z) y 0 = z (enum_rank x) 0)
+    & (forall Q K V O, exists W, W *m P = Rall L (voiced (stream s) (layers (Decision.looped Q K V O))) 1%:M /\
+        forall E, E *m R = W <-> if stream s
+          then res_matches L (true_host F h) (true_out F h) (layers (Decision.looped Q K V O)) E
+          else matches L (true_host F h) (true_out F h) (layers (Decision.looped Q K V O)) E)].
+Proof.
+rewrite /rank_of /columns; case: (stream s).
+  exists #|res_column H d (d_out s) L|, (placed F H d (d_out s) L), (res_Rall L (true_host F h) (true_out F h)).
+  split=> [||||Q K V O]; rewrite ?card_res_column // -?RallE //.
+    move=> x cx; have : down x by move: cx; case: (x) => [[w j]|[w j]] //=; rewrite /letter_of; case: unliftP => [a ->|->].
+    by case e: (down x) => [y|] // _; exists (enum_rank y) => z; exact: placed_entry.
+  exists (res_Wall L (layers (Decision.looped Q K V O))); split=> [|E]; last by rewrite -res_matchesP.
+  rewrite /voiced RallE; congr (_ *m _); apply: eq_res_pack => // w; exact/esym/mulmx1.
+exists #|column H d (d_out s) L|, 1%:M, (Rall L (true_host F h) (true_out F h)).
+split=> [||||Q K V O]; rewrite ?card_column ?mulmx1 //.
+  by move=> x _; exists (enum_rank x) => z; rewrite mul1mx.
+exists (Wall L (layers (Decision.looped Q K V O))); split=> [|E]; last by rewrite -matchesP.
+by rewrite mulmx1; apply: eq_pack => // w; exact/esym/mulmx1.
+Qed.
+Lemma refuted_tied h z vs : [&& d_in s == d_out s, factor_ok h, kernel_of h [:: z], Z.eqb (nth Z0 vs 0) (factor h).2
+  & ~~ at_target [:: z] vs] -> statement (RefutedTied h).
+Proof.
+case/and5P => /eqP sq ok ker /Z.eqb_spec y no; split=> // F all_tied.
+have [c [P [R [_ _ RP _ own]]]] := own_columns F h.
+have [Q [K [V [O no_E]]]] := refuted_sound (unit_neq0 F ok) RP ker (erefl (unit F h)) y no.
+have [W [WP eqs]] := own Q K V O; move: all_tied eqs; rewrite /matches_tied /universal_for_tied.
+by case: (stream s) => /(_ Q K V O)[E EP] /(_ E)[_ /(_ EP)]; exact: no_E.
+Qed.
+
 Theorem certain_sound c e : certain c e -> statement c.
 Proof.
 case/andP => pos; have /and3P[d0 din0 dout0] := pos.
-case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|both|c inverses|t V];
-  case: e => [inv|t'||ys v|bs cs] //; rewrite ?andbF //; try (by case: b); try (by case: both).
+case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h rank|h|h|th||both|both|c inverses|t V];
+  case: e => [inv|t'||ys v|bs cs|z vs] //; rewrite ?andbF //; try (by case: b); try (by case: both).
 - case/andP => e ok; apply: universal_statement => // F; rewrite /columns; move: ok; case: (stream s) => ok.
     rewrite built_out (eq_res_Rall _ _ (built_true F b)) -card_res_column.
     have : row_full (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))).
@@ -459,7 +520,7 @@ case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|bo
   rewrite built_out (eq_res_Rall _ _ (built_true F Tied)).
   pose o := ones_of Tied; pose lay := Layer WQ WK (fun h => WV h *m WO h).
   exact: (@reduced_serves (oQ o 0) (oK o 0) (oV o 0) (oU o) H d (d_out s) m L F inv (d_in s) D WE lay WU ok).
-- case/andP => u ok F; move: ok; rewrite /letters /letter_heads /live /=; have u0 := unit_neq0 F u.
+- case/andP => u ok F; move: ok; rewrite /letter_heads /live /=; have u0 := unit_neq0 F u.
   case: (stream s) => ok /=.
     have [z [c [Rz cc zc]]] := @refutes_kernel _ Z0 Z.add Z.mul id nzZ F (inject F) (inject0 F) (@injectD F)
       (@injectM F) (fun=> erefl) (inject_nz F) _ _ _ _ _ _ _ _ _ ok.
@@ -479,6 +540,7 @@ case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|bo
   case: (universal_or_refuted L (true_host F h) (true_out F h) d0 dout0) => [/(decision_theorem _ _ _ d0
     dout0)/(low_rank mM)//|].
   by case=> c [z [Rz zc _]]; apply: (wide_refutation d0 din0 dout0 Rz zc).
+- exact: refuted_tied.
 - rewrite /columns => /orP[mM|/and4P[-> r H0 L2]] F m' S U m'm /=; last first.
     by rewrite r => /(@res_wide_decision _ _ _ _ _ _ _ _ _ d0 din0 dout0); apply: res_tied_rank.
   move: mM; case: (stream s) => mM.
@@ -500,20 +562,29 @@ case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h|th||both|bo
 - by case/andP => /eqP e ok; split=> // F; apply: vanishes_sound ok.
 Qed.
 
+Lemma enoughP p k : enough p k -> primeb p /\ (Z.to_nat (Z.pow 2 100) <= Z.to_nat p ^ k)%N.
+Proof.
+case/andP => pp /Z.leb_le pk; split; first exact: pp. have [p1 _] := primebP pp; apply/leP.
+have -> : (Z.to_nat p ^ k)%N = Z.to_nat (Z.pow p (Z.of_nat k)).
+  apply: Nat2Z.inj; rewrite Z2Nat.id; last by apply: Z.pow_nonneg; lia.
+  elim: (k) => [|j IH]; first by rewrite expn0.
+  by rewrite expnS -multE Nat2Z.inj_mul IH Nat2Z.inj_succ Z.pow_succ_r ?Z2Nat.id //; lia.
+by apply: (proj1 (Z2Nat.inj_le _ _ _ _) pk); [exact: Z.pow_nonneg | apply: Z.pow_nonneg; lia].
+Qed.
+Lemma deep_enough n : Z.leb (Z.of_nat n) (Z.pow 2 28) -> (Z.to_nat (Z.pow 2 100) * n <= Z.to_nat (Z.pow 2 128))%N.
+Proof.
+have scale a b : Z.le 0 a -> Z.le (Z.mul a (Z.of_nat n)) b -> (Z.to_nat a * n <= Z.to_nat b)%N.
+  by move=> a0 ab; apply/leP; rewrite -multE; nia.
+by move/Z.leb_le => small; apply: scale; lia.
+Qed.
 Theorem probable_sound c p k mask C B J : probable c p k mask -> statement c \/
   (#|[set xs : {ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)} | passed c p mask C B J [seq draw (xs i) | i <- enum
     'I_k]]| * Z.to_nat (Z.pow 2 100) <= #|{ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)}|)%N.
 Proof.
 case/andP => pos; have /and3P[d0 din0 dout0] := pos.
-have many : enough p k -> primeb p /\ (Z.to_nat (Z.pow 2 100) <= Z.to_nat p ^ k)%N.
-  case/andP => pp /Z.leb_le pk; split; first exact: pp. have [p1 _] := primebP pp; apply/leP.
-  have -> : (Z.to_nat p ^ k)%N = Z.to_nat (Z.pow p (Z.of_nat k)).
-    apply: Nat2Z.inj; rewrite Z2Nat.id; last by apply: Z.pow_nonneg; lia.
-    elim: (k) => [|j IH]; first by rewrite expn0.
-    by rewrite expnS -multE Nat2Z.inj_mul IH Nat2Z.inj_succ Z.pow_succ_r ?Z2Nat.id //; lia.
-  by apply: (proj1 (Z2Nat.inj_le _ _ _ _) pk); [exact: Z.pow_nonneg | apply: Z.pow_nonneg; lia].
+have many := @enoughP p k.
 move: (Z.to_nat (Z.pow 2 100)) many => N many; case: c => // [h rank /and4P[e u /many[pp few] /eqP n]|h rank].
-  have [full|rare] := @witness_sound letters d (d_out s) m (letter_heads (heads_of h)) (out_of h) L p mask B J pp k.
+  have [full|rare] := @witness_sound letters d (d_out s) m (letter_heads (stream s) m (heads_of h)) (out_of h) L p mask B J pp k.
     by left; apply: universal_statement => // F; apply: rank_true => //; rewrite -n.
   by right; apply: leq_trans rare; rewrite leq_mul2l few orbT.
 case/and5P => /eqP sq narrow r /Z.eqb_spec e /and3P[u /many[pp few] /eqP n].
@@ -525,5 +596,40 @@ have [full|rare] := @witness_sound H d (d_out s) m (tested d (d_out s) C (heads_
   apply: leq_trans (full F); rewrite n /serving_dimension sq !card_sum !card_prod card_word card_tuple !card_ord.
   by rewrite -mulnDr (addnC (d_out s)) mulnC [(H ^ L * _)%N]mulnC.
 by right; apply: leq_trans rare; rewrite leq_mul2l few orbT.
+Qed.
+
+Lemma either_rare (X V : finType) (A : pred X) (B : pred V) N : (#|A| * N <= #|X| \/ #|B| * N <= #|V| ->
+  #|[set xv : X * V | A xv.1 && B xv.2]| * N <= #|[finType of X * V]|)%N.
+Proof.
+move=> rare; have -> : #|[set xv : X * V | A xv.1 && B xv.2]| = (#|A| * #|B|)%N.
+  by rewrite -(cardsE A) -(cardsE B) -cardsX; apply: eq_card => xv; rewrite !inE.
+by rewrite card_prod; case: rare => rare; [rewrite mulnAC | rewrite -mulnA]; rewrite leq_mul ?max_card.
+Qed.
+Theorem probable_kernel_sound c p k mask B J ps zs : probable_kernel c p k mask ps zs -> statement c \/
+  (#|[set xv : {ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)} * {ffun 'I_(numbers H d (d_out s)).+1 -> 'I_(Z.to_nat (Z.pow 2 128))}
+      | passed_kernel c p mask B J zs [seq draw (xv.1 i) | i <- enum 'I_k] (point_of xv.2)]| * Z.to_nat (Z.pow 2 100)
+    <= #|[finType of {ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)} * {ffun 'I_(numbers H d (d_out s)).+1 -> 'I_(Z.to_nat (Z.pow 2 128))}]|)%N.
+Proof.
+have many := @enoughP p k; have large := @deep_enough (2 * L).+1.
+move: (Z.to_nat (Z.pow 2 100)) (Z.to_nat (Z.pow 2 128)) many large => N s128 many large.
+case/andP => pos; case: c => // h rank /and5P[/eqP sq /Z.eqb_spec e ok /andP[/many[pp few] /large deep] /and3P[big ind ker]].
+pose A : pred {ffun 'I_k -> 'cV['F_(Z.to_nat p)]_(count id mask)} := fun xs =>
+  passes letters d (d_out s) m (letter_heads (stream s) m (heads_of h)) (out_of h) L p mask B J [seq draw (xs i) | i <- enum 'I_k].
+pose A' : pred {ffun 'I_(numbers H d (d_out s)).+1 -> 'I_s128} := fun vs => at_target zs (point_of vs).
+have [full|rare] := @witness_sound letters d (d_out s) m (letter_heads (stream s) m (heads_of h)) (out_of h) L p mask B J pp k; last first.
+  right; apply: (@either_rare _ _ A A' N); left; rewrite -cardsE; apply: leq_trans rare; by rewrite leq_mul2l few orbT.
+have [zero|rare] := @target_sound (stream s) H d (d_out s) L (kernel_trees zs) s128; last first.
+  right; apply: (@either_rare _ _ A A' N); right; rewrite -cardsE -(@leq_pmul2r (2 * L).+1) // -mulnA.
+  apply: leq_trans (leq_mul (leqnn _) deep) _.
+  by rewrite [X in (_ <= X)%N]mulnC; move: rare; rewrite card_ffun !card_ord.
+left; split=> // F; have [c [P [R [ec er RP to_own own]]]] := own_columns F h.
+have [|rk all_W] := kernel_matches (unit_neq0 F ok) RP ker to_own ind.
+  by rewrite er ec; apply: leq_trans big _; rewrite leq_add2r; apply: rank_true.
+split; first by rewrite e -er rk ec.
+suff solved Q K V O : exists E, if stream s then res_matches L (true_host F h) (true_out F h) (layers (Decision.looped Q K V O)) E
+    else matches L (true_host F h) (true_out F h) (layers (Decision.looped Q K V O)) E.
+  by rewrite /matches_tied /universal_for_tied; case: (stream s) solved.
+have [W [WP eqs]] := own Q K V O; have [|E ER] := all_W W Q K V O WP; first exact: zero.
+by exists E; apply/eqs.
 Qed.
 End Meaning.

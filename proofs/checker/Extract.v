@@ -2,9 +2,10 @@
 From Coq Require Import ZArith Extraction ExtrOcamlBasic ExtrOcamlString ExtrOcamlNatInt.
 From mathcomp Require Import all_ssreflect all_algebra.
 From Utfproof Require Import Words.
-From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic Identity Certificate.
+From UtfproofChecker Require Import Layers Integers Streams Witness Hosts Triangular Arithmetic Identity Kernel Certificate.
 Print Assumptions certain_sound.
 Print Assumptions probable_sound.
+Print Assumptions probable_kernel_sound.
 Print Assumptions read_file.
 Extraction Language OCaml.
 Extract Inductive BinNums.Z => "Zar.t" ["Zar.zero" "(fun p -> p)" "(fun p -> Zar.neg p)"]
@@ -31,4 +32,4 @@ Extract Constant Z.to_nat => "Zar.nat".
 Extract Constant eqn => "(fun (a : int) b -> a = b)".
 Extract Constant divn => "(fun a b -> if b = 0 then 0 else a / b)".
 Extract Constant modn => "(fun a b -> if b = 0 then a else a mod b)".
-Extraction "program.ml" read certain probable passed print ones_of heads_of out_of factor follow silent_ones tested columns inverted tied_targets sense_of.
+Extraction "program.ml" read certain probable passed probable_kernel passed_kernel print ones_of heads_of out_of factor follow silent_ones tested columns inverted tied_targets sense_of numbers listed_at target letter_heads scalar applies plant vanishes_at.

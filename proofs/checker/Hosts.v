@@ -244,6 +244,11 @@ Lemma D_unit : D \in unitmx.
 Proof.
 by rewrite unitmxE det_diag unitfE prodf_seq_neq0; apply/allP => c _; rewrite mxE degree_neq0.
 Qed.
+Definition inverse_degrees : 'rV[F]_#|column H d dout L| := \row_c (degree (enum_val c))^-1.
+Lemma Rall_unscaled : Rall L scaled (u *: U) *m diag_mx inverse_degrees = Rall L S U.
+Proof. by apply/matrixP => i c; rewrite Rall_scaled !mul_mx_diag !mxE mulfK ?degree_neq0. Qed.
+Lemma inverse_degrees_neq0 c : inverse_degrees 0 c != 0.
+Proof. by rewrite mxE invr_eq0 degree_neq0. Qed.
 Lemma rank_scaled : \rank (Rall L scaled (u *: U)) = \rank (Rall L S U).
 Proof. by rewrite Rall_scaled mxrankMfree // row_free_unit D_unit. Qed.
 Lemma kernel_scaled (z : 'cV[F]_#|column H d dout L|) c : Rall L S U *m z = 0 -> z (enum_rank c) 0 != 0 ->

@@ -126,16 +126,19 @@ let vector names entries =
         (names.(i), x)
       | _ -> reject "an entry of z") entries
 
+(* z for the host's integers in place of the entries, times a constant, in the order of the walk *)
+let scaled files s h z =
+  let u, v = factor files s h and x = Array.make (room s s.depth) Zar.zero in
+  List.iter (fun ((((kind, w), _) as name), a) ->
+      let heads = List.length (if s.stream then List.filter (fun a -> a > 0) w else w) in
+      let degree = if kind = 2 then heads + 1 else heads in
+      x.(position s name) <- Zar.mul a (Zar.mul (Zar.pow u degree) (Zar.pow v (s.depth + 1 - degree)))) z;
+  x
+
 let kernel files s claim evidence =
   only [ "column"; "distance_squared"; "method"; "z" ] evidence;
   let names = columns s and h = match claim with Refuted h -> h | _ -> reject "claim" in
-  let u, v = factor files s h in
-  let scaled = Array.make (room s s.depth) Zar.zero in
   let z = vector names (list (field "z" evidence)) in
-  List.iter (fun ((((kind, w), _) as name), x) ->
-      let heads = List.length (if s.stream then List.filter (fun a -> a > 0) w else w) in
-      let degree = if kind = 2 then heads + 1 else heads in
-      scaled.(position s name) <- Zar.mul x (Zar.mul (Zar.pow u degree) (Zar.pow v (s.depth + 1 - degree)))) z;
   let c = small_number (field "column" evidence) in
   if c < 0 || c >= Array.length names then reject "a column out of range";
   let at = match List.assoc_opt names.(c) z with Some x -> x | None -> Zar.zero in
@@ -150,7 +153,57 @@ let kernel files s claim evidence =
      if Zar.sign q <= 0 || not (Zar.equal (Zar.gcd n q) Zar.one) || not (Zar.equal (Zar.mul n square) (Zar.mul q reached)) then
        reject "distance_squared is another number"
    | _ -> reject "distance_squared");
-  Kernel (tree s scaled)
+  Kernel (tree s (scaled files s h z))
+
+(* the entries of a tied target: [tensor, 0, h, i, j, v], increasing *)
+let tensors = [ ("W_K", 1); ("W_O", 3); ("W_Q", 0); ("W_V", 2) ]
+let tied_entries s j =
+  let last = ref ("", []) in
+  List.map (fun e -> match list e with
+      | Str t :: rest ->
+        let t = text t in
+        (match List.map number rest with
+         | [ l; h; i; j; v ] ->
+           let place = List.map (fun z -> if Zar.fits_int z then Zar.to_int z else reject "a number is too large") [ l; h; i; j ] in
+           let l, h, i, j = match place with [ l; h; i; j ] -> (l, h, i, j) | _ -> reject "an entry of a target" in
+           let kind = match List.assoc_opt t tensors with Some k -> k | None -> reject "no tensor of a target" in
+           let rows, columns = if kind = 3 then (s.head_dim, s.d_in) else (s.d_in, s.head_dim) in
+           if l <> 0 || h < 0 || h >= s.heads || i < 0 || i >= rows || j < 0 || j >= columns || Zar.sign v = 0
+              || compare (t, place) !last <= 0 then reject "an entry of a target";
+           last := (t, place);
+           ((kind, h, i, j), v)
+         | _ -> reject "an entry of a target")
+      | _ -> reject "an entry of a target") (list j)
+(* as the list that Kernel.v asks for: W_U first, then the entries, those of W_Q and W_K times x, of W_V times y *)
+let listed s first x y entries =
+  let vs = Array.make (numbers s.heads s.head_dim s.d_in + 1) Zar.zero in
+  vs.(0) <- first;
+  List.iter (fun ((kind, h, i, j), v) ->
+      let at = if kind = 3 then listed_at s.head_dim s.d_in 3 h j i else listed_at s.head_dim s.d_in kind h i j in
+      vs.(at) <- (if kind < 2 then Zar.mul x v else if kind = 2 then Zar.mul y v else v)) entries;
+  Array.to_list vs
+
+let against files s claim evidence =
+  only [ "method"; "row"; "target"; "z" ] evidence;
+  let names = columns s and h = match claim with RefutedTied h -> h | _ -> reject "claim" in
+  let z = vector names (list (field "z" evidence)) and row = small_number (field "row" evidence) in
+  if row < 0 || row >= s.d_in then reject "a row out of range";
+  let entries = tied_entries s (field "target" evidence) in
+  (* the row of W_all z that is to be other than zero *)
+  let plain = Array.make (room s s.depth) Zar.zero in
+  List.iter (fun (name, a) -> plain.(position s name) <- a) z;
+  let heads = letter_heads s.stream s.d_in (target s.head_dim s.d_in (listed s Zar.one Zar.one Zar.one entries)) in
+  let w = List.hd (applies Zar.zero Zar.add Zar.mul Fun.id (letters s) s.head_dim s.d_in s.d_in heads (scalar s.d_in Zar.one) s.depth 0 [ tree s plain ]) in
+  if Zar.sign (List.nth w row) = 0 then reject "that row of W_all z is zero";
+  (* the same target for the host's integers, up to a factor at which the row does not vanish either *)
+  let u, v = factor files s h in
+  let x = Array.to_list (scaled files s h z) in
+  let at factor = Against (x, listed s v (Zar.mul factor u) factor entries) in
+  let rec least factor = if Zar.gt factor (Zar.of_int (4 * (s.depth + 1))) then reject "no factor"
+    else let hint = at factor in
+      match hint with Against (x, vs) when not (vanishes_at s.stream s.heads s.head_dim s.d_in s.depth [ plant (letters s) s.head_dim s.d_in s.depth 0 x ] vs) -> hint
+      | _ -> least (Zar.succ factor) in
+  least Zar.one
 
 let null_vector s evidence =
   only [ "method"; "word"; "y" ] evidence;
@@ -284,19 +337,84 @@ let random_vectors p k n =
         if x >= 0x80000000 / p * p then one () else Zar.of_int (x mod p) in
       List.init k (fun _ -> List.init n (fun _ -> one ())))
 
+(* numbers below 2^128 *)
+let random_numbers n =
+  opened "/dev/urandom" (fun source -> List.init n (fun _ -> Zar.of_bits (really_input_string source 16)))
+
+(* the least k with p^k at least 2^100 *)
+let draws p =
+  let rec go k q = if Zar.geq q (Zar.shift_left Zar.one 100) then k else go (k + 1) (Zar.mul q (Zar.of_int p)) in
+  go 0 Zar.one
+let prime_of evidence =
+  let p = small_number (field "prime" evidence) in
+  if p < 3 || p >= 0x80000000 then reject "the prime is out of range";
+  p
+(* which columns of the walk are these? *)
+let masked s names =
+  let mask = Array.make (room s s.depth) false in
+  Array.iter (fun name -> mask.(position s name) <- true) names;
+  Array.to_list mask
+(* the rows of the inverse in the order of the walk *)
+let walked s names inverse =
+  let order = Array.mapi (fun c name -> (position s name, c)) names in
+  Array.sort compare order;
+  Array.to_list (Array.map (fun (_, c) -> Array.to_list (Array.map Zar.of_int inverse.(c))) order)
+
+(* vectors that span the same as those given, each with an entry to itself, and where; modulo p they are independent there *)
+let diagonal p basis =
+  let residues x = Array.map (fun z -> Zar.to_int (Zar.floor_mod z (Zar.of_int p))) x in
+  let basis = Array.map Array.copy basis in
+  let k = Array.length basis and size = Array.length basis.(0) in
+  let at = Array.make k (-1) and left = Array.map residues basis in
+  let rec power a e = if e = 0 then 1 else let b = power (a * a mod p) (e / 2) in if e land 1 = 1 then a * b mod p else b in
+  for i = 0 to k - 1 do
+    let c = ref 0 in
+    while !c < size && left.(i).(!c) = 0 do incr c done;
+    if !c = size then reject "the vectors are dependent modulo p";
+    at.(i) <- !c;
+    let inverse = power left.(i).(!c) (p - 2) in
+    for j = i + 1 to k - 1 do
+      let f = left.(j).(!c) * inverse mod p in
+      if f <> 0 then Array.iteri (fun n x -> left.(j).(n) <- (left.(j).(n) + ((p - f) * x)) mod p) left.(i)
+    done
+  done;
+  (* Gauss and Jordan in integers, each row divided by the common factor of its entries *)
+  for i = 0 to k - 1 do
+    for j = 0 to k - 1 do
+      let f = basis.(j).(at.(i)) and g = basis.(i).(at.(i)) in
+      if j <> i && Zar.sign f <> 0 then begin
+        let row = Array.mapi (fun n x -> Zar.sub (Zar.mul g x) (Zar.mul f basis.(i).(n))) basis.(j) in
+        let common = Array.fold_left Zar.gcd Zar.zero row in
+        basis.(j) <- (if Zar.sign common = 0 then row else Array.map (fun x -> Zar.divexact x common) row)
+      end
+    done
+  done;
+  (Array.to_list at, List.map Array.to_list (Array.to_list basis))
+
+let tied_kernel files s claim evidence =
+  only [ "basis"; "prime" ] evidence;
+  let h = match claim with Matched (h, _) -> h | _ -> reject "claim" in
+  let p = prime_of evidence and names = columns s in
+  if s.width * Array.length names > 4_000_000 then raise (Uncovered "tied-kernel of this size");
+  let basis = Array.of_list (List.map (fun z -> scaled files s h (vector names (list z))) (list (field "basis" evidence))) in
+  if basis = [||] then reject "no vector";
+  let ps, zs = diagonal p basis in
+  let rest = Array.of_list (List.filter (fun name -> not (List.mem (position s name) ps)) (Array.to_list names)) in
+  let k = draws p and mask = masked s rest in
+  if not (probable_kernel files s claim (Zar.of_int p) k mask ps zs) then reject "p is not prime, the rank is another one, or a vector is not in the kernel";
+  if s.width < Array.length rest then reject "m is below the rank";
+  let rows, inverse = eliminate p (r_all files p s h None rest) in
+  passed_kernel files s claim (Zar.of_int p) mask (walked s rest inverse) (Array.to_list rows) zs
+    (random_vectors p k (Array.length rest)) (random_numbers (numbers s.heads s.head_dim s.d_in + 1))
+
 let modular files folder s claim evidence =
   if s.width < counted s (match claim with Serves _ -> s.d_in | _ -> s.head_dim) then reject "m is below the number of columns";
   countable s;
   let h, names, tests = match claim with
     | Universal (h, _) -> (h, columns s, false) | Serves (h, _) -> (h, serving s, true) | _ -> reject "claim" in
   let size = Array.length names in
-  let p = small_number (field "prime" evidence) in
-  if p < 3 || p >= 0x80000000 then reject "the prime is out of range";
-  let rec draws k q = if Zar.geq q (Zar.shift_left Zar.one 100) then k else draws (k + 1) (Zar.mul q (Zar.of_int p)) in
-  let k = draws 0 Zar.one in
-  let mask = Array.make (room s s.depth) false in
-  Array.iter (fun name -> mask.(position s name) <- true) names;
-  let mask = Array.to_list mask in
+  let p = prime_of evidence in
+  let k = draws p and mask = masked s names in
   if not (probable files s claim (Zar.of_int p) k mask) then reject "p is not prime, or the rank is another one";
   let gauges = if not tests then None else begin
       let given = match evidence with Obj l -> List.assoc_opt (chars "gauges") l | _ -> None in
@@ -326,12 +444,8 @@ let modular files folder s claim evidence =
       if s.width * size > 4_000_000 then raise (Uncovered "recompute of this size")
       else eliminate p (r_all files p s h gauges names)
     | _ -> reject "method" in
-  (* the rows of the inverse in the order of the walk *)
-  let order = Array.mapi (fun c name -> (position s name, c)) names in
-  Array.sort compare order;
-  let b = Array.map (fun (_, c) -> Array.to_list (Array.map Zar.of_int inverse.(c))) order in
   let gauges = Stdlib.Option.value gauges ~default:(fun _ _ -> []) in
-  passed files s claim (Zar.of_int p) mask gauges (Array.to_list b) (Array.to_list rows) (random_vectors p k size)
+  passed files s claim (Zar.of_int p) mask gauges (walked s names inverse) (Array.to_list rows) (random_vectors p k size)
 
 (* --- verdicts --- *)
 (* a claim that is not read is malformed where all claims of its form are read *)
@@ -355,13 +469,12 @@ let judge path =
       | Some (Obj l) -> (match List.assoc_opt (chars "construction") l with Some (Str t) -> text t | _ -> "")
       | _ -> "" in
     let all_read = match kind with
-      | "rank-permutation" | "rank-triangular" | "rank-modular" -> true
-      | "rank-deficient" -> not (said "targets" "all tied")
+      | "rank-permutation" | "rank-triangular" | "rank-modular" | "rank-deficient" | "tied-kernel" -> true
       | "linear-test" -> not streams
       | "identity" -> List.mem constructed [ "shared-key"; "register"; "counting"; "two-sided"; "middle"; "two-sided-counting" ]
       | _ -> false in
     if all_read then reject "no well-formed claim of this kind";
-    raise (Uncovered (if List.mem kind [ "rank-deficient"; "linear-test"; "lower-bound"; "identity" ] then kind ^ " of this form" else kind))
+    raise (Uncovered (if List.mem kind [ "linear-test"; "lower-bound"; "identity" ] then kind ^ " of this form" else kind))
   | Some (shape, claim) ->
     let evidence = field "evidence" j and folder = Filename.dirname path in
     within shape;
@@ -377,6 +490,10 @@ let judge path =
      | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
      | Universal _ | Serves _ -> modular files folder shape claim evidence
      | UniversalTied _ -> reject "claim"
+     | Matched _ -> countable shape; tied_kernel files shape claim evidence
+     | RefutedTied _ ->
+       if how () <> "tied-target" then reject "method";
+       countable shape; certain (against files shape claim evidence)
      | Refuted h -> (match how () with
          | "dimension" -> (match h with Stored (t, w) -> ignore (files t w) | _ -> ()); dimension ()
          | "kernel-vector" -> countable shape; certain (kernel files shape claim evidence)
