@@ -21,7 +21,18 @@ import check
 from utfproof.claims.theorems import CLOSED, PROOFS, standing
 
 HERE = Path(__file__).resolve().parent
-THEORIES = ("Integers", "Layers", "Streams", "Witness", "Hosts", "Triangular", "Arithmetic", "Identity", "Kernel", "Certificate")
+THEORIES = (
+    "Integers",
+    "Layers",
+    "Streams",
+    "Witness",
+    "Hosts",
+    "Triangular",
+    "Arithmetic",
+    "Identity",
+    "Kernel",
+    "Certificate",
+)
 """In the order of their dependencies; Extract comes last."""
 OCAML = ("zar.ml", "program.mli", "program.ml", "sha256.ml", "json.ml", "weights.ml", "main.ml")
 PACKAGES = ("ocaml-nox", "ocaml-findlib", "libzarith-ocaml-dev")
