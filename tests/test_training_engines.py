@@ -362,6 +362,7 @@ COUNTED = [
     *((f"parentheses/{host}/mlp-norm", {"heads": 2}) for host in HOSTS[:4]),
     *((f"4-hop/{host}/mlp", {"layers": 3}) for host in ("sparse", "random", "trained")),
     ("2-hop/random/mlp", {"layers": 1}),
+    *((f"2-hop/sparse/{v}", {"layers": 3, "head_dim": 9}) for v in ("attention", "residual-norm")),
 ]
 
 
@@ -370,7 +371,7 @@ COUNTED = [
 def test_multiplications_are_those_of_a_counter(name, changes, engine):
     if "mlp" in name and engine == "paths":
         return
-    held = trainer(small(name, head_dim=3, **changes), engine)
+    held = trainer(small(name, **{"head_dim": 3, **changes}), engine)
     assert bench.multiplications(held) == counted(held)
 
 

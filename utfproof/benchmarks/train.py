@@ -228,7 +228,7 @@ def _normed_tables(trainer: Trainer, v: int) -> int:
     H, L, d, m = model.shape.heads, model.shape.layers, model.shape.head_dim, model.m
     trained, total = model.hosts is None, 0
     for layer, (c, read) in enumerate(_rows(trainer, v)):
-        total += 3 * c * c * m * (layer > 0)
+        total += 2 * c * c * m * (layer > 0)
         if layer == L:
             return total + 3 * read * m * model.shape.d_out
         total += (3 if trained else 2) * read * m * 2 * H * d

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from utfproof.training.matrices import add_product
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -110,7 +112,7 @@ def _function() -> Any:
                     dq[part, rows] = dS @ k[part, :width]
                     by_weights = A.transpose(1, 2) @ G
                     if shared:
-                        dk[part, :width] += by_weights.baddbmm_(dS.transpose(1, 2), Q)
+                        dk[part, :width] += add_product(by_weights, dS.transpose(1, 2), Q)
                     else:
                         dv[part, :width] += by_weights
                         dk[part, :width] += dS.transpose(1, 2) @ Q

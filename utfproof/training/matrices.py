@@ -18,6 +18,13 @@ def times(x: Tensor, y: Tensor) -> Tensor:
     return (x[0] @ y[0])[None] if len(x) == 1 else x @ y
 
 
+def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """total [S, a, c] += x @ y, in place."""
+    import torch
+
+    return torch.baddbmm(total, x, y, out=total)
+
+
 class Matrix:
     """A matrix [S, a, b] of a parameter, and where its gradient goes: there once, to a fresh tensor in any further product."""
 

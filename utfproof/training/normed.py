@@ -20,7 +20,7 @@ import numpy as np
 
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.training.matrices import Matrix, times
+from utfproof.training.matrices import Matrix, add_product, times
 from utfproof.training.models import NORM_EPSILON, Model, dense, projection
 from utfproof.training.programs import Tables, trained_matrices
 
@@ -90,7 +90,7 @@ class NormedProgram:
             scale = (centred.square().mean(-1, keepdim=True) + NORM_EPSILON).rsqrt()
             centred = centred * scale
         else:
-            gram = times(centred, centred.transpose(1, 2)) / model.m
+            gram = _functions()[2].apply(centred)
         if not self.shifted:
             return centred, gram
         which = place - self.post
@@ -188,7 +188,7 @@ _FUNCTIONS: list[Any] = []
 
 def _functions() -> list[Any]:
     """The autograd functions, made when torch is there. Backward, with v = p G p^T: ds/dv = -s^3/2, dv/dp = 2 p G,
-    dv/dG = p^T p."""
+    dv/dG = p^T p. Last, the Gram matrix of rows: its gradient is one product, not one for each factor."""
     if not _FUNCTIONS:
         import torch
 
@@ -198,7 +198,7 @@ def _functions() -> list[Any]:
                 found, half = torch.empty_like(p), torch.empty_like(p)
                 scale = p.new_empty(*p.shape[:2], 1)
                 for part in _parts(p):
-                    half[part] = p[part] @ gram[part[0]]
+                    torch.bmm(p[part], gram[part[0]], out=half[part])
                     scale[part] = _scale(half[part], p[part])
                     torch.mul(p[part], scale[part], out=found[part])
                 context.save_for_backward(p, half, scale)
@@ -212,8 +212,8 @@ def _functions() -> list[Any]:
                 for part in _parts(p):
                     s, x = scale[part], p[part]
                     by_variance = (g[part] * x).sum(-1, keepdim=True) * s.pow(3) * -0.5
-                    dG[part[0]] += x.transpose(1, 2) @ (x * by_variance)
-                    dp[part] = torch.addcmul(g[part] * s, half[part], 2 * by_variance)
+                    add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
+                    torch.addcmul(g[part] * s, half[part], 2 * by_variance, out=dp[part])
                 return dp, dG
 
         class NormaliseTimes(torch.autograd.Function):
@@ -223,7 +223,7 @@ def _functions() -> list[Any]:
                 found = p.new_empty(*p.shape[:2], matrix.shape[-1])
                 scale = p.new_empty(*p.shape[:2], 1)
                 for part in _parts(p):
-                    half[part] = p[part] @ gram[part[0]]
+                    torch.bmm(p[part], gram[part[0]], out=half[part])
                     scale[part] = _scale(half[part], p[part])
                     found[part] = (p[part] @ matrix[part[0]]).mul_(scale[part])
                 context.save_for_backward(p, half, scale, found, matrix)
@@ -238,10 +238,22 @@ def _functions() -> list[Any]:
                     s, x = scale[part], p[part]
                     by_variance = (g[part] * found[part]).sum(-1, keepdim=True) * s.square() * -0.5
                     scaled = g[part] * s
-                    dG[part[0]] += x.transpose(1, 2) @ (x * by_variance)
-                    dM[part[0]] += x.transpose(1, 2) @ scaled
-                    dp[part] = (scaled @ matrix[part[0]].transpose(1, 2)).addcmul_(half[part], 2 * by_variance)
+                    add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
+                    add_product(dM[part[0]], x.transpose(1, 2), scaled)
+                    torch.bmm(scaled, matrix[part[0]].transpose(1, 2), out=dp[part])
+                    dp[part].addcmul_(half[part], 2 * by_variance)
                 return dp, dG, dM
 
-        _FUNCTIONS.extend([Normalise, NormaliseTimes])
+        class Gram(torch.autograd.Function):
+            @staticmethod
+            def forward(context: Any, rows: Any) -> Any:
+                context.save_for_backward(rows)
+                return times(rows, rows.transpose(1, 2)) / rows.shape[-1]
+
+            @staticmethod
+            def backward(context: Any, *gradients: Any) -> Any:
+                (rows,), g = context.saved_tensors, gradients[0]
+                return times((g + g.transpose(1, 2)) / rows.shape[-1], rows)
+
+        _FUNCTIONS.extend([Normalise, NormaliseTimes, Gram])
     return _FUNCTIONS

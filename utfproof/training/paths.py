@@ -115,32 +115,25 @@ class PathEngine:
     ) -> Tensor:
         """All heads' averages of the stream [S, B, k, H w] (or, read by U first, their sum [S, B, k, d_out]) at the rows `here`
         [S, B, k, w] of the stream [S, B, n, w]."""
+        import torch
+
         S, B, n, w = stream.shape
-        k, H, d = here.shape[2], self.model.shape.heads, self.model.shape.head_dim
+        k, H = here.shape[2], self.model.shape.heads
         if self._shared(stream):
             form = queries @ keys.transpose(-1, -2)  # [S, H, w, w]: logits are P form P^T
             asked = _rows_times(here, form.transpose(1, 2).reshape(S, w, H * w)).view(S * B, k * H, w)
             held = stream.reshape(S * B, n, w)
             return attention(asked, held, held, _flat(look), H).reshape(S, B, k, H * w)
-        asked = _rows_times(here, queries.transpose(1, 2).reshape(S, w, H * d)).view(S, B, k, H, d)
-        held = _rows_times(stream, keys.transpose(1, 2).reshape(S, w, H * d)).view(S, B, n, H, d)
-        if outputs is not None and self._early(self.model.shape.layers - 1, stream):
-            out = outputs.shape[-1]
-            tables = outputs.view(S, -1, w, out)[:, int(self.model.residual) :]
-            values = _rows_times(stream, tables.transpose(1, 2).reshape(S, w, H * out)).view(S, B, n, H, out)
-            values = values.transpose(2, 3)
-        else:
-            out = w
-            values = stream[:, :, None].expand(S, B, H, n, w)
-        found = attention(
-            asked.transpose(2, 3).reshape(S * B * H, k, d),
-            held.transpose(2, 3).reshape(S * B * H, n, d),
-            values.reshape(S * B * H, n, out),
-            _flat(look, H),
-        ).reshape(S, B, H, k, out)
-        if self._early(self.model.shape.layers - 1, stream) and outputs is not None:
-            return found.sum(2)
-        return found.transpose(2, 3).reshape(S, B, k, H * w)
+        early = outputs is not None and self._early(self.model.shape.layers - 1, stream)
+        if outputs is not None and early:
+            tables = outputs.view(S, -1, w, outputs.shape[-1])[:, int(self.model.residual) :]
+        found = []
+        for head in range(H):
+            asked, held = _rows_times(here, queries[:, head]), _rows_times(stream, keys[:, head])
+            values = _rows_times(stream, tables[:, head]) if early else stream
+            asked, held, values = (x.reshape(S * B, -1, x.shape[-1]) for x in (asked, held, values))
+            found.append(attention(asked, held, values, _flat(look)).view(S, B, k, -1))
+        return torch.stack(found).sum(0) if early else torch.cat(found, 3)
 
 
 def shares_keys(width: int, head_dim: int) -> bool:
@@ -160,9 +153,9 @@ def _pick(x: Tensor, look: Tensor) -> Tensor:
     return x.gather(2, look[..., None].expand(*look.shape, x.shape[-1]))
 
 
-def _flat(look: Tensor | None, heads: int = 1) -> Tensor | None:
-    """Positions [S, B, k] for each sequence, and for each of its heads where these stand apart."""
-    return None if look is None else look.reshape(-1, look.shape[-1]).repeat_interleave(heads, 0)
+def _flat(look: Tensor | None) -> Tensor | None:
+    """Positions [S, B, k] for each sequence."""
+    return None if look is None else look.reshape(-1, look.shape[-1])
 
 
 def _by_counts(here: Tensor, counts: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
