@@ -25,7 +25,7 @@ from utfproof.emulation import bound, predict
 from utfproof.emulation.bound import attention_difference, residual_sizes, settled
 from utfproof.emulation.compare import CompareSetting, EmulationReport, compare, random_input
 from utfproof.emulation.engines import PRECISIONS, BlockedMatrix, Engine, Placement
-from utfproof.emulation.gains import StreamForms, host_gains, readings, selected_sizes, spectral_norm, weighted
+from utfproof.emulation.gains import host_gains, readings, selected_sizes, spectral_norm, weighted
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.emulation.predict import Predictor
 from utfproof.errors import MalformedInput, SingularTarget
@@ -341,38 +341,6 @@ def test_norm_of_a_large_matrix_is_bounded() -> None:
         exact = np.linalg.norm(matrix, 2)
         assert exact <= spectral_norm(matrix) <= 3.5 * exact
     assert spectral_norm(np.zeros((600, 600))) == 0.0
-
-
-@pytest.mark.parametrize("name", ["random", "random-tied", "factored"])
-def test_sizes_of_a_dense_stream(name: str) -> None:
-    """`two` is the stream's own norm, `hull` what other attention can make of it."""
-    shape = Shape(3, 2, 2, 2)
-    host = host_of(name, shape)
-    rng = np.random.default_rng(2)
-    E, rows = rng.standard_normal((2, host.m)), rng.standard_normal((5, 2))
-    A = rng.random((2, 3, 5, 5))
-    A /= A.sum(axis=-1, keepdims=True)
-    paths = [rows]
-    stream, partial = rows @ E, []
-    norms = [np.linalg.norm(stream, axis=1).max()]
-    for layer in range(2):
-        blocks = paths[-1].reshape(5, -1, 2)
-        paths.append(np.stack([np.einsum("ij,jwk->iwk", A[layer, h], blocks) for h in range(3)], axis=2).reshape(5, -1))
-        terms = []
-        for head in range(3):
-            term = A[layer, head] @ stream
-            for matrix in host.maps(layer, head).value:
-                term = term @ matrix
-            terms.append(term)
-        sums = np.cumsum(terms, axis=0)
-        stream = sums[-1]
-        norms.append(np.linalg.norm(stream, axis=1).max())
-        partial.append(np.linalg.norm(sums[1:], axis=2).max())
-    sizes = StreamForms(host, E).sizes(rows, paths)
-    assert sizes.two == pytest.approx(norms, rel=1e-5)
-    assert sizes.partial[1:] == pytest.approx(partial, rel=1e-5)
-    assert all(hull >= two for hull, two in zip(sizes.hull, norms, strict=True))
-    assert (np.abs(stream) <= sizes.entries[-1]).all()
 
 
 @pytest.mark.parametrize("name", ["sparse", "tied"])

@@ -123,11 +123,11 @@ def test_norms_of_a_target_and_of_an_index_map():
                     assert read == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("name", ["random", "factored"])
-@pytest.mark.parametrize("heads", [1, 3])
-def test_sizes_of_a_dense_stream(name, heads):
-    """The stream is the first summand: sizes of the stream, of its partial sums, and of what other attention makes of it."""
-    shape = Shape(heads, 2, 2, 2, residual=True)
+@pytest.mark.parametrize("name", ["random", "random-tied", "factored"])
+@pytest.mark.parametrize(("heads", "residual"), [(1, True), (3, True), (3, False)])
+def test_sizes_of_a_dense_stream(name, heads, residual):
+    """`two` is the stream's own norm, `hull` what other attention can make of it; a residual stream is the first summand."""
+    shape = Shape(heads, 2, 2, 2, residual=residual)
     host = host_of(name, shape)
     rng = np.random.default_rng(2)
     E, rows = rng.standard_normal((2, host.m)), rng.standard_normal((5, 2))
@@ -138,9 +138,9 @@ def test_sizes_of_a_dense_stream(name, heads):
     norms = [np.linalg.norm(stream, axis=1).max()]
     for layer in range(2):
         blocks = paths[-1].reshape(5, -1, 2)
-        steps = [blocks] + [np.einsum("ij,jwk->iwk", A[layer, h], blocks) for h in range(heads)]
+        steps = [blocks] * residual + [np.einsum("ij,jwk->iwk", A[layer, h], blocks) for h in range(heads)]
         paths.append(np.stack(steps, axis=2).reshape(5, -1))
-        terms = [stream]
+        terms = [stream] * residual
         for head in range(heads):
             term = A[layer, head] @ stream
             for matrix in host.maps(layer, head).value:
