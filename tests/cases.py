@@ -1,10 +1,15 @@
-"""Named tables of shapes and expected outcomes, shared by unit, property and command-line tests."""
+"""Named tables of shapes and expected outcomes, and drawn targets, shared by unit, property and command-line tests."""
 
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
+import numpy as np
+
+from utfproof.ground.arrays import exact
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
+from utfproof.systems import LoopedTarget, Target
 
 TABLE_SHAPES = dict(PAPER_TABLE_SHAPES)
 PAPER_M_BAR = {"parentheses": 1024, "1-hop": 456, "2-hop": 1024, "4-hop": 2280}
@@ -43,3 +48,25 @@ def grid(heads: int = 4, layers: int = 5, head_dim: int = 3, d_in: int = 5, larg
     ranges = (range(1, bound + 1) for bound in (heads, layers, head_dim, d_in))
     shapes = (Shape(*values) for values in itertools.product(*ranges))
     return [shape for shape in shapes if matching_dimension(shape) <= largest]
+
+
+def integers(rng, *shape):
+    """Nonzero integers: a target with vanishing weights would be served by anything."""
+    return exact(rng.integers(1, 6, size=shape) * rng.choice([-1, 1], size=shape))
+
+
+def random_target(shape, rng, *, tied=False, width=None):
+    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
+    D, d = width or shape.d_in, shape.head_dim
+    arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
+    ends = (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out)) if width or shape.d_in != shape.d_out else ()
+    return (LoopedTarget if tied else Target)(shape, *arrays, *ends)
+
+
+def stochastic(rng, L, H, n):
+    """Random rational row-stochastic matrices [L, H, n, n]."""
+    raw = rng.integers(1, 6, size=(L, H, n, n))
+    out = np.empty(raw.shape, dtype=object)
+    for index in np.ndindex(raw.shape):
+        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
+    return out

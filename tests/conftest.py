@@ -1,6 +1,7 @@
 """Hypothesis profiles: derandomised in CI, no deadline (shared machines are slow now and then). The command line as a
 fixture. What was left out, in a line each."""
 
+import json
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import console
 import pytest
 from browser import BrowserMissing, open_browser
 from hypothesis import HealthCheck, settings
@@ -41,6 +43,40 @@ def cli(capsys, tmp_path, monkeypatch):
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def to_json(cli):
+    """By a command's name: run it on FILE with -o c.json --json in a fresh folder: (exit code, document or error)."""
+
+    def command(name):
+        def call(path, *options):
+            code, out, err = cli(name, path, "-o", "c.json", "--json", *options)
+            return code, json.loads(out) if out else err
+
+        return call
+
+    return command
+
+
+@pytest.fixture
+def furnished(tmp_path, monkeypatch):
+    """A folder with what a page's commands find in a checkout, and a terminal of 80 columns."""
+    console.furnish(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+@pytest.fixture
+def one_thread():
+    """PyTorch on one thread."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -279,16 +279,9 @@ def test_torch_gives_the_same_bytes(tmp_path, device, witness):
 
 
 @pytest.fixture
-def decide(tmp_path, capsys, monkeypatch):
+def decide(to_json):
     """Run `utfproof decide FILE -o c.json --json` in a fresh folder: (exit code, document)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(path, *options):
-        code = run(["decide", str(path), "-o", "c.json", "--json", *options])
-        captured = capsys.readouterr()
-        return code, json.loads(captured.out) if captured.out else captured.err
-
-    return call
+    return to_json("decide")
 
 
 def exact_r_all(path, layers=None):

@@ -53,26 +53,18 @@ def _is_run(block):
     return block.is_console or block.language == "python"
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    console.furnish(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    return tmp_path
-
-
 # --- commands ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", with_blocks())
-def test_commands_print_what_the_page_shows(page, folder, capsys):
-    assert console.run_page(text_of(page), page, folder, capsys) >= 0
+def test_commands_print_what_the_page_shows(page, furnished, capsys):
+    assert console.run_page(text_of(page), page, furnished, capsys) >= 0
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("page", [page for page in with_blocks() if any(block.slow for block in _blocks(page))])
-def test_slow_commands_too(page, folder, capsys):
-    assert console.run_page(text_of(page), page, folder, capsys, slow=True, real=True) > 0
+def test_slow_commands_too(page, furnished, capsys):
+    assert console.run_page(text_of(page), page, furnished, capsys, slow=True, real=True) > 0
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -140,16 +132,16 @@ WRONG = {
 }
 
 
-def test_a_right_page_passes(folder, capsys):
-    assert console.run_page(PAGE.format(shown=RIGHT), "page", folder, capsys) == 2
-    assert console.run_page(PAGE.format(shown="valid     a.json: ... m=3\n"), "page", folder, capsys) == 2
+def test_a_right_page_passes(furnished, capsys):
+    assert console.run_page(PAGE.format(shown=RIGHT), "page", furnished, capsys) == 2
+    assert console.run_page(PAGE.format(shown="valid     a.json: ... m=3\n"), "page", furnished, capsys) == 2
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_page_is_seen(fault, folder, capsys):
+def test_a_wrong_page_is_seen(fault, furnished, capsys):
     shown, message = WRONG[fault]
     with pytest.raises(console.BadPage, match=message):
-        console.run_page(PAGE.format(shown=shown), "page", folder, capsys)
+        console.run_page(PAGE.format(shown=shown), "page", furnished, capsys)
 
 
 @pytest.mark.parametrize(
@@ -183,11 +175,11 @@ def test_blocks_are_found():
         console.blocks("```\n$ x\n", "page")
 
 
-def test_python_blocks_share_names_and_are_compared(folder, capsys):
+def test_python_blocks_share_names_and_are_compared(furnished, capsys):
     page = "```python\na = 2\n```\n\n```python\nprint(a)\n```\n\n```text\n{}\n```\n"
-    assert console.run_page(page.format(2), "page", folder, capsys) == 2
+    assert console.run_page(page.format(2), "page", furnished, capsys) == 2
     with pytest.raises(console.BadPage, match="printed is '2'"):
-        console.run_page(page.format(3), "page", folder, capsys)
+        console.run_page(page.format(3), "page", furnished, capsys)
 
 
 def test_commands_without_a_prompt_are_seen():

@@ -12,21 +12,13 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    console.furnish(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    return tmp_path
-
-
-def test_commands_print_what_is_printed(folder, capsys):
-    assert console.run_page(README, "README.md", folder, capsys) >= 10
+def test_commands_print_what_is_printed(furnished, capsys):
+    assert console.run_page(README, "README.md", furnished, capsys) >= 10
 
 
 @pytest.mark.exhaustive
-def test_commands_with_training(folder, capsys):
-    assert console.run_page(README, "README.md", folder, capsys, slow=True, real=True) >= 10
+def test_commands_with_training(furnished, capsys):
+    assert console.run_page(README, "README.md", furnished, capsys, slow=True, real=True) >= 10
 
 
 def test_every_command_has_a_prompt():
@@ -34,7 +26,7 @@ def test_every_command_has_a_prompt():
         assert console.unprompted(block) == [], f"{block.place}: write `$ ` before commands"
 
 
-def test_python_example_runs(folder):
+def test_python_example_runs(furnished):
     (block,) = (block for block in console.blocks(README, "README.md") if block.language == "python")
     names: dict = {}
     exec("\n".join(block.lines), names)

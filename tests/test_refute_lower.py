@@ -23,16 +23,9 @@ from utfproof.shapes import Shape
 
 
 @pytest.fixture
-def refute(tmp_path, capsys, monkeypatch):
+def refute(to_json):
     """Run `utfproof refute-lower FILE -o c.json --json` in a fresh folder: (exit code, document or error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(path, *options):
-        code = run(["refute-lower", str(path), "-o", "c.json", "--json", *options])
-        captured = capsys.readouterr()
-        return code, json.loads(captured.out) if captured.out else captured.err
-
-    return call
+    return to_json("refute-lower")
 
 
 def products(R_V, L):

@@ -2,10 +2,10 @@
 
 import itertools
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import integers, random_target, stochastic
 from naive import dense, words
 
 from utfproof.attention import GivenAttention, RationalAttention
@@ -29,7 +29,7 @@ from utfproof.shapes import (
     paper_dimension,
     tied_targets_dimension,
 )
-from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
+from utfproof.systems import LoopedUniversal, Universal
 
 pytestmark = pytest.mark.numerical
 
@@ -42,18 +42,6 @@ def streaming(*dims):
 
 
 SMALL = [s for s in SHAPES if matching_dimension(streaming(*s)) <= 70]
-
-
-def integers(rng, *shape):
-    return exact(rng.integers(1, 5, size=shape) * rng.choice([-1, 1], size=shape))
-
-
-def random_target(shape, rng, *, tied=False, width=None):
-    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
-    D, d = width or shape.d_in, shape.head_dim
-    arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
-    ends = (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out)) if width or shape.d_in != shape.d_out else ()
-    return (LoopedTarget if tied else Target)(shape, *arrays, *ends)
 
 
 def integer_host(shape, m, seed, *, tied=False):
@@ -119,14 +107,6 @@ def naive_forward(target, x, attention):
             for h in range(target.shape.heads)
         )
     return x @ target.unembedding()
-
-
-def stochastic(rng, L, H, n):
-    raw = rng.integers(1, 6, size=(L, H, n, n))
-    out = np.empty(raw.shape, dtype=object)
-    for index in np.ndindex(raw.shape):
-        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
-    return out
 
 
 def determinant(matrix):

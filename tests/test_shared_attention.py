@@ -9,6 +9,7 @@ from math import ceil, comb
 
 import numpy as np
 import pytest
+from cases import integers, random_target, stochastic
 from naive import dense, words
 from naive import r_all as naive_r_all
 from naive import w_all as naive_w_all
@@ -35,11 +36,11 @@ from utfproof.constructions.shared_attention import (
 )
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import rational
-from utfproof.ground.arrays import exact, is_exact
+from utfproof.ground.arrays import is_exact
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
-from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target
+from utfproof.systems import SharedAttentionUniversal, Target
 
 SERVED = [
     ("register", (2, 3, 1, 1)),
@@ -58,27 +59,6 @@ SERVED = [
 ]
 COMMUTING = [(2, 3, 1, 1), (3, 2, 2, 1), (1, 4, 1, 1), (2, 1, 3, 1), (2, 4, 1, 1)]
 ODD = [(2, 1, 1, 1), (3, 1, 1, 1), (5, 1, 1, 1), (2, 3, 1, 1), (3, 3, 2, 1), (4, 3, 1, 1), (2, 5, 1, 1), (1, 3, 1, 1)]
-
-
-def integers(rng, *shape):
-    """Nonzero integers: a target with vanishing weights would be served by anything."""
-    return exact(rng.integers(1, 6, size=shape) * rng.choice([-1, 1], size=shape))
-
-
-def random_target(shape, rng, *, tied=False, width=None):
-    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
-    D, d = width or shape.d_in, shape.head_dim
-    arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
-    ends = () if width is None else (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out))
-    return (LoopedTarget if tied else Target)(shape, *arrays, *ends)
-
-
-def stochastic(rng, L, H, n):
-    raw = rng.integers(1, 6, size=(L, H, n, n))
-    out = np.empty(raw.shape, dtype=object)
-    for index in np.ndindex(raw.shape):
-        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
-    return out
 
 
 def same_function(host, E, U, target, rng, near=None, n=3):

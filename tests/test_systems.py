@@ -1,11 +1,10 @@
 """The five systems: forward passes against loops over words, in floats and exact arithmetic."""
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import SMALL_SHAPES
+from cases import SMALL_SHAPES, stochastic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,15 +28,6 @@ pytestmark = pytest.mark.numerical
 
 def integers(rng, *shape):
     return exact(rng.integers(-3, 4, size=shape))
-
-
-def stochastic(rng, L, H, n):
-    """Random rational row-stochastic matrices [L, H, n, n]."""
-    raw = rng.integers(1, 6, size=(L, H, n, n))
-    out = np.empty(raw.shape, dtype=object)
-    for index in np.ndindex(raw.shape):
-        out[index] = Fraction(int(raw[index]), int(raw[index[:-1]].sum()))
-    return out
 
 
 def unrolled(x, A, value, L, H):

@@ -35,12 +35,7 @@ sys.exit(app.run(sys.argv[1:]))
 """
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small(name: str = NAME, **changes) -> Preset:

@@ -25,12 +25,8 @@ HOSTS = ("sparse", "random", "trained", "trained-own-width", "shared-key", "shar
 
 
 @pytest.fixture(autouse=True)
-def one_thread_and_several_blocks(monkeypatch):
+def several_blocks(monkeypatch, one_thread):
     monkeypatch.setattr(kernel, "_BLOCK", 8)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def small(name: str, **changes) -> Preset:

@@ -25,12 +25,7 @@ SMALL = {"batch": 8, "steps": 6, "warmup": 2, "learning_rate": 0.01, "init_std":
 SHORT = optimum.OptimumSetting(steps=3, warmup=1, eval_sequences=40, perturbations=(0.0, 0.1))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def own(variant: str = "attention", **changes) -> Preset:
