@@ -71,8 +71,6 @@ class Reader:
         while self.peek() and (self.peek() in "·*/(⌊⌈" or self.peek()[0].isalnum()):
             sign = self.take() if self.peek() in "·*/" else "*"
             factor = self.power()
-            if sign == "/" and not factor:
-                raise NoFormula("division by zero")
             total = total / factor if sign == "/" else total * factor
         return total
 
@@ -115,5 +113,5 @@ class Reader:
 
 
 def value(text: str, values: dict[str, int]) -> Fraction:
-    """The formula at these H, L, d, d_in, b, S, M. NoFormula where it is none."""
+    """The formula at these H, L, d, d_in, b, S, M. NoFormula where it is none, ZeroDivisionError where it has no value."""
     return Reader(text, values).whole()

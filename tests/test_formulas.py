@@ -14,8 +14,14 @@ from utfproof.shapes import Shape, matching_dimension, paper_dimension, paper_lo
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-GENERATED = {"claims.md", "paper-verdicts.md"}
-"""Statements of claims, each decided by computation; the format page has formulas of its own, for a second checker."""
+OTHER = {"paper-verdicts.md", "certificate-format.md"}
+"""Claims once more; and the format page has formulas of its own, for a second checker."""
+APART = {
+    "5 d H^L", "2S", "2H(H^L − 1)/(H − 1)", "4·H^L·d + H^L·d_in", "4dH^L + d_in·H^L", "S·d", "S(d_in/H − 2d)", "2d − H^L·d_in",
+    "1 + S + H^L", "2dS(1 − 1/H)", "d_in H^L + 2dS − d⌊H/g⌋ − d", "(S − H)/H", "H^L + H", "d_in(S + H²)", "H^L + 1", "d + H^L",
+    "H^Ld + H^L", "H^Ld+H^L",
+}  # fmt: skip
+"""Of the claims' statements, which computation decides: parts of formulas, counts of one claim, and what fails as printed."""
 REGIMES = {
     "every shape": lambda s: True,
     "d <= d_in": lambda s: s.head_dim <= s.d_in,
@@ -84,28 +90,34 @@ def named(shape):
 
 def regime(text, tables):
     """(source, regime) of a formula, rounded up: where the two agree at all shapes of a regime, of which there are several."""
-    numbers = [-(-value(text, named(shape)) // 1) for shape in SHAPES]
+    numbers = []
+    for shape in SHAPES:
+        try:
+            numbers.append(-(-value(text, named(shape)) // 1))
+        except ZeroDivisionError:  # as printed for H >= 2
+            numbers.append(None)
     for where, fits in REGIMES.items():
         places = [i for i, shape in enumerate(SHAPES) if fits(shape)]
         for name, table in tables.items():
-            pairs = [(table[i], numbers[i]) for i in places if table[i] is not None]
+            pairs = [(table[i], numbers[i]) for i in places if None not in (table[i], numbers[i])]
             if len(pairs) >= 9 and all(a == b for a, b in pairs):
                 return name, where
     return None
 
 
 def written():
+    """Page, line and formula, but for the ends of sums that are written out and what stands apart."""
     for page in PAGES:
-        if page.name not in {*GENERATED, "certificate-format.md"}:
+        if page.name not in OTHER:
             for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
                 for text in formulas(line):
-                    if text[0] not in "+-−":  # the end of a sum that is written out
+                    if text[0] not in "+-−" and not (page.name == "claims.md" and text in APART):
                         yield page, number, text
 
 
 def test_formulas_on_the_pages_are_the_packages(tables):
     found = list(written())
-    assert len(found) >= 30
+    assert len(found) >= 90
     unknown = []
     for page, number, text in found:
         try:
