@@ -327,12 +327,10 @@ def parallel_seeds(preset: Preset, device: str, engine: str) -> bool:
 
 def wide_memory(preset: Preset, context: int, dtype: str, rows: Sequence[int]) -> int:
     """Bytes that one m-wide step keeps for its gradients, about: activations of so many rows of each layer, attention, inner
-    MLPs; and, where a later layer has fewer, the tokens that it attends to."""
+    MLPs."""
     H, m = preset.heads, preset.m
     each = m * (3 + H + 2 * preset.norm) + 3 * preset.mlp * preset.mlp_width + 3 * H * context
-    tokens = preset.batch * context
-    handed_out = 2 * m * sum(tokens for count in rows[1:] if count < tokens)
-    return {"float64": 8, "bfloat16": 2}.get(dtype, 4) * (each * sum(rows) + handed_out)
+    return {"float64": 8, "bfloat16": 2}.get(dtype, 4) * each * sum(rows)
 
 
 def threads() -> int:

@@ -56,6 +56,7 @@ class WideEngine:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._layers: list[list[_Layer]] = []
+        self._parts: dict[str, tuple[Tensor, ...]] = {}  # of one pass
         if model.hosts is not None:
             per_seed = len(model.hosts)
             self._layers = [[_Layer(model, s, layer) for layer in range(model.shape.layers)] for s in range(per_seed)]
@@ -67,6 +68,7 @@ class WideEngine:
         """
         import torch
 
+        self._parts = {}
         found = []
         for number in range(len(self.model.seeds)):
             x = self._looked(number, inputs[number], None if look is None else look[number])
@@ -74,6 +76,18 @@ class WideEngine:
                 x = self._norm(number, x, -1)
             found.append(x @ self.model["U"][number])
         return torch.stack(found)
+
+    def _part(self, name: str, *place: int) -> Tensor:
+        """model[name][place] at a seed, layer (or LN), and head where there are heads. All are taken at once: the gradient of
+        a single one is as large as the parameter."""
+        tensor = self.model[name]
+        axes = 3 if tensor.dim() == 5 else 2
+        if name not in self._parts:
+            self._parts[name] = tensor.flatten(0, axes - 1).unbind(0)
+        flat = 0
+        for index, size in zip(place, tensor.shape, strict=False):
+            flat = flat * size + index
+        return self._parts[name][flat]
 
     def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
         """X^L of one model at the positions look [B, k], [B, k, m]; at all without it."""
@@ -124,27 +138,30 @@ class WideEngine:
         if model.hosts is not None:
             return self._layers[number % len(self._layers)][layer].read(x)
         names = ("W_Q", "W_K") if "W_Q" in model else ("R_Q", "R_K")
-        return torch.cat([matrix for name in names for matrix in model[name][number, layer].unbind()], 1).__rmatmul__(x)
+        return x @ torch.cat(
+            [self._part(name, number, layer, head) for name in names for head in range(model.shape.heads)], 1
+        )
 
     def _move(self, number: int, layer: int, head: int, x: Tensor) -> Tensor:
         model = self.model
         if model.hosts is not None:
             return self._layers[number % len(self._layers)][layer].move(head, x)
         if "W_V" in model:
-            return x @ model["W_V"][number, layer, head] @ model["W_O"][number, layer, head]
-        return x @ model["R_V"][number, layer, head]
+            return x @ self._part("W_V", number, layer, head) @ self._part("W_O", number, layer, head)
+        return x @ self._part("R_V", number, layer, head)
 
     def _norm(self, number: int, x: Tensor, place: int) -> Tensor:
         import torch
 
         gain = shift = None
         if "gain" in self.model:
-            gain, shift = self.model["gain"][number, place], self.model["shift"][number, place]
+            gain, shift = self._part("gain", number, place), self._part("shift", number, place)
         return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift, NORM_EPSILON)
 
     def _mlp(self, number: int, layer: int, x: Tensor) -> Tensor:
         import torch
 
-        model = self.model
-        inner = x @ model["mlp_in"][number, layer] + model["mlp_in_bias"][number, layer]
-        return torch.nn.functional.gelu(inner) @ model["mlp_out"][number, layer] + model["mlp_out_bias"][number, layer]
+        weight, bias, back, shift = (
+            self._part(f"mlp_{n}", number, layer) for n in ("in", "in_bias", "out", "out_bias")
+        )
+        return torch.nn.functional.gelu(x @ weight + bias) @ back + shift
