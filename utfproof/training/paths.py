@@ -59,7 +59,7 @@ class PathEngine:
 
         model = self.model
         if tokens is None:
-            tokens = inputs.unique()
+            tokens = inputs.flatten().bincount().nonzero()[:, 0]
         place = torch.searchsorted(tokens, inputs)
         rows = model["E"].index_select(1, tokens)
         stream = torch.nn.functional.one_hot(place, len(tokens)).to(rows.dtype)
@@ -169,5 +169,7 @@ def _by_counts(here: Tensor, counts: Tensor, queries: Tensor, keys: Tensor) -> T
     # tokens before positions: a softmax over a last axis as short as this is slow
     asked, known = (x.reshape(S, B * k, v).transpose(1, 2) for x in (here, counts))
     logits = times(table.reshape(S, H * v, v), asked.contiguous()).view(S, H, v, B * k)
-    shares = (logits + known.log()[:, None]).softmax(2).view(S, H * v, B * k)
+    # not log(0): an exact -inf takes the processor many times as long
+    logs = known.clamp_min(1).log().masked_fill_(known == 0, float("-inf"))
+    shares = (logits + logs[:, None]).softmax(2).view(S, H * v, B * k)
     return shares.transpose(1, 2).reshape(S, B, k, H * v)
