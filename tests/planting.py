@@ -96,6 +96,23 @@ def plant(fault):
             found.cache_clear()
 
 
+def mutated(module, old, new):
+    """A second module of this one's source, with the text (found once) changed."""
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    assert source.count(old) == 1, old
+    made = types.ModuleType(f"mutated_{module.__name__.rpartition('.')[2]}")
+    sys.modules[made.__name__] = made  # dataclasses look their module up
+    exec(compile(source.replace(old, new), f"{made.__name__}.py", "exec"), made.__dict__)
+    return made
+
+
+def changes_a_verdict(module, fault, files):
+    """Whether the checker with this fault judges a file otherwise than its folder says; files: a list for each exit code."""
+    made = mutated(module, *fault)
+    limits = made.Limits(memory_bytes=2**30, operations=30 * 10**9)
+    return any(made.check_file(path, limits).code != code for code, paths in enumerate(files) for path in paths)
+
+
 PLAIN = (int, float, str, bytes, bool, tuple, list, dict, set, frozenset)
 
 

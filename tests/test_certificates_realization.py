@@ -2,19 +2,16 @@
 
 import dataclasses
 import json
-import sys
 import time
 import tracemalloc
-import types
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
 
 import corpus_realization
 import make_corpus
 import numpy as np
 import pytest
 import sceptic
+from planting import changes_a_verdict
 from test_certificate_faults import checked_frugally
 from test_certificate_fields import mutants, paired, text_of
 from test_realization import drawn, real, slow_least
@@ -309,11 +306,6 @@ def test_sizes_that_nothing_stands_behind(name, tmp_path):
 # --- faults in the checker ---------------------------------------------------------------------------------------------
 
 
-@cache
-def source():
-    return Path(checker.__file__).read_text(encoding="utf-8")
-
-
 DRAWN = "            weights = [secrets.randbits(POINT_BITS) for _ in range(s.letters)]\n"
 FAULTS = {
     "words added up": (DRAWN, "            weights = [1] * s.letters\n"),
@@ -371,17 +363,4 @@ FAULTS = {
 @pytest.mark.full
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_in_the_checker_change_a_verdict(fault):
-    old, new = FAULTS[fault]
-    text = source()
-    assert text.count(old) == 1, old
-    module = types.ModuleType("mutated_checker")
-    sys.modules["mutated_checker"] = module
-    exec(compile(text.replace(old, new), "mutated_checker.py", "exec"), module.__dict__)
-    limits = module.Limits(memory_bytes=2**30, operations=30 * 10**9)
-    changed = (
-        path
-        for code, paths in enumerate(FILES.values())
-        for path in paths
-        if module.check_file(path, limits).code != code
-    )
-    assert next(changed, None) is not None
+    assert changes_a_verdict(checker, FAULTS[fault], FILES.values())

@@ -3,17 +3,14 @@
 import dataclasses
 import json
 import random
-import sys
-import types
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
 
 import corpus_residual
 import make_corpus
 import numpy as np
 import pytest
 import sceptic
+from planting import changes_a_verdict, mutated
 from test_certificate_fields import mutants, paired, text_of
 from test_residual import naive_r_all, streaming
 
@@ -356,11 +353,6 @@ def code_of(raw, folder):
     return 0
 
 
-@cache
-def source():
-    return Path(checker.__file__).read_text(encoding="utf-8")
-
-
 SOURCE_FAULTS = {
     "the flag is dropped": ("in held.items()}, residual=residual)", "in held.items()})"),
     "false is a flag": ('value.get("residual", True) is not True', 'type(value.get("residual", True)) is not bool'),
@@ -424,38 +416,18 @@ SOURCE_FAULTS = {
 }  # fmt: skip
 
 
-def mutated(old, new):
-    text = source()
-    assert text.count(old) == 1, old
-    module = types.ModuleType("mutated_checker")
-    sys.modules["mutated_checker"] = module
-    exec(compile(text.replace(old, new), "mutated_checker.py", "exec"), module.__dict__)
-    return module
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("fault", SOURCE_FAULTS)
 def test_faults_in_the_checker_change_a_verdict(fault):
-    module = mutated(*SOURCE_FAULTS[fault])
-    limits = module.Limits(memory_bytes=2**30, operations=30 * 10**9)
-    changed = (
-        path.name
-        for code, paths in enumerate(FILES.values())
-        for path in paths
-        if module.check_file(path, limits).code != code
-    )
-    assert next(changed, None) is not None
+    assert changes_a_verdict(checker, SOURCE_FAULTS[fault], FILES.values())
 
 
 def test_faults_in_the_numpy_checker_change_a_verdict():
     from utfproof.certificates import checker_numpy
 
-    text = Path(checker_numpy.__file__).read_text(encoding="utf-8")
     for old, new in [("        if s.residual:\n            total", "        if False:\n            total"),
                      ("head + s.residual :: letters", "head::letters")]:  # fmt: skip
-        assert text.count(old) == 1
-        module = types.ModuleType("mutated_numpy")
-        exec(compile(text.replace(old, new), "mutated_numpy.py", "exec"), module.__dict__)
+        module = mutated(checker_numpy, old, new)
         limits = dataclasses.replace(LIMITS, numpy=True)
         original = checker.numpy_module
         try:
