@@ -2327,10 +2327,12 @@ def require_words(claim: Claim, host: IndexHost, e: Blocks | None, u: Blocks | N
     """What the notion demands of queries, keys and outputs, for all words, multiplied by random vectors from the left.
     Without `e` E is what the host says.
 
-    With n letters in the longest word the degree D of an equation is below (2 n + 4 L + 4) (d_in + 1) + 4 L. Its
-    coefficients have less than D (3 + log2 d_in) d_in + 2 log2 m bits, so that a random prime of 192 bits divides one
-    that is not zero with probability below that number / 2^183. A file has fewer than 2^26 letters and d_in fewer than
-    2^26: both together are far below 2^-100. (E as the host says: section 9.2.)"""
+    With n letters in the two longest words (what is read for one word can lie across two blocks, with two denominators)
+    the degree D of an equation is below (2 n + 4 L + 4) (d_in + 1) + 4 L: for words w, v where it fails the target is
+    drawn first, then the weights, and denominators of other words do not count. All equations share one point, and a
+    false one has to pass there. Its coefficients have less than D (3 + log2 d_in) d_in + 2 log2 m bits, so that a
+    random prime of 192 bits divides one that is not zero with probability below that number / 2^183. A file has fewer
+    than 2^26 letters and d_in fewer than 2^26: both together are far below 2^-100. (E as the host says: section 9.2.)"""
     s, q = claim.shape, random_prime()
     point = WordPoint(claim, q) if e else FactorPoint(claim, q)
     held = {}
