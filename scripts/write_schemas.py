@@ -2,7 +2,7 @@
 
     python scripts/write_schemas.py [--check]
 
-The forms stand in utfproof/reporting/documents.py and certificate_forms.py, and with commands. --check writes nothing
+The forms stand in utfproof/reporting/documents.py and certificates/forms.py, and with commands. --check writes nothing
 and fails where a file is not what they say.
 """
 
@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
+from utfproof.certificates.forms import CERTIFICATES
 from utfproof.jobs.registry import forms
-from utfproof.reporting.certificate_forms import CERTIFICATES
 from utfproof.reporting.documents import schemas
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from utfproof.certificates.forms import CERTIFICATES
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput
+from utfproof.ground.forms import ANY, DIGITS, Either, Maybe, conform, json_schema
 from utfproof.jobs.registry import commands, forms
 from utfproof.reporting import documents
-from utfproof.reporting.certificate_forms import CERTIFICATES
 from utfproof.reporting.documents import schemas
-from utfproof.reporting.forms import ANY, DIGITS, Either, Maybe, conform, json_schema
 
 COMMANDS = forms()
 ROOT = Path(__file__).parents[1]

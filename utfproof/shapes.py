@@ -11,11 +11,12 @@ query or key is never 0.
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import log2
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
 
@@ -38,10 +39,30 @@ def listed_integers(name: str, text: str) -> list[int]:
     """The positive integers of a comma-separated list; MalformedInput for anything else, however long."""
     items = listed(name, text)
     for item in items:
-        if not (item.isdecimal() and item.isascii() and len(item) < 16):
+        if decimal(item, 15) is None:
             shown = item if len(item) <= 40 else f"{item[:40]}…"
             raise MalformedInput(f"{name} holds {shown!r}, expected positive integers separated by commas")
     return [positive_integer(name, int(item)) for item in items]
+
+
+def listed_numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Any]:
+    """The integers, or the numbers, of a comma-separated list; MalformedInput for anything else."""
+    try:
+        return [kind(word) for word in text.split(",")]
+    except ValueError:
+        what = "integers" if kind is int else "numbers"
+        raise MalformedInput(f"{name} {text!r} are not comma-separated {what}") from None
+
+
+def decimal(text: str | None, digits: int = 18) -> int | None:
+    """The integer that these ASCII digits write, None for anything else and for more digits than these."""
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) <= digits else None
+
+
+def span(text: str) -> tuple[int, int] | None:
+    """(first, last) of a range such as 1..4, or of a single integer; None for anything else."""
+    found = re.fullmatch(r"(-?[0-9]{1,20})(?:\.\.(-?[0-9]{1,20}))?", text.replace(" ", ""), re.ASCII)
+    return None if found is None else (int(found[1]), int(found[2] or found[1]))
 
 
 def positive_integer(name: str, value: object) -> int:
@@ -320,19 +341,6 @@ def shared_query_dimension(shape: Shape) -> int:
     targets (those with invertible M^{l,0})."""
     return shape.d_out * (shape.word_count + shape.leaves)
 
-
-DIMENSIONS: dict[str, Callable[[Shape], int]] = {
-    "matching": matching_dimension,
-    "tied-targets": tied_targets_dimension,
-    "paper": paper_dimension,
-    "paper-looped": paper_looped_dimension,
-    "printed-random-count": printed_random_count,
-    "printed-looped-random-count": printed_looped_random_count,
-    "linear-test": linear_test_dimension,
-    "shared-key": shared_key_dimension,
-    "shared-query": shared_query_dimension,
-}
-"""Every dimension formula by name."""
 
 PAPER_TABLE_SHAPES: dict[str, tuple[int, int, int, int]] = {
     "parentheses": (4, 2, 24, 4),

@@ -38,7 +38,7 @@ def told(found: Certificate) -> str:
     """A rank certificate in a few words."""
     shape = found.document["shape"]
     M = matching_dimension(shape_of(found.document))
-    if found.kind == "rank-permutation" and shape.get("residual"):
+    if shape.get("residual") and "method" not in found.document["evidence"]:
         rank = found.document["claim"]["rank"]
         return f"the {rank} columns of R_all for words without the stream are different unit vectors; M = {M}"
     if found.universal:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, span
 
 DEFAULT_GRID = "H=1..3,L=1..3,d=1..2,d_in=1..3"
 NAMES = ("H", "L", "d", "d_in")
@@ -56,12 +55,11 @@ class Grid:
 def _values(text: str, part: str, values: str) -> tuple[int, ...]:
     found: set[int] = set()
     for piece in values.split("+"):
-        match = re.fullmatch(r"([1-9][0-9]{0,5})(?:\.\.([1-9][0-9]{0,5}))?", piece, re.ASCII)
-        if match is None:
+        first, last = span(piece) or (0, 0)
+        if first < 1 or last >= 10**6:
             raise MalformedInput(
                 f"grid {text!r} is not understood at {part!r}; expected positive integers, as in H=1..3"
             )
-        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise MalformedInput(f"grid {text!r} has an empty range at {part!r}; write the smaller number first")
         if last - first >= MAX_SHAPES:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from utfproof.certificates.identities import identity_evidence
+from utfproof.certificates.evidence import of_weights
 from utfproof.decision.attention import LocalFinding
 from utfproof.decision.margin import Margin
 from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
@@ -91,46 +91,11 @@ def does_not_imply(decision: HostDecision) -> str:
 
 def why(found: Findings) -> str:
     """The evidence in one line."""
-    decision, stored = found.decision, found.stored
+    decision = found.decision
     if decision.certificate is None:
         return decision.reason
     said = "" if decision.certificate.document["evidence"].get("method") in SELF_EVIDENT else decision.reason
-    return "; ".join(part for part in (_evidence(stored, decision), said) if part)
-
-
-def _evidence(stored: StoredHost, decision: HostDecision) -> str:
-    assert decision.certificate is not None
-    document = decision.certificate.document
-    kind, evidence = document["kind"], document["evidence"]
-    method = evidence.get("method")
-    if kind == "rank-modular":
-        how = "with the inverse of a minor as witness" if method == "witness" else "to be recomputed"
-        return (
-            f"rank R_all = M = {stored.M} modulo the prime {evidence['prime']}, so over the rationals ({kind}, {how})"
-        )
-    if kind == "linear-test":
-        return (
-            f"the linear test's {document['claim']['rank']} columns are independent modulo the prime {evidence['prime']} "
-            f"({kind}, to be recomputed)"
-        )
-    if kind == "identity":
-        return f"{identity_evidence(document)} ({kind})"
-    if kind == "rank-deficient" and method == "dimension":
-        return f"m = {stored.m} is below M = {stored.M}, the number of columns of R_all ({kind})"
-    if kind == "tied-kernel":
-        return (
-            f"rank R_all = {document['claim']['rank']} of {stored.M}, and W_all z = 0 for every tied target and each of "
-            f"{len(evidence['basis'])} vectors z that span its kernel ({kind})"
-        )
-    if method == "tied-target":
-        return f"R_all z = 0 but W_all z is not zero for a tied target and an integer vector z ({kind})"
-    if kind == "lower-bound":
-        reduced = "2dS + d_out (1 + S)" if stored.shape.residual else "M"
-        how = f"m is below {reduced}" if method == "dimension" else "tied targets span more dimensions than m"
-        return f"no host of dimension m = {stored.m} matches all tied targets: {how} ({kind})"
-    if kind == "rank-deficient" and "z" in evidence:
-        return f"R_all z = 0 for an integer vector z with {len(evidence['z'])} nonzero entries ({kind})"
-    return f"{kind}, {method}" if method else str(kind)
+    return "; ".join(part for part in (of_weights(decision.certificate.document), said) if part)
 
 
 def target_lines(missed: Missed | None, residual: bool = False) -> list[str]:

@@ -18,7 +18,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.matching import isolating_target
-from utfproof.shapes import Column, Shape, Word, column_index, positive_integer, too_many_words, word_at
+from utfproof.shapes import Column, Shape, Word, column_index, decimal, positive_integer, too_many_words, word_at
 from utfproof.systems import Target
 from utfproof.weights import TensorFile, read_tensors, require_finite
 
@@ -95,8 +95,7 @@ def read_shared_host(
     if not fits or 0 in array.shape:
         said = ", ".join(f"{name} {list(shape)}" for name, shape in inner.items())
         raise file.refuse(f"values must be square matrices [(L,) H, m, m] or factors of such, got {said}")
-    stored = file.metadata.get("layers", "")
-    said_layers = int(stored) if stored.isascii() and stored.isdecimal() and len(stored) < 10 else None
+    said_layers = decimal(file.metadata.get("layers"), 9)
     found_layers = said_layers if tied else array.shape[0]
     for claimed in (layers, said_layers):
         if None not in (claimed, found_layers) and claimed != found_layers:

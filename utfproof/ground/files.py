@@ -123,6 +123,14 @@ def write_json(path: Path | str, document: Any) -> None:
     write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
+def read_json(path: Path | str) -> Any:
+    """The document of a JSON file, or MalformedInput saying why there is none."""
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise MalformedInput(f"{path} is no JSON: {error}") from None
+
+
 def read_bytes(path: Path | str) -> bytes:
     """Content of a file, or MalformedInput saying why not."""
     try:

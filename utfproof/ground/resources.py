@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.shapes import decimal
 
 DEFAULT_SHARE = 0.8
 LIBRARIES = 12 * 2**20
@@ -23,7 +24,7 @@ def physical_memory() -> int:
         text = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
         return total
-    return min(total, int(text)) if text.isdigit() else total
+    return min(total, decimal(text, 20) or total)
 
 
 def default_limit() -> int:

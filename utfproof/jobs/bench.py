@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput, Refuted
+from utfproof.errors import Refuted
 from utfproof.ground.files import write_json
 from utfproof.ground.plots import picture_format
 from utfproof.ground.progress import stage
@@ -14,6 +14,7 @@ from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
 from utfproof.paper.tables import TABLE_ROWS
+from utfproof.shapes import listed_numbers
 
 GROUP = "Measurements side by side with what a user would otherwise use."
 
@@ -43,7 +44,7 @@ class BenchExact(Limited, Job, order=220, name="bench exact"):
         if self.plot is not None:
             picture_format(self.plot)
         setting = benchmark.ExactSetting(
-            sizes=tuple(_numbers(self.sizes)),
+            sizes=tuple(listed_numbers("sizes", self.sizes, int)),
             prime=gfp.DEFAULT_PRIMES[0] if self.prime is None else self.prime,
             device=self.device,
             threads=self.threads,
@@ -205,13 +206,6 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(",")]
-    except ValueError:
-        raise MalformedInput(f"sizes {text!r} are not comma-separated integers") from None
 
 
 def _rows(document: dict[str, Any]) -> dict[str, str]:

@@ -166,33 +166,15 @@ def report(found: Certificate, output: Path, subject: str) -> Outcome:
 
 
 def _evidence(document: dict[str, Any]) -> str:
-    evidence = document["evidence"]
-    if document["kind"] == "identity":
-        from utfproof.certificates.identities import identity_evidence
-
-        return f"identity: {identity_evidence(document)}"
-    if document["kind"] == "linear-test":
-        rank, prime = document["claim"]["rank"], evidence["prime"]
-        return f"linear-test: the test matrix has full rank {rank} modulo the prime {prime}, to be recomputed"
-    if document["kind"] == "rank-triangular":
-        return "rank-triangular: R_all is triangular with unit diagonal, in the rows and order given"
-    if document["kind"] == "rank-permutation" and document["shape"].get("residual"):
-        return (
-            f"rank-permutation: the {document['claim']['rank']} columns of R_all for words without the stream's letter are "
-            "different unit vectors, and the others repeat them"
-        )
-    if document["kind"] == "rank-permutation":
-        return "rank-permutation: R_all is a permutation matrix (columns are different unit vectors)"
-    if document["kind"] == "rank-modular":
-        how = "with the inverse of a minor as witness" if evidence["method"] == "witness" else "to be recomputed"
-        return f"rank-modular: rank R_all = {document['claim']['rank']} modulo the prime {evidence['prime']}, {how}"
-    if evidence["method"] == "dimension":
-        return f"{document['kind']}: m is below M, the number of columns of R_all"
+    from utfproof.certificates.evidence import of_construction
     from utfproof.decision.missed import in_decimals, stored_integer
 
+    evidence = document["evidence"]
+    if "distance_squared" not in evidence:
+        return of_construction(document)
     numerator, denominator = (stored_integer(part) for part in evidence["distance_squared"])
     return (
-        f"rank-deficient: R_all z = 0 with {len(evidence['z'])} nonzero entries; the "
+        f"{document['kind']}: R_all z = 0 with {len(evidence['z'])} nonzero entries; the "
         f"{'target routed along the word' if document['shape'].get('residual') else 'isolating target'} of column "
         f"{evidence['column']} is missed by at least {in_decimals(Fraction(numerator, denominator), 6):.6f}"
     )

@@ -13,6 +13,7 @@ from utfproof.jobs import options
 from utfproof.jobs.groups import DIMENSIONS, Dimensions, Limited, required_shape, residual_of_weights, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
+from utfproof.shapes import decimal
 from utfproof.systems import Universal
 
 OWN_NORM = "own-norm"
@@ -118,11 +119,12 @@ def _agreed(facts: dict[str, str], name: str, value: int | None) -> int | None:
     text = facts.get(name)
     if text is None:
         return value
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+    number = decimal(text, 19)
+    if number is None:
         raise MalformedInput(f"the embedding's metadata field {name} is {text[:40]!r}, expected a number")
-    if value is not None and value != int(text):
+    if value is not None and value != number:
         raise MalformedInput(f"--{name.replace('_', '-')} {value} contradicts the embedding, which says {text}")
-    return int(text)
+    return number
 
 
 def _agreed_text(facts: dict[str, str], name: str, value: str | None) -> str | None:

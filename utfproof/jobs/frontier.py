@@ -14,6 +14,7 @@ from utfproof.jobs import options
 from utfproof.jobs.groups import shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
+from utfproof.shapes import span
 
 if TYPE_CHECKING:
     from utfproof.frontier.table import Frontier as Found
@@ -94,11 +95,10 @@ def _numbers(option: str, text: str) -> list[int]:
     """3, 1..4, 1,2,5 or a mixture."""
     numbers: list[int] = []
     for part in text.split(","):
-        first, dots, last = part.partition("..")
-        try:
-            low, high = int(first), int(last if dots else first)
-        except ValueError:
-            raise MalformedInput(f"{option} {text!r} is no list of numbers such as 1..4 or 1,2,5") from None
+        found = span(part)
+        if found is None:
+            raise MalformedInput(f"{option} {text!r} is no list of numbers such as 1..4 or 1,2,5")
+        low, high = found
         if not 1 <= low <= high <= 4096 or len(numbers) + high - low >= 64:
             raise MalformedInput(f"{option} {text!r}: at most 64 numbers from 1 to 4096, ranges increasing, please")
         numbers += range(low, high + 1)

@@ -57,7 +57,7 @@ class Job:
     """One command: its docstring is its help, its fields its options (and the keys of a sweep), `run` what it does.
 
     A class says its place in --help, `order=`, and its `name=` where that is not the name of its module. examples: what its
-    help ends with. form: of what it prints with --json, where reporting/documents has none (reporting/forms says how). moved:
+    help ends with. form: of what it prints with --json, where reporting/documents has none (ground/forms says how). moved:
     options that it had once, and what to write now. version: of the result in a sweep, raised when its content changes;
     certified: whether the result is written in the certificate format as well.
     """

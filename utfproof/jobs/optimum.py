@@ -11,6 +11,7 @@ from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option
+from utfproof.shapes import listed_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Optimum(Limited, Job, order=160):
             use_threads(self.threads)
         setting = OptimumSetting(
             hosts=None if self.hosts is None else tuple(word.strip() for word in self.hosts.split(",")),
-            perturbations=_numbers(self.perturbations),
+            perturbations=tuple(listed_numbers("perturbations", self.perturbations, float)),
             steps=self.steps,
             learning_rate=self.learning_rate,
             warmup=self.warmup,
@@ -67,13 +68,6 @@ class Optimum(Limited, Job, order=160):
             gap = document["hosts"][wrong[0]]["agreement"]["largest_difference"]
             failure = Refuted(f"host {wrong[0]}: logits of the embedded model differ from the target's by {gap:.3g}")
         return Outcome(document, f"optimum {document['key']}", _rows(document), failure=failure)
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(word) for word in text.split(","))
-    except ValueError:
-        raise MalformedInput(f"perturbations {text!r} are not comma-separated numbers") from None
 
 
 def _rows(document: dict[str, Any]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import read_json
 from utfproof.ground.resources import require_memory
 from utfproof.weights import TensorFile, read_tensors
 
@@ -74,12 +75,7 @@ def _renamed(file: TensorFile, names: dict[str, str]) -> TensorFile:
 
 def read_config(path: Path | str) -> dict[str, Any]:
     """A configuration in JSON: an object. MalformedInput otherwise."""
-    try:
-        found = json.loads(Path(path).read_text())
-    except OSError as error:
-        raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{path} is not JSON: {error}") from error
+    found = read_json(path)
     if not isinstance(found, dict):
         raise MalformedInput(f"{path}: a configuration is a JSON object")
     return found

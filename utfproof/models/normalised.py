@@ -28,7 +28,7 @@ from utfproof.models.comparison import AGREEMENT, Agreement, agreement, random_s
 from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
 from utfproof.models.norms import OwnNorm
 from utfproof.models.reading import Reading
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, decimal
 from utfproof.systems import Universal
 from utfproof.weights import write_embedding
 
@@ -289,8 +289,8 @@ def read_normalised(
     """Host, attention, tokens, learned positions and the constant of the outputs of an embedding with `rows` rows, by its
     metadata. MalformedInput where they contradict."""
     host = NormalisedHost.of_facts(facts)
-    V, P = (int(facts[name]) if facts.get(name, "").isdecimal() else -1 for name in ("vocabulary", "positions"))
-    if V < 1 or P < 0 or V * max(P, 1) != host.shape.d_in or rows != host.shape.d_in:
+    V, P = (decimal(facts.get(name)) for name in ("vocabulary", "positions"))
+    if not V or P is None or V * max(P, 1) != host.shape.d_in or rows != host.shape.d_in:
         said = f"{facts.get('vocabulary')} tokens, {facts.get('positions')} positions"
         raise MalformedInput(f"E has {rows} rows, its metadata say {said}")
     require_memory(

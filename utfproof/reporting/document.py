@@ -6,12 +6,12 @@ reported as broken, never as fine.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
 from utfproof.claims.theorems import ABSENT, CLOSED
 from utfproof.errors import MalformedInput
+from utfproof.ground.forms import plain
 
 VERDICTS = ("holds", "holds after repair", "fails as printed", "open")
 """In the order in which reports list them."""
@@ -55,17 +55,6 @@ FIELDS = (
     "seconds",
 )
 """What every claim of a verify document has."""
-
-_UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
-)
-
-
-def plain(value: object) -> str:
-    """Text that terminals, XML and HTML can carry: control characters, bidirectional overrides, lone surrogates and
-    noncharacters become U+FFFD; carriage returns become line feeds."""
-    text = str(value).replace("\r\n", "\n").replace("\r", "\n")
-    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def claims_of(document: dict[str, Any]) -> list[dict[str, Any]]:

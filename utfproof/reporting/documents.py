@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.reporting.certificate_forms import CERTIFICATES
+from utfproof.certificates.forms import CERTIFICATES
+from utfproof.ground.forms import ANY, DIALECT, INTEGER, NUMBER, WHOLE, Each, Either, Maybe, json_schema
 from utfproof.reporting.document import VERDICTS
-from utfproof.reporting.forms import ANY, DIALECT, INTEGER, NUMBER, WHOLE, Each, Either, Maybe, json_schema
 
 SHAPE = {
     "heads": WHOLE, "layers": WHOLE, "head_dim": WHOLE, "d_in": WHOLE, "d_out": WHOLE, "residual?": bool, "m?": Maybe(WHOLE),

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from utfproof.ground.forms import NUMBER, WHOLE, Each, Maybe, conform
 from utfproof.reporting.document import counted
-from utfproof.reporting.forms import NUMBER, WHOLE, Each, Maybe, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import Bar, bars, short
 from utfproof.reporting.report_parts import Section, alarm, figure, folded, panels, paragraph, table

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.emulation.compare import Comparison, EmulationReport
+from utfproof.ground.forms import NUMBER, WHOLE, Maybe, conform
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
-from utfproof.reporting.forms import NUMBER, WHOLE, Maybe, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, short, swatch
 from utfproof.reporting.report_parts import (

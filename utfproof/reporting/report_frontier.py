@@ -12,10 +12,10 @@ from utfproof.frontier.bounds import LOWER, UPPER
 from utfproof.frontier.paper import Paper
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.frontier.table import Frontier, FrontierEntry, FrontierGroup, Side, groups
+from utfproof.ground.forms import WHOLE, Maybe, conform
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
-from utfproof.reporting.forms import WHOLE, Maybe, conform
 from utfproof.reporting.mathematics import formulas
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, swatch
 from utfproof.reporting.report_parts import Section, figure, folded, legend, panels, paragraph, table

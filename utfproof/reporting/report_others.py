@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from utfproof.certificates.forms import CERTIFICATES
 from utfproof.errors import MalformedInput
-from utfproof.reporting.certificate_forms import CERTIFICATES
+from utfproof.ground.forms import NUMBER, Either, conform
 from utfproof.reporting.document import counted, plain
 from utfproof.reporting.documents import COMMANDS
-from utfproof.reporting.forms import NUMBER, Either, conform
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_parts import Markup, Section, paragraph, shape_text, table
 

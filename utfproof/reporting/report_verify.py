@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.forms import NUMBER, Each, Maybe, conform
 from utfproof.reporting.certificates import certificates_of
 from utfproof.reporting.document import (
     NOTIONS,
@@ -21,7 +22,6 @@ from utfproof.reporting.document import (
     summary,
     verdict_counts,
 )
-from utfproof.reporting.forms import NUMBER, Each, Maybe, conform
 from utfproof.reporting.page import _CLASS, escape, notions, prose, tally, verdict
 from utfproof.reporting.report_parts import Markup, Section, alarm, folded, paragraph, table
 from utfproof.reporting.report_read import Source, refuse

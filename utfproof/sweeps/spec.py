@@ -21,7 +21,7 @@ from utfproof.ground.files import read_bytes
 from utfproof.jobs.groups import DIMENSIONS
 from utfproof.jobs.parameters import REQUIRED, Parameter, keys
 from utfproof.jobs.registry import job as job_named
-from utfproof.shapes import PAPER_TABLE_SHAPES
+from utfproof.shapes import PAPER_TABLE_SHAPES, span
 from utfproof.sweeps.jobs import SweepJob
 
 MAX_JOBS = 2_000_000
@@ -270,9 +270,9 @@ def _piece(place: str, parameter: Parameter, value: Any) -> Sequence[Any]:
 def _integers(place: str, kind: str, value: Any) -> Sequence[int]:
     """One integer, or a range written "0..99"."""
     least = {"positive": 1, "seed": 0, "integer": -(2**53 - 1)}[kind]
-    match = re.fullmatch(r"(-?[0-9]{1,20})\.\.(-?[0-9]{1,20})", value, re.ASCII) if isinstance(value, str) else None
-    if match is not None:
-        first, last = int(match[1]), int(match[2])
+    written = span(value) if isinstance(value, str) and ".." in value else None
+    if written is not None:
+        first, last = written
     elif type(value) is int:
         first = last = value
     else:

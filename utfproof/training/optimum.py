@@ -8,7 +8,6 @@ One JSON for each trained target in results/optimum/, written anew after every p
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.ground.files import read_bytes, write_json
+from utfproof.ground.files import read_json, write_json
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
@@ -355,11 +354,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 
 def read_document(path: Path) -> dict[str, Any]:
     """One file. MalformedInput with its name and what is wrong."""
-    try:
-        document = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{path} is no JSON: {error}") from None
-    return check_document(document, str(path))
+    return check_document(read_json(path), str(path))
 
 
 def read_documents(folder: Path | str = DEFAULT_FOLDER) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes, write_json
+from utfproof.ground.files import read_json, write_json
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.tables import Further, Measured
 
@@ -134,11 +134,7 @@ def read_results(folder: Path | str = DEFAULT_FOLDER) -> list[RunResult]:
 
 def read_result(path: Path | str) -> RunResult:
     """One run's file. MalformedInput with the file's name and what is wrong."""
-    try:
-        document = json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{path} is no JSON: {error}") from None
-    return from_document(document, str(path))
+    return from_document(read_json(path), str(path))
 
 
 def to_document(result: RunResult) -> dict[str, Any]:

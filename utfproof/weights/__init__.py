@@ -13,7 +13,7 @@ from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedFile, MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.shapes import Shape, matching_dimension, positive_integer
+from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
 from utfproof.systems import AugmentedTarget, LoopedTarget, LoopedUniversal, Target, Universal
 
 # --- what a file holds -------------------------------------------------------------------------------------
@@ -63,9 +63,9 @@ def _stored_integer(file: TensorFile, field: str) -> int | None:
     text = file.metadata.get(field)
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= 18 and int(text) > 0):
+    if not (number := decimal(text)):
         raise file.refuse(f"metadata field {field} is {text[:40]!r}, expected a positive integer")
-    return int(text)
+    return number
 
 
 def _streaming(file: TensorFile, said: bool | None) -> bool:

@@ -9,12 +9,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.reporting.document import plain
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+
+
+def plain(value: object) -> str:
+    """Text that terminals, XML and HTML can carry: control characters, bidirectional overrides, lone surrogates and
+    noncharacters become U+FFFD; carriage returns become line feeds."""
+    text = str(value).replace("\r\n", "\n").replace("\r", "\n")
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 class Each:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from utfproof.reporting.forms import DIGITS, WHOLE, Either
+from utfproof.ground.forms import DIGITS, WHOLE, Either
 
 NUMBERS = {"denominator": DIGITS, "numerators": [DIGITS]}
 """Rational numbers over one denominator."""
