@@ -142,6 +142,9 @@ def test_padding_adds_zero_coordinates(name):
         "symmetric-keys-deep": Shape(2, 3, 2, 1),
         "residual-key": Shape(2, 2, 3, 2, residual=True),
         "residual-query": Shape(2, 2, 2, 3, residual=True),
+        "residual-trie-key": Shape(2, 2, 3, 2, residual=True),
+        "residual-counting": Shape(2, 2, 3, 1, residual=True),
+        "residual-counting-key": Shape(2, 2, 3, 1, residual=True),
     }
     shape = where.get(name, Shape(2, 2, 3, 2))
     plain = build_host(name, shape)

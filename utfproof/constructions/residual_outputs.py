@@ -23,34 +23,35 @@ from utfproof.constructions.gauges import (
     solved,
     trivial,
 )
-from utfproof.constructions.record import Construction, Identity
+from utfproof.constructions.record import Construction, Identity, SharedAttention
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, eye
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
-from utfproof.shapes import Shape
-from utfproof.systems import Target, Universal, prefix_products
+from utfproof.shapes import Shape, require_words
+from utfproof.systems import SharedAttentionUniversal, Target, Universal, prefix_products
 
-KEY, QUERY = "residual-key", "residual-query"
+KEY, QUERY, OUTPUTS = "residual-key", "residual-query", "residual-output-tree"
 Blocks = Callable[[Shape], list[tuple[str, int]]]
 """What stands before each word w of length l - 1: ("Q" or "K", head), in order, d or d_in wide; then the outputs."""
 
 
-def _require_stream(name: str, shape: Shape) -> None:
+def require_stream(name: str, shape: Shape) -> None:
+    """NotDefined without a residual stream."""
     if not shape.residual:
         raise NotDefined(f"{name} is defined with a residual stream only (--residual), got {shape}")
 
 
 def require_wide(shape: Shape) -> None:
     """NotDefined unless there is a residual stream, d_in = d_out <= d."""
-    _require_stream(KEY, shape)
+    require_stream(KEY, shape)
     if not shape.d_in == shape.d_out <= shape.head_dim:
         raise NotDefined(f"{KEY} needs d_in = d_out <= head_dim (keys are outputs), got {shape}")
 
 
 def require_narrow(shape: Shape) -> None:
     """NotDefined unless there is a residual stream, and d <= d_out."""
-    _require_stream(QUERY, shape)
+    require_stream(QUERY, shape)
     if shape.head_dim > shape.d_out:
         raise NotDefined(f"{QUERY} needs head_dim <= d_out, got {shape.head_dim} > {shape.d_out}; use {KEY}")
 
@@ -264,4 +265,43 @@ RESIDUAL_QUERY = Construction(
     embed=embed_query,
     forms=query_forms,
     identity=Identity(),
+)
+
+
+# --- outputs alone: attention from outside -------------------------------------------------------------------
+
+
+def require_outputs(shape: Shape) -> None:
+    """NotDefined unless there is a residual stream and d_in = d_out."""
+    require_stream(OUTPUTS, shape)
+    if shape.d_in != shape.d_out:
+        raise NotDefined(f"{OUTPUTS} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}")
+    require_words(shape, OUTPUTS)
+
+
+def output_host(shape: Shape, m: int) -> SharedAttentionUniversal:
+    """`residual-output-tree`: the tree without readers."""
+    require_outputs(shape)
+    tree = _Tree(shape, m, [], shape.d_out)
+    values = (tuple(tree.route(layer, head) for head in range(shape.heads)) for layer in range(shape.layers))
+    return SharedAttentionUniversal(shape, m, tuple(values))
+
+
+def embed_outputs(shape: Shape, m: int, target: Target) -> tuple[Array, SelectionMatrix]:
+    """E [d_in, m] with block w = W_E M_w W_U, for any target (any width), and the host's own U."""
+    tree = _Tree(shape, m, [], shape.d_out)
+    outputs = side_by_side(prefix_products(target, shape.layers), [target.unembedding()])
+    return padded_columns([outputs], m), tree.read([tree.output], shape.d_out, shape.d_out)
+
+
+RESIDUAL_OUTPUT_TREE = Construction(
+    OUTPUTS,
+    "with a residual stream: a tree of outputs; E free, U fixed",
+    "",
+    False,
+    Notion.SHARED_ATTENTION,
+    lambda shape: shape.d_in * shape.words_at(shape.layers),
+    defined=require_outputs,
+    streams=True,
+    shared=SharedAttention("E", output_host, embed_outputs),
 )

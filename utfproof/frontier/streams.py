@@ -14,10 +14,11 @@ from utfproof.certificates.dimensions import DIMENSION_ROWS, GENERIC_UNTIED, lea
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
+from utfproof.constructions import construction
 from utfproof.frontier.bounds import CERTIFIED, IMPOSSIBLE, LOWER, PROVED, UPPER, Bound, from_row, identity_bound
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
 from utfproof.ground.notions import Notion
-from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 
 PAGE = "docs/proofs/residual.md"
 SHARPER = "docs/proofs/sharper-frontier.md"
@@ -38,21 +39,6 @@ def _wide(shape: Shape) -> bool:
 def word_count(shape: Shape) -> int:
     """(H+1)^L: words over the letters 0 ... H."""
     return shape.words_at(shape.layers)
-
-
-def reduced_words(shape: Shape) -> int:
-    """1 + S: words without the letter 0, of length 0 ... L, which are what tied parameters see of a word."""
-    return geometric(shape.heads, 0, shape.layers)
-
-
-def reduced_counts(shape: Shape, shorter: int = 0) -> int:
-    """C(L + H, H): how often each head can occur in them (up to length L - shorter)."""
-    return comb(shape.layers - shorter + shape.heads, shape.heads)
-
-
-def counted_matching(shape: Shape) -> int:
-    """2dH C(L-1+H, H) + C(L+H, H): the counting tries, b = 1."""
-    return 2 * shape.head_dim * shape.heads * reduced_counts(shape, 1) + reduced_counts(shape)
 
 
 def spanned_words(shape: Shape, length: int) -> int:
@@ -114,16 +100,6 @@ def tied_parameter_count(shape: Shape) -> int:
     """2bm - b^2 - 1 >= H (2d'b - d'^2)."""
     b = shape.d_in
     return -(-(b * b + 1 + shape.heads * _forms(shape)) // (2 * b))
-
-
-def tied_output_keys(shape: Shape) -> int:
-    """b (1 + 2S): a trie whose keys are its outputs."""
-    return shape.d_in * (2 * reduced_words(shape) - 1)
-
-
-def counted_output_keys(shape: Shape) -> int:
-    """C(L+H, H) + H C(L-1+H, H): the same with counts for words, b = 1."""
-    return reduced_counts(shape) + shape.heads * reduced_counts(shape, 1)
 
 
 def _bound(
@@ -215,15 +191,17 @@ def _uppers() -> Iterator[Bound]:
     yield _constructed(
         "tied", Question(matched, **tied), tied_targets_dimension, lambda s: s.letters, "new:residual/tied-targets"
     )
-    yield row("counting tries", Question(matched, **tied), counted_matching, numbers)
+    yield row("counting tries", Question(matched, **tied), construction("residual-counting").least_m, numbers)
     yield identity_bound("residual-key", Question(logits), SHARPER, residual=True)
     for targets in (UNTIED, TIED):
         yield identity_bound("residual-query", Question(logits, None, targets, ALMOST_ALL), SHARPER, residual=True)
-    yield row("keys are outputs", Question(logits, **tied), tied_output_keys, _wide)
-    yield row("counting, keys are outputs", Question(logits, **tied), counted_output_keys, numbers)
-    yield row("output tree", Question(shared, E), lambda s: s.d_in * word_count(s))
-    yield row("output trie", Question(shared, E, **tied), lambda s: s.d_in * reduced_words(s))
-    yield row("counting", Question(shared, E, **tied), reduced_counts, numbers)
+    yield row("keys are outputs", Question(logits, **tied), construction("residual-trie-key").least_m, _wide)
+    yield row(
+        "counting, keys are outputs", Question(logits, **tied), construction("residual-counting-key").least_m, numbers
+    )
+    yield row("output tree", Question(shared, E), construction("residual-output-tree").least_m)
+    yield row("output trie", Question(shared, E, **tied), construction("residual-output-trie").least_m)
+    yield row("counting", Question(shared, E, **tied), construction("residual-output-counting").least_m, numbers)
 
 
 RESIDUAL_BOUNDS: tuple[Bound, ...] = (*_lowers(), *_uppers())
