@@ -9,7 +9,7 @@ import numpy as np
 
 from utfproof.ground.arrays import exact
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
-from utfproof.systems import LoopedTarget, Target
+from utfproof.systems import Target, TiedTarget
 
 TABLE_SHAPES = dict(PAPER_TABLE_SHAPES)
 PAPER_M_BAR = {"parentheses": 1024, "1-hop": 456, "2-hop": 1024, "4-hop": 2280}
@@ -60,7 +60,7 @@ def random_target(shape, rng, *, tied=False, width=None):
     D, d = width or shape.d_in, shape.head_dim
     arrays = [integers(rng, *lead, D, d) for _ in range(3)] + [integers(rng, *lead, d, D)]
     ends = (integers(rng, shape.d_in, D), integers(rng, D, shape.d_out)) if width or shape.d_in != shape.d_out else ()
-    return (LoopedTarget if tied else Target)(shape, *arrays, *ends)
+    return (TiedTarget if tied else Target)(shape, *arrays, *ends)
 
 
 def stochastic(rng, L, H, n):

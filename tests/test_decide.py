@@ -21,7 +21,7 @@ from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.generator import LAWS
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 from utfproof.weights import TensorSource
 
 TYPES = ("float64", "float32", "float16", "bfloat16", "int8")
@@ -52,7 +52,7 @@ def true_rank(tensors, shape, m, tied):
     parts = {name: exact(a) for name, a in tensors.items()}
     if "R_Vv" in parts:
         parts["R_V"] = parts.pop("R_Vv") @ parts.pop("R_Vo")
-    return rational.rank(naive_r_all((LoopedUniversal if tied else Universal)(shape, m, **parts)))
+    return rational.rank(naive_r_all((TiedUniversal if tied else Universal)(shape, m, **parts)))
 
 
 def checked(path, **limits):
@@ -289,7 +289,7 @@ def exact_r_all(path, layers=None):
     parts = {n: None if getattr(host, n) is None else getattr(host, n) for n in ("R_Q", "R_K", "R_V", "R_Vo", "U")}
     if isinstance(host.U, np.ndarray):
         parts = {n: None if a is None else exact(a) for n, a in parts.items()}
-    return naive_r_all((LoopedUniversal if host.tied else Universal)(host.shape, host.m, **parts))
+    return naive_r_all((TiedUniversal if host.tied else Universal)(host.shape, host.m, **parts))
 
 
 # --- by attention-matching -----------------------------------------------------------------------------------

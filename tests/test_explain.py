@@ -396,4 +396,4 @@ def test_matched_targets_are_matched(tmp_path, place, short):
     target, E = matched_target(host)
     assert (E @ naive_r_all(host) == naive_w_all(target)).all()
     assert rational.rank(E) == shape.d_in
-    assert embed(host, target).residual == 0
+    assert embed(host, target).misfit == 0

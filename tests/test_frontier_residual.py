@@ -32,7 +32,7 @@ from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension
-from utfproof.systems import LoopedUniversal, Universal, prefix_products
+from utfproof.systems import TiedUniversal, Universal, prefix_products
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
 LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
@@ -218,7 +218,7 @@ def made(entry, shape, m, **changes):
     parts = dict(zip(("R_Q", "R_K", "R_V", "U"), grids(entry, shape, m), strict=True)) | changes
     if entry.tied:
         parts |= {name: parts[name][0] for name in ("R_Q", "R_K", "R_V")}
-    return (LoopedUniversal if entry.tied else Universal)(shape, m, **parts)
+    return (TiedUniversal if entry.tied else Universal)(shape, m, **parts)
 
 
 def embedded(entry, shape, m, target):

@@ -24,7 +24,7 @@ from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.shapes import Shape, column_at, linear_test_dimension, matching_dimension
-from utfproof.systems import LoopedTarget
+from utfproof.systems import TiedTarget
 from utfproof.weights import write_host
 
 LOWER = [
@@ -133,7 +133,7 @@ def test_span_of_given_targets(tmp_path):
         span_certificate(Shape(2, 2, 1, 3), 9, targets, tied=False)
     with pytest.raises(MalformedInput, match="d_in = d_out"):
         span_certificate(Shape(2, 2, 1, 2, 3), 9, tied=False)
-    half = LoopedTarget(Shape(1, 1, 1, 1), *(exact(np.array([[[0.5]]])) for _ in range(4)))
+    half = TiedTarget(Shape(1, 1, 1, 1), *(exact(np.array([[[0.5]]])) for _ in range(4)))
     with pytest.raises(MalformedInput, match="integer targets"):
         target_entries(half)
 

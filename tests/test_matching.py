@@ -21,7 +21,7 @@ from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.matching import FloatSolver, distance_bound, embed, exact_target, floats, isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import LoopedUniversal, Target, Universal
+from utfproof.systems import Target, TiedUniversal, Universal
 
 pytestmark = pytest.mark.numerical
 
@@ -54,7 +54,7 @@ def integer_host(shape, m, seed, tied=False):
     rng = np.random.default_rng(seed)
     lead = (shape.heads,) if tied else (shape.layers, shape.heads)
     d = shape.head_dim
-    kind = LoopedUniversal if tied else Universal
+    kind = TiedUniversal if tied else Universal
     return kind(
         shape,
         m,
@@ -246,7 +246,7 @@ def test_random_hosts_embed_and_say_how_well(shape, seed, tied, slack):
     found = embed(host, target)
     assume(found.condition < 1e8)
     assert (found.notion, found.method, found.rank, found.columns) == (Notion.MATCHING, "least squares", M, M)
-    assert found.residual < 1e-16 * found.condition * M
+    assert found.misfit < 1e-16 * found.condition * M
     dense = r_all(host)
     scaled = dense / np.linalg.norm(dense, axis=0)
     assert found.condition == pytest.approx(np.linalg.cond(scaled), rel=1e-4)
@@ -297,7 +297,7 @@ def test_deficient_hosts_refuse_isolating_targets_at_the_stated_distance(name, d
     bound = distance_bound(z, column)
     assert isinstance(bound, Fraction)
     assert miss >= float(bound) ** 0.5 * (1 - 1e-12)
-    assert caught.value.residual >= float(bound) ** 0.5 * (1 - 1e-9)
+    assert caught.value.misfit >= float(bound) ** 0.5 * (1 - 1e-9)
 
 
 def test_a_deficient_host_may_carry_some_target():
@@ -307,7 +307,7 @@ def test_a_deficient_host_may_carry_some_target():
     nothing = Target(shape, *(np.zeros((1, 2, 2, 1)) for _ in range(3)), np.zeros((1, 2, 1, 2)))
     found = embed(host, nothing)
     assert found.rank == 4 < found.columns
-    assert found.residual == 0
+    assert found.misfit == 0
 
 
 def test_too_few_dimensions():
@@ -469,7 +469,7 @@ def test_the_condition_of_a_large_matrix_is_bounded_within_a_factor_two(rows, co
     assert true <= found.condition <= 2.01 * true
     solved = found.solve(rng.standard_normal((3, columns)))
     assert solved.condition_estimated
-    assert solved.residual < 1e-16 * true * columns
+    assert solved.misfit < 1e-16 * true * columns
 
 
 @pytest.mark.parametrize("n", [513, 1824, 3648, 14_036, 10**6])

@@ -21,7 +21,7 @@ from utfproof.models.realization.host import least_host, matches
 from utfproof.models.realization.numerical import numerical_host, truncated_host
 from utfproof.models.realization.simplify import same_logits, with_short_logits, without_dead_heads
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import AugmentedTarget, LoopedTarget, Target
+from utfproof.systems import AugmentedTarget, Target, TiedTarget
 
 pytestmark = pytest.mark.numerical
 
@@ -34,7 +34,7 @@ def drawn(rng, shape, D, *, inner=None, density=1.0, looped=False):
     def entries(*size):
         return rng.integers(-2, 3, size=size) * (rng.random(size) < density)
 
-    kind = LoopedTarget if looped else Target if inner is None else AugmentedTarget
+    kind = TiedTarget if looped else Target if inner is None else AugmentedTarget
     k = inner or d
     return kind(
         shape,

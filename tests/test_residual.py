@@ -29,7 +29,7 @@ from utfproof.shapes import (
     paper_dimension,
     tied_targets_dimension,
 )
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 pytestmark = pytest.mark.numerical
 
@@ -49,7 +49,7 @@ def integer_host(shape, m, seed, *, tied=False):
     rng = np.random.default_rng(seed)
     lead = (shape.heads,) if tied else (shape.layers, shape.heads)
     arrays = [integers(rng, *lead, m, width) for width in (shape.head_dim, shape.head_dim, m)]
-    return (LoopedUniversal if tied else Universal)(shape, m, *arrays, integers(rng, m, shape.d_out))
+    return (TiedUniversal if tied else Universal)(shape, m, *arrays, integers(rng, m, shape.d_out))
 
 
 def naive_words_matrix(shape, start, step, read, output):
@@ -205,7 +205,7 @@ def test_embed_takes_the_formula(name, dims):
     target = random_target(shape, np.random.default_rng(1), tied=name == "tied")
     found = embed(host, target)
     assert found.method == "inclusion and exclusion"
-    assert found.residual == 0
+    assert found.misfit == 0
     assert found.rank == host.m
     assert np.array_equal(found.E @ r_all(host), naive_w_all(target))
     other = replaced(host, R_Q=host.R_K, R_K=host.R_Q, construction=name)
@@ -332,7 +332,7 @@ def test_tied_obstruction_has_its_limits():
 
 def replaced(host, **changes):
     fields = {"R_Q": host.R_Q, "R_K": host.R_K, "R_V": host.R_V, "U": host.U, **changes}
-    kind = LoopedUniversal if host.tied else Universal
+    kind = TiedUniversal if host.tied else Universal
     parts = (fields["R_Q"], fields["R_K"], fields["R_V"], fields["U"])
     return kind(host.shape, host.m, *parts, construction=fields.get("construction", ""))
 

@@ -36,7 +36,7 @@ PROBLEMS = {
     "larger heads": problem(2, 2, 1, 4, d=2),
     "smaller heads": problem(2, 2, 2, 3, d=1),
     "tied host": problem(2, 3, 1, 3, tied_host=True),
-    "looped": problem(2, 2, 2, 3, tied_host=True, looped_targets=True),
+    "looped": problem(2, 2, 2, 3, tied_host=True, tied_targets=True),
 }
 
 

@@ -65,7 +65,7 @@ def test_branch_and_bound_against_all_sets(L: int) -> None:
         return False
 
     for m in (1, 2, 3):
-        found = exhaust(MonomialGrid(2, L, looped=True), m)
+        found = exhaust(MonomialGrid(2, L, tied=True), m)
         assert found.complete
         assert (found.sets is not None) == possible(m), (L, m)
 
@@ -153,7 +153,7 @@ def test_faults_are_seen() -> None:
 
 def test_routes_may_be_missing() -> None:
     """Exponents alone are not a host: with only the sets, two coordinates do not route tied targets at (2,3)."""
-    grid = MonomialGrid(2, 3, looped=True)
+    grid = MonomialGrid(2, 3, tied=True)
     found = exhaust(grid, 2)
     assert found.sets is not None
     assert route(grid, 2, *found.sets) is None
@@ -208,7 +208,7 @@ def test_first_host_with_both_free() -> None:
 
 def test_classes_account_for_all_hosts() -> None:
     """Looped, m = 2: the classes' orbits have 256 members together."""
-    table, chosen, total = exhaustive.looped_hosts(2, 2, "all")
+    table, chosen, total = exhaustive.tied_hosts(2, 2, "all")
     number = {matrix.tobytes(): i for i, matrix in enumerate(table)}
     swapped = [number[np.ascontiguousarray(matrix[::-1, ::-1]).tobytes()] for matrix in table]
     orbits = [

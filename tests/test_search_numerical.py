@@ -136,7 +136,7 @@ def test_derivatives_are_difference_quotients(name, frozen):
 
 def test_targets_are_those_of_the_systems():
     for looped in (False, True):
-        asked = problem(2, 3, 3, looped_targets=looped)
+        asked = problem(2, 3, 3, tied_targets=looped)
         for w in draw_targets(asked, 3, FRESH, 3)[:, :, 0, 0]:
             assert np.isclose(np.mean(w**2), 1)
             cube = w.reshape(2, 2, 2)
@@ -322,7 +322,7 @@ def test_the_mirrored_problem_is_verified():
 
 def test_entries_of_targets_are_those_of_the_systems():
     for asked in (problem(2, 2, 2, d=2), problem(2, 2, 2, d=2, head_dim=1), problem(2, 2, 2, d=2, **LOOPED)):
-        target = integer_target(asked.shape, 1, tied=asked.looped_targets)
+        target = integer_target(asked.shape, 1, tied=asked.tied_targets)
 
         def value(variable, asked=asked, target=target):
             if variable[0] in ("V", "O"):

@@ -28,7 +28,7 @@ from utfproof.shapes import (
     matching_dimension,
     tied_targets_dimension,
 )
-from utfproof.systems import LoopedUniversal, Target, Universal
+from utfproof.systems import Target, TiedUniversal, Universal
 from utfproof.weights import host_metadata, read_target, stored_host, write_host
 
 # --- hosts in files ----------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def integer_weights(shape, m, seed, *, tied=False, inner=None, size=3):
     first = draw(m, m) if inner is None else draw(m, inner)
     second = None if inner is None else draw(inner, m)
     U = rng.integers(-size, size + 1, size=(m, shape.d_out)).astype(np.float64)
-    kind = LoopedUniversal if tied else Universal
+    kind = TiedUniversal if tied else Universal
     return kind(shape, m, draw(m, shape.head_dim), draw(m, shape.head_dim), first, U, R_Vo=second)
 
 

@@ -17,7 +17,7 @@ from utfproof.exact import gfp, lifting, rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 from utfproof.weights import TensorSource
 
 pytestmark = pytest.mark.numerical
@@ -252,7 +252,7 @@ def test_verdicts_and_kernels_by_the_definition(tmp_path_factory, H, L, d, slack
     folder = tmp_path_factory.mktemp("low")
     found = decided(folder, tensors, shape, "int8")
     parts = {name: exact(a) for name, a in tensors.items()}
-    matrix = naive_r_all((LoopedUniversal if tied else Universal)(shape, M + slack, **parts))
+    matrix = naive_r_all((TiedUniversal if tied else Universal)(shape, M + slack, **parts))
     rank = rational.rank(matrix)
     assert found.universal == (rank == M)
     if not found.universal:

@@ -18,7 +18,7 @@ from utfproof.exact.symbolic.results import IdentityResult, RoutesDisagree, deci
 from utfproof.exact.symbolic.words import Letter, multiply, one, reduced, rewritten, show, transposed
 from utfproof.matching import r_all
 from utfproof.shapes import Shape, column_index, geometric, head_words, matching_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 GRID = [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3), (2, 4)]
 """(H, L)."""
@@ -38,7 +38,7 @@ def random_parameters(rng, shape, m, tied):
 
 
 def numeric(shape, m, tied):
-    kind = LoopedUniversal if tied else Universal
+    kind = TiedUniversal if tied else Universal
     return lambda *parameters: r_all(kind(shape, m, *parameters))
 
 

@@ -15,10 +15,10 @@ from utfproof.ground.arrays import exact
 from utfproof.matching import exact_target
 from utfproof.shapes import Shape
 from utfproof.systems import (
-    LoopedTarget,
-    LoopedUniversal,
     SharedAttentionUniversal,
     Target,
+    TiedTarget,
+    TiedUniversal,
     Universal,
     prefix_products,
 )
@@ -51,14 +51,14 @@ def test_all_systems_unroll_exactly(H, L, seed, tied):
     lead = (H,) if tied else (L, H)
     x = integers(rng, n, D)
     A = stochastic(rng, L, H, n)
-    target = (LoopedTarget if tied else Target)(
+    target = (TiedTarget if tied else Target)(
         shape, *(integers(rng, *lead, D, d) for _ in range(3)), integers(rng, *lead, d, D)
     )
     expected = unrolled(x, A, target.value_form, L, H)
     assert np.array_equal(target.forward(x, GivenAttention(A)), expected)
 
     E, U, R_V = integers(rng, D, m), integers(rng, m, D), integers(rng, *lead, m, m)
-    host = (LoopedUniversal if tied else Universal)(
+    host = (TiedUniversal if tied else Universal)(
         shape, m, integers(rng, *lead, m, d), integers(rng, *lead, m, d), R_V, U
     )
     expected = unrolled(x @ E, A, lambda layer, h: host.maps(layer, h).value[0], L, H) @ U
@@ -168,7 +168,7 @@ def test_missing_embedding_is_named():
 
 def test_host_misfits_are_named():
     with pytest.raises(MalformedInput, match=r"R_V\[0\] has shape"):
-        LoopedUniversal(
+        TiedUniversal(
             Shape(1, 2, 1, 1),
             3,
             np.zeros((1, 3, 1)),

@@ -15,7 +15,7 @@ from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.generator import DTYPES, LAWS, round_to
 from utfproof.shapes import Shape
-from utfproof.systems import LoopedTarget, LoopedUniversal, Universal
+from utfproof.systems import TiedTarget, TiedUniversal, Universal
 from utfproof.weights import TensorSource, read_embedding, read_host, read_target, same_parameters
 
 
@@ -118,10 +118,10 @@ def test_files_without_metadata_are_read_where_unambiguous(tmp_path):
     with pytest.raises(MalformedInput, match="pass --layers"):
         read_host(path)
     host = read_host(path, layers=3)
-    assert (type(host), host.shape.layers) == (LoopedUniversal, 3)
+    assert (type(host), host.shape.layers) == (TiedUniversal, 3)
     assert read_host(save(path, tied, {"layers": "5"})).shape.layers == 5
     looped = {name: array[0] for name, array in target_tensors().items()}
-    assert type(read_target(save(path, looped), layers=2)) is LoopedTarget
+    assert type(read_target(save(path, looped), layers=2)) is TiedTarget
 
 
 def test_d_in_of_zero_is_refused(tmp_path):

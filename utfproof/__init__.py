@@ -13,8 +13,10 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Shape": "utfproof.shapes",
     "Target": "utfproof.systems",
+    "TiedTarget": "utfproof.systems",
     "LoopedTarget": "utfproof.systems",
     "Universal": "utfproof.systems",
+    "TiedUniversal": "utfproof.systems",
     "LoopedUniversal": "utfproof.systems",
     "SharedAttentionUniversal": "utfproof.systems",
     "SoftmaxAttention": "utfproof.attention",
@@ -35,9 +37,9 @@ __all__ = [
     "__version__",
     "Shape",
     "Target",
-    "LoopedTarget",
+    "TiedTarget",
     "Universal",
-    "LoopedUniversal",
+    "TiedUniversal",
     "SharedAttentionUniversal",
     "SoftmaxAttention",
     "GivenAttention",
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from utfproof.matching import embed, r_all, w_all
     from utfproof.models import from_model, import_model
     from utfproof.shapes import Shape
-    from utfproof.systems import LoopedTarget, LoopedUniversal, SharedAttentionUniversal, Target, Universal
+    from utfproof.systems import SharedAttentionUniversal, Target, TiedTarget, TiedUniversal, Universal
 
 
 def __getattr__(name: str) -> Any:

@@ -34,13 +34,13 @@ class Refuted(UtfproofError):
 
 
 class CannotCarry(Refuted):
-    """This host cannot carry this target. `rank` of R_all, its `columns` M and the relative `residual`."""
+    """This host cannot carry this target. `rank` of R_all, its `columns` M and the relative `misfit`, |E R_all - W_all|."""
 
-    def __init__(self, message: str, *, rank: int, columns: int, residual: float) -> None:
+    def __init__(self, message: str, *, rank: int, columns: int, misfit: float) -> None:
         super().__init__(message)
         self.rank = rank
         self.columns = columns
-        self.residual = residual
+        self.misfit = self.residual = misfit  # `residual` was its name
 
 
 class OutsideClass(Refuted):

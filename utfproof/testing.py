@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from utfproof.systems import Target, Universal
 
 Build = Callable[[Shape], Any]
-"""From a shape to a host: a `Universal` or `LoopedUniversal`, or a mapping with the arrays R_Q, R_K, R_V and U
+"""From a shape to a host: a `Universal` or `TiedUniversal`, or a mapping with the arrays R_Q, R_K, R_V and U
 ([L, H, m, d], [L, H, m, d], [L, H, m, m], [m, d_out]; without the L axis for a weight-tied host). None or NotDefined
 where the construction does not exist."""
 
@@ -128,7 +128,7 @@ def decide_construction(
 
 def _host(build: Build, shape: Shape) -> Universal | None:
     """The host at this shape, None where it is not defined; MalformedInput naming the shape for one that does not fit."""
-    from utfproof.systems import LoopedUniversal, Universal
+    from utfproof.systems import TiedUniversal, Universal
 
     try:
         found = build(shape)
@@ -140,12 +140,12 @@ def _host(build: Build, shape: Shape) -> Universal | None:
         return found
     if not isinstance(found, Mapping):
         raise MalformedInput(
-            f"a construction returns a Universal, a LoopedUniversal or a mapping of arrays, got {type(found).__name__}"
+            f"a construction returns a Universal, a TiedUniversal or a mapping of arrays, got {type(found).__name__}"
         )
     missing = [name for name in ("R_Q", "R_K", "R_V", "U") if name not in found]
     if missing:
         raise MalformedInput(f"the host at {shape} lacks {', '.join(missing)}")
-    kind = {3: LoopedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
+    kind = {3: TiedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
     if kind is None:
         raise MalformedInput(
             f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes, expected [L, H, m, d] or [H, m, d] (tied)"

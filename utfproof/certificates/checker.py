@@ -3808,7 +3808,7 @@ def routed_product(s: Shape, column: int, z: Pairs, limits: Limits) -> Held:
 
 
 @dataclass
-class TiedTarget(Deficient):
+class TiedTargetMiss(Deficient):
     """R_all z = 0 and W_all z != 0 for a tied target that is given, in exact integers. Kernel: layered product,
     twice."""
 

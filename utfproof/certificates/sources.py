@@ -29,7 +29,7 @@ from utfproof.ground.generator import (
 from utfproof.matching import r_all
 from utfproof.matching.modular import r_all_modulo
 from utfproof.shapes import Shape
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 from utfproof.weights import TensorFile
 
 Draw = Callable[[str, int, int, int], Any]
@@ -81,7 +81,7 @@ def assemble(shape: Shape, m: int, tied: bool, draw: Draw, values: tuple[str, ..
         return layers[0] if tied else layers
 
     factors = [grid(name, m) for name in values]
-    kind = LoopedUniversal if tied else Universal
+    kind = TiedUniversal if tied else Universal
     return kind(
         shape,
         m,

@@ -50,7 +50,7 @@ from utfproof.shapes import (
     require_words,
     tied_targets_dimension,
 )
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 from utfproof.weights import HostFile, stored_host
 
 KERNEL_ENTRIES = 40_000
@@ -130,7 +130,7 @@ def certify_tied_weights(
     def dense() -> np.ndarray:
         parts = {tensor: exact(array) for tensor, array in file.tensors.items()}
         first = parts["R_Vv" if "R_Vv" in parts else "R_V"]
-        kind = LoopedUniversal if tied else Universal
+        kind = TiedUniversal if tied else Universal
         return _dense(r_all(kind(shape, m, parts["R_Q"], parts["R_K"], first, parts["U"], R_Vo=parts.get("R_Vo"))))
 
     source = StoredWeights(shape, m, file, tied)

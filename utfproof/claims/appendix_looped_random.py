@@ -28,7 +28,7 @@ from utfproof.shapes import (
     matching_dimension,
     printed_looped_random_count,
 )
-from utfproof.systems import LoopedUniversal
+from utfproof.systems import TiedUniversal
 
 TABLES = list(PAPER_TABLE_SHAPES.values())
 
@@ -163,7 +163,7 @@ def fubini(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=12):
         M = matching_dimension(shape)
         host = integer_host(shape, M, seed=_full_seed(shape), tied=True)
-        poor = LoopedUniversal(shape, M, host.R_Q, host.R_K, host.R_V, host.U * 0)
+        poor = TiedUniversal(shape, M, host.R_Q, host.R_K, host.R_V, host.U * 0)
         drawn, other = rank_of(host), rank_of(poor)
         yield Instance(
             shape,

@@ -18,7 +18,7 @@ from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all
 from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, column_at, matching_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2)]
 
@@ -252,7 +252,7 @@ def measure_zero(run: Run) -> Iterator[Instance | Figure]:
     for shape in run.shapes(anchors=[*SMALLEST, (2, 2, 1, 1)], largest=10):
         for name, tied in (("sparse", False), ("tied", True)):
             M = matching_dimension(shape)
-            kind = LoopedUniversal if tied else Universal
+            kind = TiedUniversal if tied else Universal
             line = along_line(
                 lambda *parts, shape=shape, M=M, kind=kind: r_all(kind(shape, M, *parts)).tolist(),
                 _parameters(build_host(name, shape), tied),

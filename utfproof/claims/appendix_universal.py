@@ -22,7 +22,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.ground.notions import Notion, Scope
 from utfproof.ground.selection import pieces, uniform
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
-from utfproof.systems import LoopedUniversal, Target, Universal
+from utfproof.systems import Target, TiedUniversal, Universal
 
 DEPTHS = range(1, 7)
 SEVERAL = ((2, 1), (2, 2), (2, 3), (3, 1), (3, 2))
@@ -140,7 +140,7 @@ def _blocks(shape: Shape, *, shifted: bool) -> Universal:
         return pieces(cells, output if columns > 0 else reader, np.array([start]), np.array([0]), columns or d, 1)
 
     if shifted:
-        return LoopedUniversal(shape, m, (read(0, 0),), (read(d, 0),), (move,), read(0, shape.d_in))
+        return TiedUniversal(shape, m, (read(0, 0),), (read(d, 0),), (move,), read(0, shape.d_in))
     queries, keys = [(read(layer * b, 0),) for layer in range(L)], [(read(layer * b + d, 0),) for layer in range(L)]
     return Universal(shape, m, queries, keys, [(move,)] * L, read(L * b, shape.d_in))
 

@@ -16,7 +16,7 @@ from utfproof.exact import rational
 from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 
 def integer_host(shape: Shape, m: int, seed: int = 0, *, tied: bool = False, equal_readers: bool = False) -> Universal:
@@ -33,7 +33,7 @@ def integer_host(shape: Shape, m: int, seed: int = 0, *, tied: bool = False, equ
     if equal_readers:
         first = 0 if tied else (0, 0)
         keys[first] = queries[first]
-    kind = LoopedUniversal if tied else Universal
+    kind = TiedUniversal if tied else Universal
     return kind(shape, m, queries, keys, grid("R_V", m), _small(seed, "U", m, shape.d_out, 0, 0))
 
 

@@ -15,7 +15,7 @@ from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, paper_looped_dimension
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 
 def block_width(shape: Shape) -> int:
@@ -47,7 +47,7 @@ def single_head_host(shape: Shape, m: int) -> Universal:
     return Universal(shape, m, queries, keys, [(shift,)] * L, unembed, "printed-single-head")
 
 
-def looped_host(shape: Shape, m: int) -> LoopedUniversal:
+def looped_host(shape: Shape, m: int) -> TiedUniversal:
     """`printed-looped` (thm:designed-R-looped): one trie of equal blocks for words of length 0 ... L, R_Q^h = R_V^h U_Q,
     R_K^h = R_V^h U_K, U = root. The blocks of length-L words are asked to hold both [Q K] and M_w."""
     b, d = block_width(shape), shape.head_dim
@@ -62,7 +62,7 @@ def looped_host(shape: Shape, m: int) -> LoopedUniversal:
         return pieces(cells, reader, np.array([start]), np.array([0]), d, unit)
 
     heads = range(shape.heads)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(read((1 + h) * b) for h in heads),

@@ -29,7 +29,7 @@ from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
-from utfproof.systems import LoopedUniversal, Target
+from utfproof.systems import Target, TiedUniversal
 
 NAME = "commuting-trie"
 
@@ -46,7 +46,7 @@ def commuting_dimension(shape: Shape) -> int:
     return 2 * shape.head_dim * H * comb(L - 1 + H, H) + counting_dimension(shape)
 
 
-def commuting_trie_host(shape: Shape, m: int) -> LoopedUniversal:
+def commuting_trie_host(shape: Shape, m: int) -> TiedUniversal:
     """`commuting-trie`: blocks (c, g) of width 2d for counts c of all H letters with sum below L and heads g, then the
     coordinates of `counting`."""
     require_commuting(shape)
@@ -75,7 +75,7 @@ def commuting_trie_host(shape: Shape, m: int) -> LoopedUniversal:
         )
 
     heads = range(H)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(read(2 * h, reader) for h in heads),

@@ -14,7 +14,7 @@ from utfproof.ground.generator import check_dtype, check_law, check_seed, intege
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer
-from utfproof.systems import LoopedTarget, LoopedUniversal, Target, Universal
+from utfproof.systems import Target, TiedTarget, TiedUniversal, Universal
 
 
 def random_host(
@@ -32,7 +32,7 @@ def random_host(
                 out[layer, head] = weight_matrix(seed, tensor, m, columns, law=law, dtype=dtype, layer=layer, head=head)
         return out[0] if tied else out
 
-    kind = LoopedUniversal if tied else Universal
+    kind = TiedUniversal if tied else Universal
     return kind(
         shape,
         m,
@@ -79,7 +79,7 @@ def random_target(
         return weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype)
 
     d = shape.head_dim
-    kind = LoopedTarget if tied else Target
+    kind = TiedTarget if tied else Target
     return kind(
         shape,
         grid("W_Q", D, d),
@@ -111,7 +111,7 @@ def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: in
         return out[0] if tied else out
 
     d, D = shape.head_dim, shape.d_in
-    kind = LoopedTarget if tied else Target
+    kind = TiedTarget if tied else Target
     return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
 
 

@@ -19,7 +19,7 @@ from utfproof.ground.arrays import Array, hstack, namespace, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension, word_index
-from utfproof.systems import LoopedUniversal, Target, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_products
 
 # --- untied: the prefix tree -------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def embed_residual_tree(shape: Shape, m: int, target: Target) -> Array:
 # --- tied hosts --------------------------------------------------------------------------------------------
 
 
-def residual_tied_host(shape: Shape, m: int) -> LoopedUniversal:
+def residual_tied_host(shape: Shape, m: int) -> TiedUniversal:
     """`tied` with a residual stream, for *tied* targets: Q and K blocks (d each) for words of length 1 ... L over the H heads,
     as without the stream, then output blocks (d_out) for words of length 0 ... L; U reads the root. The stream keeps a
     word as it is, so words without the letter 0 are all there is."""
@@ -80,7 +80,7 @@ def residual_tied_host(shape: Shape, m: int) -> LoopedUniversal:
         )
 
     heads = range(shape.heads)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(read(2 * h, shape.head_dim) for h in heads),

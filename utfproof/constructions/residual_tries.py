@@ -29,7 +29,7 @@ from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, Word, geometric, head_words, require_words, word_index
-from utfproof.systems import LoopedUniversal, SharedAttentionUniversal, Target, prefix_products
+from utfproof.systems import SharedAttentionUniversal, Target, TiedUniversal, prefix_products
 
 QUERY, KEY, OUTPUT = "query", "key", "output"
 
@@ -117,7 +117,7 @@ class Trie:
         """U [m, d_out]: the root's output."""
         return self._read(shape, m, OUTPUT, 0, shape.d_out)
 
-    def host(self, shape: Shape, m: int) -> LoopedUniversal:
+    def host(self, shape: Shape, m: int) -> TiedUniversal:
         """The host with queries and keys of its own."""
         self.require(shape)
         kinds, d = (QUERY, self.readers[-1] if KEY in self.readers else OUTPUT), shape.head_dim
@@ -126,7 +126,7 @@ class Trie:
             for kind in kinds
         )
         U = self.unembedding(shape, m)
-        return LoopedUniversal(shape, m, queries, keys, self.values(shape, m), U, self.name)
+        return TiedUniversal(shape, m, queries, keys, self.values(shape, m), U, self.name)
 
     def shared(self, shape: Shape, m: int) -> SharedAttentionUniversal:
         """The host whose attention comes from outside."""

@@ -27,7 +27,7 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, head_words, positive_integer, require_plain, require_words
-from utfproof.systems import LoopedTarget, SharedAttentionUniversal, Target, prefix_products
+from utfproof.systems import SharedAttentionUniversal, Target, TiedTarget, prefix_products
 
 Counts = tuple[int, ...]
 """How often each of some letters occurs in a word."""
@@ -104,7 +104,7 @@ def padded(widths: list[int], m: int) -> Partition:
 
 def require_tied_scalar_target(name: str, shape: Shape, target: Target) -> None:
     """OutsideClass unless the target is tied and of width 1: only then do its value forms commute and agree in all layers."""
-    if not isinstance(target, LoopedTarget):
+    if not isinstance(target, TiedTarget):
         raise OutsideClass(f"{name} at {shape} serves tied targets; this one is untied")
     if target.width != 1:
         raise OutsideClass(f"{name} at {shape} serves targets of width 1, this one has width {target.width}")

@@ -18,7 +18,7 @@ from utfproof.ground.arrays import Array, eye, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric, shared_key_dimension
-from utfproof.systems import LoopedUniversal, Target, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_products
 
 
 def require_wide_heads(shape: Shape) -> None:
@@ -41,7 +41,7 @@ def _leaf_start(shape: Shape) -> int:
     return _key_start(shape) + _inner_width(shape) * geometric(shape.heads, 0, shape.layers - 1)
 
 
-def shared_key_host(shape: Shape, m: int) -> LoopedUniversal:
+def shared_key_host(shape: Shape, m: int) -> TiedUniversal:
     """`shared-key`: query trie of words 1 ... L (width d_in), key trie of words 0 ... L."""
     require_wide_heads(shape)
     a, b, L = shape.d_in, _inner_width(shape), shape.layers
@@ -77,7 +77,7 @@ def shared_key_host(shape: Shape, m: int) -> LoopedUniversal:
         return pieces(cells, reader, np.array([start]), np.array([0]), a, unit)
 
     heads = range(shape.heads)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(read(h * a) for h in heads),

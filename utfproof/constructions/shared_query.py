@@ -21,7 +21,7 @@ from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, 
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, head_words, shared_query_dimension
-from utfproof.systems import LoopedUniversal, Target, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_products
 
 
 def require_wide_heads(shape: Shape) -> None:
@@ -32,7 +32,7 @@ def require_wide_heads(shape: Shape) -> None:
         )
 
 
-def shared_query_host(shape: Shape, m: int) -> LoopedUniversal:
+def shared_query_host(shape: Shape, m: int) -> TiedUniversal:
     """`shared-query`: key trie of words 1 ... L, shift register of words of length L, blocks of width d_out."""
     require_wide_heads(shape)
     b = shape.d_out
@@ -51,7 +51,7 @@ def shared_query_host(shape: Shape, m: int) -> LoopedUniversal:
         return pieces(cells, reader, np.array([start]), np.array([0]), b, unit)
 
     heads = range(shape.heads)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(read(register) for _ in heads),

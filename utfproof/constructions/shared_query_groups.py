@@ -29,7 +29,7 @@ from utfproof.ground.arrays import Array, namespace
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric
-from utfproof.systems import LoopedUniversal, Target, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_products
 
 NAME = "shared-query-groups"
 
@@ -72,7 +72,7 @@ def _query_block(shape: Shape, layer: int, word: int, head: int) -> int:
     return _query_starts(shape)[layer] + shape.head_dim * (word * len(kept) + kept.index(head))
 
 
-def grouped_host(shape: Shape, m: int) -> LoopedUniversal:
+def grouped_host(shape: Shape, m: int) -> TiedUniversal:
     """`shared-query-groups`: key trie of words 1 ... L, query trie without the last heads, shift register of width d_out."""
     require_narrow_heads(shape)
     b, d = shape.d_out, shape.head_dim
@@ -118,7 +118,7 @@ def grouped_host(shape: Shape, m: int) -> LoopedUniversal:
         return read([register, *(_query_block(shape, 0, 0, x) for x in group if x in first)])
 
     heads = range(shape.heads)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(query(h) for h in heads),

@@ -21,7 +21,7 @@ from utfproof.ground.arrays import Array, is_exact, to_numpy, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix, uniform
 from utfproof.shapes import Shape, Word, geometric, head_words
-from utfproof.systems import LoopedUniversal, Target, Universal
+from utfproof.systems import Target, TiedUniversal, Universal
 
 SHALLOW, DEEP = "symmetric-keys", "symmetric-keys-deep"
 Name = tuple[Any, ...]
@@ -146,12 +146,12 @@ def _selected(m: int, pairs: Iterable[tuple[int, int]], columns: Partition | Non
     return SelectionMatrix(cells, cells if columns is None else columns, rows, places)
 
 
-def shallow_host(shape: Shape, m: int) -> LoopedUniversal:
+def shallow_host(shape: Shape, m: int) -> TiedUniversal:
     """`symmetric-keys`: the same readers and maps in both layers."""
     require_shallow(shape)
     heads, reader, e = range(shape.heads), uniform(shape.head_dim, 1), _columns(shape)
     out = _place(shape, "out")
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(_selected(m, [(_place(shape, "Q", 2, h, (), c), c) for c in range(e)], reader) for h in heads),

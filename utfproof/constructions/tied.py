@@ -11,7 +11,7 @@ import numpy as np
 
 from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
-from utfproof.systems import LoopedUniversal
+from utfproof.systems import TiedUniversal
 
 
 def trie_pairs(shape: Shape, head: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -35,7 +35,7 @@ def register_pairs(shape: Shape, head: int) -> tuple[np.ndarray, np.ndarray]:
     return head * (shape.leaves // shape.heads) + words // shape.heads, words
 
 
-def tied_host(shape: Shape, m: int) -> LoopedUniversal:
+def tied_host(shape: Shape, m: int) -> TiedUniversal:
     """`tied`: cells are the Q and K halves of the trie blocks (d each), then the register blocks (d_out each)."""
     blocks = shape.word_count
     widths = [shape.head_dim] * (2 * blocks) + [shape.d_out] * shape.leaves
@@ -58,7 +58,7 @@ def tied_host(shape: Shape, m: int) -> LoopedUniversal:
         )
 
     heads = range(shape.heads)
-    return LoopedUniversal(
+    return TiedUniversal(
         shape,
         m,
         tuple(read(2 * h, reader) for h in heads),

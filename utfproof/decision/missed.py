@@ -31,7 +31,7 @@ from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import distance_bound, isolating_target, r_all, w_all
 from utfproof.shapes import Column, Shape, column_at, column_groups, matching_dimension
-from utfproof.systems import LoopedTarget, Target, Universal
+from utfproof.systems import Target, TiedTarget, Universal
 from utfproof.weights import StoredHost
 
 CHEAP_KERNEL_ENTRIES = 12_000
@@ -80,7 +80,7 @@ class MissedTied:
     """A weight-tied target that a host cannot match, with its bound |W_all z|^2 / |z|^2 for a kernel vector z of R_all; both
     are in the certificate."""
 
-    target: LoopedTarget
+    target: TiedTarget
     distance_squared: Fraction
 
 
@@ -97,7 +97,7 @@ def missed_tied_target(host: StoredHost, decision: HostDecision) -> MissedTied |
     arrays = {name: np.zeros(size, dtype=object) for name, size in sizes.items()}
     for tensor, _, head, i, j, value in evidence["target"]:
         arrays[tensor][head, i, j] = stored_integer(value)
-    target = LoopedTarget(shape, **arrays)
+    target = TiedTarget(shape, **arrays)
     z = {int(i): stored_integer(v) for i, v in evidence["z"]}
     images = [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
     return MissedTied(target, Fraction(sum(x * x for x in images), sum(v * v for v in z.values())))

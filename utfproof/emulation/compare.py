@@ -71,7 +71,7 @@ class EmulationReport:
     tolerance: float | None
     comparisons: tuple[Comparison, ...]
     condition: float | None
-    residual: float | None
+    misfit: float | None
     engine: str = "m-wide"
     precision: str = "float64"
     unsolved: str | None = None
@@ -122,7 +122,7 @@ class EmulationReport:
             "bound_over_error": None if self.ratios is None else list(self.ratios),
             "first_growth": self.first_growth,
             "condition": self.condition,
-            "residual": self.residual,
+            "residual": self.misfit,
             "unsolved": self.unsolved,
             "comparisons": [asdict(c) for c in self.comparisons],
         }
@@ -230,13 +230,13 @@ def compare(
             results.append(result)
             if progress is not None:
                 progress()
-    conditions, residuals = [e.condition for e in found], [e.residual for e in found]
+    conditions, misfits = [e.condition for e in found], [e.misfit for e in found]
     return EmulationReport(
         found[-1].notion,
         tolerance,
         tuple(results),
         _largest(conditions),
-        _largest(residuals),
+        _largest(misfits),
         engine.name,
         setting.precision,
         unsolved,

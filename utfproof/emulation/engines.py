@@ -31,7 +31,7 @@ from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder
 from utfproof.shapes import ColumnGroup, Shape, column_groups, matching_dimension
-from utfproof.systems import LoopedTarget, Target, Universal
+from utfproof.systems import Target, TiedTarget, Universal
 
 ENGINES = ("m-wide", "index-map", "path-space")
 PRECISIONS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
@@ -153,7 +153,7 @@ class TargetBatch(_Batch, Target):
     """Untied targets side by side; x is [B, n, d_in]."""
 
 
-class LoopedTargetBatch(_Batch, LoopedTarget):
+class TiedTargetBatch(_Batch, TiedTarget):
     """Tied targets side by side; x is [B, n, d_in]."""
 
 
@@ -172,7 +172,7 @@ def stack_targets(targets: list[Target]) -> Target:
             return None
         return namespace(arrays[0]).stack(arrays, axis=axis if name in _TARGET_ARRAYS[:4] else 0)
 
-    kind = LoopedTargetBatch if first.tied else TargetBatch
+    kind = TiedTargetBatch if first.tied else TargetBatch
     return kind(first.shape, **{name: stacked(name) for name in _TARGET_ARRAYS})
 
 

@@ -408,9 +408,9 @@ class TargetGains:
 
 def as_host(target: Target) -> Universal:
     """The target's own matrices in the form of a host of embedding dimension D."""
-    from utfproof.systems import LoopedUniversal
+    from utfproof.systems import TiedUniversal
 
-    kind = LoopedUniversal if target.tied else Universal
+    kind = TiedUniversal if target.tied else Universal
     return kind(target.shape, target.width, target.W_Q, target.W_K, target.W_V, target.unembedding(), R_Vo=target.W_O)
 
 

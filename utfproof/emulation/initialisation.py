@@ -16,7 +16,7 @@ from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.generator import check_seed, weight_matrix
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 
 def orthonormal(seed: int, tensor: str, rows: int, columns: int, *, layer: int = 0, head: int = 0) -> np.ndarray:
@@ -88,7 +88,7 @@ def _host(
 ) -> Universal:
     """Tied, or not, from arrays with a leading axis of layers."""
     if tied:
-        return LoopedUniversal(shape, m, queries[0], keys[0], values[0], U)
+        return TiedUniversal(shape, m, queries[0], keys[0], values[0], U)
     return Universal(shape, m, queries, keys, values, U)
 
 

@@ -106,7 +106,7 @@ class Factors:
                 f"R_all [{m}, {M}] has numerical rank {rank} of M = {M}: there is no embedding to refine",
                 rank=rank,
                 columns=M,
-                residual=float("inf"),
+                misfit=float("inf"),
             )
 
     def solve(self, right: np.ndarray) -> np.ndarray:

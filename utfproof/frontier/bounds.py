@@ -9,12 +9,7 @@ from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least
 from utfproof.certificates.format import ROWS_WRITTEN_OUT, WRITTEN_OUT, Certificate
 from utfproof.certificates.identities import IDENTITIES, MOST_MOVES, identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
-from utfproof.certificates.lower_bounds import (
-    dimension_certificate,
-    span_certificate,
-    span_columns,
-    span_dimension,
-)
+from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate, span_columns, span_dimension
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
 from utfproof.errors import NotDefined, Undecided

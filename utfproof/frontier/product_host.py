@@ -19,7 +19,7 @@ from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined
 from utfproof.ground.arrays import Array
 from utfproof.shapes import Shape
-from utfproof.systems import LoopedUniversal, Target, Universal, prefix_products
+from utfproof.systems import Target, TiedUniversal, Universal, prefix_products
 
 PAIR = (((1, -1), (1, 1)), ((1, 0), (0, 1)))
 """(x - y)(x + y) and x y: the readers (q, k) of two heads."""
@@ -133,7 +133,7 @@ def product_host(shape: Shape) -> Universal:
         value[tries + rows, tries + columns] = 1
         values.append(value)
     heads = range(H)
-    return LoopedUniversal(shape, m, [reads(q, h) for h in heads], [reads(k, h) for h in heads], values, U)
+    return TiedUniversal(shape, m, [reads(q, h) for h in heads], [reads(k, h) for h in heads], values, U)
 
 
 def embed(target: Target, solve: Callable[[Sequence[Any]], Array] = solve_products) -> Array:

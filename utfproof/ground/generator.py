@@ -200,15 +200,7 @@ def weight_matrix(
 
 
 def integer_matrix_torch(
-    seed: int,
-    tensor: str,
-    rows: int,
-    columns: int,
-    *,
-    device: Any,
-    law: str,
-    layer: int = 0,
-    head: int = 0,
+    seed: int, tensor: str, rows: int, columns: int, *, device: Any, law: str, layer: int = 0, head: int = 0
 ) -> Any:
     """Numerators [rows, columns] drawn on a torch device, int64."""
     raw = raw_torch(stream_key(seed, tensor, layer, head), rows * columns, device)
@@ -216,15 +208,7 @@ def integer_matrix_torch(
 
 
 def weight_matrix_torch(
-    seed: int,
-    tensor: str,
-    rows: int,
-    columns: int,
-    *,
-    device: Any,
-    law: str = "uniform",
-    layer: int = 0,
-    head: int = 0,
+    seed: int, tensor: str, rows: int, columns: int, *, device: Any, law: str = "uniform", layer: int = 0, head: int = 0
 ) -> Any:
     """The float64 weights of `weight_matrix`, drawn on a torch device."""
     numbers = integer_matrix_torch(seed, tensor, rows, columns, device=device, law=law, layer=layer, head=head)

@@ -198,12 +198,7 @@ def uniform(size: int, unit: int) -> Partition:
 
 
 def pieces(
-    rows: Partition,
-    columns: Partition,
-    row_starts: np.ndarray,
-    column_starts: np.ndarray,
-    width: int,
-    unit: int,
+    rows: Partition, columns: Partition, row_starts: np.ndarray, column_starts: np.ndarray, width: int, unit: int
 ) -> SelectionMatrix:
     """Identities of one width between coordinates row_starts[k]... and column_starts[k]..., over equal cells."""
     steps = np.arange(width // unit)

@@ -34,88 +34,49 @@ class Build(Shaped, Limited, Job, order=60):
 
     def run(self) -> Outcome:
         shape = self.shape
-        limit = self.limit
         if self.what == "target":
             if self.m is not None:
                 raise MalformedInput("--m is a host's embedding dimension; a target has --width")
-            facts = _target(
-                self.output, shape, self.width, self.seed, self.law, self.dtype or "float64", self.tied, limit
-            )
+            facts = self._target(shape)
         else:
             if self.width is not None or self.tied:
                 raise MalformedInput(
                     "--width and --tied belong to 'build target'; tied hosts are constructions of their own"
                 )
             options.refuse_undrawn(self, self.what, "seed", "law")
-            facts = _host(self.output, self.what, shape, self.m, self.seed, self.law, self.dtype, limit)
+            facts = self._host(shape)
         facts["file"] = str(self.output)
-        rows = {name: value for name, value in facts.items() if name != "shape"}
-        return Outcome(
-            {**facts, "shape": options.shape_document(shape, facts.get("m"))},
-            f"build {self.what}",
-            {"shape": shape, **rows},
-        )
+        document = {**facts, "shape": options.shape_document(shape, facts.get("m"))}
+        return Outcome(document, f"build {self.what}", {"shape": shape, **facts})
 
+    def _target(self, shape: Shape) -> dict[str, Any]:
+        from utfproof.constructions import random_target
+        from utfproof.weights import write_target
 
-def _target(
-    output: Path,
-    shape: Shape,
-    width: int | None,
-    seed: int,
-    law: str,
-    dtype: str,
-    tied: bool,
-    limit: int | None,
-) -> dict[str, Any]:
-    from utfproof.constructions import random_target
-    from utfproof.weights import write_target
+        drawn: dict[str, Any] = {"law": self.law, "dtype": self.dtype or "float64"}
+        target = random_target(shape, self.seed, width=self.width, tied=self.tied, **drawn, max_memory=self.limit)
+        write_target(self.output, target, dtype=drawn["dtype"], metadata={"seed": str(self.seed), "law": self.law})
+        system = "looped-target" if self.tied else "target"
+        return {"system": system, "width": target.width, "dtype": drawn["dtype"]}
 
-    target = random_target(shape, seed, width=width, law=law, dtype=dtype, tied=tied, max_memory=limit)
-    write_target(output, target, dtype=dtype, metadata={"seed": str(seed), "law": law})
-    return {"system": "looped-target" if tied else "target", "width": target.width, "dtype": dtype}
+    def _host(self, shape: Shape) -> dict[str, Any]:
+        from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
+        from utfproof.ground.resources import require_memory
+        from utfproof.weights import write_host
 
-
-def _host(
-    output: Path,
-    name: str,
-    shape: Shape,
-    m: int | None,
-    seed: int,
-    law: str,
-    dtype: str | None,
-    limit: int | None,
-) -> dict[str, Any]:
-    from utfproof.constructions import build_host, construction, dense_bytes, resolve_m
-    from utfproof.ground.resources import require_memory
-    from utfproof.weights import write_host
-
-    entry = construction(name)
-    kind = dtype or ("float64" if entry.is_random else "int8")
-    if kind not in DTYPES and (entry.is_random or kind != "int8"):
-        raise MalformedInput(
-            f"dtype {kind!r} is unknown; choose {', '.join(DTYPES)}" + ("" if entry.is_random else ", int8")
-        )
-    m = resolve_m(entry, shape, m)
-    itemsize = {"float64": 8, "float32": 4, "int8": 1}.get(kind, 2)
-    require_memory(
-        dense_bytes(shape, m, tied=entry.tied, itemsize=itemsize),
-        f"a file of {name} at {shape}, m = {m},",
-        limit,
-    )
-    host = build_host(
-        name,
-        shape,
-        m,
-        seed=seed,
-        law=law,
-        dtype=dtype or "float64" if entry.is_random else "float64",
-        max_memory=limit,
-    )
-    facts = {"seed": str(seed), "law": law, "dtype": kind} if entry.is_random else {}
-    write_host(output, host, dtype=kind, metadata=facts)
-    return {
-        "system": "looped-universal" if entry.tied else "universal",
-        "construction": name,
-        "m": m,
-        "dtype": kind,
-    }
+        name, entry = self.what, construction(self.what)
+        kind = self.dtype or ("float64" if entry.is_random else "int8")
+        if kind not in DTYPES and (entry.is_random or kind != "int8"):
+            raise MalformedInput(
+                f"dtype {kind!r} is unknown; choose {', '.join(DTYPES)}" + ("" if entry.is_random else ", int8")
+            )
+        m = resolve_m(entry, shape, self.m)
+        itemsize = {"float64": 8, "float32": 4, "int8": 1}.get(kind, 2)
+        size = dense_bytes(shape, m, tied=entry.tied, itemsize=itemsize)
+        require_memory(size, f"a file of {name} at {shape}, m = {m},", self.limit)
+        dtype = kind if entry.is_random else "float64"
+        host = build_host(name, shape, m, seed=self.seed, law=self.law, dtype=dtype, max_memory=self.limit)
+        facts = {"seed": str(self.seed), "law": self.law, "dtype": kind} if entry.is_random else {}
+        write_host(self.output, host, dtype=kind, metadata=facts)
+        system = "looped-universal" if entry.tied else "universal"
+        return {"system": system, "construction": name, "m": m, "dtype": kind}

@@ -26,15 +26,7 @@ _OF_MODELS = ("names", "scale", "attention", "config", "reference", "module", "i
 
 
 def load_host(
-    host: str,
-    target: Target,
-    *,
-    layers: int | None,
-    m: int | None,
-    seed: int,
-    law: str,
-    dtype: str,
-    limit: int | None,
+    host: str, target: Target, *, layers: int | None, m: int | None, seed: int, law: str, dtype: str, limit: int | None
 ) -> Universal:
     """The host that a HOST argument means: a file's, or a construction at the target's shape."""
     from utfproof.constructions import build_host
@@ -296,7 +288,7 @@ def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
         "columns": found.columns,
         "condition": found.condition,
         "condition_estimated": found.condition_estimated,
-        "residual": found.residual,
+        "residual": found.misfit,
         "shape": options.shape_document(machine.shape, machine.m),
     }
 
@@ -307,5 +299,5 @@ def _rows(found: Embedding) -> dict[str, Any]:
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
         **({"condition": f"{estimated}{found.condition:.3g}"} if found.condition is not None else {}),
-        **({"residual": f"{found.residual:.3g}"} if found.residual is not None else {}),
+        **({"residual": f"{found.misfit:.3g}"} if found.misfit is not None else {}),
     }

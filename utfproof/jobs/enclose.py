@@ -38,8 +38,7 @@ class Enclose(Pair, Job, order=91):
     target_law: str = option("uniform", "Law of the random target", choices=TARGET_LAWS)
     context: int = option(1, "Context length n.", kind="positive")
     attention: str = option(
-        "softmax",
-        f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'; given: matrices from outside.",
+        "softmax", f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'; given: matrices from outside."
     )
 
     def run(self) -> Outcome:

@@ -18,10 +18,7 @@ _SHARED: dict[str, tuple[Any, Parameter]] = {
     "head_dim": (None, Parameter("Head dimension d.", ("--head-dim", "-d"), "positive", metavar="d", needed=True)),
     "d_in": (None, Parameter("Input dimension d_in (vocabulary size for one-hots).", kind="positive", needed=True)),
     "d_out": (None, Parameter("Output dimension; d_in unless said otherwise.", kind="positive")),
-    "residual": (
-        False,
-        Parameter("With a residual stream: X^l = X^(l-1) + sum over heads, in hosts and targets."),
-    ),
+    "residual": (False, Parameter("With a residual stream: X^l = X^(l-1) + sum over heads, in hosts and targets.")),
     "m": (None, Parameter("Embedding dimension m; the construction's own unless said otherwise.", kind="positive")),
     "seed": (0, Parameter("Seed of random weights, 0 ... 2^64-1.", kind="seed")),
     "law": ("uniform", Parameter("Law of random weights", choices=LAWS)),

@@ -259,7 +259,7 @@ class SearchOpen(Limited, Job, order=142, name="search open"):
 def _label(problem: Any) -> str:
     shape = problem.shape
     at = f"({shape.heads},{shape.layers})" if shape.d_in == 1 else f"({shape.heads},{shape.layers}), d_in {shape.d_in}"
-    looped = ", looped" if problem.looped_targets else ""
+    looped = ", looped" if problem.tied_targets else ""
     asked = problem.free if problem.notion == Notion.SHARED_ATTENTION else problem.notion.value
     return f"{at}, m {problem.m}, {asked}{looped}"
 

@@ -153,14 +153,9 @@ class Train(Limited, Job, order=150):
 
         with tempfile.TemporaryDirectory() as name:
             setting = runs.RunSetting(
-                self.device,
-                self.dtype,
-                self.engine,
-                Path(name),
-                None,
-                eval_sequences=self.eval_sequences,
-                max_memory=context.max_memory,
-            )
+                self.device, self.dtype, self.engine, Path(name), None,
+                eval_sequences=self.eval_sequences, max_memory=context.max_memory,
+            )  # fmt: skip
             (result,) = runs.run(self._preset(), [self.seed], setting)
             log = (Path(name) / runs.LOG).read_bytes()
         document = {name: value for name, value in to_document(result).items() if name != "seconds"}

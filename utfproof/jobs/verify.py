@@ -71,10 +71,7 @@ class Verify(Job, order=10):
         shapes = Grid.parse(self.grid)
         pictures = _pictures(self.html, {name: getattr(self, name, None) for name in DIMENSIONS})
         count = _worker_count(self.workers, len(chosen))
-        with (
-            stage("verify", len(chosen), unit="claims") as doing,
-            _executor(count) as executor,
-        ):
+        with stage("verify", len(chosen), unit="claims") as doing, _executor(count) as executor:
             document, outcomes = verify(
                 chosen, shapes, executor=executor, keep=self.certificates, progress=doing.advance
             )

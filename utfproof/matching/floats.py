@@ -46,7 +46,7 @@ class Embedding:
     of R_all (None where a formula did not need them; numerical where E comes from least squares). condition: 2-norm
     condition number of R_all with columns scaled to length one (1 for a permutation; for formulas of the matrices
     that it inverts; None where not computed); condition_estimated: it is an upper bound that is at most twice too large, but
-    for a chance below `floats.DOUBT`. residual: ||E R_all - W_all|| / ||W_all||, 0 where exact.
+    for a chance below `floats.DOUBT`. misfit: ||E R_all - W_all|| / ||W_all||, 0 where exact.
     """
 
     E: Array
@@ -55,18 +55,23 @@ class Embedding:
     rank: int | None = None
     columns: int | None = None
     condition: float | None = None
-    residual: float | None = None
+    misfit: float | None = None
     condition_estimated: bool = False
 
+    @property
+    def residual(self) -> float | None:
+        """`misfit`, by its earlier name."""
+        return self.misfit
 
-def deficient(shape: Shape, rank: int, columns: int, residual: float, kind: str = "numerical rank") -> CannotCarry:
+
+def deficient(shape: Shape, rank: int, columns: int, misfit: float, kind: str = "numerical rank") -> CannotCarry:
     """The error for a target that a deficient R_all does not reach."""
     return CannotCarry(
         f"this host cannot carry this target by matching: {kind} R_all = {rank} of M = {columns} at {shape}, "
-        f"relative residual of E R_all = W_all {residual:.3g} (this does not decide functional universality)",
+        f"relative residual of E R_all = W_all {misfit:.3g} (this does not decide functional universality)",
         rank=rank,
         columns=columns,
-        residual=residual,
+        misfit=misfit,
     )
 
 
@@ -231,14 +236,14 @@ class FloatSolver:
             raise MalformedInput("W_all is not finite: weights hold NaN or infinity, or products overflow")
         goal = right * self.scale
         if self.rank < M:
-            E, residual = least_squares(self._scaled(), goal)
-            if residual > 8 * max(m, M) * _ROUNDING:
-                raise deficient(self.shape, self.rank, M, residual)
-            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), residual)
+            E, misfit = least_squares(self._scaled(), goal)
+            if misfit > 8 * max(m, M) * _ROUNDING:
+                raise deficient(self.shape, self.rank, M, misfit)
+            return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), misfit)
         assert self._factors is not None
         work = 8.0 * len(goal) * m * M
         with stage("solve for E", expected=expected_seconds(4 * work), large=work > LARGE):
             E = self._factors.left(goal)
             E += self._factors.left(goal - self._times(E))  # one refinement step
-        residual = relative(self._times(E) - goal, goal)
-        return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, residual, self.estimated)
+        misfit = relative(self._times(E) - goal, goal)
+        return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, misfit, self.estimated)

@@ -11,14 +11,7 @@ import numpy as np
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedInput
 from utfproof.exact import rational
-from utfproof.ground.arrays import (
-    Array,
-    is_exact,
-    is_torch,
-    namespace,
-    to_numpy,
-    zeros,
-)
+from utfproof.ground.arrays import Array, is_exact, is_torch, namespace, to_numpy, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import LIBRARIES, require_memory
 from utfproof.ground.selection import SelectionMatrix
@@ -100,7 +93,7 @@ class Embedder:
     def embed(self, target: Target) -> Embedding:
         """E [d_in, m] for this target.
 
-        Raises CannotCarry with rank and residual when R_all is deficient and this target is out of reach, OutsideClass and
+        Raises CannotCarry with rank and misfit when R_all is deficient and this target is out of reach, OutsideClass and
         SingularTarget where a formula does not apply, MalformedInput when shapes differ, ResourceLimit before allocating.
         """
         host = self.host
@@ -204,6 +197,6 @@ def _solve_exact(matrix: np.ndarray, right: np.ndarray, shape: Shape) -> Embeddi
     rank = rational.rank(matrix)
     E = rational.solve_left(matrix, right)
     if E is None:
-        _, residual = least_squares(_float64(matrix), _float64(right))
-        raise deficient(shape, rank, M, residual, "rank")
+        _, misfit = least_squares(_float64(matrix), _float64(right))
+        raise deficient(shape, rank, M, misfit, "rank")
     return Embedding(E, Notion.MATCHING, "rational solve", rank, M, None, 0.0)

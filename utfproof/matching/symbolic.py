@@ -35,7 +35,7 @@ from utfproof.ground.generator import check_seed, integer_matrix
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all
 from utfproof.shapes import Shape, matching_dimension, require_plain
-from utfproof.systems import LoopedUniversal, Universal
+from utfproof.systems import TiedUniversal, Universal
 
 LARGEST = 120
 """M up to which determinants along a line are computed."""
@@ -119,7 +119,7 @@ def _dense(matrix: object) -> np.ndarray:
 
 def _line(shape: Shape, host: Universal, tied: bool, seed: int) -> LinePolynomial:
     """p from the sparse host towards a host with integers in -2 ... 2."""
-    M, kind = matching_dimension(shape), LoopedUniversal if tied else Universal
+    M, kind = matching_dimension(shape), TiedUniversal if tied else Universal
     layers, heads = range(1 if tied else shape.layers), range(shape.heads)
 
     def grid(part: str) -> np.ndarray:

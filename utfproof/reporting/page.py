@@ -35,13 +35,7 @@ from utfproof.reporting.mathematics import formulas
 if TYPE_CHECKING:
     from utfproof.reporting.pictures import Picture
 
-COLUMNS = {
-    "place": "Claim",
-    "notion": "Notion",
-    "verdict": "Verdict",
-    "instance": "Instances",
-    "evidence": "Evidence",
-}
+COLUMNS = {"place": "Claim", "notion": "Notion", "verdict": "Verdict", "instance": "Instances", "evidence": "Evidence"}
 """Columns of the table: what they sort by, and their heading."""
 
 FILTERS = ("verdict", "notion", "category", "evidence")

@@ -14,17 +14,7 @@ from utfproof.reporting.document import counted
 from utfproof.reporting.documents import SHAPE
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, short, swatch
-from utfproof.reporting.report_parts import (
-    Markup,
-    Section,
-    alarm,
-    figure,
-    legend,
-    panels,
-    paragraph,
-    shape_text,
-    table,
-)
+from utfproof.reporting.report_parts import Markup, Section, alarm, figure, legend, panels, paragraph, shape_text, table
 from utfproof.reporting.report_read import Source, refuse
 
 _RUN = {

@@ -19,16 +19,7 @@ import numpy as np
 
 from utfproof.ground.arrays import Array, namespace, zeros
 from utfproof.search.levenberg import REFERENCE, Restarts, RightSides, SearchEngine, permute
-from utfproof.search.numerical import (
-    EMBEDDING,
-    HOST,
-    KEYS,
-    LARGEST_WEIGHT,
-    LEAST_WEIGHT,
-    QUERIES,
-    UNEMBEDDING,
-    draw,
-)
+from utfproof.search.numerical import EMBEDDING, HOST, KEYS, LARGEST_WEIGHT, LEAST_WEIGHT, QUERIES, UNEMBEDDING, draw
 from utfproof.search.problem import Problem
 
 
@@ -83,7 +74,7 @@ def draw_targets(problem: Problem, seed: int, purpose: int, count: int, *, posit
     near 1 and rank min(d, d_in). positive: all weights positive (d_in = 1)."""
     shape = problem.shape
     H, L, d = shape.heads, shape.layers, shape.d_in
-    rank, own = min(shape.head_dim, d), 1 if problem.looped_targets else L
+    rank, own = min(shape.head_dim, d), 1 if problem.tied_targets else L
     out = []
     for t in range(count):
         raw = draw(seed, purpose, t, (2, own, H, d, 2, rank))
@@ -97,7 +88,7 @@ def draw_targets(problem: Problem, seed: int, purpose: int, count: int, *, posit
         values, logits = forms
         products, rows = np.eye(d)[None], []
         for layer in range(L):
-            at = 0 if problem.looped_targets else layer
+            at = 0 if problem.tied_targets else layer
             tall = products.reshape(-1, d)
             rows += [tall @ logits[at, h] @ tall.T for h in range(H)]
             products = (products[:, None] @ values[at][None]).reshape(-1, d, d) / np.sqrt(d)

@@ -58,7 +58,7 @@ def _case(
     return CalibrationCase(_problem(H, L, m, **options), expected, restarts, quick, why, iterations)
 
 
-_LOOPED: dict[str, Any] = {"looped_targets": True, "tied_host": True}
+_TIED: dict[str, Any] = {"tied_targets": True, "tied_host": True}
 _ATTENTION: dict[str, Any] = {"free": "E", "notion": Notion.ATTENTION_MATCHING}
 _LEAST = "the least m is d_in (S + H^L)"
 CASES: tuple[CalibrationCase, ...] = (
@@ -66,14 +66,14 @@ CASES: tuple[CalibrationCase, ...] = (
     _case(3, 2, 3, EXACT_FIND, 16, 6, "two-sided"),
     _case(2, 3, 4, CANDIDATE, 8, 0, "path in the middle layer"),
     _case(3, 3, 6, PARTIAL, 3, 0, "path in the middle layer"),
-    _case(2, 1, 2, EXACT_FIND, 16, 4, "counting", free="E", **_LOOPED),
-    _case(2, 2, 3, EXACT_FIND, 16, 4, "counting", free="E", **_LOOPED),
-    _case(2, 2, 3, EXACT_FIND, 16, 4, "counting, mirrored", free="U", **_LOOPED),
-    _case(2, 3, 4, EXACT_FIND, 16, 0, "counting", free="E", **_LOOPED),
-    _case(2, 3, 4, EXACT_FIND, 16, 0, "counting, mirrored", free="U", **_LOOPED),
+    _case(2, 1, 2, EXACT_FIND, 16, 4, "counting", free="E", **_TIED),
+    _case(2, 2, 3, EXACT_FIND, 16, 4, "counting", free="E", **_TIED),
+    _case(2, 2, 3, EXACT_FIND, 16, 4, "counting, mirrored", free="U", **_TIED),
+    _case(2, 3, 4, EXACT_FIND, 16, 0, "counting", free="E", **_TIED),
+    _case(2, 3, 4, EXACT_FIND, 16, 0, "counting, mirrored", free="U", **_TIED),
     _case(2, 2, 4, CANDIDATE, 8, 0, "two-sided, d_in = 2", d_in=2),
     _case(2, 3, 3, NOT_FOUND, 16, 0, "three dimensions do not suffice"),
-    _case(2, 2, 2, NOT_FOUND, 32, 8, "two dimensions do not suffice", **_LOOPED),
+    _case(2, 2, 2, NOT_FOUND, 32, 8, "two dimensions do not suffice", **_TIED),
     _case(2, 2, 3, NOT_FOUND, 16, 4, "m >= H^L with U fixed", free="E"),
     _case(2, 1, 4, CANDIDATE, 8, 4, "shared-query", iterations=60, **_ATTENTION),
     _case(2, 1, 3, NOT_FOUND, 8, 4, _LEAST, iterations=60, **_ATTENTION),
@@ -104,7 +104,7 @@ def known(problem: Problem) -> str:
     question = Question(
         problem.notion,
         {"U": "E"}.get(problem.free, problem.free) if shared else None,  # U free: transposed, the layers in reverse
-        TIED if problem.looped_targets else UNTIED,
+        TIED if problem.tied_targets else UNTIED,
         ALMOST_ALL,
         TIED if problem.tied_host else ANY,
     )
@@ -120,15 +120,15 @@ def _open(H: int, L: int, m: int, restarts: int, options: dict[str, Any], **sett
 
 
 OPEN: tuple[Open, ...] = (
-    _open(2, 3, 3, 24, _LOOPED),
-    _open(2, 3, 3, 8, _LOOPED, positive=True),
-    _open(2, 4, 3, 16, _LOOPED),
-    _open(2, 4, 4, 16, _LOOPED),
-    _open(2, 4, 4, 8, _LOOPED, positive=True),
-    _open(2, 5, 3, 8, _LOOPED),
-    _open(2, 5, 4, 8, _LOOPED),
-    _open(2, 5, 5, 8, _LOOPED),
-    _open(2, 5, 5, 4, _LOOPED, positive=True),
+    _open(2, 3, 3, 24, _TIED),
+    _open(2, 3, 3, 8, _TIED, positive=True),
+    _open(2, 4, 3, 16, _TIED),
+    _open(2, 4, 4, 16, _TIED),
+    _open(2, 4, 4, 8, _TIED, positive=True),
+    _open(2, 5, 3, 8, _TIED),
+    _open(2, 5, 4, 8, _TIED),
+    _open(2, 5, 5, 8, _TIED),
+    _open(2, 5, 5, 4, _TIED, positive=True),
     _open(2, 5, 6, 2, {}),
     _open(2, 3, 6, 4, {}, d_in=2),
     _open(2, 3, 5, 4, {}, d_in=2),
@@ -139,7 +139,7 @@ OPEN: tuple[Open, ...] = (
     _open(2, 2, 9, 2, _ATTENTION, d=3, iterations=60),
     _open(2, 2, 9, 4, {"tied_host": True, **_ATTENTION}, d=2, iterations=60),
 )
-"""Shared attention, E and U free: looped hosts and targets, H = 2; untied ones at (2,5); d_in = 2 at (2,3).
+"""Shared attention, E and U free: tied hosts and targets, H = 2; untied ones at (2,5); d_in = 2 at (2,3).
 Attention-matching below d_in (S + H^L), the head dimension above d_in: the proof that nothing is there stops at d_in."""
 
 

@@ -129,7 +129,7 @@ def mirrored(host: ExactHost) -> ExactHost:
     """Transposed matrices, layers in reverse, E and U exchanged: it serves the transposed targets, the same class."""
     p = host.problem
     free = {"E": "U", "U": "E"}.get(p.free, p.free)
-    problem = Problem(p.shape, p.m, free, p.looped_targets, p.tied_host)
+    problem = Problem(p.shape, p.m, free, p.tied_targets, p.tied_host)
     E = None if host.U is None else host.U.T
     U = None if host.E is None else host.E.T
     return ExactHost(problem, host.R[::-1].swapaxes(-1, -2), E, U)
@@ -152,7 +152,7 @@ def certified(
         shared = entry.shared
         if shared is None or not shared.canonical:
             continue
-        if (shared.free, entry.targets == "all tied") != (problem.free, problem.looped_targets):
+        if (shared.free, entry.targets == "all tied") != (problem.free, problem.tied_targets):
             continue
         try:
             entry.defined(problem.shape)
@@ -188,7 +188,7 @@ def _entry(problem: Problem, word: Sequence[int], i: int, j: int, rank: int) -> 
         for middle in product(range(rank), repeat=L if rank < d else 0):
             variables: list[Any] = []
             for layer, head in enumerate(word):
-                at = (0 if problem.looped_targets else layer, head)
+                at = (0 if problem.tied_targets else layer, head)
                 a, b = path[layer], path[layer + 1]
                 variables += [("V", *at, a, middle[layer]), ("O", *at, middle[layer], b)] if middle else [(*at, a, b)]
             key = tuple(sorted(variables))
@@ -209,14 +209,14 @@ def sample_target(problem: Problem, number: int) -> tuple[Array, list[Any]]:
     """(M_w [w, d, d] as Fractions, the value forms as nested lists): small nonzero integers, the same for every caller."""
     shape = problem.shape
     H, L, d, rank = shape.heads, shape.layers, shape.d_in, min(shape.head_dim, shape.d_in)
-    layers = 1 if problem.looped_targets else L
+    layers = 1 if problem.tied_targets else L
     generator = np.random.default_rng(number)
     size = (layers, H, d, rank)
     left, right = generator.integers(1, 8, size), generator.integers(1, 8, size).swapaxes(-1, -2)
     forms = exact_array(left) if d == 1 else exact_array(left @ right)
     products = exact_array(np.eye(d, dtype=np.int64))[None]
     for layer in range(L):
-        step = forms[0 if problem.looped_targets else layer]
+        step = forms[0 if problem.tied_targets else layer]
         products = np.stack([matrix @ form for matrix in products for form in step])
     return products, np.vectorize(int)(forms).tolist()
 
@@ -273,7 +273,7 @@ def _integers(row: Array) -> list[Fraction]:
 def _rank_one(host: ExactHost) -> tuple[dict[str, Any], dict[str, Any], bool]:
     problem, m = host.problem, host.problem.m
     shape = problem.shape
-    if shape.d_in != 1 or problem.looped_targets or m * m != shape.leaves:
+    if shape.d_in != 1 or problem.tied_targets or m * m != shape.leaves:
         raise Undecided(
             f"no exact method for {problem}: with E and U free, the method here is for d_in = 1, untied targets, m^2 = H^L"
         )

@@ -55,7 +55,7 @@ def matrices(m: int, kind: str) -> np.ndarray:
     return (table[:, :, None] == np.arange(m)).astype(np.int64)
 
 
-def looped_hosts(heads: int, m: int, kind: str, *, transposes: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
+def tied_hosts(heads: int, m: int, kind: str, *, transposes: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
     """(matrices, tuples [count, H] of their numbers, number of all tuples).
 
     One tuple from each class under renaming coordinates and heads, and under transposing all matrices where asked for (words
@@ -283,13 +283,13 @@ def _generic_values(grid: MonomialGrid) -> tuple[list[Any], list[Any]]:
     """(weights, M_w of every word): head 0 has weight 1 in every layer, the others are unknowns (E takes up the scale)."""
     import sympy as sp
 
-    layers = 1 if grid.looped else grid.layers
+    layers = 1 if grid.tied else grid.layers
     names = [[sp.Integer(1)] + [sp.Symbol(f"t{layer}_{h}") for h in range(1, grid.heads)] for layer in range(layers)]
     values = []
     for word in grid.words():
         value = sp.Integer(1)
         for layer, head in enumerate(word):
-            value *= names[0 if grid.looped else layer][head]
+            value *= names[0 if grid.tied else layer][head]
         values.append(value)
     return [t for row in names for t in row[1:]], values
 
@@ -341,12 +341,12 @@ def search_all(
         raise MalformedInput(f"exhaustive searches are made for d_in = 1, got {shape}")
     if problem.free == "U":
         raise MalformedInput("with only U free, search with E free: words and matrices reversed, it is the same")
-    if problem.tied_host != problem.looped_targets:
+    if problem.tied_host != problem.tied_targets:
         raise MalformedInput("exhaustive searches are made for untied hosts and targets, or for both tied")
     began = time.monotonic()
-    grid = MonomialGrid(shape.heads, shape.layers, problem.looped_targets)
+    grid = MonomialGrid(shape.heads, shape.layers, problem.tied_targets)
     if problem.tied_host:
-        table, chosen, total = looped_hosts(shape.heads, problem.m, kind, transposes=problem.free == "E and U")
+        table, chosen, total = tied_hosts(shape.heads, problem.m, kind, transposes=problem.free == "E and U")
     else:
         table, chosen, total = untied_hosts(shape.heads, shape.layers, problem.m, kind)
     found = ExhaustiveFindings(problem, kind, total, len(chosen))

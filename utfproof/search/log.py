@@ -64,8 +64,8 @@ def machine() -> dict[str, str]:
 
 def read_problem(given: dict[str, Any]) -> Problem:
     """The problem of a document of `Problem.document`; KeyError, TypeError or ValueError where it is none."""
-    looped, tied = given["targets"] == "all tied", given["host"] == "tied"
-    return Problem(Shape(**given["shape"]), given["m"], given["free"], looped, tied, Notion(given["notion"]))
+    tied_targets, tied = given["targets"] == "all tied", given["host"] == "tied"
+    return Problem(Shape(**given["shape"]), given["m"], given["free"], tied_targets, tied, Notion(given["notion"]))
 
 
 def read_run(path: Path) -> tuple[Problem, SearchSetting]:

@@ -25,7 +25,7 @@ from utfproof.errors import ResourceLimit
 from utfproof.shapes import positive_integer
 
 Vector = tuple[int, ...]
-"""An exponent vector: L·H entries for untied targets (layer by layer), H for looped ones."""
+"""An exponent vector: L·H entries for untied targets (layer by layer), H for tied ones."""
 
 BASE = 1 << 12
 MOST_WORDS = 4096
@@ -36,12 +36,12 @@ MOST_WORDS = 4096
 
 @dataclass(frozen=True)
 class MonomialGrid:
-    """The exponents e(w) of the words of a shape; `looped`: the layers share their weights, so that words of equal counts
+    """The exponents e(w) of the words of a shape; `tied`: the layers share their weights, so that words of equal counts
     agree."""
 
     heads: int
     layers: int
-    looped: bool = False
+    tied: bool = False
 
     def __post_init__(self) -> None:
         positive_integer("heads", self.heads)
@@ -52,11 +52,11 @@ class MonomialGrid:
     @property
     def width(self) -> int:
         """Entries of an exponent vector."""
-        return self.heads * (1 if self.looped else self.layers)
+        return self.heads * (1 if self.tied else self.layers)
 
     def letter(self, layer: int, head: int) -> Vector:
         """Exponent of M^{l,h}; layer and head count from 0."""
-        place = head if self.looped else layer * self.heads + head
+        place = head if self.tied else layer * self.heads + head
         return tuple(int(k == place) for k in range(self.width))
 
     def words(self) -> list[tuple[int, ...]]:
@@ -67,7 +67,7 @@ class MonomialGrid:
         """Exponent of M_w of a word, or of its beginning."""
         total = [0] * self.width
         for layer, head in enumerate(word):
-            total[head if self.looped else layer * self.heads + head] += 1
+            total[head if self.tied else layer * self.heads + head] += 1
         return tuple(total)
 
     def points(self) -> list[Vector]:
@@ -79,7 +79,7 @@ class MonomialGrid:
         points = self.points()
         number = {point: i for i, point in enumerate(points)}
         renamings = list(permutations(range(self.heads)))
-        if self.looped:
+        if self.tied:
             return np.array([[number[tuple(p[h] for h in r)] for p in points] for r in renamings], dtype=np.int64)
         H, L = self.heads, self.layers
         columns = [[p[layer * H : (layer + 1) * H].index(1) for layer in range(L)] for p in points]
@@ -187,10 +187,7 @@ class _Search:
             bound += sum(min(g, self.cap) for g in _largest(gain_a, more_a))
             if bound < len(uncovered):
                 return
-            best = max(
-                [(g, 0, v) for v, g in gain_a.items()] + [(g, 1, v) for v, g in gain_b.items()],
-                default=None,
-            )
+            best = max([(g, 0, v) for v, g in gain_a.items()] + [(g, 1, v) for v, g in gain_b.items()], default=None)
             if best is None:
                 if not (more_a and more_b) or more_a * more_b < len(uncovered):
                     return

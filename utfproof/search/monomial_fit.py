@@ -55,7 +55,7 @@ def fit_monomials(run: SearchRun, host: ExactHost, state: State) -> MonomialSolu
     solution = _sparse(Equations(problem, wanted, frozen_host=True), state)
     # targets were scaled to mean square 1, which is no monomial: the scale is one more variable, dropped from E U afterwards
     first = np.prod(np.abs(weights[:, :, 0]), axis=1)
-    first = first**problem.shape.layers if problem.looped_targets else first
+    first = first**problem.shape.layers if problem.tied_targets else first
     scale = np.abs(wanted[:, 0, 0, 0]) / first
     logs = np.concatenate([np.log(np.abs(weights.reshape(len(weights), -1))), np.log(scale)[:, None]], axis=1)
     terms = [_term(column, weights.reshape(len(weights), -1), scale, logs) for column in solution.T]
@@ -147,9 +147,9 @@ def verify_monomial(solution: MonomialSolution) -> Verification:
 
 def _exponents(problem: Any, word: tuple[int, ...]) -> tuple[int, ...]:
     H = problem.shape.heads
-    out = [0] * (H * (1 if problem.looped_targets else problem.shape.layers))
+    out = [0] * (H * (1 if problem.tied_targets else problem.shape.layers))
     for layer, head in enumerate(word):
-        out[head if problem.looped_targets else layer * H + head] += 1
+        out[head if problem.tied_targets else layer * H + head] += 1
     return tuple(out)
 
 

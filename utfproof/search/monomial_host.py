@@ -53,7 +53,7 @@ class MonomialHost:
         return {
             "heads": self.grid.heads,
             "layers": self.grid.layers,
-            "looped_targets": self.grid.looped,
+            "looped_targets": self.grid.tied,
             "m": self.m,
             "ones_of_R_V": ones,
             "E": [None if v is None else list(v) for v in self.E],
@@ -352,7 +352,7 @@ def search_monomial(
             "layers": grid.layers,
             "d_in": 1,
             "free": "E and U",
-            "targets": "all tied" if grid.looped else "all untied",
+            "targets": "all tied" if grid.tied else "all untied",
             "host": "untied",
         },
         "setting": {

@@ -35,7 +35,7 @@ def draw(seed: int, purpose: int, number: int, shape: Sequence[int]) -> np.ndarr
 
 def draw_weights(problem: Problem, seed: int, purpose: int, count: int, *, positive: bool = False) -> np.ndarray:
     """Weights of random targets with d_in = 1, [t, layers, H] (one layer when tied)."""
-    layers = 1 if problem.looped_targets else problem.shape.layers
+    layers = 1 if problem.tied_targets else problem.shape.layers
     raw = np.stack([draw(seed, purpose, t, (layers, problem.shape.heads)) for t in range(count)])
     signs = 1.0 if positive else np.sign(raw)
     out: np.ndarray = signs * (LEAST_WEIGHT + (LARGEST_WEIGHT - LEAST_WEIGHT) * np.abs(raw))
@@ -49,7 +49,7 @@ def draw_targets(problem: Problem, seed: int, purpose: int, count: int, *, posit
     """
     shape = problem.shape
     H, L, d, rank = shape.heads, shape.layers, shape.d_in, min(shape.head_dim, shape.d_in)
-    layers = 1 if problem.looped_targets else L
+    layers = 1 if problem.tied_targets else L
     outputs = np.empty((count, shape.leaves, d, d))
     weights = draw_weights(problem, seed, purpose, count, positive=positive) if d == 1 else None
     for t in range(count):
@@ -60,7 +60,7 @@ def draw_targets(problem: Problem, seed: int, purpose: int, count: int, *, posit
             forms = raw[0] @ raw[1].swapaxes(-1, -2)
         products = np.eye(d)[None]
         for layer in range(L):
-            products = (products[:, None] @ forms[0 if problem.looped_targets else layer][None]).reshape(-1, d, d)
+            products = (products[:, None] @ forms[0 if problem.tied_targets else layer][None]).reshape(-1, d, d)
         outputs[t] = products / np.sqrt(np.mean(products**2))
     return outputs
 

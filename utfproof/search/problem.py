@@ -21,14 +21,14 @@ class Problem:
     length L, for (almost) all targets of the class, with the `free` ones of E [d_in, m] and U [m, d_in] chosen per target.
 
     notion: attention-matching asks for fixed R_Q, R_K [L, H, m, d] and U besides, such that all logit forms agree too; only E
-    is free then. looped_targets: the targets' weights are tied. Raises MalformedInput for d_in != d_out, m < 1, another `free`
+    is free then. tied_targets: the targets' weights are tied. Raises MalformedInput for d_in != d_out, m < 1, another `free`
     or another notion, ResourceLimit beyond 2^60 words.
     """
 
     shape: Shape
     m: int
     free: str = "E and U"
-    looped_targets: bool = False
+    tied_targets: bool = False
     tied_host: bool = False
     notion: Notion = Notion.SHARED_ATTENTION
 
@@ -53,7 +53,7 @@ class Problem:
     @property
     def targets(self) -> str:
         """The class of targets, as certificates name it."""
-        return "all tied" if self.looped_targets else "all untied"
+        return "all tied" if self.tied_targets else "all untied"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""

@@ -3,14 +3,14 @@
 Axis letters: n tokens, D target width, d head dimension, m embedding dimension, L layers, H heads.
 Rows are tokens and matrices act on the right. Parameters may be NumPy arrays (float, or exact object arrays of ints
 and Fractions), torch tensors, or SelectionMatrix grids (the {0,1} hosts); an untied parameter is indexed
-[layer][head], a tied ("looped") one [head].
+[layer][head], a tied one (the paper says "looped") [head].
 
 | system | class | paper |
 |---|---|---|
 | target | Target | TF_{H,L,d_in,d} |
-| looped target | LoopedTarget | looped-TF |
+| tied target | TiedTarget | looped-TF |
 | universal | Universal | UTF^m |
-| looped universal | LoopedUniversal | looped-UTF^m |
+| tied universal | TiedUniversal | looped-UTF^m |
 | shared-attention universal | SharedAttentionUniversal | shared-attn-UTF^m |
 """
 
@@ -152,7 +152,7 @@ class Target:
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class LoopedTarget(Target):
+class TiedTarget(Target):
     """A weight-tied target: W_Q, W_K, W_V [H, D, d], W_O [H, d, D], the same in each of the L layers."""
 
     tied = True
@@ -245,7 +245,7 @@ class Universal:
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class LoopedUniversal(Universal):
+class TiedUniversal(Universal):
     """A weight-tied host: R_Q, R_K [H, m, d], R_V [H, m, m], used in each of the L layers. Its targets are untied
     unless said otherwise."""
 
@@ -287,3 +287,7 @@ class SharedAttentionUniversal:
             return HeadMaps(U, U, (self.value(layer, head),))
 
         return run_layers(start, self.shape, maps, given) @ U
+
+
+LoopedTarget, LoopedUniversal = TiedTarget, TiedUniversal
+"""The paper's words for them, which code may have."""

@@ -317,7 +317,7 @@ def _parts(document: dict[str, Any], name: str, source: ResultSource, setting: O
             "notion": embedding.notion.value,
             "method": embedding.method,
             "condition": _number(embedding.condition),
-            "embedding_residual": _number(embedding.residual),
+            "embedding_residual": _number(embedding.misfit),
             "eval_sequences": setting.eval_sequences,
             "embedded": scores_document(start.evaluate(setting.eval_sequences)),
             "agreement": asdict(agreement(source.trainer, start, setting.eval_sequences)),

@@ -14,7 +14,7 @@ from utfproof.errors import MalformedFile, MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
-from utfproof.systems import AugmentedTarget, LoopedTarget, LoopedUniversal, Target, Universal
+from utfproof.systems import AugmentedTarget, Target, TiedTarget, TiedUniversal, Universal
 
 # --- what a file holds -------------------------------------------------------------------------------------
 from utfproof.weights.tensors import (
@@ -119,7 +119,7 @@ def read_target(
     d_out = arrays["W_U"].shape[1] if "W_U" in arrays else D
     try:
         shape = Shape(H, _layers(file, "W_Q", tied, layers), d, d_in, d_out, residual=_streaming(file, residual))
-        return (LoopedTarget if tied else Target)(shape, **arrays)
+        return (TiedTarget if tied else Target)(shape, **arrays)
     except MalformedFile:
         raise
     except MalformedInput as error:
@@ -208,7 +208,7 @@ def _host(tensors: dict[str, Any], shape: Shape, m: int, tied: bool, constructio
     """The host made of a file's tensors; MalformedInput where their shapes do not fit."""
     values = {"R_V": tensors["R_V"]} if "R_V" in tensors else {"R_V": tensors["R_Vv"], "R_Vo": tensors["R_Vo"]}
     parts = {name: tensors[name] for name in ("R_Q", "R_K", "U")}
-    return (LoopedUniversal if tied else Universal)(shape, m, **parts, **values, construction=construction)
+    return (TiedUniversal if tied else Universal)(shape, m, **parts, **values, construction=construction)
 
 
 def read_host(

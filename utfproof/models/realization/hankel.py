@@ -20,7 +20,7 @@ from utfproof.ground.arrays import exact, one_line
 from utfproof.matching import exact_target
 from utfproof.models.realization import linear
 from utfproof.shapes import Shape, Word, matching_dimension
-from utfproof.systems import AugmentedTarget, LoopedTarget, Target
+from utfproof.systems import AugmentedTarget, Target, TiedTarget
 
 MAX_WIDTH = 512
 """Largest width of a target whose ranks are computed exactly; they take time like the fourth power of it."""
@@ -88,7 +88,7 @@ def forms(target: Target, residual: bool | None = None) -> Forms:
             return linear.to_flint(exact(held.value_form(layer, head)))
         return reader(2)(layer, head) * reader(3)(layer, head)
 
-    plain = type(target) in (Target, LoopedTarget, AugmentedTarget)
+    plain = type(target) in (Target, TiedTarget, AugmentedTarget)
     W_E = linear.to_flint(exact(held.embedding()))
     return Forms(
         shape,

@@ -20,7 +20,7 @@ from utfproof.models.realization.host import least_host
 from utfproof.models.realization.numerical import TOLERANCE, numerical_host, truncated_host
 from utfproof.models.realization.simplify import with_short_logits, without_dead_heads
 from utfproof.models.realization.tied import tied_host
-from utfproof.systems import LoopedTarget, Target, Universal
+from utfproof.systems import Target, TiedTarget, Universal
 
 
 @one_line
@@ -94,7 +94,7 @@ def minimize(
         "m": shortest,
         "notion": "attention-matching of the target without its dead heads; not claimed least",
     }
-    if isinstance(target, LoopedTarget):
+    if isinstance(target, TiedTarget):
         document["tied"] = tied_host(target).document()
     with stage("host in floats"):
         document["numerical"] = numerical_host(target, tolerance=tolerance, max_memory=max_memory).document()

@@ -17,7 +17,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.models.realization import linear
 from utfproof.models.realization.hankel import Forms, forms, least_dimension
 from utfproof.models.realization.host import matches
-from utfproof.systems import LoopedTarget, LoopedUniversal
+from utfproof.systems import TiedTarget, TiedUniversal
 
 
 @one_line
@@ -27,7 +27,7 @@ class TiedHost:
 
     lower: int
     upper: int
-    host: LoopedUniversal
+    host: TiedUniversal
     E: np.ndarray
 
     def document(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _closed(start: Any, steps: list[Any]) -> Any:
     return rows
 
 
-def tied_host(target: LoopedTarget, residual: bool | None = None) -> TiedHost:
+def tied_host(target: TiedTarget, residual: bool | None = None) -> TiedHost:
     """Bounds of the least m of tied hosts, and the tied host that reaches the upper one. MalformedInput for untied targets."""
     if not target.tied:
         raise MalformedInput("tied hosts are asked for tied targets; this one is untied")
@@ -80,7 +80,7 @@ def tied_host(target: LoopedTarget, residual: bool | None = None) -> TiedHost:
     for head in range(shape.heads):
         R_V[head, :count, :count] = written(states * values[head])
     d = shape.head_dim
-    host = LoopedUniversal(
+    host = TiedUniversal(
         shape,
         m,
         np.array([padded(states * x, d) for x in held.W_Q[0]], dtype=object),
