@@ -194,8 +194,8 @@ Definition read_claim (s : shape) (kind j : json) : option claim :=
         let untied := says "all untied" t in
         if says "matching" n then
           if says "rank-permutation" kind then match h with
-            | Built Tied => if stream s then if says "all tied" t then Some (UniversalTied h r) else None
-                else if untied then Some (Universal h r) else None
+            | Built Tied => if stream s && says "all tied" t then Some (UniversalTied h r)
+                else if untied && (~~ stream s || (depth s == 1%N)) then Some (Universal h r) else None
             | Built Sparse => if untied && ~~ stream s then Some (Universal h r) else None
             | Built SparseFront => if untied then Some (Universal h r) else None
             | _ => None end
@@ -367,7 +367,9 @@ Definition kernel_of (h : named) (zs : seq (vec Z)) : bool :=
 Definition at_target (zs : seq (vec Z)) (vs : vec Z) : bool := vanishes_at (stream s) H d (d_out s) L (kernel_trees zs) vs.
 Definition certain (c : claim) (e : hint) : bool := positive && match c, e with
   | Universal (Built b) rank, Selection inv => Z.eqb rank (Z.of_nat columns) &&
-      (if stream s then triangular (ones_of b) H d (d_out s) m L inv else permuted (ones_of b) H d (d_out s) m L inv)
+      (if stream s then if b is Tied then (L == 1%N) && reduced (ones_of b) H d (d_out s) m L inv
+         else triangular (ones_of b) H d (d_out s) m L inv
+       else permuted (ones_of b) H d (d_out s) m L inv)
   | UniversalTied (Built Tied) rank, Selection inv => [&& stream s, Z.eqb rank (Z.of_nat (res_tied_dimension H L d
       (d_out s))) & reduced (ones_of Tied) H d (d_out s) m L inv]
   | Refuted h, Kernel t => factor_ok h && refutes Z0 Z.add Z.mul id nzZ letters d (d_out s) m (live (stream s))
@@ -501,18 +503,43 @@ have [W [WP eqs]] := own Q K V O; move: all_tied eqs; rewrite /matches_tied /uni
 by case: (stream s) => /(_ Q K V O)[E EP] /(_ E)[_ /(_ EP)]; exact: no_E.
 Qed.
 
+Lemma triangular_full (F : numFieldType) b inv : triangular (ones_of b) H d (d_out s) m L inv ->
+  (res_matching_dimension H L d (d_out s) <= \rank (res_Rall L (true_host F (Built b)) (true_out F (Built b))))%N.
+Proof.
+move=> ok; rewrite built_out (eq_res_Rall _ _ (built_true F b)) -card_res_column.
+have : row_full (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))).
+  rewrite -cokermx_eq0; apply/eqP/matrixP => i j; rewrite [RHS]mxE.
+  have := triangular_rank ok (y := col j (cokermx (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))))).
+  by rewrite {1}colE mulmxA mulmx_coker mul0mx => /(_ erefl)/matrixP/(_ i 0); rewrite !mxE.
+by move/eqP => ->.
+Qed.
+(* at one layer every target is tied *)
+Lemma one_layer (R : ringType) G k n dout (S : nat -> layer R G k n) (U : 'M_(n, dout)) : L = 1%N ->
+  res_Rall L S U = res_Rall L (fun=> S 0%N) U.
+Proof.
+move=> e; have short (w : seq (option 'I_G)) : (size w <= 1)%N -> res_wprod (values S) 0 w = res_wprod (values (fun=> S 0%N)) 0 w.
+  by case: w => [|a [|b w]].
+have first l : (l < L)%N -> l = 0%N by rewrite e ltnS leqn0 => /eqP.
+apply: eq_res_pack => [l w h /first l0|l w h /first l0|w]; last by rewrite short // size_tuple e.
+  by subst l; rewrite short // size_tuple.
+by subst l; rewrite short // size_tuple.
+Qed.
+Lemma one_layer_full (F : numFieldType) inv : positive -> L = 1%N -> reduced (ones_of Tied) H d (d_out s) m L inv ->
+  (res_matching_dimension H L d (d_out s) <= \rank (res_Rall L (true_host F (Built Tied)) (true_out F (Built Tied))))%N.
+Proof.
+move=> /and3P[d0 din0 dout0] e ok; have [full _] := @res_wide_decision F H d (d_in s) (d_out s) L m
+  (true_host F (Built Tied)) (true_out F (Built Tied)) d0 din0 dout0.
+rewrite full // => D WE T WU; rewrite (one_layer (layers T)) // built_out (eq_res_Rall _ _ (built_true F Tied)).
+pose o := ones_of Tied.
+exact: (@reduced_serves (oQ o 0) (oK o 0) (oV o 0) (oU o) H d (d_out s) m L F inv (d_in s) D WE (layers T 0%N) WU ok).
+Qed.
 Theorem certain_sound c e : certain c e -> statement c.
 Proof.
 case/andP => pos; have /and3P[d0 din0 dout0] := pos.
 case: c => [[t y f seed|b|t w] rank|[t y f seed|b|t w] rank|h rank|h rank|h|h|th||both|both|c inverses|t V];
   case: e => [inv|t'||ys v|bs cs|z vs] //; rewrite ?andbF //; try (by case: b); try (by case: both).
 - case/andP => e ok; apply: universal_statement => // F; rewrite /columns; move: ok; case: (stream s) => ok.
-    rewrite built_out (eq_res_Rall _ _ (built_true F b)) -card_res_column.
-    have : row_full (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))).
-      rewrite -cokermx_eq0; apply/eqP/matrixP => i j; rewrite [RHS]mxE.
-      have := triangular_rank ok (y := col j (cokermx (res_Rall L (integer_host F (Built b)) (integer_out F (Built b))))).
-      by rewrite {1}colE mulmxA mulmx_coker mul0mx => /(_ erefl)/matrixP/(_ i 0); rewrite !mxE.
-    by move/eqP => ->.
+    by case: b ok => [||/andP[/eqP e1]||||||] ok; [| |exact: (one_layer_full F pos e1 ok)| | | | | |]; exact: triangular_full ok.
   rewrite built_out (eq_Rall _ _ (built_true F b)) -card_column.
   have [B BR] := permuted_left_inverse F ok.
   by have := mxrankM_maxr B (Rall L (integer_host F (Built b)) (integer_out F (Built b))); rewrite BR mxrank1.

@@ -459,8 +459,6 @@ let judge path =
     (match field "shape" j with
      | Obj l when List.exists (fun (_, v) -> match v with Num z -> Zar.gt z (Zar.of_int 1_000_000) | _ -> false) l ->
        raise (Uncovered "a shape of this size")
-     | Obj l when kind = "rank-permutation" && List.mem_assoc (chars "residual") l && field "layers" (Obj l) = Num Zar.one ->
-       raise (Uncovered "untied targets of one layer with a residual stream")
      | _ -> ());
     let claim k = match field "claim" j with Obj l -> List.assoc_opt (chars k) l | _ -> None in
     let said k t = claim k = Some (Str (chars t)) in
@@ -486,6 +484,7 @@ let judge path =
     let how () = word (field "method" evidence) in
     let dimension () = only [ "method" ] evidence; certain Dimension in
     (match claim with
+     | Universal (Built Tied, _) when shape.stream -> certain (selection folder shape Tied evidence (reduced shape))
      | Universal (Built b, _) -> certain (selection folder shape b evidence (columns shape))
      | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
      | Universal _ | Serves _ -> modular files folder shape claim evidence
