@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def times(x: Tensor, y: Tensor) -> Tensor:
     """x @ y for [S, a, b] and [S, b, c]; a single model's is a plain product, which uses all threads."""
-    return (x[0] @ y[0])[None] if len(x) == 1 else x @ y
+    # squeezed, not indexed: the gradient of an index is filled with zeros first
+    return (x.squeeze(0) @ y.squeeze(0)).unsqueeze(0) if len(x) == 1 else x @ y
 
 
 def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
