@@ -188,8 +188,8 @@ def test_who_says_that_the_host_acts_as_the_model(stored, options, code, said, c
 def mixed_inputs(model):
     """Mixtures of tokens, and of positions, that are no one-hots: [batch, n, V + P]; tokens' weights sum to 1."""
     rng = np.random.default_rng(4)
-    tokens = rng.random((3, 4, model.vocabulary)) - 0.2
-    return np.concatenate([tokens / tokens.sum(-1, keepdims=True), rng.normal(size=(3, 4, model.positions))], axis=-1)
+    tokens = rng.random((3, 7, model.vocabulary)) - 0.2
+    return np.concatenate([tokens / tokens.sum(-1, keepdims=True), rng.normal(size=(3, 7, model.positions))], axis=-1)
 
 
 def test_a_reference_of_inputs(stored, capsys):
@@ -225,8 +225,8 @@ def test_a_reference_of_inputs(stored, capsys):
         ({"inputs": inputs.astype(np.int64), "logits": logits}, "inputs are int64"),
         ({"inputs": inputs[None], "logits": logits}, "expected floats"),
         ({"inputs": inputs[:0], "logits": logits[:0]}, "not empty"),
-        ({"inputs": inputs, "logits": logits[:2]}, "logits has shape [2, 4, 5], expected [3, 4, 5]"),
-        ({"inputs": inputs, "logits": logits[..., :2]}, "logits has shape [3, 4, 2]"),
+        ({"inputs": inputs, "logits": logits[:2]}, "logits has shape [2, 7, 5], expected [3, 7, 5]"),
+        ({"inputs": inputs, "logits": logits[..., :2]}, "logits has shape [3, 7, 2]"),
         ({"inputs": 2 * inputs, "logits": logits}, "sums to 2 over the 5 columns of tokens, expected 1"),
         ({"inputs": inputs + np.inf, "logits": logits}, "inputs"),
         ({"inputs": inputs}, "inputs and logits, found inputs"),

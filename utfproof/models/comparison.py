@@ -12,6 +12,7 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel
+from utfproof.models.family import ANY_LENGTH
 from utfproof.models.reading import Reading
 from utfproof.models.tensors import listed
 from utfproof.systems import Universal
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
 AGREEMENT = 1e-8
 """Largest relative difference of outputs under which two models are called the same."""
+
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
+"""Of an output's size: what the numbers that are compared may lose by being written down."""
+COVERED = 4096
+"""Most tokens of a vocabulary that are all tried."""
+
+
+def covering_sequences(reading: Reading, seed: int) -> list[np.ndarray]:
+    """Sequences in which every token of the vocabulary stands once, or COVERED of them do: what a model does with a single
+    token, padding say, is seen so."""
+    tokens = np.random.default_rng(seed).permutation(reading.vocabulary)[:COVERED]
+    longest = min(reading.longest, ANY_LENGTH)
+    return [tokens[start : start + longest] for start in range(0, len(tokens), longest)]
 
 
 def random_sequences(model: ImportedModel | Reading, count: int, seed: int) -> list[np.ndarray]:
@@ -92,7 +106,8 @@ def read_reference(
 @one_line
 @dataclass(frozen=True)
 class Agreement:
-    """How far outputs are from the model's: the largest max |Z - Y| / max |Y| over sequences, and where it is."""
+    """How far outputs are from the model's: the largest |Z - Y| over how far that output moves (`scales`), and in which
+    sequence it is."""
 
     relative_difference: float
     sequence: int
@@ -111,13 +126,25 @@ def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
     return difference / scale if scale > 0 else difference
 
 
+def scales(rows: np.ndarray) -> np.ndarray:
+    """Of outputs [n, d_out]: half of how far each one moves over the rows, no less than the median one does, [d_out]. A large
+    constant, such as -1e9 on tokens that are never to be said, so hides nothing that the numbers can show; outputs that do not
+    move are measured by their size."""
+    size = np.abs(rows).max(axis=0, initial=0.0)
+    moves = np.ptp(rows, axis=0) / 2
+    moves = np.maximum(moves, np.median(moves))
+    shown = np.where(moves > ROUNDING * size, moves, size.max(initial=0.0) or 1.0)
+    return np.asarray(np.maximum(shown, ROUNDING / AGREEMENT * size))
+
+
 def agreement(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Agreement:
     """Of (found, expected) outputs [n, d_out], sequence by sequence. MalformedInput for none."""
     if not pairs:
         raise MalformedInput("at least one sequence is needed to compare")
     worst, where, count = -1.0, 0, 0
+    scale = scales(np.concatenate([expected for _, expected in pairs]))
     for number, (found, expected) in enumerate(pairs):
-        relative = relative_difference(found, expected)
+        relative = float(np.max(np.abs(found - expected) / scale, initial=0.0))
         count += len(expected)
         if not relative <= worst:  # a NaN wins, and stays
             worst, where = relative, number

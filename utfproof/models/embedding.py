@@ -55,10 +55,7 @@ class EmbeddedModel:
         """One sentence: what the host acts as, by which notion, on whose word."""
         if not self.agrees:
             return "the outputs differ: no embedding is written"
-        by = f"by {self.found.notion.value}"
-        if self.model.witness is None:
-            return f"the host acts as this reading of the file, {by}; nothing here compares the reading with the model"
-        return f"the host acts as the model, {by}: compared with {self.model.witness}"
+        return f"the host acts as {self.model.acted_as(self.found.notion.value)}"
 
     def facts(self) -> dict[str, str]:
         """Metadata of the embedding: what it achieves, the host that it is for, its rows, its attention."""

@@ -124,7 +124,9 @@ SIZES = {
 """Letters of axes and the facts that say them."""
 
 ANY_LENGTH = 64
-"""Positions of a model without learned ones: nobody says how many, tests go to this many."""
+"""Positions of a model without learned ones: nobody says how many, tests go to this many, or just beyond its windows."""
+LONGEST = 1024
+"""Most positions without learned ones that are tried, and whose rotations are read."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -14,9 +15,14 @@ from typing import Any
 import numpy as np
 
 from utfproof.errors import MalformedInput
-from utfproof.models.comparison import AGREEMENT, agreement, random_sequences, relative_difference
+from utfproof.models.comparison import (
+    AGREEMENT,
+    agreement,
+    covering_sequences,
+    random_sequences,
+)
 from utfproof.models.exporting.reading import exported_constants, read_exported
-from utfproof.models.family import ANY_LENGTH, Family
+from utfproof.models.family import ANY_LENGTH, LONGEST, Family
 from utfproof.models.importing import recognise, spoken, summary
 from utfproof.models.model import ImportedModel
 from utfproof.models.reading import Reading, read_model
@@ -26,8 +32,6 @@ from utfproof.weights import TensorFile
 
 EXAMPLES = 8
 """Random sequences on which a module is compared where none are given: the longest, lengths 1 and 2, others."""
-LONGEST = 1024
-"""Most positions whose rotations are read."""
 OPEN = {"stream": (True, False), "causal": (True, False)}
 """Facts that a family may leave open, which the module's own outputs then decide."""
 
@@ -43,9 +47,9 @@ def from_model(
 ) -> ImportedModel:
     """The model of a live module, read by the table of its family and compared with the module's own forward pass in float64.
 
-    example_inputs: tokens [n] or [batch, n], integers (arrays or tensors), or a list of such; random ones of several lengths by
-    default. heads: where the module does not show them. config: fields instead of the module's own configuration.
-    norms: it is one with norms, for a host with a norm of its own (`from_normalised_model`).
+    example_inputs: tokens [n] or [batch, n], integers (arrays or tensors), or a list of such; by default random ones of several
+    lengths, and every token of the vocabulary (up to 4096). heads: where the module does not show them. config: fields instead
+    of the module's own configuration. norms: it is one with norms, for a host with a norm of its own (`from_normalised_model`).
     The module is copied, never changed. Raises MalformedInput naming the tensor or the field that no embedding carries, or the
     first stage at which the reading and the module differ, and by how much.
     """
@@ -56,21 +60,40 @@ def from_model(
     file = live_tensors(twin)
     forward = module_outputs(twin)
     best: tuple[float, Reading] | None = None
+    agreeing: list[ImportedModel] = []
     given = None if example_inputs is None else _examples(example_inputs)
     for reading in _readings(twin, file, heads, config, norms):
-        sequences = random_sequences(reading, EXAMPLES, seed) if given is None else given
-        model = ImportedModel(reading, f"the forward pass of {type(module).__name__}", forward)
+        sequences = given or random_sequences(reading, EXAMPLES, seed) + covering_sequences(reading, seed)
+        said = f"the forward pass of {type(module).__name__}{_extent(reading, sequences, given is not None)}"
+        model = ImportedModel(reading, said, forward)
         pairs = [(model.original(_checked(model, tokens)), forward(tokens)) for tokens in sequences]
         for found, expected in pairs:
             if found.shape != expected.shape:
                 raise file.refuse(f"outputs have shape {list(expected.shape)}, its tensors say {list(found.shape)}")
         result = agreement(pairs)
         if result.within(AGREEMENT):
-            return ImportedModel(reading, model.witness, forward, agreement=result)
+            agreeing.append(replace(model, agreement=result))
+            if given is None:
+                break
         if best is None or not result.relative_difference >= best[0]:
             best = result.relative_difference, reading
+    if len(agreeing) > 1:
+        readings = " or as ".join(summary(model) for model in agreeing)
+        raise file.refuse(f"the example inputs do not tell how to read it: as {readings}; give longer ones, or none")
+    if agreeing:
+        return agreeing[0]
     assert best is not None
     raise file.refuse(_difference(twin, best[1], sequences, forward))
+
+
+def _extent(reading: Reading, sequences: Sequence[np.ndarray], given: bool) -> str:
+    """What of a model was tried, for people, where that is not all of its tokens and positions."""
+    longest, seen = max(map(len, sequences)), len(np.unique(np.concatenate(sequences)))
+    if given:
+        return f" on the example inputs alone, of at most {longest} tokens"
+    parts = [f"{seen} of its {reading.vocabulary} tokens"] if seen < reading.vocabulary else []
+    parts += [f"contexts of at most {longest} tokens"] if longest != reading.positions else []
+    return f" on {', in '.join(parts)}" if parts else ""
 
 
 def from_normalised_model(module: Any, example_inputs: Any = None, *, seed: int = 0) -> ImportedModel:
@@ -144,7 +167,7 @@ def live_tensors(module: Any) -> TensorFile:
     for name, value in module.state_dict().items():
         clean = name.replace("._original_component", "").replace("_orig_mod.", "")
         if hasattr(value, "detach"):
-            tensors[clean] = value.detach().cpu().numpy()
+            tensors[clean] = value.detach().cpu().numpy().copy()  # a forward pass may change them
             types[clean] = "F64"
     return TensorFile(type(module).__name__, tensors, {}, types)
 
@@ -215,7 +238,7 @@ def _difference(
     module: Any, reading: Reading, sequences: Sequence[np.ndarray], forward: Callable[[np.ndarray], np.ndarray]
 ) -> str:
     """Where the reading and the module differ first, stage by stage, on the sequence where outputs differ most."""
-    worst = max(sequences, key=lambda t: relative_difference(reading.stages(t)["logits"], forward(t)))
+    worst = max(sequences, key=lambda t: agreement([(reading.stages(t)["logits"], forward(t))]).relative_difference)
     seen: dict[str, np.ndarray] = {}
     hooks = []
 
@@ -242,7 +265,7 @@ def _difference(
     taken = summary(ImportedModel(reading))
     for name, expected in stages.items():
         if name in seen and seen[name].shape == expected.shape:
-            by = relative_difference(expected, seen[name])
+            by = agreement([(expected, seen[name])]).relative_difference
             if not by <= AGREEMENT:
                 return (
                     f"it was read as another function than its own forward pass computes: they differ first at the {name}, by "

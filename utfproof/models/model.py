@@ -18,6 +18,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import embed_model
+from utfproof.models.family import FACTS
 from utfproof.models.normalised import embed_normalised
 from utfproof.models.reading import Reading
 from utfproof.shapes import Shape
@@ -120,8 +121,26 @@ class ImportedModel:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Facts that change outputs and that neither file, configuration, caller nor the model's own outputs say."""
-        return () if self.witness else self.reading.unknown
+        """Facts that change outputs and that neither file, configuration, caller nor the model's own outputs say. Outputs for
+        one token say nothing of attention, those for fewer tokens than there may be nothing of windows."""
+        if self.witness is None:
+            return self.reading.unknown
+        if self.forward is not None:
+            return ()
+        longest = max((len(given) for given, _ in self.references), default=0)
+        short = (
+            {"window"} if 1 < longest < self.reading.longest else set() if longest > 1 else set(self.reading.unknown)
+        )
+        return tuple(name for name in self.reading.unknown if name in short)
+
+    def acted_as(self, notion: str) -> str:
+        """What a host that gives its outputs acts as, by this notion, and on whose word."""
+        if self.witness is None:
+            return f"this reading of the file, by {notion}; nothing here compares the reading with the model"
+        if self.unknown:
+            left = ", ".join(FACTS[name] for name in self.unknown)
+            return f"this reading of the file, by {notion}: {self.witness} agree with it and are too short to show all: {left}"
+        return f"the model, by {notion}: compared with {self.witness}"
 
     def original(self, given: np.ndarray, kernel: Kernel | None = None) -> np.ndarray:
         """Logits [n, d_out] by the model's own formulas, as they were read. given: tokens [n], or inputs [n, V + P]."""

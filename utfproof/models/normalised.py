@@ -192,12 +192,7 @@ class EmbeddedNormalised:
         """One sentence: what the host acts as, by which notion, on whose word, and of what kind it is."""
         if not self.agrees:
             return f"the outputs differ, by {self.agreement.relative_difference:.3g} relative: nothing is written"
-        host, witness = self.host, self.model.witness
-        what = (
-            f"the model, by {self.notion.value}: compared with {witness}"
-            if witness
-            else (f"this reading of the file, by {self.notion.value}; nothing here compares the reading with the model")
-        )
+        host, what = self.host, self.model.acted_as(self.notion.value)
         less = "" if self.constant is None else UP_TO
         return (
             f"{less}the host acts as {what}. The host normalises its own rows ({host.norm.words()}), so it serves models of "

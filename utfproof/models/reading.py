@@ -16,7 +16,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
 from utfproof.models.facts import Facts, short
-from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, SIZES, Family
+from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, LONGEST, SIZES, Family
 from utfproof.models.norms import OwnNorm, blocks
 from utfproof.models.reading_norms import read_norms
 from utfproof.models.tensors import Axes, Claims, find_layers, find_outer
@@ -191,7 +191,7 @@ def read_model(
         _assumptions(facts, family, unknown, ModelAttention(layers), norm),
         unknown,
         not_read,
-        min(sizes.get("P", ANY_LENGTH), ANY_LENGTH),
+        min(sizes.get("P", LONGEST), max([ANY_LENGTH, *(min(by.window + 1, LONGEST) for by in layers if by.window)])),
         norm,
     )
 
@@ -308,6 +308,10 @@ def _outer_defaults(
                 )
             )
         found["W_U"], outer["W_U"] = found["W_E"].T.copy(), outer["W_E"]
+    elif facts.get("tied") and not np.array_equal(found["W_U"], found["W_E"].T):
+        raise file.refuse(
+            f"{facts.sources['tied']} says that {outer['W_U']} is {outer['W_E']}, and they differ: who loads it ties them"
+        )
     rows = found.get("W_pos", np.zeros((0, found["W_E"].shape[1])))
     skipped = int(facts.get("position_rows", 0))
     factor = facts.get("position_factor", family.assumed.get("position_factor", 1.0))

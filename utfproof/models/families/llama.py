@@ -21,7 +21,9 @@ def _rope(value: Any) -> float | None:
 
 
 def _usual(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and value.get("rope_type", "default") == "default")
+    if not isinstance(value, dict):
+        return value is None
+    return value.get("rope_type", "default") == "default" and value.keys() <= {"rope_type", "rope_theta"}
 
 
 def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -38,17 +40,19 @@ def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray,
     return None
 
 
+_EAGER = "eager_attention_forward"
+
+
 def _double(module: Any) -> None:
-    """The attention that softmaxes in the model's own number type, not in float32; its norms, which cast to float32, by their
-    own code with another meaning of that word."""
-    module.config._attn_implementation = "sdpa"
+    """Its norms, and its attention where that softmaxes in float32, by their own code with another meaning of that word."""
+    eager = getattr(module.config, "_attn_implementation", None) == "eager"
     for part in module.modules():
-        if hasattr(part, "variance_epsilon"):
+        if (hasattr(part, "variance_epsilon") or (eager and hasattr(part, "q_proj"))) and "forward" not in vars(part):
             part.forward = MethodType(_widened(type(part).forward), part)
 
 
 def _widened(function: Any) -> Any:
-    """A function of this code in whose module torch.float32 is float64."""
+    """A function of this code in whose module, and in whose eager attention, torch.float32 is float64."""
     import torch
 
     class Wide:
@@ -58,6 +62,8 @@ def _widened(function: Any) -> Any:
             return getattr(torch, name)
 
     names = {**function.__globals__, "torch": Wide()}
+    if function.__name__ != _EAGER and _EAGER in names:
+        names[_EAGER] = _widened(names[_EAGER])
     return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 

@@ -9,9 +9,16 @@ from utfproof.models.family import EMBEDDED, Family, harmless, sets
 
 
 def _double(module: Any) -> None:
-    """Given targets, a nanoGPT returns the logits of all positions, not those of the last one alone."""
-    forward = type(module).forward
-    module.forward = lambda tokens: forward(module, tokens, tokens)[0]
+    """Given targets, a nanoGPT returns the logits of all positions; without them those of the last one, which are taken from
+    there, as they are what it is run for."""
+    forward = module.forward
+
+    def logits(tokens: Any) -> Any:
+        found = forward(tokens, tokens)[0].clone()
+        found[:, -1:] = forward(tokens)[0]
+        return found
+
+    module.forward = logits
 
 
 FAMILY = Family(

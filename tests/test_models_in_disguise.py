@@ -1,0 +1,125 @@
+"""Models that compute something else than their tensors say, in ways that few tokens, short contexts or large constants hide:
+none of them may be said to be acted as."""
+
+import json
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_models import FROZEN, PLAIN, weights  # noqa: E402
+
+from utfproof import from_model  # noqa: E402
+from utfproof.cli.app import run  # noqa: E402
+from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.models.comparison import agreement  # noqa: E402
+from utfproof.models.exporting import write_arrays  # noqa: E402
+from utfproof.models.families import families  # noqa: E402
+
+RARE = 567
+
+
+class Model(torch.nn.Module):
+    """One layer of plain PyTorch over 600 tokens, both ways, and what it does beside that."""
+
+    def __init__(self, trick=None, bias=0.0, **options):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.unembed = torch.nn.Embedding(600, 6, **options), torch.nn.Linear(6, 3)
+        self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+        self.trick = trick
+        with torch.no_grad():
+            self.unembed.bias += torch.as_tensor(bias)
+
+    def forward(self, tokens):
+        tokens = torch.where(tokens == RARE, 0, tokens) if self.trick == "a token" else tokens
+        x = self.embedding(tokens)
+        out = self.attn(x, x, x, need_weights=False)[0]
+        out = out * 1.001 if self.trick == "a factor" else out
+        return self.unembed(x + out * (2 if self.trick == "a length" and tokens.shape[1] > 40 else 1))
+
+
+NEVER = [-1e9, 0.0, 0.0]
+DISGUISES = {
+    "one token is read as another": {"trick": "a token"},
+    "long contexts are read in another way": {"trick": "a length"},
+    "a factor beside a token that is never said": {"trick": "a factor", "bias": NEVER},
+    "a factor beside a large constant": {"trick": "a factor", "bias": 1e7},
+    "an embedding that is shortened when it is used": {"max_norm": 3.3},
+}
+
+
+@pytest.mark.parametrize("case", DISGUISES)
+def test_it_is_refused(case):
+    with pytest.raises(MalformedInput, match="another function than its own forward pass"):
+        from_model(Model(**DISGUISES[case]))
+
+
+@pytest.mark.parametrize("bias", [0.0, NEVER, 1e7])
+def test_without_disguise_it_is_read(bias):
+    model = from_model(Model(bias=bias))
+    assert model.witness == "the forward pass of Model on contexts of at most 64 tokens"
+
+
+def test_a_forward_pass_that_was_put_in_its_place_is_the_one_that_counts():
+    module = Model()
+    own = module.forward
+    module.forward = lambda tokens: 1.5 * own(tokens)
+    with pytest.raises(MalformedInput, match="another function"):
+        from_model(module)
+
+    class Generator(torch.nn.Module):
+        def forward(self, tokens, targets=None):
+            return torch.ones(1, tokens.shape[1] if targets is not None else 1, 2), None
+
+    generator = Generator()
+    generator.forward = lambda *given: (3 * Generator.forward(generator, *given)[0] + len(given), None)
+    families()["nanogpt"].double(generator)
+    assert generator(torch.zeros(1, 3, dtype=torch.int64))[0].tolist() == [[5.0] * 2] * 2 + [[4.0] * 2]
+
+
+def test_example_inputs_have_to_tell_readings_apart():
+    with pytest.raises(MalformedInput, match="do not tell how to read it"):
+        from_model(Model(), [[3], [4]])
+    assert "on the example inputs alone" in from_model(Model(), [[3, 4, 5]]).witness
+
+
+def test_agreement_is_measured_by_what_moves():
+    """A constant, however large, is no measure; outputs that do not move at all are measured by their size."""
+    rng = np.random.default_rng(0)
+    expected = rng.normal(size=(5, 3))
+    off = expected + np.array([0, 1e-6, 0])
+    for constant in ([0, 0, 0], [-1e9, 0, 0], [0, 1e3, 0]):
+        assert agreement([(off + constant, expected + constant)]).relative_difference > 1e-7
+    still = np.ones((5, 3))
+    assert agreement([(still + 1e-12, still)]).relative_difference < 1e-11
+    assert agreement([(still[:1] + 1e-12, still[:1])]).relative_difference < 1e-11
+    assert agreement([(np.zeros((2, 2)), np.zeros((2, 2)))]).relative_difference == 0
+
+
+@pytest.mark.parametrize(("length", "left"), [(1, {"causal", "scale", "window"}), (3, {"window"}), (7, set())])
+def test_a_short_reference_leaves_facts_open(tmp_path, monkeypatch, capsys, length, left):
+    """Outputs for single tokens show nothing of attention, those for few tokens nothing of windows: exit 4, not the model."""
+    monkeypatch.chdir(tmp_path)
+    write_arrays("m.safetensors", weights(), {})
+    tensors = FROZEN[PLAIN][0]
+    held = {name: tensors[f"frozen.{name}"][:, :length] for name in ("tokens", "logits")}
+    write_arrays("ref.safetensors", held, {})
+    command = ["embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors", "--reference"]
+    assert run([*command, "ref.safetensors", "--json"]) == (4 if left else 0)
+    document = json.loads(capsys.readouterr().out)
+    assert left <= set(document["unknown"])
+    assert ("acts as the model" in document["verdict"]) == (not left)
+
+
+def test_an_unembedding_that_its_configuration_ties_to_another(tmp_path):
+    from utfproof.models import import_model
+
+    name = "transformers: GPT-2"
+    tensors, config = weights(name), FROZEN[name][1]["config"]
+    write_arrays(tmp_path / "m.safetensors", tensors, {})
+    import_model(tmp_path / "m.safetensors", config=config)
+    write_arrays(tmp_path / "m.safetensors", tensors | {"lm_head.weight": 1.1 * tensors["lm_head.weight"]}, {})
+    with pytest.raises(MalformedInput, match="tie_word_embeddings says"):
+        import_model(tmp_path / "m.safetensors", config=config)
