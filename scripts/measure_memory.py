@@ -1,4 +1,4 @@
-"""What commands announce of memory against what they take: python scripts/measure_memory.py [--d 6,12,24] [-o FILE]
+"""What commands announce of memory against what they take: python scripts/measure_memory.py [--d 6,12] [--only NAME] [-o FILE]
 
 Each command runs in a process of its own at (H, L) = (2, 4), m = 76 d. Announced: the largest that a guard added up, in bytes.
 Taken: the largest anonymous resident set, sampled every two milliseconds; files mapped into memory are not counted on either
@@ -24,6 +24,9 @@ COMMANDS = {
     "certify": ["certify", "random", "{shape}", "-o", "c.json"],
     "certify --witness": ["certify", "random", "{shape}", "--witness", "-o", "w.json"],
     "decide": ["decide", "host.safetensors", "-o", "d.json"],
+    "check --numpy": ["check", "c.json", "--numpy"],
+    "check --numpy, witness": ["check", "w.json", "--numpy"],
+    "check --numpy, weights": ["check", "d.json", "--numpy"],
     "embed": ["embed", "random", "target.safetensors", "-o", "E.safetensors"],
     "emulate": ["emulate", "random", "{shape}", "--trials", "1"],
 }
@@ -34,9 +37,11 @@ BEFORE = (
 
 
 def observe(arguments: list[str]) -> dict[str, Any]:
-    """Announced and taken bytes of one command, run in this process."""
-    from utfproof.ground import resources
+    """Announced and taken bytes of one command, run in this process, and its seconds, of the clock and of processors."""
+    from utfproof.ground import resources, threads
 
+    threads.unoccupied = lambda count: count  # as on idle cores: each thread of linear algebra takes buffers of its own
+    threads.available = lambda before, after, count: count
     announced, taken = [0], [0]
     guard = resources.require_memory
 
@@ -45,6 +50,16 @@ def observe(arguments: list[str]) -> dict[str, Any]:
         guard(needed, what, limit)
 
     resources.require_memory = told  # before a command's modules take it from there
+    if arguments[0] == "check":
+        from utfproof.certificates import checker
+
+        held, require = resources.held_memory(), checker.Limits.require
+
+        def required(self: checker.Limits, memory: int, operations: int) -> None:
+            announced.append(memory + held)  # the checker's costs are those of a whole check
+            require(self, memory, operations)
+
+        checker.Limits.require = required  # type: ignore[method-assign]
     from utfproof.cli.app import run
 
     done = threading.Event()
@@ -55,22 +70,26 @@ def observe(arguments: list[str]) -> dict[str, Any]:
 
     sampler = threading.Thread(target=sample, daemon=True)
     sampler.start()
+    start = time.time()
     with contextlib.redirect_stdout(io.StringIO()):
         code = run(arguments)
+    times = {"seconds": round(time.time() - start, 1), "processor_seconds": round(time.process_time(), 1)}
     done.set()
     sampler.join()
-    return {"exit_code": code, "announced": max(announced), "taken": max(taken)}
+    return {"exit_code": code, "announced": max(announced), "taken": max(taken), **times}
 
 
-def measure(head_dims: list[int]) -> list[dict[str, Any]]:
-    """A row for each command and size."""
+def measure(head_dims: list[int], only: list[str]) -> list[dict[str, Any]]:
+    """A row for each command, or for those named, and size."""
     rows = []
     for d in head_dims:
         shape = ["--heads", "2", "--layers", "4", "--head-dim", str(d), "--d-in", str(d)]
         with tempfile.TemporaryDirectory() as folder:
-            for command in BEFORE:
+            for command in BEFORE if {"decide", "embed"} & set(only or COMMANDS) else ():
                 _call(filled(command, shape), folder)
             for name, command in COMMANDS.items():
+                if only and name not in only:
+                    continue
                 row = {"command": name, "m": 76 * d, **json.loads(_call(filled(command, shape), folder))}
                 print(f"{name:20s} m = {row['m']:5d}: announced {row['announced'] / 1e6:8.1f} MB, taken "
                       f"{row['taken'] / 1e6:8.1f} MB, ratio {row['announced'] / row['taken']:.2f}", flush=True)  # fmt: skip
@@ -92,6 +111,9 @@ def main() -> None:
     """The table on standard output, and in a file where one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--d", default="6,12,24,36,48", help="head dimensions, separated by commas")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=COMMANDS, help="commands, each after those it needs"
+    )
     parser.add_argument("-o", type=Path)
     parser.add_argument("--observe", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -99,7 +121,7 @@ def main() -> None:
         print(json.dumps(observe(json.loads(chosen.observe))))
         return
     start = time.time()
-    rows = measure([int(d) for d in chosen.d.split(",")])
+    rows = measure([int(d) for d in chosen.d.split(",")], chosen.only)
     if chosen.o:
         found = {"shape": "(2, 4, d, d)", "seconds": round(time.time() - start), "rows": rows}
         chosen.o.write_text(json.dumps(found, indent=1) + "\n")

@@ -17,7 +17,7 @@ from utfproof import weights
 from utfproof.certificates import checker, checker_numpy
 from utfproof.certificates.prover import certify, certify_weights
 from utfproof.ground.generator import LAWS
-from utfproof.shapes import Shape
+from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import TensorSource
 
 PRIMES = (3, 101, 65521, 65537, 2097143, 2**31 - 1)
@@ -87,7 +87,28 @@ def test_witnesses_cost_memory_that_is_estimated(tmp_path):
         assert checker.check_file(tmp_path / "c.json", limits).code == 3
 
 
-@pytest.mark.parametrize("p", [65521, 65537, 2**31 - 1])
+def held(numbers, p):
+    """As the NumPy part holds residues."""
+    return checker_numpy.reduced(np.array(numbers, dtype=np.float64), p)
+
+
+@pytest.mark.parametrize("witness", [False, True])
+@pytest.mark.parametrize("shape", [Shape(2, 2, 3, 2), Shape(1, 2, 2, 3, residual=True)], ids=str)
+def test_slabs_of_any_size_give_the_same_verdict(shape, witness, tmp_path, monkeypatch):
+    path = tmp_path / "c.json"
+    certify("random", shape, matching_dimension(shape) + 1, dtype="float32", witness=witness).write(path)
+    limits = checker.Limits(numpy=True)
+    for name, size in (("SLAB", 40), ("ROWS", 3), ("CHUNK", 5), ("PANEL", 4)):
+        monkeypatch.setattr(checker_numpy, name, size)
+    assert checker.check_file(path, limits).code == 0
+    # a fault: every slab is the first one
+    right = checker_numpy.residues
+    for_rows = lambda *given: right(*given[:-1], slice(0, given[-1].stop - given[-1].start))  # noqa: E731
+    monkeypatch.setattr(checker_numpy, "residues", for_rows)
+    assert checker.check_file(path, limits).code == 1
+
+
+@pytest.mark.parametrize("p", [65521, 65537, 2097143, 4194301, 4194319, 2**31 - 1])
 def test_numpy_products_are_exact(p, monkeypatch):
     rng = np.random.default_rng(p)
     a = np.concatenate([rng.integers(0, p, (2, 50)), np.full((1, 50), p - 1)])
@@ -95,7 +116,8 @@ def test_numpy_products_are_exact(p, monkeypatch):
     expected = (a.astype(object) @ b.astype(object)) % p
     for terms in (2**21, 7, 1):
         monkeypatch.setattr(checker_numpy, "EXACT_TERMS", terms)
-        assert np.array_equal(checker_numpy.product(a, b, p), expected)
+        monkeypatch.setattr(checker_numpy, "EXACT", terms * p**2)
+        assert np.array_equal(checker_numpy.product(held(a, p), held(b, p), p) % p, expected)
 
 
 STORED = [*checker.FLOATS, *checker.INTEGERS]
@@ -120,7 +142,9 @@ def test_stored_residues_are_the_checkers_own(dtype, p):
         assert checker_numpy.finite(tensor)
     host = SimpleNamespace(tensors={"U": tensor})
     rows = [x % p for (x,) in checker.stored_rows(tensor, "U", 0, tensor.sizes[0], 1, p)]
-    assert checker_numpy.stored(host, "U", 1, 0, 1, p)[:, 0].tolist() == rows
+    found = checker_numpy.residues(host, p, "U", 1, 0, 1, slice(5, tensor.sizes[0]))
+    assert np.abs(found).max() <= (p + 1) // 2
+    assert (found[:, 0] % p).tolist() == rows[5:]
 
 
 @given(
@@ -137,14 +161,17 @@ def test_ranks_with_numpy_are_the_checkers_own(p, rows, columns, rank, seed):
     reached = [wanted for wanted in range(columns + 2) if checker.rank_reaches([*lists], p, wanted)]
     assert reached == list(range(len(reached)))
     for wanted in {len(reached) - 1, len(reached), 0, columns + 1}:
-        assert checker_numpy.rank_reaches(a.copy(), p, wanted) == (wanted < len(reached))
+        assert checker_numpy.rank_reaches(held(a, p), p, wanted) == (wanted < len(reached))
 
 
 def test_numpy_products_reduce_in_time():
-    """2^21 + 3 terms of the largest size: past 2^53 without the cut."""
+    """2^21 + 3 terms of the largest size: past 2^51 without the cut."""
     n, p = 2**21 + 3, 65521
-    a, b = np.full((1, n), p - 1), np.full((n, 1), p - 1)
-    assert checker_numpy.product(a, b, p)[0, 0] == n % p  # (-1)(-1) summed n times
+    half = (p - 1) // 2
+    assert (
+        checker_numpy.product(np.full((1, n), float(half)), np.full((n, 1), float(half)), p)[0, 0] % p
+        == n * half**2 % p
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

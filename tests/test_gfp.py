@@ -157,6 +157,9 @@ def check_everything(matrix, p, seed=0):
     determinant = gfp.determinant(square, p)
     assert determinant == gfp.determinant(square, p, engine="flint")
     inverse = gfp.inverse(square, p)
+    again = gfp.inverse(square.copy(), p, overwrite=True)
+    assert (again is None) == (inverse is None)
+    assert again is None or np.array_equal(again, inverse)
     assert (inverse is None) == (determinant == 0)
     if inverse is not None:
         assert is_centred(inverse, p)

@@ -381,7 +381,7 @@ def residues(length: Callable[[Claim], int], code: Callable[[Claim], str] = lamb
         try:
             if (found := os.lstat(path).st_size) != size * wanted:
                 raise Malformed(f"sidecar {name}.bin has {found} bytes, expected are {figure(size * wanted)}")
-            claim.limits.require((size + 1) * wanted, 10 * wanted)
+            claim.limits.require(size * wanted + 2**20, 10 * wanted)
             numbers, sha = array(kind), hashlib.sha256()
             for piece in read_regular(path, size * wanted, follow=False):
                 sha.update(piece)
@@ -1605,7 +1605,7 @@ def read_tensors(path: str, names: set[str], limits: Limits) -> tuple[Header, tu
         with open_regular(path, follow=True) as handle:
             header, kept = read_header(handle, names), dict[str, bytearray]()
             size = os.fstat(handle.fileno()).st_size
-            limits.require(2 * size, 4 * size)
+            limits.require(size + 2**20, 4 * size)
             digests = canonical_digests(handle, header, kept)
     except OSError as error:
         raise Malformed(f"the weights cannot be read: {error.strerror}") from None
@@ -3141,6 +3141,24 @@ def drawn_bits(claim: Claim, *, exact: bool) -> int:
     return max(most[""], most["R_Vv"] + most["R_Vo"] + claim.shape.m.bit_length())
 
 
+def held(claim: Claim) -> int:
+    """Bytes of weights from a file."""
+    return sum(len(tensor.data) + 2**18 for tensor in (claim.weights or {}).values())
+
+
+def cost_numpy(claim: Claim, products: int, reduced: int, kept: int, width: int) -> tuple[int, int]:
+    """So many products and reductions modulo p, and so many numbers kept, beside slabs of rows of this width."""
+    s, large = claim.shape, claim.read["prime"] > 2**22
+    types = {tensor.dtype for tensor in (claim.weights or {}).values()}
+    each = (18 if "F64" in types else 10) if types else 11 if claim.dtype == "float64" else 50
+    width = max(width, s.m)
+    slab = min(s.m * width, max(2**20, 256 * width))
+    inner = (claim.weights["R_Vv"].sizes or (0,))[-1] * 2 if claim.weights and "R_Vv" in claim.weights else s.m
+    numbers = s.layers * s.heads * s.m * (inner + 2 * s.head_dim)
+    work = 10**8 + 3 * held(claim) + numbers * each * (1 + large) + products // (5 if large else 28) + 3 * reduced
+    return 15 * 10**6 + held(claim) + 8 * (kept + 2 * slab), work  # NumPy itself takes the first of these
+
+
 def cost_traced(s: Shape, kind: type[IndexHost], columns: int) -> Costs:
     """Unit columns. A word's list and run take about 300 bytes, in two generations of H^L words."""
     moves = 3 * s.layers * s.words(s.layers) * (s.heads if kind.spread else 1) * (s.layers if s.residual else 1)
@@ -3155,22 +3173,22 @@ def cost_triangle(s: Shape, columns: int) -> Costs:
 
 def cost_matrix(claim: Claim, columns: int, queries: int, numpy: bool, gauged: bool = False) -> Costs:
     """Forming R_all (or the test matrix) modulo p and finding its rank."""
-    s = claim.shape
+    s, p = claim.shape, claim.read["prime"]
     yield 4 * s.m * columns, s.m * columns  # from here on L <= M <= m are of moderate size
     widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
     for _ in range(s.layers):
         widths.append(s.heads * (queries + s.head_dim) + s.letters * widths[-1])
-    slot = Packing(claim.read["prime"], s.m).bytes
+    slot = Packing(p, s.m).bytes
     memory = s.m * (4 * columns + (4 + slot * 16 // 15) * widths[-2]) + 300 * s.m + 64 * columns * PANEL
     eliminated = columns * columns * (3 * s.m - columns) // 6
     products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
     reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
     gauging = s.layers * s.heads * (s.m + 1) * s.d_in * s.head_dim * 60 if gauged else 0
     work = drawing_work(claim) + gauging + products * slot * 2 // 3 + reduced * 200
-    if numpy:
-        memory += 40 * s.m * (columns + s.m)
-        work = (drawing_work(claim) + gauging) // 20 + products // (3 if claim.read["prime"] <= 2**22 else 1) + 10**8
-    yield memory, work
+    kept = s.m * (widths[-1] + widths[-2] + 4 * s.heads * s.head_dim)
+    yield (
+        cost_numpy(claim, products + gauging // 60, reduced, kept, columns) if numpy else (memory + held(claim), work)
+    )
 
 
 def cost_witness(claim: Claim, p: int, numpy: bool) -> Costs:
@@ -3180,7 +3198,11 @@ def cost_witness(claim: Claim, p: int, numpy: bool) -> Costs:
     products = (s.readers(s.layers) * s.m * width + words * s.m * s.d_out + columns**2) * k
     numbers = s.layers * s.heads * s.m * width + columns**2
     work = drawing_work(claim) + numbers * 250 + products * slot * 2 // 3
-    yield memory + (64 * s.m * s.m if numpy else 0), work // 20 if numpy else work
+    inverse = columns * columns * (2 if p < 2**16 else 4)
+    memory, work = (
+        cost_numpy(claim, products, 8 * columns**2, 2 * s.m * k * words, s.m) if numpy else (memory + held(claim), work)
+    )
+    yield memory + inverse, work
 
 
 def cost_kernel(claim: Claim, z: Pairs, layers: dict[int, list[Entry]], times: int) -> Costs:

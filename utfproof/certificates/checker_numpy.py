@@ -1,13 +1,19 @@
 """The checker's ranks modulo a prime with NumPy (`--numpy`): many times faster, and NumPy has then to be trusted too.
 
 It repeats docs/certificate-format.md sections 4.7, 4.8, 6.1 and 6.2 in array arithmetic and imports nothing of the package.
-Products modulo p are exact: sums of so many terms are formed that they stay below 2^53, where float64 holds every
-integer; above p = 2^22 residues are split into halves below 2^16, of whose products 2^21 can be added up.
+A matrix of the host is met in slabs of rows, which are turned into residues, multiplied and forgotten.
+
+Exactness. Residues modulo p (below 2^31) are integers of size at most (p+1)/2, held in float64. An integer x of size at most
+2^51 is reduced to x - p q, q = rint(x fl(1/p)): two roundings of a relative 2^-53 leave the quotient within 0.51/p before
+`rint`, so |x - p q| <= p/2 + 0.51, and that integer is at most (p+1)/2 in size; p q is below 2^52, exact. Sums of products are
+cut off before they pass 2^51, in whatever order BLAS adds them; above p = 2^22 residues are split into halves of which products
+are at most 2^30.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import Any
 
@@ -15,14 +21,25 @@ import numpy as np
 
 G, C1, C2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 MASK = 2**64 - 1
-CHUNK = 2**18
-EXACT_TERMS = 2**21
-PANEL = 64
+CHUNK = 2**15
+"""Entries that are worked on together: they and what is computed from them stay in a core's cache."""
+SLAB, ROWS = 2**20, 256
+"""Entries of a slab of rows, and the least rows of one that is multiplied: BLAS packs the other factor anew for each."""
+EXACT = 2**51
+"""Largest size of an integer that is reduced."""
+DIRECT = 2**22
+"""Residues modulo larger primes are split before they are multiplied."""
+EXACT_TERMS = 2**20
+"""Products of halves that are added up."""
+PANEL = 128
 """Columns that are eliminated at once."""
 FLOATS = {"F64": ("<u8", 52), "F32": ("<u4", 23), "F16": ("<u2", 10), "BF16": ("<u2", 7)}
 """Bits of a stored float, and those before the significand's."""
+PART = 26
+"""Bits of a significand that are multiplied at once."""
 FORMATS = {"float32": (24, -149), "float16": (11, -24), "bfloat16": (8, -133)}
 R_Q, R_K, R_V, CODE_U = 0, 1, 2, 3
+NAMES = ("R_Q", "R_K", "R_V", "U")
 
 
 def mix(z: int) -> int:
@@ -32,56 +49,130 @@ def mix(z: int) -> int:
     return z ^ z >> 31
 
 
-def residues(host: Any, p: int, code: int, layer: int, head: int, columns: int) -> np.ndarray:
-    """The integers of one matrix (sections 4.7, 4.8), modulo p, int64 [m, columns]; layers count from 1."""
-    m = host.s.m
-    if not hasattr(host, "seed"):
-        if code != R_V or "R_Vv" not in host.tensors:
-            return stored(host, ("R_Q", "R_K", "R_V", "U")[code], layer, head, columns, p)
-        first = stored(host, "R_Vv", layer, head, host.inner, p)
-        return product(first, stored(host, "R_Vo", layer, head, m, p), p)
+# --- arithmetic modulo p ---------------------------------------------------------------------------------------------------
+
+
+def slabs(count: int, width: int, entries: int, least: int = 1) -> Iterator[slice]:
+    """Rows 0 ... count-1 of this width in pieces of about so many entries, and of so many rows at least."""
+    step = max(least, entries // max(1, width))
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def reduced(x: np.ndarray, p: int) -> np.ndarray:
+    """x itself [rows, columns], its integers (at most 2^51 in size) replaced by residues."""
+    for part in (x[rows] for rows in slabs(len(x), x.shape[1], CHUNK)):
+        quotient = part * (1 / p)
+        np.rint(quotient, quotient)
+        quotient *= p
+        part -= quotient
+    return x
+
+
+def terms(p: int) -> int:
+    """How many products of residues, beside one residue, are at most 2^51 in size together."""
+    half = (p + 1) // 2
+    return (EXACT - half) // half**2 if p <= DIRECT else 0
+
+
+def product(a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
+    """a @ b modulo p, for residues."""
+    most = terms(p) or EXACT_TERMS
+    if a.shape[1] > most:
+        cuts = range(0, a.shape[1], most)
+        return reduced(sum(product(a[:, at : at + most], b[at : at + most], p) for at in cuts), p)  # type: ignore[arg-type]
+    if terms(p):
+        return reduced(a @ b, p)
+    a1, b1 = np.rint(a * 2.0**-16), np.rint(b * 2.0**-16)
+    a0, b0 = a - a1 * 2.0**16, b - b1 * 2.0**16
+    found = reduced(a1 @ b1, p) * 2.0**16 + (a1 @ b0 + a0 @ b1)
+    return reduced(reduced(found, p) * 2.0**16 + a0 @ b0, p)
+
+
+def subtract(c: np.ndarray, a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
+    """c itself, with a @ b subtracted."""
+    for rows in slabs(len(c), c.shape[1], SLAB):
+        c[rows] -= a[rows] @ b if a.shape[1] <= terms(p) else product(a[rows], b, p)
+        reduced(c[rows], p)
+    return c
+
+
+# --- a host's matrices as residues -----------------------------------------------------------------------------------------
+
+
+def residues(host: Any, p: int, name: str, layer: int, head: int, columns: int, rows: slice) -> np.ndarray:
+    """Rows of one matrix, as the integers of sections 4.7 and 4.8 modulo p; layers count from 1."""
+    out = np.empty(((rows.stop - rows.start) * columns, 1))
+    first = rows.start * columns
+    seeded = hasattr(host, "seed")
+    read = drawn(host, NAMES.index(name), layer, head, p) if seeded else stored(host, name, layer, head, p)
+    for at in range(0, len(out), CHUNK):
+        stop = min(at + CHUNK, len(out))
+        out[at:stop, 0] = read(first + at, first + stop)
+    return reduced(out, p).reshape(-1, columns)
+
+
+Read = Callable[[int, int], np.ndarray]
+"""(start, stop) -> the entries start ... stop-1 of a matrix, row by row, modulo p and at most 2^51 in size."""
+
+
+def drawn(host: Any, code: int, layer: int, head: int, p: int) -> Read:
+    """A matrix drawn from the seed (section 4.7)."""
     key = mix(host.seed)
     for number in (code, 0 if host.tied or code == CODE_U else layer - 1, head):
         key = mix(key + int(G) * (number + 1))
-    out = np.empty(m * columns, dtype=np.int64)
-    for start in range(0, len(out), CHUNK):
-        stop = min(start + CHUNK, len(out))
+
+    def read(start: int, stop: int) -> np.ndarray:
         z = np.arange(start + 1, stop + 1, dtype=np.uint64)
         z *= G
         z += np.uint64(key)
         z = (z ^ z >> np.uint64(30)) * C1
         z = (z ^ z >> np.uint64(27)) * C2
         z ^= z >> np.uint64(31)
-        out[start:stop] = integers(host, z) % p
-    return out.reshape(m, columns)
+        found = integers(host, z)
+        return found if host.dtype == "float64" else found % p
+
+    return read
 
 
-def stored(host: Any, name: str, layer: int, head: int, columns: int, p: int) -> np.ndarray:
-    """One matrix of a file, as the integers of section 4.8 modulo p, int64; its entries are finite."""
+def stored(host: Any, name: str, layer: int, head: int, p: int) -> Read:
+    """A matrix of a file, whose entries are finite (section 4.8). A float is a significand times a power of two; significands
+    are taken in parts of 26 bits, whose products are exact and below 2^51 in sum unless p is above 2^22."""
     tensor = host.tensors[name]
-    rows = tensor.sizes[-2]
+    height, width = tensor.sizes[-2:]
+    count = height * width
     number = 0 if name == "U" else head if host.tied else (layer - 1) * host.s.heads + head
-    kind = (
-        FLOATS[tensor.dtype][0] if tensor.dtype in FLOATS else f"<{tensor.dtype[0].lower()}{int(tensor.dtype[1:]) // 8}"
-    )
-    count = rows * columns
-    raw = np.frombuffer(tensor.data, kind)[number * count : (number + 1) * count]
-    out = np.empty(count, dtype=np.int64)
-    if tensor.dtype in FLOATS:
-        bits = FLOATS[tensor.dtype][1]
-        fields = 2 ** (8 * raw.itemsize - 1 - bits)  # values of the exponent; 0 and 1 share a power of two
-        powers = np.array([pow(2, max(k - 1, 0), p) for k in range(fields)], dtype=np.int64)
-        leading = np.concatenate([[0], powers[1:] * (2**bits % p) % p])
-        powers, leading = np.concatenate([powers, -powers]), np.concatenate([leading, -leading])  # the sign is on top
-    for at in range(0, count, CHUNK):
-        x = raw[at : at + CHUNK]
-        if tensor.dtype not in FLOATS:
-            out[at : at + CHUNK] = x % np.array(p, x.dtype if x.dtype.itemsize > 4 else np.int64)
-            continue
-        place = (x >> x.dtype.type(bits)).astype(np.int64)
-        low = (x & x.dtype.type(2**bits - 1)).astype(np.int64)
-        out[at : at + CHUNK] = (powers[place] * (low % p if bits > 31 else low) + leading[place]) % p
-    return out.reshape(rows, columns)
+    if tensor.dtype not in FLOATS:
+        raw = np.frombuffer(tensor.data, f"<{tensor.dtype[0].lower()}{int(tensor.dtype[1:]) // 8}")
+        modulus = np.array(p, raw.dtype if raw.dtype.itemsize > 4 else np.int64)
+        return lambda start, stop: raw[number * count + start : number * count + stop] % modulus
+    kind, bits = FLOATS[tensor.dtype]
+    raw = np.frombuffer(tensor.data, kind)
+    fields = 2 ** (8 * raw.itemsize - 1 - bits)  # values of the exponent; 0 and 1 share a power of two
+    powers = [pow(2, max(k - 1, 0), p) for k in range(fields)]
+    parts = [(at, table([x << at for x in powers], p)) for at in range(0, bits, PART)]
+    leading = table([0, *(x << bits for x in powers[1:])], p)
+    top, low, place_of = raw.dtype.type(2**bits - 1), raw.dtype.type(2 ** min(PART, bits) - 1), raw.dtype.type(bits)
+
+    def read(start: int, stop: int) -> np.ndarray:
+        x = raw[number * count + start : number * count + stop]
+        place = (x >> place_of).astype(np.intp)
+        total = leading[place]
+        for at, scaled in parts:
+            digits = (x & top) >> x.dtype.type(at) & low
+            if p > DIRECT:
+                total += scaled[place].astype(np.int64) * digits.astype(np.int64) % p
+            else:
+                total += scaled[place] * digits
+        return total
+
+    return read
+
+
+def table(numbers: list[int], p: int) -> np.ndarray:
+    """For each sign and exponent, the residue of this number or of its negative: the sign is on top."""
+    held = np.array([x % p for x in numbers], dtype=np.float64)[:, None]
+    found = reduced(held, p)[:, 0]
+    return np.concatenate([found, -found])
 
 
 def finite(tensor: Any) -> bool:
@@ -117,101 +208,127 @@ def integers(host: Any, x: np.ndarray) -> np.ndarray:
     return np.sign(numerators) * ((kept + up) << np.minimum(drop, 62))
 
 
-def product(a: np.ndarray, b: np.ndarray, p: int) -> np.ndarray:
-    """a @ b modulo p, exactly, for residues 0 ... p-1 in int64 (p below 2^31)."""
-    direct = p <= 2**22
-    terms = min(EXACT_TERMS, 2**53 // (p - 1) ** 2) if direct else EXACT_TERMS
-    if a.shape[1] > terms:
-        cuts = range(0, a.shape[1], terms)
-        return sum(product(a[:, at : at + terms], b[at : at + terms], p) for at in cuts) % p  # type: ignore[return-value]
+# --- products with a host's matrices ---------------------------------------------------------------------------------------
 
-    def part(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (x.astype(np.float64) @ y.astype(np.float64)).astype(np.int64) % p
 
-    low = 2**16 - 1
-    if direct:
-        return part(a, b)
-    a1, a0, b1, b0 = a >> 16, a & low, b >> 16, b & low
-    high, cross = part(a1, b1), (part(a1, b0) + part(a0, b1)) % p
-    return (((high << 16) % p + cross << 16) % p + part(a0, b0)) % p
+def whole(host: Any, p: int, code: int, layer: int, head: int, columns: int) -> np.ndarray:
+    """R_Q, R_K or U [m, columns]."""
+    return residues(host, p, NAMES[code], layer, head, columns, slice(0, host.s.m))
+
+
+def values_times(host: Any, p: int, layer: int, head: int, right: np.ndarray, out: np.ndarray) -> None:
+    """Adds R_V right to `out`, which becomes residues; of values in two factors the second comes first."""
+    name, inner = "R_V", host.s.m
+    if not hasattr(host, "seed") and "R_Vv" in host.tensors:
+        name, inner = "R_Vv", host.inner
+        second = np.zeros((inner, right.shape[1]))
+        times(host, p, "R_Vo", layer, head, right, second)
+        right = second
+    times(host, p, name, layer, head, right, out)
+
+
+def times(host: Any, p: int, name: str, layer: int, head: int, right: np.ndarray, out: np.ndarray) -> None:
+    """Adds one matrix times `right` to `out`, slab by slab."""
+    for rows in slabs(len(out), max(len(right), right.shape[1]), SLAB, ROWS):
+        out[rows] += product(residues(host, p, name, layer, head, len(right), rows), right, p)
+        reduced(out[rows], p)
 
 
 def witness_holds(host: Any, p: int, chosen: array[int], inverse: array[int], x: list[array[int]]) -> bool:
     """Whether inverse * (R_all x)[chosen] = x modulo p for every probe x (each of length M)."""
     s = host.s
     d, H, letters = s.head_dim, s.heads, s.letters
-    vectors = np.array(x, dtype=np.int64).T  # [M, k]
+    vectors = reduced(np.array(x, dtype=np.float64).T, p)  # [M, k]
     M, k = vectors.shape
     quarter = d * s.readers(s.layers)
     tail = vectors[2 * quarter :].reshape(s.leaves, s.d_out, k)
     # state[i, word, probe] = coordinate i of T(word)
-    state = product(residues(host, p, CODE_U, 1, 0, s.d_out), tail.transpose(1, 0, 2).reshape(s.d_out, -1), p)
+    state = product(whole(host, p, CODE_U, 1, 0, s.d_out), tail.transpose(1, 0, 2).reshape(s.d_out, -1), p)
     state = state.reshape(s.m, s.leaves, k)
     for layer in range(s.layers, 0, -1):
         start, words = d * s.readers(layer - 1), letters ** (layer - 1)
-        total = np.zeros((s.m, words * k), dtype=np.int64)
+        total = np.zeros((s.m, words * k))
         if s.residual:
             total += state[:, ::letters].reshape(s.m, -1)
         for head in range(H):
             ending = state[:, head + s.residual :: letters].reshape(s.m, -1)
-            total += product(residues(host, p, R_V, layer, head, s.m), ending, p)
+            values_times(host, p, layer, head, ending, total)
             for code, first in ((R_Q, start), (R_K, quarter + start)):
                 block = vectors[first : first + words * H * d].reshape(words, H, d, k)[:, head]
-                right = block.transpose(1, 0, 2).reshape(d, -1)
-                total += product(residues(host, p, code, layer, head, d), right, p)
-        state = (total % p).reshape(s.m, words, k)
+                times(host, p, NAMES[code], layer, head, block.transpose(1, 0, 2).reshape(d, -1), total)
+        state = total.reshape(s.m, words, k)
     reached = state[np.frombuffer(chosen, dtype=chosen.typecode), 0]  # [M, k]
-    found = np.empty((M, k), dtype=np.int64)
     rows = np.frombuffer(inverse, dtype=inverse.typecode).reshape(M, M)
-    slab = max(1, 2**24 // M)
-    for begin in range(0, M, slab):
-        found[begin : begin + slab] = product(rows[begin : begin + slab].astype(np.int64), reached, p)
-    return bool(np.array_equal(found, vectors))
+    parts = slabs(M, M, SLAB, ROWS)
+    return not any(
+        reduced(product(reduced(rows[at].astype(np.float64), p), reached, p) - vectors[at], p).any() for at in parts
+    )
 
 
 def columns_independent(host: Any, p: int, wanted: int, queries: int | None, gauges: Any) -> bool:
     """Whether R_all modulo p has this rank; with `queries` only so many columns of every R_Q are used, with gauges [l, h, :, :]
     those of R_Q C^T."""
-    s = host.s
-    below = residues(host, p, CODE_U, 1, 0, s.d_out)
+    s, H = host.s, host.s.heads
+    below = whole(host, p, CODE_U, 1, 0, s.d_out)
     for layer in range(s.layers, 0, -1):
-        parts = []
-        for h in range(s.heads):
-            read = residues(host, p, R_Q, layer, h, s.head_dim)
-            C = None if gauges is None else np.array(gauges[(layer - 1) % len(gauges)][h], dtype=np.int64)
-            parts += [
-                read[:, :queries] if C is None else product(read, C.T, p),
-                residues(host, p, R_K, layer, h, s.head_dim),
-            ]
-        parts += [below] if s.residual else []
-        below = np.hstack([*parts, *(product(residues(host, p, R_V, layer, h, s.m), below, p) for h in range(s.heads))])
+        reads = []
+        for h in range(H):
+            read = whole(host, p, R_Q, layer, h, s.head_dim)
+            if gauges is not None:
+                C = reduced(np.array(gauges[(layer - 1) % len(gauges)][h], dtype=np.float64), p)
+                read = product(read, C.T, p)
+            reads += [read[:, :queries] if gauges is None else read, whole(host, p, R_K, layer, h, s.head_dim)]
+        reads += [below] if s.residual else []
+        read, width = np.hstack(reads), below.shape[1]
+        out = np.zeros((s.m, read.shape[1] + H * width))
+        out[:, : read.shape[1]] = read
+        for h in range(H):
+            at = read.shape[1] + h * width
+            values_times(host, p, layer, h, below, out[:, at : at + width])
+        below = out
     return rank_reaches(below, p, wanted)
 
 
+# --- rank ------------------------------------------------------------------------------------------------------------------
+
+
 def rank_reaches(a: np.ndarray, p: int, wanted: int) -> bool:
-    """Whether the rank modulo p of `a` (int64 residues [rows, columns], overwritten) is at least `wanted`."""
+    """Whether the rank modulo p of `a` (residues [rows, columns], overwritten) is at least `wanted`."""
     while wanted > 0:
         if min(a.shape) < wanted:
             return False
-        panel, rest = a[:, :PANEL], a[:, PANEL:]
-        order, pivots = np.arange(len(a)), list[int]()
-        factors = np.zeros((len(a), 0), dtype=np.int64)
-        for k in range(panel.shape[1]):
-            t = len(pivots)
-            found = np.flatnonzero(panel[t:, k])
-            if len(found) == 0:
-                continue
-            i = t + int(found[0])
-            panel[[t, i]], order[[t, i]], factors[[t, i]] = panel[[i, t]], order[[i, t]], factors[[i, t]]
-            factor = panel[:, k] * pow(int(panel[t, k]), -1, p) % p
-            factor[: t + 1] = 0
-            panel[t + 1 :, k:] = (panel[t + 1 :, k:] - factor[t + 1 :, None] * panel[t, k:]) % p
-            factors = np.hstack([factors, factor[:, None]])
-            pivots.append(k)
-        t = len(pivots)
-        rest = rest[order]
-        for i in range(1, t):  # unit lower triangular
-            rest[i] = (rest[i] - product(factors[i : i + 1, :i], rest[:i], p)[0]) % p
-        a = (rest[t:] - product(factors[t:], rest[:t], p)) % p if t else rest
+        lower, order = panel_pivots(a[:, :PANEL], p)
+        t, rest = lower.shape[1], a[:, PANEL:]
+        moved = np.flatnonzero(order != np.arange(len(order)))
+        rest[moved] = rest[order[moved]]
+        inverse = np.eye(t)  # of the unit lower triangle on top
+        for i in range(1, t):
+            inverse[i, :i] = -product(lower[i : i + 1, :i], inverse[:i, :i], p)[0]
+        upper = product(inverse, rest[:t], p)
+        a = subtract(rest[t:], lower[t:], upper, p)
         wanted -= t
     return True
+
+
+def panel_pivots(panel: np.ndarray, p: int) -> tuple[np.ndarray, np.ndarray]:
+    """The factor L [rows, pivots] of a panel whose rows are taken in this order: L times some echelon form. One column after
+    the other: what the pivots before make of it is all that is computed."""
+    height, width = panel.shape
+    panel, order = np.array(panel, order="F"), np.arange(height)
+    lower, upper, t = np.zeros((height, width), order="F"), np.zeros((width, width)), 0
+    for k in range(width):
+        column = subtract(panel[t:, k : k + 1], lower[t:, :t], upper[:t, k : k + 1], p)
+        candidates = np.flatnonzero(column)
+        if not len(candidates):
+            continue
+        if swap := int(candidates[0]):
+            for held in (panel, lower, order):
+                held[[t, t + swap]] = held[[t + swap, t]]
+        upper[t, k] = column[0, 0]
+        upper[t, k + 1 :] = subtract(panel[t : t + 1, k + 1 :], lower[t : t + 1, :t], upper[:t, k + 1 :], p)[0]
+        unit = np.array([[float(pow(int(column[0, 0]), -1, p))]])
+        lower[t:, t : t + 1] = product(column, reduced(unit, p), p)
+        t += 1
+        if t == height:
+            break
+    return lower[:, :t], order

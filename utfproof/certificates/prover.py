@@ -310,8 +310,9 @@ def _decide_dense(
     if source.device != "cpu":
         require_device(source.device)
     needed = stacked_memory(shape, m, M) if source.device == "cpu" else 8 * (3 * m * M + 4 * m * m)
-    # R_all is eliminated in place; a witness takes a copy, the inverse with its two blocks, and bytes
-    require_memory(max(needed, 8 * (1 + 5 * witness) * m * M), f"rank of {source}", max_memory)
+    if witness:  # R_all is eliminated in place, beside the inverse and, where rows are chosen, a copy of them
+        needed = max(needed, 8 * ((2 + (m > M)) * m * M + min(2 * m * M, 2**22) + 1000 * M))
+    require_memory(needed, f"rank of {source}", max_memory)
     for p in _primes(asked):
         found = _modular_evidence(source.r_all(p), p, witness)
         if found is not None and primes and p not in primes:
@@ -347,11 +348,15 @@ def _modular_evidence(matrix: Any, p: int, witness: bool) -> tuple[dict[str, Any
             return None
         return {"method": "recompute", "prime": p}, {}
     rows = list(range(M)) if m == M else gfp.rank_profile(matrix, p).rows
-    inverse = gfp.inverse(matrix if m == M else matrix[rows], p) if len(rows) == M else None
+    inverse = gfp.inverse(matrix if m == M else matrix[rows], p, overwrite=True) if len(rows) == M else None
+    del matrix
     if inverse is None:
         return None
-    values = to_numpy(inverse).reshape(-1)
-    values += p * (values < 0)
+    dtype = "uint16" if p < 2**16 else "uint32"
+    values = np.empty(M * M, dtype=dtype)
+    for row, line in enumerate(to_numpy(inverse)):
+        values[row * M : (row + 1) * M] = line + p * (line < 0)
+    del inverse
     chosen, first = integer_array(np.array(rows))
-    entries, second = integer_array(values, dtype="uint16" if p < 2**16 else "uint32")
+    entries, second = integer_array(values, dtype=dtype)
     return {"inverse": entries, "method": "witness", "prime": p, "rows": chosen}, first | second

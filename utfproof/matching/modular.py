@@ -18,6 +18,8 @@ Rows = Callable[[str, int, int, slice], np.ndarray]
 """(tensor, layer, head, rows) -> these rows of that matrix as residues (float64). Layers and heads count from 0."""
 _SLAB = 1 << 20
 """Entries of a slab of rows (8 MiB)."""
+_ROWS = 256
+"""Rows that a slab has at least: BLAS packs the other factor anew for each."""
 
 
 def r_all_modulo(shape: Shape, m: int, p: int, rows: Rows, values: tuple[str, ...] = ("R_V",)) -> np.ndarray:
@@ -44,7 +46,7 @@ def r_all_modulo(shape: Shape, m: int, p: int, rows: Rows, values: tuple[str, ..
 def stacked_memory(shape: Shape, m: int, M: int) -> int:
     """Bytes that `r_all_modulo` holds at its peak: R_all, the stack behind the first layer, and slabs."""
     behind = (M - 2 * shape.heads * shape.head_dim) // shape.letters
-    return 8 * (m * (M + behind) + 6 * min(max(_SLAB, m, M), m * max(m, M)))
+    return 8 * (m * (M + behind) + min(3 * max(_SLAB, _ROWS * max(m, M)), 5 * m * max(m, M)))
 
 
 def _stack_before(
@@ -90,5 +92,5 @@ def _product(left: np.ndarray, right: np.ndarray, kernels: NumpyKernels) -> np.n
 
 
 def _slabs(m: int, width: int) -> Iterator[slice]:
-    step = max(1, _SLAB // max(1, width))
+    step = max(_ROWS, _SLAB // max(1, width))
     return (slice(start, min(start + step, m)) for start in range(0, m, step))

@@ -57,8 +57,9 @@ def centre(value: int, p: int) -> int:
     return value - p if value > p // 2 else value
 
 
-def centred(array: Any, p: int) -> Any:
-    """Exact float64 integers, at most 2^52 - 2^31 in size, as new centred residues, |r| <= (p-1)/2 (NumPy or torch)."""
+def centred(array: Any, p: int, *, overwrite: bool = False) -> Any:
+    """Exact float64 integers, at most 2^52 - 2^31 in size, as centred residues, |r| <= (p-1)/2 (NumPy or torch); new ones,
+    or in the place of a NumPy array that may be overwritten."""
     half = (p - 1) // 2
     if is_torch(array):
         out = array - (array * (1 / p)).round_().mul_(p)
@@ -66,7 +67,7 @@ def centred(array: Any, p: int) -> Any:
         out += (out < -half) * float(p)
         return out
     source = np.ascontiguousarray(array)
-    out = np.empty(source.shape)
+    out = source if overwrite else np.empty(source.shape)
     entries, found = source.reshape(-1), out.reshape(-1)
     scratch = np.empty(min(CHUNK, out.size))
     for start in range(0, out.size, CHUNK):

@@ -59,8 +59,13 @@ def _checked(matrix: Any, p: int, engine: str, *, square: bool = False) -> int:
     return p
 
 
-def _eliminate(matrix: Any, p: int, *, ordered: bool = False, factors: bool = True) -> Elimination:
-    return Elimination(kernels_for(matrix, p).residues(matrix), p, ordered=ordered, factors=factors)
+def _eliminate(
+    matrix: Any, p: int, *, ordered: bool = False, factors: bool = True, overwrite: bool = False
+) -> Elimination:
+    kernels = kernels_for(matrix, p)
+    if overwrite:
+        kernels.reduce(matrix)
+    return Elimination(matrix if overwrite else kernels.residues(matrix), p, ordered=ordered, factors=factors)
 
 
 def _like(result: np.ndarray | None, matrix: Any) -> Any:
@@ -73,13 +78,9 @@ def rank(matrix: Any, p: int, *, engine: str = "blas", overwrite: bool = False) 
     p = _checked(matrix, p, engine)
     if engine == "flint":
         return flint_engine.rank(matrix, p)
-    kernels = kernels_for(matrix, p)
-    if overwrite:
-        kernels.reduce(matrix)
-        return Elimination(matrix, p, factors=False).rank
     # wide rather than tall: columns behind the last pivot are then never touched
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    return Elimination(kernels.residues(wide), p, factors=False).rank
+    wide = matrix if overwrite or matrix.shape[0] <= matrix.shape[1] else matrix.T
+    return _eliminate(wide, p, factors=False, overwrite=overwrite).rank
 
 
 def rank_profile(matrix: Any, p: int, *, engine: str = "blas") -> RankProfile:
@@ -100,20 +101,22 @@ def determinant(matrix: Any, p: int, *, engine: str = "blas") -> int:
     return found.determinant if found.rank == matrix.shape[0] else 0
 
 
-def inverse(matrix: Any, p: int, *, engine: str = "blas") -> Any:
-    """Inverse [n, n] of a square matrix; None where it is singular."""
+def inverse(matrix: Any, p: int, *, engine: str = "blas", overwrite: bool = False) -> Any:
+    """Inverse [n, n] of a square matrix; None where it is singular. overwrite=True may destroy the matrix and saves a copy."""
     p = _checked(matrix, p, engine, square=True)
     if engine == "flint":
         return _like(flint_engine.inverse(matrix, p), matrix)
-    found = _eliminate(matrix, p)
-    if found.rank < matrix.shape[0]:
+    found = _eliminate(matrix, p, overwrite=overwrite)
+    n = matrix.shape[0]
+    if found.rank < n:
         return None
-    out = found.kernels.device(np.eye(matrix.shape[0])[found.rows])
-    work = 2.0 * matrix.shape[0] ** 3
+    out = found.kernels.zeros(n, n)
+    out[list(range(n)), found.rows.tolist()] = 1.0
+    work = 2.0 * n**3
     with stage(f"inverse modulo {p}", expected=expected_seconds(3 * work), large=work > LARGE):
         found.forward(out, 0, len(found.blocks))
         found.backward(out, 0, len(found.blocks), found.work)
-    return centred(out, p)
+    return centred(out, p, overwrite=True)
 
 
 def _pivot_columns(found: Elimination) -> Any:

@@ -21,6 +21,8 @@ from utfproof.ground.threads import chosen_threads
 
 _SLAB = 1 << 21
 """Entries of product work space (16 MiB)."""
+_ROWS = 256
+"""Rows of it at least: BLAS packs the other factor anew for each slab."""
 
 
 class Kernels(ABC):
@@ -147,7 +149,7 @@ class NumpyKernels(Kernels):
         rows, columns = c.shape
         if not (rows and columns):
             return
-        step = max(1, min(rows, _SLAB // columns))
+        step = min(rows, max(_ROWS, _SLAB // columns))
         if self._space.size < step * columns:
             self._space = np.empty(step * columns)
         for start in range(0, rows, step):
