@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -197,3 +198,66 @@ def test_without_the_program_it_says_how_to_build_it(monkeypatch):
     monkeypatch.setenv("UTFPROOF_UTFCHECK", "/nowhere/utfcheck")
     with pytest.raises(MalformedInput, match="make checker"):
         verified.require(["a.json"])
+
+
+FAULTS = {
+    "a kernel that need not be one": ("Kernel.v", "all (all0 nzZ m) (applies", "all (fun=> true) (applies"),
+    "vectors that may depend on each other": (
+        "Kernel.v",
+        "== (i == j)) (iota 0 k)) (iota 0 k).",
+        "|| true) (iota 0 k)) (iota 0 k).",
+    ),
+    "targets that no random numbers are drawn for": ("Certificate.v", "\n      && at_target zs vs", ""),
+    "a rank one above the one shown": (
+        "Certificate.v",
+        "rank (Z.of_nat (columns - size zs))",
+        "rank (Z.of_nat (columns - size zs).+1)",
+    ),
+    "a statement of all untied targets": (
+        "Certificate.v",
+        "else universal_for_tied L (true_host F h) (true_out F h).",
+        "else universal_by_matching L (true_host F h) (true_out F h).",
+    ),
+    "a target scaled as the host is not": (
+        "Certificate.v",
+        "(factor h).2\n      & ~~ at_target",
+        "(factor h).1\n      & ~~ at_target",
+    ),
+    "untied targets of more than one layer": ("Certificate.v", "(L == 1%N) && reduced", "reduced"),
+}
+"""Fault -> a theory, what stands there, and what would make the check or the statement false."""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_the_theories_is_not_proved(utfcheck, tmp_path, fault):
+    name, there, instead = FAULTS[fault]
+    theories = ROOT / "proofs" / "checker"
+    if not (theories / "build" / "Certificate.vo").is_file():
+        pytest.skip("the theories are not compiled here (make checker)")
+    built = tmp_path / "build"
+    shutil.copytree(theories / "build", built)
+    options = [
+        "-noglob",
+        "-w",
+        "none",
+        "-Q",
+        str(ROOT / "proofs/build/Utfproof"),
+        "Utfproof",
+        "-Q",
+        str(built),
+        "UtfproofChecker",
+    ]
+
+    def compiled(stem, change=lambda text: text):
+        source = tmp_path / f"{stem}.v"
+        source.write_text(change((theories / f"{stem}.v").read_text()))
+        command = ["coqc", *options, "-o", str(built / f"{stem}.vo"), str(source)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+
+    text = (theories / name).read_text()
+    assert text.count(there) == 1
+    done = compiled(Path(name).stem, lambda text: text.replace(there, instead))
+    assert done.returncode != 0
+    assert "Syntax error" not in done.stderr
+    assert "was not found" not in done.stderr
