@@ -45,7 +45,7 @@ from utfproof.shapes import Shape, head_words
 from utfproof.systems import prefix_products
 
 ROOT = Path(__file__).parents[1]
-LOOPED = {"looped_targets": True, "tied_host": True}
+LOOPED = {"tied_targets": True, "tied_host": True}
 
 
 def problem(H, L, m, d=1, head_dim=None, **options):
