@@ -1,8 +1,12 @@
-"""The bound on degrees behind the identity at a random point (section 9.2 of the format), against degrees that are measured."""
+"""Errors of the identity at a random point (sections 9 and 9.2 of the format): degrees are measured, and a false identity that
+passes as often as its degree allows does not pass more often."""
 
 import random
+from contextlib import suppress
 
 import pytest
+import sceptic
+from make_corpus import identity
 
 from utfproof.certificates import checker
 
@@ -88,3 +92,24 @@ def test_degrees_of_rational_embeddings_are_within_what_the_page_says(name, monk
     bound = 64 * (s.d_in + 1) * (s.head_dim + 1) * (s.layers + 1)
     assert 0 < max(degrees) < points - 2  # so they were determined
     assert 4 * (max(degrees) + 2 * s.layers + 2) < bound  # two of them are multiplied, and the denominators of both
+
+
+# ----------------------------------------------------------------------------------------------------
+# How often a false identity passes
+
+
+def test_a_false_identity_passes_as_often_as_its_degree_allows(monkeypatch):
+    """M^25 in place of M: 25 of 241 numbers M have the two equal, as 24 divides 240."""
+    q, power, trials, passed = 241, 25, 600, 0
+    monkeypatch.setattr(checker, "random_prime", lambda: q)
+    source = random.Random(3)
+    monkeypatch.setattr(checker.secrets, "randbelow", source.randrange)
+    document = identity("register", (1, 1, 1, 1))
+    document["evidence"]["E"] = [[0, ["M1.0"] * power]]
+    raw, limits = sceptic.canonical(document), checker.Limits()
+    for _ in range(trials):
+        with suppress(checker.Stop):
+            checker.check_document(checker.parse_canonical(raw), "", limits, {})
+            passed += 1
+    degree = (2 * power + 4 + 4) * 2 + 4
+    assert power / q * 0.8 < passed / trials < degree / q
