@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ TABLES = "emulate-tables-cpu.json"
 THREADS = "threads-cpu.json"
 MEMORY = "memory-cpu.json"
 LARGE = "large-cpu.json"
+ALL = "bench-all-cpu.json"
+TINY = "bench-tiny"
+SWEEP = "sweep-segments-cpu.json"
 TABLES_COMMAND = (
     "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all "
     "--attention all --context 1,64,512,2048 --json"
@@ -212,11 +216,100 @@ def large(document: dict[str, Any]) -> str:
     return table(heads, rows)
 
 
+def everything(document: dict[str, Any]) -> str:
+    """Every piece of work beside its floors and peers."""
+    rows = [
+        [
+            entry["work"],
+            entry["size"],
+            entry["beside"] + (" (peer)" if entry["peer"] else ""),
+            f"{1000 * statistics.median(pair[0] for pair in entry['processor_seconds']['alone']):.3g}",
+            *(f"{entry['ratios'][state]:.2f}" for state in ("alone", "busy")),
+        ]
+        for entry in document["results"]
+    ]
+    parts = [
+        table(["work", "size", "beside", "processor ms", "ratio", "with a busy process a core"], rows),
+        f"{document['cores']} cores, kernel {document['kernel']}, one thread, {document['setting']['repetitions']} pairs each.",
+        *(f"Without {name}: {reason}." for name, reason in document["absent"].items()),
+    ]
+    return "\n\n".join(parts)
+
+
+def recorded() -> str:
+    """The ratios of the smallest sizes, by kernel of BLAS."""
+    runs = {
+        d["kernel"]: d for d in (load(f"{TINY}/{path.name}") for path in sorted((ROOT / "results" / TINY).iterdir()))
+    }
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for document in runs.values():
+        for entry in document["results"]:
+            key = (entry["work"], entry["size"], entry["beside"])
+            rows.setdefault(key, []).append(f"{entry['ratios']['alone']:.2f}")
+    return table(["work", "size", "beside", *runs], [[*key, *found] for key, found in rows.items()])
+
+
+def sweep(document: dict[str, Any]) -> str:
+    """A large sweep that was killed and run again."""
+    rows = [
+        [
+            run["place"],
+            ", ".join(f"{victim} at {at}" for victim, at in run["killed at"].items()) or "nothing",
+            str(run["results"]),
+            f"{run['processor milliseconds a job']:.2f}",
+            str(run["largest process, MB"]),
+            str(run["all processes together, MB"]),
+        ]
+        for run in document["runs"]
+    ]
+    found, made = document["folder"], document["table"]
+    header = ["run", "killed (SIGKILL)", "results then", "processor ms a job", "largest, MB", "together, MB"]
+    said = (
+        "Largest: of one process; together: all at a time, scheduler and driver included, pages that they share counted for "
+        f"each. All runs took {document['processor seconds']:.0f} seconds of a processor, "
+        f"{document['processor seconds'] / 60 / 2:.1f} minutes of two cores that nothing else uses ({document['machine']}). "
+        f"Afterwards {found['different keys']} keys are there, each once and in the order asked for; "
+        f"{found['certificates']} certificates lie in the archives under the digests that results name; the checker accepts "
+        f"all {document['checked']['given to the checker']} that it was given, evenly spread. The table has {made['rows']} "
+        f"rows ({made['MB']} MB of Parquet, {made['processor seconds']:.0f} s of a processor, "
+        f"{made['largest process, MB']} MB of memory); the folder takes {found['MB on disk']} MB."
+    )
+    return f"{table(header, rows)}\n\n{said}"
+
+
 def page() -> str:
     """The whole page."""
     return f"""# Performance
 
 Written by `python scripts/write_performance.py` from the files in `results/`; measure again with the commands below.
+
+## Everything beside its floor
+
+`utfproof bench all -o results/{ALL}`
+
+Processor time of each piece of work over that of a floor, which it cannot do without, or of a peer, which a user would take
+otherwise: measured in turn in one process with one BLAS thread, medians over the pairs. Processor time of pairs says the same
+on a busy machine, up to what caches and memory share. Sizes are m for (H, L) = (2, 4), d = d_in and m = M = 76 d, n for ranks. The
+command measures more rows than these: what is not here has not been measured with nothing else running.
+
+{everything(load(ALL))}
+
+CI measures the smallest sizes (`utfproof bench all --tiny --against results/{TINY}`) and fails where a ratio is
+more than 1.3 times the one on record, in three measurements of three pairs each. What is recorded depends on the kernel that
+BLAS chooses for a processor, so each has a run of its own (`OPENBLAS_CORETYPE=Haswell utfproof bench all --tiny
+-o results/{TINY}/Haswell.json`); on any other processor the largest of each row counts. 1.3 is far beyond what the median of
+three pairs varies by on one machine, and below what doing a part of the work twice costs; it says nothing about times.
+
+{recorded()}
+
+## A large sweep, killed
+
+`python scripts/measure_sweep.py --jobs {load(SWEEP)["jobs"]} -o results/{SWEEP}` ([sweeps](sweeps.md))
+
+Certificates of random hosts at (H, L, d, d_in) = (1, 1, 1, 1), one seed each, on a Dask scheduler with two workers, then with
+two worker processes here, in one folder.
+
+{sweep(load(SWEEP))}
 
 ## Rank modulo a prime
 

@@ -219,6 +219,7 @@ WRITES = {
     "search impossible": ["search", "impossible", "looped-three-layers", "-o", "OUT"],
     "search calibrate": ["search", "calibrate", "-o", "OUT"],
     "search open": ["search", "open", "-o", "OUT"],
+    "bench all": ["bench", "all", "-o", "OUT"],
     "bench exact": ["bench", "exact", "-o", "OUT"],
     "bench certify": ["bench", "certify", "-o", "OUT"],
     "bench emulate": ["bench", "emulate", "-o", "OUT"],

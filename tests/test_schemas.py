@@ -57,8 +57,9 @@ report .
 report
 """.strip().splitlines()
 """Run in this order, in one folder."""
-ELSEWHERE = {"refute-lower", "train", "optimum", "search numerical", "bench exact", "bench certify", "bench emulate",
-             "bench train", "search impossible", "search monomial", "search calibrate", "search open"}  # fmt: skip
+ELSEWHERE = {"refute-lower", "train", "optimum", "search numerical", "bench all", "bench exact", "bench certify",
+             "bench emulate", "bench train", "search impossible", "search monomial", "search calibrate",
+             "search open"}  # fmt: skip
 """Commands that last, or need PyTorch: outputs of theirs are in tests/data/outputs."""
 
 

@@ -204,6 +204,52 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class BenchAll(Job, order=224, name="bench all"):
+    """Every large piece of work beside its floor or a peer: ratios of processor seconds, measured in pairs in one run.
+
+    Exit 1 when --against has a run whose ratio is passed by more than 30 % in three measurements; only rows that seem slower
+    are measured again.
+    """
+
+    examples = (
+        "Examples: utfproof bench all -o results/bench-all-cpu.json; utfproof bench all --tiny --against results/tiny"
+    )
+    tiny: bool = option(False, "The smallest sizes, beside no busy processes: under a minute.")
+    repetitions: int = option(3, "Pairs; the median counts.")
+    against: Path | None = option(
+        None, "Folder of --tiny runs on record: the one with this processor's kernel of BLAS, else the slowest of all."
+    )
+    output: Path | None = written(None, "Also write the JSON document here.")
+
+    def run(self) -> Outcome:
+        from utfproof.benchmarks import ratios as benchmark
+
+        setting = benchmark.RatioSetting(self.tiny, not self.tiny, repetitions=self.repetitions)
+        if self.against is None:
+            document = benchmark.run(setting)
+        else:
+            recorded = benchmark.recorded_ratios(self.against, benchmark.kernel())
+            document = benchmark.run_against(setting, recorded)
+        if self.output is not None:
+            write_json(self.output, document)
+        rows = {
+            f"{entry['work']}, {entry['size']}": f"{_ratios(entry['ratios'])} of {entry['beside']}"
+            for entry in document["results"]
+        }
+        rows |= {f"without {name}": reason for name, reason in document["absent"].items()}
+        slow = [
+            f"{entry['work']}, {entry['size']}: {entry['ratio']:.3g} of {entry['beside']}, on record {entry['recorded']:.3g}"
+            for entry in document.get("worse", ())
+        ]
+        failure = Refuted(f"slower than on record: {'; '.join(slow)}") if slow else None
+        return Outcome(document, "processor seconds over those of a floor or a peer, medians", rows, failure=failure)
+
+
+def _ratios(found: dict[str, float]) -> str:
+    return f"{found['alone']:.3g}" + (f" ({found['busy']:.3g} beside busy processes)" if "busy" in found else "")
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
 

@@ -19,6 +19,11 @@ PRESET = Each(ANY)
 
 # fmt: off
 COMMANDS: dict[str, Any] = {
+    "bench all": {"absent": Each(str), "benchmark": ("all",), "blas": str, "cores": WHOLE, "kernel": str,
+        "load_average": NUMBER, "processor": str, "results": [{"beside": str, "peer": bool, "processor_seconds":
+        Each([[NUMBER]]), "ratios": Each(NUMBER), "size": str, "work": str}], "setting": {"repetitions": WHOLE,
+        "threads": WHOLE, "tiny": bool}, "versions": Each(str), "worse?": [{"beside": str, "ratio": NUMBER,
+        "recorded": NUMBER, "size": str, "work": str}]},
     "bench certify": {"benchmark": ("certify",), "cores": WHOLE, "device": str, "machine": str, "python": str,
         "results": [{"dimensions": [WHOLE], "m": WHOLE, "median_seconds": Each(NUMBER), "seconds": Each([NUMBER]),
         "shape": str, "witness_bytes": Maybe(NUMBER)}]},

@@ -32,6 +32,10 @@ _TRAIN = {
     "setting": {"variant": str, "device": str, "dtype": str, "threads": WHOLE},
     "results": [{"task": str, "batch": WHOLE, "context": WHOLE, "contestants": [_STEP]}],
 }
+_PAIR = {
+    "work": str, "size": str, "beside": str, "ratios": Each(NUMBER), "processor_seconds": Each([[NUMBER]]),
+}  # fmt: skip
+_ALL = {"kernel": str, "absent": Each(str), "results": [_PAIR]}
 
 _TARGET, _OURS, _WIDE = "target", "utfproof", "random wide"
 
@@ -249,9 +253,35 @@ def _train(source: Source) -> tuple[bool, str, str]:
     )
 
 
+def _all(source: Source) -> tuple[bool, str, str]:
+    document, name = source.document, source.name
+    conform(document, _ALL, name)
+    drawn, rows = [], []
+    for k, entry in enumerate(document["results"]):
+        what = f"{entry['work']}, {entry['size']}"
+        where = f"{what}, beside {entry['beside']}"
+        if entry["ratios"].keys() != entry["processor_seconds"].keys():
+            refuse(name, f"ratios and times are of different states: {where}")
+        for state, pairs in entry["processor_seconds"].items():
+            if not pairs or not all(len(pair) == 2 and min(pair) > 0 for pair in pairs):
+                refuse(name, f"no whole pairs of times: {where}")
+            _same(entry["ratios"][state], statistics.median(a / b for a, b in pairs), f"the ratio of {where}", name)
+        found = {state: short(ratio) for state, ratio in entry["ratios"].items()}
+        drawn += [Bar(what, ratio, k, f"{where}: {short(ratio)}") for ratio in list(entry["ratios"].values())[:1]]
+        rows.append(
+            (entry["work"], entry["size"], entry["beside"], *(found.get(state, "–") for state in ("alone", "busy")))
+        )
+    head = ("work", "size", "beside", "ratio", "with a busy process a core")
+    shown = folded("the ratios", table(f"{name}: medians over pairs", head, rows))
+    caption = "processor time over that of a floor or a peer, logarithmic"
+    line = f"{counted(len(rows), 'piece')} of work beside floors and peers"
+    return True, line, figure(caption, bars(drawn, "Ratios to floors and peers")) + shown
+
+
 _PARTS: dict[str, Callable[[Source], tuple[bool, str, str]]] = {
     "exact": _exact,
     "certify": _certify,
     "emulate": _emulate,
     "train": _train,
+    "all": _all,
 }

@@ -67,7 +67,7 @@ _BEGINNINGS = (
     (".py", b'"""A fixed transformer with one embedding, as a plain torch.nn.Module', "module"),
 )
 """Files that are no JSON: ending, first bytes, kind."""
-BENCHMARKS = ("exact", "certify", "emulate", "train")
+BENCHMARKS = ("exact", "certify", "emulate", "train", "all")
 _SIGNS = {
     "verify": ("claims", "grid", "holds"),
     "frontier": ("entries", "bounds", "sides"),

@@ -1,0 +1,456 @@
+"""Every large piece of work beside its floor or a peer: processor seconds of both in one process, one after the other, and the
+ratio.
+
+A floor is what the work cannot do without (a float64 product of its size, the interpreter); a peer is what a user would take
+otherwise. One BLAS thread, pairs interleaved; the ratio is the median over the pairs, so that what slows a machine slows both
+sides. Each row is measured as the machine is, and beside a busy process a core; the smallest sizes (`tiny`) are held against
+ratios that were recorded before.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from utfproof.benchmarks.fflas import Fflas, FflasRun, Unavailable
+from utfproof.benchmarks.timing import busy_processes, check_counts, circumstances, library
+from utfproof.errors import MalformedInput
+from utfproof.ground.files import read_bytes
+from utfproof.ground.processes import end_on_request, run_child
+from utfproof.ground.progress import staged
+from utfproof.ground.threads import cores
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+
+Call = Callable[[], Any]
+Make = Callable[[Any, Path], tuple[Call, Call]]
+Key = tuple[str, str, str]
+"""Work, size, and what it stands beside."""
+
+TOLERANCE = 1.3
+"""A ratio beyond so many times the recorded one is worse."""
+ROUNDS = 3
+"""Measurements before that is said: the least of them counts."""
+_SAMPLE = 0.1
+"""Processor seconds that one side of a pair lasts at least, short ones being repeated within it."""
+_MOST_CALLS = 200
+_ADDITIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """What is measured at these sizes: `make` gives the work and what stands beside it, in an empty folder of its own.
+
+    tiny: the sizes that are held against recorded ratios. Unavailable where either side cannot run here.
+    """
+
+    work: str
+    beside: str
+    peer: bool
+    sizes: tuple[Any, ...]
+    tiny: tuple[Any, ...]
+    make: Make
+
+
+ROWS: list[Pairing] = []
+
+
+def _row(work: str, beside: str, sizes: tuple[Any, ...], tiny: tuple[Any, ...] = (), *, peer: bool = False) -> Any:
+    """Put a pair into the table."""
+
+    def put(make: Make) -> Make:
+        ROWS.append(Pairing(work, beside, peer, sizes, tiny, make))
+        return make
+
+    return put
+
+
+@dataclass(frozen=True)
+class RatioSetting:
+    """What to measure. busy: a second time beside a busy process a core; works: names of rows, all where there are none."""
+
+    tiny: bool = False
+    busy: bool = True
+    works: tuple[str, ...] = ()
+    repetitions: int = 3
+
+    def check(self) -> None:
+        """MalformedInput for what cannot be measured."""
+        check_counts(1, self.repetitions)
+        known = list(dict.fromkeys(row.work for row in ROWS))
+        if unknown := [name for name in self.works if name not in known]:
+            raise MalformedInput(f"row {unknown[0]!r} is unknown; choose {', '.join(known)}")
+
+    def rows(self) -> Iterator[tuple[Pairing, Any]]:
+        """Rows and sizes asked for."""
+        for row in ROWS:
+            if not self.works or row.work in self.works:
+                yield from ((row, size) for size in (row.tiny if self.tiny else row.sizes))
+
+
+def run(setting: RatioSetting) -> dict[str, Any]:
+    """The document, measured in a child process: BLAS fixes its threads when it is loaded."""
+    setting.check()
+    text = run_child("utfproof.benchmarks.ratios", json.dumps(asdict(setting)), 1, "choose --tiny")
+    return dict(json.loads(text))
+
+
+# --- against ratios that were recorded --------------------------------------------------------------------------
+
+
+def run_against(setting: RatioSetting, recorded: dict[Key, float]) -> dict[str, Any]:
+    """The document, with `worse`: rows whose ratio is beyond TOLERANCE times the recorded one in ROUNDS measurements. Only rows
+    that seem worse are measured again. MalformedInput where no row was recorded."""
+    document = run(setting)
+    if not any(_key(entry) in recorded for entry in document["results"]):
+        raise MalformedInput("none of these rows has a recorded ratio; measure the sizes that were recorded")
+    for _ in range(ROUNDS - 1):
+        if not (slow := worse(document, recorded)):
+            break
+        works = tuple(dict.fromkeys(entry["work"] for entry in slow))
+        again = {_key(entry): entry for entry in run(replace(setting, works=works))["results"]}
+        results = [min(e, again.get(_key(e), e), key=lambda e: e["ratios"]["alone"]) for e in document["results"]]
+        document = {**document, "results": results}
+    return {**document, "worse": worse(document, recorded)}
+
+
+def worse(document: dict[str, Any], recorded: dict[Key, float]) -> list[dict[str, Any]]:
+    """Rows beyond TOLERANCE times what was recorded; what was not recorded is left out."""
+    return [
+        {
+            **{name: entry[name] for name in ("work", "size", "beside")},
+            "ratio": ratio,
+            "recorded": recorded[_key(entry)],
+        }
+        for entry in document["results"]
+        if (ratio := entry["ratios"]["alone"]) > TOLERANCE * recorded.get(_key(entry), float("inf"))
+    ]
+
+
+def recorded_ratios(folder: Path, kernel: str) -> dict[Key, float]:
+    """Ratios of the runs kept in a folder: those with this kernel of BLAS, or where there is none the largest of each row.
+    MalformedInput where there is no run, or another file."""
+    runs: dict[str, dict[Key, float]] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            document = json.loads(read_bytes(path))
+            assert document["benchmark"] == "all"
+            rows = {_key(entry): float(entry["ratios"]["alone"]) for entry in document["results"]}
+            known = runs.setdefault(str(document["kernel"]), {})
+        except (ValueError, KeyError, TypeError, AssertionError) as error:
+            raise MalformedInput(f"{path} is no document of bench all") from error
+        known.update({key: max(ratio, known.get(key, 0.0)) for key, ratio in rows.items()})
+    if not runs:
+        raise MalformedInput(f"{folder} holds no document of bench all; make one with --tiny -o")
+    if kernel in runs:
+        return runs[kernel]
+    return {key: max(run.get(key, 0.0) for run in runs.values()) for key in {*chain(*runs.values())}}
+
+
+def _key(entry: dict[str, Any]) -> Key:
+    return entry["work"], entry["size"], entry["beside"]
+
+
+def kernel() -> str:
+    """The kernel that NumPy's BLAS has chosen for this processor, such as Haswell."""
+    import numpy  # noqa: F401
+    from threadpoolctl import threadpool_info
+
+    return next((str(pool.get("architecture")) for pool in threadpool_info() if pool["user_api"] == "blas"), "unknown")
+
+
+# --- in the child process ---------------------------------------------------------------------------------------
+
+
+def measure(setting: RatioSetting) -> dict[str, Any]:
+    """Time all rows in this process."""
+    about, absent, results = circumstances(), {}, []
+    rows = list(setting.rows())
+    for row, size in staged("bench all", rows, len(rows), unit="rows"):
+        with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder:
+            try:
+                work, beside = row.make(size, Path(folder))
+            except (ImportError, Unavailable) as reason:
+                absent[f"{row.work} beside {row.beside}"] = str(reason)
+                continue
+            states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
+            pairs = {state: _pairs(work, beside, setting.repetitions, busy) for state, busy in states.items()}
+        results.append(
+            {
+                "work": row.work,
+                "size": str(size),
+                "beside": row.beside,
+                "peer": row.peer,
+                "processor_seconds": {state: [list(pair) for pair in found] for state, found in pairs.items()},
+                "ratios": {state: statistics.median(a / b for a, b in found) for state, found in pairs.items()},
+            }
+        )
+    setting_ = {"tiny": setting.tiny, "repetitions": setting.repetitions, "threads": 1}
+    known = {"benchmark": "all", "setting": setting_, "kernel": kernel(), "blas": library("cpu"), **about}
+    return {**known, "absent": absent, "results": results}
+
+
+def _pairs(work: Call, beside: Call, repetitions: int, busy: int) -> list[tuple[float, float]]:
+    """Processor seconds of both sides, in turn; warmed up first."""
+    with busy_processes(busy) if busy else nullcontext():
+        counts = [min(_MOST_CALLS, int(_SAMPLE / max(_used(side, 1), 1e-9)) + 1) for side in (work, beside)]
+        return [(_used(work, counts[0]), _used(beside, counts[1])) for _ in range(repetitions)]
+
+
+def _used(call: Call, calls: int) -> float:
+    """Processor seconds of one of so many calls, with those of processes that they wait for."""
+    told, begun = 0.0, _clock()
+    for _ in range(calls):
+        found = call()
+        told += found.processor if isinstance(found, FflasRun) else 0.0  # a process that goes on says its own
+    return max(told or _clock() - begun, 1e-9) / calls
+
+
+def _clock() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+# --- floors -----------------------------------------------------------------------------------------------------
+
+
+def _product(n: int, dtype: str = "float64") -> Call:
+    """A product of two n x n matrices."""
+    import numpy as np
+
+    a = np.random.default_rng(n).standard_normal((n, n)).astype(dtype)
+    out = np.empty_like(a)
+    return lambda: np.matmul(a, a, out)
+
+
+def _interpreter() -> None:
+    """So many additions in a loop."""
+    total = 0
+    for i in range(_ADDITIONS):
+        total += i
+
+
+def _process(*arguments: str) -> Call:
+    """A Python process, waited for."""
+    return lambda: subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+
+def _dense(m: int) -> Shape:
+    """(H, L) = (2, 4) and d = d_in with m = M = 76 d."""
+    return Shape(2, 4, m // 76, m // 76)
+
+
+def _matrix(n: int) -> tuple[Any, int]:
+    import numpy as np
+
+    from utfproof.exact import gfp
+
+    p = gfp.DEFAULT_PRIMES[0]
+    return np.random.default_rng(n).integers(0, p, (n, n)).astype(np.float64), p
+
+
+def _ranked(n: int) -> Call:
+    import numpy as np
+
+    from utfproof.exact import gfp
+
+    matrix, p = _matrix(n)
+    work = np.empty_like(matrix)
+
+    def rank() -> None:
+        np.copyto(work, matrix)
+        gfp.rank(work, p, overwrite=True)
+
+    return rank
+
+
+@_row("rank modulo p", "float64 product", (512, 1024, 2280), (512, 1024))
+def _rank(n: int, _: Path) -> tuple[Call, Call]:
+    return _ranked(n), _product(n)
+
+
+@_row("rank modulo p", "FFLAS-FFPACK's faster field", (512, 1024, 2280), peer=True)
+def _rank_fflas(n: int, _: Path) -> tuple[Call, Call]:
+    driver = Fflas()
+    driver.load(*_matrix(n))
+    return _ranked(n), lambda: min(driver.run().values(), key=lambda found: found.processor)
+
+
+@_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
+def _rank_flint(n: int, _: Path) -> tuple[Call, Call]:
+    from utfproof.exact.gfp.flint_engine import to_flint
+
+    return _ranked(n), to_flint(*_matrix(n)).rank
+
+
+@_row("certify a random host", "float64 product", (1824, 3648), (912,))
+def _certify(m: int, _: Path) -> tuple[Call, Call]:
+    from utfproof.certificates.prover import certify
+
+    return lambda: certify("random", _dense(m)), _product(m)
+
+
+def _stored(m: int, folder: Path) -> Path:
+    """A random host's weights in a file."""
+    from utfproof.constructions import build_host
+    from utfproof.weights import write_host
+
+    write_host(path := folder / "host.safetensors", build_host("random", _dense(m), dtype="float32"), dtype="float32")
+    return path
+
+
+@_row("decide stored weights", "float64 product", (912, 3648), (912,))
+def _decide(m: int, folder: Path) -> tuple[Call, Call]:
+    from utfproof.decision.verdict import decide_matching
+
+    path = _stored(m, folder)
+    return lambda: decide_matching(path), _product(m)
+
+
+def _checked(certificate: Any, folder: Path, weights: tuple[str, ...] = ()) -> Call:
+    from utfproof.certificates.checker import VALID, Limits, check_file
+
+    certificate.write(path := folder / "certificate.json")
+
+    def check() -> None:
+        assert check_file(path, Limits(numpy=True, weights=weights)).code == VALID
+
+    return check
+
+
+@_row("check --numpy, stored weights and witness", "float64 product", (1824,), (912,))
+def _check(m: int, folder: Path) -> tuple[Call, Call]:
+    from utfproof.decision.verdict import decide_matching
+
+    path = _stored(m, folder)
+    return _checked(decide_matching(path, witness=True).certificate, folder, (str(path),)), _product(m)
+
+
+@_row("check --numpy, rank recomputed", "float64 product", (1824,), (912,))
+def _recompute(m: int, folder: Path) -> tuple[Call, Call]:
+    from utfproof.certificates.prover import certify
+
+    return _checked(certify("random", _dense(m)), folder), _product(m)
+
+
+@_row("embed, solve for E", "numpy.linalg.solve", (1824, 3648), (912,), peer=True)
+def _embed(m: int, _: Path) -> tuple[Call, Call]:
+    import numpy as np
+
+    from utfproof.constructions import build_host
+    from utfproof.emulation.laws import draw_target
+    from utfproof.matching import FloatSolver, r_all, w_all
+
+    shape = _dense(m)
+    columns, right = r_all(build_host("random", shape)), w_all(draw_target(shape, 0))
+    return lambda: FloatSolver(columns, shape).solve(right), lambda: np.linalg.solve(columns.T, right.T)
+
+
+def _index_map(size: str) -> tuple[Call, Any, Any, Any]:
+    """A run of the sparse host as an index map at "H,L,d,d_in,n", its target, the tokens and the attention."""
+    from utfproof.attention import ChunkedAttention, SoftmaxAttention
+    from utfproof.constructions import build_host
+    from utfproof.emulation.compare import random_input
+    from utfproof.emulation.engines import Engine
+    from utfproof.emulation.laws import draw_target
+    from utfproof.matching import Embedder
+
+    *dimensions, n = map(int, size.split(","))
+    shape, kernel = Shape(*dimensions), ChunkedAttention(SoftmaxAttention(causal=True))
+    target, x = draw_target(shape, 0), random_input(shape, n, 0, law="one-hot")
+    engine = Engine(embedder := Embedder(build_host("sparse", shape)), "index-map")
+    E = engine.prepare(embedder.embed(target).E)
+    return lambda: engine.run(x, E, kernel), target, x, kernel
+
+
+_CONTEXTS = ("4,2,24,4,4096", "2,4,12,12,4096")
+
+
+@_row("emulate, index map at (H, L, d, d_in, n)", "the target's own pass", _CONTEXTS, ("2,3,6,6,512",), peer=True)
+def _emulate(size: str, _: Path) -> tuple[Call, Call]:
+    work, target, x, kernel = _index_map(size)
+    return work, lambda: target.forward(x, kernel)
+
+
+@_row("emulate, index map at (H, L, d, d_in, n)", "the target by torch's fused attention", _CONTEXTS, peer=True)
+def _emulate_fused(size: str, _: Path) -> tuple[Call, Call]:
+    import numpy as np
+    import torch
+
+    work, target, x, kernel = _index_map(size)
+    shape = target.shape
+    grid = [
+        [
+            [torch.from_numpy(np.ascontiguousarray(w)) for w in target.parameters(layer, head)]
+            for head in range(shape.heads)
+        ]
+        for layer in range(shape.layers)
+    ]
+
+    def forward() -> Any:
+        y = torch.from_numpy(x)
+        for heads in grid:
+            read = [torch.stack([y @ head[i] for head in heads]) for i in range(3)]
+            mixed = torch.nn.functional.scaled_dot_product_attention(*read, is_causal=True, scale=1.0)
+            y = sum(mixed[h] @ heads[h][3] for h in range(shape.heads))
+        return y
+
+    if not np.allclose(forward().numpy(), target.forward(x, kernel), rtol=1e-9, atol=1e-12):
+        raise Unavailable("torch's fused attention is not the target's here")
+    return work, forward
+
+
+@_row("training step in path space", "float32 product of as many multiplications", ("4-hop",), ("3-hop",))
+def _train(task: str, _: Path) -> tuple[Call, Call]:
+    import torch
+
+    from utfproof.benchmarks.train import multiplications
+    from utfproof.training.loop import Trainer
+    from utfproof.training.presets import preset
+
+    torch.set_num_threads(1)
+    trainer = Trainer(preset(f"{task}/sparse/attention"), [0], device="cpu", dtype="float32", engine="auto")
+    return trainer.step, _product(round(multiplications(trainer) ** (1 / 3)), "float32")
+
+
+@_row("frontier, H up to 8, L up to", "a million additions in Python", (20,), (2,))
+def _frontier(layers: int, _: Path) -> tuple[Call, Call]:
+    from utfproof.frontier.interval import interval
+    from utfproof.frontier.table import frontier, shapes
+
+    def numbers() -> None:
+        interval.cache_clear()
+        frontier(shapes(range(1, 9), range(1, layers + 1), 2, 2))
+
+    return numbers, _interpreter
+
+
+@_row("start of a command", "a Python process", ("--version",), ("--version",))
+def _start(option: str, _: Path) -> tuple[Call, Call]:
+    return _process("-m", "utfproof", option), _process("-c", "pass")
+
+
+def main() -> None:
+    """Read a setting on standard input, write the document to standard output."""
+    given = json.load(sys.stdin)
+    warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)  # of shapes that the rows name
+    json.dump(measure(RatioSetting(**{**given, "works": tuple(given["works"])})), sys.stdout)
+
+
+if __name__ == "__main__":
+    end_on_request()
+    main()
