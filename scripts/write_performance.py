@@ -289,16 +289,16 @@ Written by `python scripts/write_performance.py` from the files in `results/`; m
 
 Processor time of each piece of work over that of a floor, which it cannot do without, or of a peer, which a user would take
 otherwise: measured in turn in one process with one BLAS thread, medians over the pairs. Processor time of pairs says the same
-on a busy machine, up to what caches and memory share. Sizes are m for (H, L) = (2, 4), d = d_in and m = M = 76 d, n for ranks. The
-command measures more rows than these: what is not here has not been measured with nothing else running.
+on a busy machine, up to what caches and memory share. Sizes are m for (H, L) = (2, 4), d = d_in
+and m = M = 76 d, n for ranks. The command measures more rows than these: what is not here has not been measured with nothing else running.
 
 {everything(load(ALL))}
 
 CI measures the smallest sizes (`utfproof bench all --tiny --against results/{TINY}`) and fails where a ratio is
 more than 1.3 times the one on record, in three measurements of three pairs each. What is recorded depends on the kernel that
 BLAS chooses for a processor, so each has a run of its own (`OPENBLAS_CORETYPE=Haswell utfproof bench all --tiny
--o results/{TINY}/Haswell.json`); on any other processor the largest of each row counts. 1.3 is far beyond what the median of
-three pairs varies by on one machine, and below what doing a part of the work twice costs; it says nothing about times.
+-o results/{TINY}/Haswell.json`); on any other processor the largest of each row counts. The records were made
+beside much other work, so that an idle machine has some room more.
 
 {recorded()}
 
