@@ -290,7 +290,8 @@ Written by `python scripts/write_performance.py` from the files in `results/`; m
 Processor time of each piece of work over that of a floor, which it cannot do without, or of a peer, which a user would take
 otherwise: measured in turn in one process with one BLAS thread, medians over the pairs. Processor time of pairs says the same
 on a busy machine, up to what caches and memory share. Sizes are m for (H, L) = (2, 4), d = d_in
-and m = M = 76 d, n for ranks. The command measures more rows than these: what is not here has not been measured with nothing else running.
+and m = M = 76 d, n for ranks. The
+command measures more rows than these: what is not here has not been measured with nothing else running.
 
 {everything(load(ALL))}
 
