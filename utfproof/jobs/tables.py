@@ -107,7 +107,7 @@ def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[F
     sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured")]
     for part in parts:
         lines = [["\n".join(cell) for cell in row_cells(row, rules)] for row in part.rows]
-        _draw(console, f"{part.title} ({part.label})", ["", *sides, "\noptimum", "best\nrule"], lines)
+        _draw(console, f"{part.title} ({part.label})", ["", *sides, "optimum\n≥", "best\nrule"], lines)
     for task, found in rules.items():
         console.print(Text(baseline_line(task, found)))
     console.print()
