@@ -2,6 +2,8 @@
 
 import json
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -153,3 +155,21 @@ def test_rows_can_be_made(tmp_path, size):
             continue
         work()
         beside()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_busy_processes_end_with_what_started_them():
+    """However that ended: a killed measurement leaves none behind."""
+    code = (
+        "import time\nfrom utfproof.benchmarks.timing import busy_processes\n"
+        "with busy_processes(1) as (one,):\n    print(one.pid, flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        child = Path("/proc") / parent.stdout.readline().strip() / "stat"
+        alive = child.exists()
+        parent.kill()
+    assert alive
+    end = time.monotonic() + 20
+    while (runs := child.exists() and " Z " not in child.read_text()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not runs

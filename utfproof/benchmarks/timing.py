@@ -78,12 +78,15 @@ def check_device(device: str) -> None:
         raise MalformedInput("--device cuda: torch finds no CUDA device here")
 
 
+_BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): sum(range(100_000))"
+
+
 @contextmanager
-def busy_processes(count: int) -> Iterator[None]:
-    """So many processes that do nothing but compute."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many processes that do nothing but compute, as long as this one lives, however it ends."""
+    running = [subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())]) for _ in range(count)]
     try:
-        yield
+        yield running
     finally:
         for process in running:
             process.kill()
