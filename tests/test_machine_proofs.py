@@ -19,7 +19,7 @@ from rich.console import Console
 from utfproof.claims import runner, theorems
 from utfproof.claims.grid import Grid
 from utfproof.claims.links import LINKS
-from utfproof.claims.record import Evidence
+from utfproof.claims.record import Evidence, Verdict
 from utfproof.claims.registry import all_claims, claim
 from utfproof.ground.notions import Targets
 from utfproof.reporting.document import machine_checked, problems_of, summary, theorem_lines
@@ -101,9 +101,7 @@ def test_evidence_comes_with_its_theorem():
             "x:y",
             place="",
             statement="",
-            category=None,
-            verdict=None,
-            evidence=[Evidence.MACHINE],
+            verdict=Verdict.HOLDS.by(Evidence.MACHINE),
             scope="",
             sentence="",
         )(lambda run: iter(()))
