@@ -132,13 +132,13 @@ def test_word_order_matters(monkeypatch):
     host, target = build_host("sparse", SHAPE), random_target(SHAPE, 1)
     true = w_all(target)
 
-    def reversed_words(model, length):
-        products = systems.prefix_products(model, length)
+    def reversed_words(model):
         H = model.shape.heads
-        order = [sum(d * H**k for k, d in enumerate(np.unravel_index(i, (H,) * length))) for i in range(H**length)]
-        return products[order] if length else products
+        for length, products in enumerate(systems.prefix_stacks(model)):
+            order = [sum(d * H**k for k, d in enumerate(np.unravel_index(i, (H,) * length))) for i in range(H**length)]
+            yield products[order] if length else products
 
-    monkeypatch.setattr(equations, "prefix_products", reversed_words)
+    monkeypatch.setattr(equations, "prefix_stacks", reversed_words)
     wrong = w_all(target)
     assert not np.array_equal(true, wrong)
     E, kernel, x = embed(host, target).E, parse_kernel("softmax", 2, 2), random_input(SHAPE, 5, 0)

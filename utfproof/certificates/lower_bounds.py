@@ -195,24 +195,28 @@ def span_dimension(
     Always a lower bound for the dimension that all targets of the class span (and for every host's m by matching, or for
     shared attention with E free; for its m^2 with E and U free); the dimension itself except with small probability.
     """
-    found = 0
+    found, drawn, count = 0, 0, 2
     columns, height = _span_shape(shape, notion, free)
-    count = 2
+    rows: list[np.ndarray] = []
     while True:
-        targets = _drawn(shape, tied, seed, count, columns, height)
-        rank = gfp.rank(target_rows(targets, prime, notion, free), prime)
+        targets = _drawn(shape, tied, seed, count, columns, height, first=drawn)
+        rows.append(target_rows(targets, prime, notion, free))
+        drawn = count
+        rank = gfp.rank(np.concatenate(rows), prime)
         if rank in (found, columns):
             return rank
         found, count = rank, 2 * count
 
 
-def _drawn(shape: Shape, tied: bool, seed: int, count: int, columns: int, height: int) -> list[Target]:
-    """The first `count` targets of a seed below 2^32; ResourceLimit before they fill memory."""
+def _drawn(
+    shape: Shape, tied: bool, seed: int, count: int, columns: int, height: int, *, first: int = 0
+) -> list[Target]:
+    """The first `count` targets of a seed below 2^32, from number `first` on; ResourceLimit before they fill memory."""
     require_words(shape)
     if shape.d_in != shape.d_out:
         raise MalformedInput(f"span certificates are for d_in = d_out, got {shape}")
     require_memory(200 * count * height * columns, f"{count} targets at {shape}, {columns} columns,")
-    return [integer_target(shape, (seed << 32) + i, tied=tied, bound=TARGET_BOUND) for i in range(count)]
+    return [integer_target(shape, (seed << 32) + i, tied=tied, bound=TARGET_BOUND) for i in range(first, count)]
 
 
 def span_certificate(

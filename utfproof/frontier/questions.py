@@ -8,7 +8,7 @@ Bounds go one arrow further (`bounded_by`): for almost all targets a functional 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 from utfproof.ground.notions import BOTH_FREE, E_FREE, MODELS, Extent, Hosts, Notion, Scope, Targets, Tying
@@ -54,7 +54,12 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 def implies(strong: Question, weak: Question, shape: Shape) -> bool:
     """Whether every host that answers `strong` at this shape answers `weak` (`utfproof.ground.notions.Scope.implies`)."""
-    return strong.scope.implies(weak.scope, shape.layers)
+    return _implies(strong, weak, shape.layers)
+
+
+@cache
+def _implies(strong: Question, weak: Question, layers: int) -> bool:
+    return strong.scope.implies(weak.scope, layers)
 
 
 def bounded_by(question: Question, proved: Question, shape: Shape) -> bool:
@@ -65,14 +70,18 @@ def bounded_by(question: Question, proved: Question, shape: Shape) -> bool:
     which may leave a tied host untied. The bounds for almost all targets, "one narrow head" apart, hold for hosts that serve
     more than a null set.
     """
-    if implies(question, proved, shape):
+    return _bounded_by(question, proved, shape.layers)
+
+
+@cache
+def _bounded_by(question: Question, proved: Question, layers: int) -> bool:
+    if _implies(question, proved, layers):
         return True
     if question.notion is not Notion.FUNCTIONAL or proved.extent == ALL:
         return False
     for targets in (UNTIED, TIED):
         served = Question(Notion.FUNCTIONAL, None, targets, ALMOST_ALL)
-        if implies(question, served, shape) and implies(
-            replace(served, notion=Notion.ATTENTION_MATCHING), proved, shape
-        ):
+        matched = replace(served, notion=Notion.ATTENTION_MATCHING)
+        if _implies(question, served, layers) and _implies(matched, proved, layers):
             return True
     return False

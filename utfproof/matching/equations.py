@@ -13,7 +13,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, exact, hstack, is_torch, namespace, take_column_blocks
 from utfproof.ground.progress import LARGE, staged
 from utfproof.shapes import Shape, column_at
-from utfproof.systems import Target, Universal, prefix_products
+from utfproof.systems import Target, Universal, prefix_stacks
 
 
 def _widened_array(array: Any) -> Any:
@@ -114,12 +114,13 @@ def w_all(target: Target) -> Array:
         return blocks.reshape(blocks.shape[0], -1)
 
     queries, keys = [], []
+    stacks = prefix_stacks(target)
     for layer in range(target.shape.layers):
-        products = prefix_products(target, layer)
+        products = next(stacks)
         parameters = [target.parameters(layer, head) for head in heads]
         queries.append(columns(products, [p[0] for p in parameters]))
         keys.append(columns(products, [p[1] for p in parameters]))
-    outputs = columns(prefix_products(target, target.shape.layers), [target.unembedding()])
+    outputs = columns(next(stacks), [target.unembedding()])
     return hstack([*queries, *keys, outputs])
 
 

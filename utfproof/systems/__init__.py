@@ -16,8 +16,9 @@ and Fractions), torch tensors, or SelectionMatrix grids (the {0,1} hosts); an un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,19 +183,26 @@ class AugmentedTarget(Target):
         Target(self.shape, self.W_Q, self.W_K, self.W_Q, self.W_K.swapaxes(-1, -2), self.W_E, self.W_U)
 
 
-def prefix_products(target: Target, length: int, *, stream: bool | None = None) -> Array:
-    """W_E M_w for all words w of this length, [H^length, d_in, D], in lexicographic order (target's arithmetic).
+def prefix_stacks(target: Target, *, stream: bool | None = None) -> Iterator[Array]:
+    """W_E M_w for all words w of length 0, 1, ..., L in turn, [H^length, d_in, D] each, in lexicographic order (target's
+    arithmetic).
 
     With a residual stream [(H+1)^length, d_in, D]; stream=False leaves out the words with the letter 0 all the same.
     """
     products = target.embedding()[None]
     passes_by = target.shape.residual if stream is None else stream
-    for layer in range(length):
+    yield products
+    for layer in range(target.shape.layers):
         forms = [target.value_form(layer, head) for head in range(target.shape.heads)]
         by_letter = [products] * passes_by + [products @ form for form in forms]
         step = namespace(products).stack(by_letter, axis=1)
         products = step.reshape(-1, *step.shape[2:])
-    return products
+        yield products
+
+
+def prefix_products(target: Target, length: int, *, stream: bool | None = None) -> Array:
+    """The stack of words of one length, see `prefix_stacks`."""
+    return next(islice(prefix_stacks(target, stream=stream), length, None))
 
 
 @one_line
