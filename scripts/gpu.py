@@ -166,7 +166,7 @@ def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only
         print("cells: stopped", flush=True)
     for child in running:
         child.send_signal(signal.SIGINT)
-    limit = time.monotonic() + CHECKPOINT_SECONDS
+    limit = time.monotonic() + 3 * CHECKPOINT_SECONDS  # of a busy machine; then they hang
     while running and time.monotonic() < limit:
         _collect(running)
         time.sleep(0.2)

@@ -378,7 +378,7 @@ def test_a_wrong_formula_is_seen(monkeypatch):
 
 
 def test_the_benchmark_in_small():
-    setting = bench.TrainSetting(tasks=("1-hop",), threads=1, repetitions=1, batch=2)
+    setting = bench.TrainSetting(tasks=("1-hop",), threads=1, repetitions=1, batch=8)
     document = bench.run(setting)
     entries = {entry["name"]: entry for entry in document["results"][0]["contestants"]}
     assert set(entries) == {"sparse paths", "sparse wide", "random paths", "random wide"}

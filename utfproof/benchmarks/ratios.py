@@ -18,7 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -179,13 +179,13 @@ def measure(setting: RatioSetting) -> dict[str, Any]:
     rows = list(setting.rows())
     for row, size in staged("bench all", rows, len(rows), unit="rows"):
         with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder:
+            states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
             try:
-                work, beside = row.make(size, Path(folder))
+                with sides(row, size, Path(folder)) as both:
+                    pairs = {state: _pairs(*both, setting.repetitions, busy) for state, busy in states.items()}
             except (ImportError, Unavailable) as reason:
                 absent[f"{row.work} beside {row.beside}"] = str(reason)
                 continue
-            states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
-            pairs = {state: _pairs(work, beside, setting.repetitions, busy) for state, busy in states.items()}
         results.append(
             {
                 "work": row.work,
@@ -199,6 +199,17 @@ def measure(setting: RatioSetting) -> dict[str, Any]:
     setting_ = {"tiny": setting.tiny, "repetitions": setting.repetitions, "threads": 1}
     known = {"benchmark": "all", "setting": setting_, "kernel": kernel(), "blas": library("cpu"), **about}
     return {**known, "absent": absent, "results": results}
+
+
+@contextmanager
+def sides(row: Pairing, size: Any, folder: Path) -> Iterator[tuple[Call, Call]]:
+    """Both sides of a row; what they hold open ends with this. ImportError or Unavailable where one is not to be had."""
+    with ExitStack() as held:
+        both = row.make(size, folder)
+        for side in both:
+            if isinstance(side, AbstractContextManager):
+                held.enter_context(side)
+        yield both
 
 
 def _pairs(work: Call, beside: Call, repetitions: int, busy: int) -> list[tuple[float, float]]:
@@ -283,11 +294,18 @@ def _rank(n: int, _: Path) -> tuple[Call, Call]:
     return _ranked(n), _product(n)
 
 
+class _FasterField(Fflas):
+    """A loaded driver that a call runs."""
+
+    def __call__(self) -> FflasRun:
+        return min(self.run().values(), key=lambda found: found.processor)
+
+
 @_row("rank modulo p", "FFLAS-FFPACK's faster field", (512, 1024, 2280), peer=True)
 def _rank_fflas(n: int, _: Path) -> tuple[Call, Call]:
-    driver = Fflas()
+    driver = _FasterField()
     driver.load(*_matrix(n))
-    return _ranked(n), lambda: min(driver.run().values(), key=lambda found: found.processor)
+    return _ranked(n), driver
 
 
 @_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
