@@ -422,9 +422,10 @@ def _emulate_fused(size: str, _: Path) -> tuple[Call, Call]:
     def forward() -> Any:
         y = torch.from_numpy(x)
         for heads in grid:
-            read = [torch.stack([y @ head[i] for head in heads]) for i in range(3)]
+            # torch fuses over [batch, heads, n, d] only
+            read = [torch.stack([y @ head[i] for head in heads])[None] for i in range(3)]
             mixed = torch.nn.functional.scaled_dot_product_attention(*read, is_causal=True, scale=1.0)
-            y = sum(mixed[h] @ heads[h][3] for h in range(shape.heads))
+            y = sum(mixed[0, h] @ heads[h][3] for h in range(shape.heads))
         return y
 
     if not np.allclose(forward().numpy(), target.forward(x, kernel), rtol=1e-9, atol=1e-12):
