@@ -19,7 +19,7 @@ from utfproof.ground.arrays import Array, hstack, namespace, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension, word_index
-from utfproof.systems import Target, TiedUniversal, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
 # --- untied: the prefix tree -------------------------------------------------------------------------------
 
@@ -42,13 +42,13 @@ def embed_residual_tree(shape: Shape, m: int, target: Target) -> Array:
     arithmetic; linear in the size of E, times L."""
     E = zeros(target.W_Q, shape.d_in, m)
     begin = 0
-    for depth in range(shape.layers + 1):
+    for depth, products in enumerate(prefix_stacks(target)):
         if depth == shape.layers:
             readers = target.unembedding()
         else:
             pairs = [target.parameters(depth, head)[:2] for head in range(shape.heads)]
             readers = hstack([*(q for q, _ in pairs), *(k for _, k in pairs)])  # Q_0 ..., K_0 ...
-        blocks = moebius(prefix_products(target, depth) @ readers, shape.letters, depth)
+        blocks = moebius(products @ readers, shape.letters, depth)
         columns = namespace(blocks).moveaxis(blocks, 1, 0).reshape(shape.d_in, -1)
         E[:, begin : begin + columns.shape[1]] = columns
         begin += columns.shape[1]
@@ -98,8 +98,8 @@ def embed_residual_tied(shape: Shape, m: int, target: Target) -> Array:
         raise OutsideClass(f"tied at {shape} serves tied targets by matching; this one is untied")
     d, trie, out = shape.head_dim, 0, 2 * shape.head_dim * shape.without_residual().word_count
     E = zeros(target.W_Q, shape.d_in, m)
-    for length in range(shape.layers + 1):
-        for product in prefix_products(target, length, stream=False):
+    for length, products in enumerate(prefix_stacks(target, stream=False)):
+        for product in products:
             E[:, out : out + shape.d_out] = product @ target.unembedding()
             out += shape.d_out
             if length == shape.layers:

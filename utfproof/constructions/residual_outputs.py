@@ -29,7 +29,7 @@ from utfproof.ground.arrays import Array, eye
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, require_words
-from utfproof.systems import SharedAttentionUniversal, Target, Universal, prefix_products
+from utfproof.systems import SharedAttentionUniversal, Target, Universal, prefix_products, prefix_stacks
 
 KEY, QUERY, OUTPUTS = "residual-key", "residual-query", "residual-output-tree"
 Blocks = Callable[[Shape], list[tuple[str, int]]]
@@ -231,9 +231,8 @@ def embed_query(shape: Shape, m: int, target: Target) -> tuple[Array, float | No
 
 
 def _embedded(shape: Shape, m: int, target: Target, readers: list[list[Array]]) -> Array:
-    parts = [side_by_side(prefix_products(target, layer), readers[layer]) for layer in range(shape.layers)]
-    parts.append(side_by_side(prefix_products(target, shape.layers), [target.unembedding()]))
-    return padded_columns(parts, m)
+    readers = [*readers, [target.unembedding()]]
+    return padded_columns([side_by_side(*pair) for pair in zip(prefix_stacks(target), readers, strict=True)], m)
 
 
 RESIDUAL_KEY = Construction(

@@ -29,7 +29,7 @@ from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, Word, geometric, head_words, require_words, word_index
-from utfproof.systems import SharedAttentionUniversal, Target, TiedUniversal, prefix_products
+from utfproof.systems import SharedAttentionUniversal, Target, TiedUniversal, prefix_stacks
 
 QUERY, KEY, OUTPUT = "query", "key", "output"
 
@@ -140,7 +140,7 @@ class Trie:
         if target.W_E is not None or target.W_U is not None or not target.tied:
             raise OutsideClass(f"{self.name} at {shape} serves tied targets of width d_in = d_out")
         E = zeros(target.W_Q, shape.d_in, m)
-        tables = [prefix_products(target, length, stream=False) for length in range(shape.layers + 1)]
+        tables = list(prefix_stacks(target, stream=False))
         for (kind, word, head), begin in self.blocks(shape).items():
             spelled = tuple(h for h, c in enumerate(word) for _ in range(c)) if self.counted else word
             value = tables[len(spelled)][word_index(spelled, shape.heads)]

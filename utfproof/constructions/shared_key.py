@@ -18,7 +18,7 @@ from utfproof.ground.arrays import Array, eye, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric, shared_key_dimension
-from utfproof.systems import Target, TiedUniversal, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
 
 def require_wide_heads(shape: Shape) -> None:
@@ -102,15 +102,15 @@ def embed_shared_key(shape: Shape, m: int, target: Target) -> tuple[Array, None]
     E = zeros(target.W_Q, shape.d_in, m)
     a, b = shape.d_in, _inner_width(shape)
     query, key = 0, _key_start(shape)
-    for length in range(shape.layers):
-        prefixes = prefix_products(target, length)
+    *stacks, last = prefix_stacks(target)
+    for length, prefixes in enumerate(stacks):
         for w in range(shape.heads**length):
             E[:, key : key + D] = prefixes[w]
             key += b
             for head in range(shape.heads):
                 E[:, query : query + D] = prefixes[w] @ target.attention_form(length, head)
                 query += a
-    outputs = prefix_products(target, shape.layers) @ target.unembedding()
+    outputs = last @ target.unembedding()
     for w in range(shape.leaves):
         E[:, key : key + shape.d_out] = outputs[w]
         key += shape.d_out

@@ -21,7 +21,7 @@ from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, 
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, head_words, shared_query_dimension
-from utfproof.systems import Target, TiedUniversal, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
 
 def require_wide_heads(shape: Shape) -> None:
@@ -78,14 +78,14 @@ def embed_shared_query(shape: Shape, m: int, target: Target) -> tuple[Array, flo
     duals, condition = query_duals(shape, target)
     E = zeros(target.W_Q, shape.d_in, m)
     start = 0
-    for length in range(shape.layers):
-        prefixes = prefix_products(target, length)
+    *stacks, last = prefix_stacks(target)
+    for length, prefixes in enumerate(stacks):
         for w in range(shape.heads**length):
             for head in range(shape.heads):
                 form = transpose(target.attention_form(length, head))
                 E[:, start : start + shape.d_out] = prefixes[w] @ form @ duals[length]
                 start += shape.d_out
-    outputs = prefix_products(target, shape.layers) @ target.unembedding()
+    outputs = last @ target.unembedding()
     for v in range(shape.leaves):
         E[:, start : start + shape.d_out] = outputs[v]
         start += shape.d_out

@@ -29,7 +29,7 @@ from utfproof.ground.arrays import Array, namespace
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, geometric
-from utfproof.systems import Target, TiedUniversal, prefix_products
+from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
 NAME = "shared-query-groups"
 
@@ -169,7 +169,7 @@ def embed_grouped_query(shape: Shape, m: int, target: Target) -> tuple[Array, fl
     """
     gauges = layer_gauges(shape, target)
     queries, keys = read_forms(shape, target)
-    products = [prefix_products(target, length) for length in range(shape.layers + 1)]
+    products = list(prefix_stacks(target))
     parts = [side_by_side(products[layer], keys[layer]) for layer in range(shape.layers)]
     extra = last_heads(groups_at(shape, 1)) - last_heads(groups_at(shape, 0)) if shape.layers > 1 else set()
     for layer in range(shape.layers):

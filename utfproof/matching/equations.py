@@ -114,13 +114,12 @@ def w_all(target: Target) -> Array:
         return blocks.reshape(blocks.shape[0], -1)
 
     queries, keys = [], []
-    stacks = prefix_stacks(target)
-    for layer in range(target.shape.layers):
-        products = next(stacks)
+    *stacks, last = prefix_stacks(target)
+    for layer, products in enumerate(stacks):
         parameters = [target.parameters(layer, head) for head in heads]
         queries.append(columns(products, [p[0] for p in parameters]))
         keys.append(columns(products, [p[1] for p in parameters]))
-    outputs = columns(next(stacks), [target.unembedding()])
+    outputs = columns(last, [target.unembedding()])
     return hstack([*queries, *keys, outputs])
 
 

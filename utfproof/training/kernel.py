@@ -6,6 +6,7 @@ positions asked are all n in order, and a block of the first positions needs the
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.training.matrices import add_product
@@ -73,50 +74,46 @@ def _pieces(q: Tensor, n: int, look: Tensor | None, repeat: int) -> list[_Piece]
     return found
 
 
-_FUNCTION: list[Any] = []
-
-
+@cache
 def _function() -> Any:
     """The autograd function, made when torch is there."""
-    if not _FUNCTION:
-        import torch
+    import torch
 
-        class Attention(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, q: Any, k: Any, v: Any, look: Any, repeat: int) -> Any:
-                shared, on_cpu = k is v, q.device.type == "cpu"
-                q, k = q.contiguous(), k.contiguous()
-                v = k if shared else v.contiguous()
-                found = q.new_empty(*q.shape[:2], v.shape[-1])
-                pieces, weights = _pieces(q, k.shape[1], look, repeat), []
-                for part, rows, width, first, hidden in pieces:
-                    A = q[part, rows] @ k[part, :width].transpose(1, 2)
-                    A[..., first:].add_(hidden)
-                    A = torch.softmax(A, -1, out=A) if on_cpu else torch.softmax(A, -1)
-                    weights.append(A)
-                    found[part, rows] = A @ v[part, :width]
-                context.save_for_backward(q, k, v, found, *weights)
-                context.pieces, context.shared = pieces, shared
-                return found
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, q: Any, k: Any, v: Any, look: Any, repeat: int) -> Any:
+            shared, on_cpu = k is v, q.device.type == "cpu"
+            q, k = q.contiguous(), k.contiguous()
+            v = k if shared else v.contiguous()
+            found = q.new_empty(*q.shape[:2], v.shape[-1])
+            pieces, weights = _pieces(q, k.shape[1], look, repeat), []
+            for part, rows, width, first, hidden in pieces:
+                A = q[part, rows] @ k[part, :width].transpose(1, 2)
+                A[..., first:].add_(hidden)
+                A = torch.softmax(A, -1, out=A) if on_cpu else torch.softmax(A, -1)
+                weights.append(A)
+                found[part, rows] = A @ v[part, :width]
+            context.save_for_backward(q, k, v, found, *weights)
+            context.pieces, context.shared = pieces, shared
+            return found
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                q, k, v, found, *weights = context.saved_tensors
-                g, shared = gradients[0].contiguous(), context.shared
-                dq, dk = torch.empty_like(q), torch.zeros_like(k)
-                dv = dk if shared else torch.zeros_like(v)
-                for (part, rows, width, _, _), A in zip(context.pieces, weights, strict=True):
-                    Q, G = q[part, rows], g[part, rows]
-                    lost = (G * found[part, rows]).sum(-1, keepdim=True)
-                    dS = (G @ v[part, :width].transpose(1, 2)).sub_(lost).mul_(A)
-                    dq[part, rows] = dS @ k[part, :width]
-                    by_weights = A.transpose(1, 2) @ G
-                    if shared:
-                        dk[part, :width] += add_product(by_weights, dS.transpose(1, 2), Q)
-                    else:
-                        dv[part, :width] += by_weights
-                        dk[part, :width] += dS.transpose(1, 2) @ Q
-                return dq, dk, None if shared else dv, None, None
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            q, k, v, found, *weights = context.saved_tensors
+            g, shared = gradients[0].contiguous(), context.shared
+            dq, dk = torch.empty_like(q), torch.zeros_like(k)
+            dv = dk if shared else torch.zeros_like(v)
+            for (part, rows, width, _, _), A in zip(context.pieces, weights, strict=True):
+                Q, G = q[part, rows], g[part, rows]
+                lost = (G * found[part, rows]).sum(-1, keepdim=True)
+                dS = (G @ v[part, :width].transpose(1, 2)).sub_(lost).mul_(A)
+                dq[part, rows] = dS @ k[part, :width]
+                by_weights = A.transpose(1, 2) @ G
+                if shared:
+                    dk[part, :width] += add_product(by_weights, dS.transpose(1, 2), Q)
+                else:
+                    dv[part, :width] += by_weights
+                    dk[part, :width] += dS.transpose(1, 2) @ Q
+            return dq, dk, None if shared else dv, None, None
 
-        _FUNCTION.append(Attention)
-    return _FUNCTION[0]
+    return Attention

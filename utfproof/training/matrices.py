@@ -7,6 +7,7 @@ than computing them. So each product writes its matrix's gradient into one buffe
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,49 +68,45 @@ class Matrices:
         return [found[layer * H : (layer + 1) * H] for layer in range(L)]
 
 
-_FUNCTIONS: list[Any] = []
-
-
-def _functions() -> list[Any]:
+@cache
+def _functions() -> tuple[Any, ...]:
     """The autograd functions, made when torch is there: a parameter's matrices, and a product with one of them."""
-    if not _FUNCTIONS:
-        import torch
+    import torch
 
-        class Split(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, parameter: Any, buffer: Any) -> Any:
-                context.buffer, context.shape = buffer, parameter.shape
-                return tuple(part.detach() for part in parameter.flatten(1, 2).unbind(1))
+    class Split(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, parameter: Any, buffer: Any) -> Any:
+            context.buffer, context.shape = buffer, parameter.shape
+            return tuple(part.detach() for part in parameter.flatten(1, 2).unbind(1))
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                buffer = context.buffer
-                if buffer is not None:
-                    places = buffer.flatten(1, 2).unbind(1)
-                    for place, gradient in zip(places, gradients, strict=True):
-                        if place.data_ptr() != gradient.data_ptr():
-                            place.copy_(gradient)
-                    return buffer.detach(), None
-                return torch.stack(gradients, 1).view(context.shape), None
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            buffer = context.buffer
+            if buffer is not None:
+                places = buffer.flatten(1, 2).unbind(1)
+                for place, gradient in zip(places, gradients, strict=True):
+                    if place.data_ptr() != gradient.data_ptr():
+                        place.copy_(gradient)
+                return buffer.detach(), None
+            return torch.stack(gradients, 1).view(context.shape), None
 
-        class Product(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, x: Any, y: Any, into: Any, which: int) -> Any:
-                context.save_for_backward(x, y)
-                context.into, context.which = into, which
-                return times(x, y)
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Any, y: Any, into: Any, which: int) -> Any:
+            context.save_for_backward(x, y)
+            context.into, context.which = into, which
+            return times(x, y)
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                (x, y), g = context.saved_tensors, gradients[0]
-                factors = [(g, y.transpose(1, 2)), (x.transpose(1, 2), g)]
-                found = [times(*pair) if n != context.which else None for n, pair in enumerate(factors)]
-                x, y = factors[context.which]
-                found[context.which] = _written(x, y, context.into)
-                return *found, None, None
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            (x, y), g = context.saved_tensors, gradients[0]
+            factors = [(g, y.transpose(1, 2)), (x.transpose(1, 2), g)]
+            found = [times(*pair) if n != context.which else None for n, pair in enumerate(factors)]
+            x, y = factors[context.which]
+            found[context.which] = _written(x, y, context.into)
+            return *found, None, None
 
-        _FUNCTIONS.extend([Split, Product])
-    return _FUNCTIONS
+    return Split, Product
 
 
 def _written(x: Tensor, y: Tensor, place: Tensor | None) -> Tensor:

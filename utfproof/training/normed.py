@@ -14,6 +14,7 @@ Axis letters: S seeds, c rows, H heads, m embedding dimension.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,77 +184,73 @@ def _scale(half: Tensor, p: Tensor) -> Tensor:
     return ((half * p).sum(-1, keepdim=True).clamp_min_(0) + NORM_EPSILON).rsqrt_()
 
 
-_FUNCTIONS: list[Any] = []
-
-
-def _functions() -> list[Any]:
+@cache
+def _functions() -> tuple[Any, ...]:
     """The autograd functions, made when torch is there. Backward, with v = p G p^T: ds/dv = -s^3/2, dv/dp = 2 p G,
     dv/dG = p^T p. Last, the Gram matrix of rows: its gradient is one product, not one for each factor."""
-    if not _FUNCTIONS:
-        import torch
+    import torch
 
-        class Normalise(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, p: Any, gram: Any) -> Any:
-                found, half = torch.empty_like(p), torch.empty_like(p)
-                scale = p.new_empty(*p.shape[:2], 1)
-                for part in _parts(p):
-                    torch.bmm(p[part], gram[part[0]], out=half[part])
-                    scale[part] = _scale(half[part], p[part])
-                    torch.mul(p[part], scale[part], out=found[part])
-                context.save_for_backward(p, half, scale)
-                return found
+    class Normalise(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, p: Any, gram: Any) -> Any:
+            found, half = torch.empty_like(p), torch.empty_like(p)
+            scale = p.new_empty(*p.shape[:2], 1)
+            for part in _parts(p):
+                torch.bmm(p[part], gram[part[0]], out=half[part])
+                scale[part] = _scale(half[part], p[part])
+                torch.mul(p[part], scale[part], out=found[part])
+            context.save_for_backward(p, half, scale)
+            return found
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                p, half, scale = context.saved_tensors
-                g, dp = gradients[0].contiguous(), torch.empty_like(p)
-                dG = p.new_zeros(len(p), p.shape[2], p.shape[2])
-                for part in _parts(p):
-                    s, x = scale[part], p[part]
-                    by_variance = (g[part] * x).sum(-1, keepdim=True) * s.pow(3) * -0.5
-                    add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
-                    torch.addcmul(g[part] * s, half[part], 2 * by_variance, out=dp[part])
-                return dp, dG
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            p, half, scale = context.saved_tensors
+            g, dp = gradients[0].contiguous(), torch.empty_like(p)
+            dG = p.new_zeros(len(p), p.shape[2], p.shape[2])
+            for part in _parts(p):
+                s, x = scale[part], p[part]
+                by_variance = (g[part] * x).sum(-1, keepdim=True) * s.pow(3) * -0.5
+                add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
+                torch.addcmul(g[part] * s, half[part], 2 * by_variance, out=dp[part])
+            return dp, dG
 
-        class NormaliseTimes(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, p: Any, gram: Any, matrix: Any) -> Any:
-                half = torch.empty_like(p)
-                found = p.new_empty(*p.shape[:2], matrix.shape[-1])
-                scale = p.new_empty(*p.shape[:2], 1)
-                for part in _parts(p):
-                    torch.bmm(p[part], gram[part[0]], out=half[part])
-                    scale[part] = _scale(half[part], p[part])
-                    found[part] = (p[part] @ matrix[part[0]]).mul_(scale[part])
-                context.save_for_backward(p, half, scale, found, matrix)
-                return found
+    class NormaliseTimes(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, p: Any, gram: Any, matrix: Any) -> Any:
+            half = torch.empty_like(p)
+            found = p.new_empty(*p.shape[:2], matrix.shape[-1])
+            scale = p.new_empty(*p.shape[:2], 1)
+            for part in _parts(p):
+                torch.bmm(p[part], gram[part[0]], out=half[part])
+                scale[part] = _scale(half[part], p[part])
+                found[part] = (p[part] @ matrix[part[0]]).mul_(scale[part])
+            context.save_for_backward(p, half, scale, found, matrix)
+            return found
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                p, half, scale, found, matrix = context.saved_tensors
-                g, dp, dM = gradients[0].contiguous(), torch.empty_like(p), torch.zeros_like(matrix)
-                dG = p.new_zeros(len(p), p.shape[2], p.shape[2])
-                for part in _parts(p):
-                    s, x = scale[part], p[part]
-                    by_variance = (g[part] * found[part]).sum(-1, keepdim=True) * s.square() * -0.5
-                    scaled = g[part] * s
-                    add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
-                    add_product(dM[part[0]], x.transpose(1, 2), scaled)
-                    torch.bmm(scaled, matrix[part[0]].transpose(1, 2), out=dp[part])
-                    dp[part].addcmul_(half[part], 2 * by_variance)
-                return dp, dG, dM
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            p, half, scale, found, matrix = context.saved_tensors
+            g, dp, dM = gradients[0].contiguous(), torch.empty_like(p), torch.zeros_like(matrix)
+            dG = p.new_zeros(len(p), p.shape[2], p.shape[2])
+            for part in _parts(p):
+                s, x = scale[part], p[part]
+                by_variance = (g[part] * found[part]).sum(-1, keepdim=True) * s.square() * -0.5
+                scaled = g[part] * s
+                add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
+                add_product(dM[part[0]], x.transpose(1, 2), scaled)
+                torch.bmm(scaled, matrix[part[0]].transpose(1, 2), out=dp[part])
+                dp[part].addcmul_(half[part], 2 * by_variance)
+            return dp, dG, dM
 
-        class Gram(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, rows: Any) -> Any:
-                context.save_for_backward(rows)
-                return times(rows, rows.transpose(1, 2)) / rows.shape[-1]
+    class Gram(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, rows: Any) -> Any:
+            context.save_for_backward(rows)
+            return times(rows, rows.transpose(1, 2)) / rows.shape[-1]
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                (rows,), g = context.saved_tensors, gradients[0]
-                return times((g + g.transpose(1, 2)) / rows.shape[-1], rows)
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            (rows,), g = context.saved_tensors, gradients[0]
+            return times((g + g.transpose(1, 2)) / rows.shape[-1], rows)
 
-        _FUNCTIONS.extend([Normalise, NormaliseTimes, Gram])
-    return _FUNCTIONS
+    return Normalise, NormaliseTimes, Gram

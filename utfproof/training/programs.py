@@ -9,6 +9,7 @@ Axis letters: S seeds, v rows (tokens, positions), W words, H heads, m embedding
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -81,26 +82,22 @@ def _take(x: Tensor, table: Tensor) -> Tensor:
     return taken if table.shape[1] == 1 else taken.view(*x.shape[:-1], *table.shape).sum(-1)
 
 
-_GATHER: list[Any] = []
-
-
+@cache
 def _gather_function() -> Any:
     """The autograd function of `_Gather`, made when torch is there."""
-    if not _GATHER:
-        import torch
+    import torch
 
-        class Gather(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, x: Any, forth: Any, back: Any) -> Any:
-                context.back = back
-                return _take(x, forth)
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Any, forth: Any, back: Any) -> Any:
+            context.back = back
+            return _take(x, forth)
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                return _take(gradients[0], context.back), None, None
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            return _take(gradients[0], context.back), None, None
 
-        _GATHER.append(Gather)
-    return _GATHER[0]
+    return Gather
 
 
 class IndexProgram:

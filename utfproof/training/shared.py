@@ -9,6 +9,7 @@ it uses; losses and gradients are the same but for rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
@@ -112,43 +113,41 @@ class SharedEngine(WideEngine):
 
 _CHUNK = 500_000
 """Numbers of states handed out at a time on a CPU: they stay in the cache for the products with them."""
-_FUNCTION: list[Any] = []
 
 
+@cache
 def _function() -> Any:
     """The autograd function A [B, r, n], x [G, m], index [B, n] -> A x[index] [B, r, m], made when torch is there: the states
     are handed out to a few sequences at a time, and gradients are added up in one order whatever the number of threads."""
-    if not _FUNCTION:
-        import torch
+    import torch
 
-        def chunks(index: Tensor, m: int) -> Iterator[tuple[slice, Tensor]]:
-            B, n = index.shape
-            size = max(1, _CHUNK // (n * m)) if index.device.type == "cpu" else B
-            for start in range(0, B, size):
-                part = slice(start, start + size)
-                yield part, index[part].reshape(-1)
+    def chunks(index: Tensor, m: int) -> Iterator[tuple[slice, Tensor]]:
+        B, n = index.shape
+        size = max(1, _CHUNK // (n * m)) if index.device.type == "cpu" else B
+        for start in range(0, B, size):
+            part = slice(start, start + size)
+            yield part, index[part].reshape(-1)
 
-        class Averages(torch.autograd.Function):
-            @staticmethod
-            def forward(context: Any, A: Any, x: Any, index: Any) -> Any:
-                found = A.new_empty(*A.shape[:2], x.shape[1])
-                for part, which in chunks(index, x.shape[1]):
-                    torch.bmm(A[part], x.index_select(0, which).view(-1, A.shape[2], x.shape[1]), out=found[part])
-                context.save_for_backward(A, x, index)
-                return found
+    class Averages(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, A: Any, x: Any, index: Any) -> Any:
+            found = A.new_empty(*A.shape[:2], x.shape[1])
+            for part, which in chunks(index, x.shape[1]):
+                torch.bmm(A[part], x.index_select(0, which).view(-1, A.shape[2], x.shape[1]), out=found[part])
+            context.save_for_backward(A, x, index)
+            return found
 
-            @staticmethod
-            def backward(context: Any, *gradients: Any) -> Any:
-                (A, x, index), g = context.saved_tensors, gradients[0].contiguous()
-                dA, dx = torch.empty_like(A), torch.zeros_like(x)
-                for part, which in chunks(index, x.shape[1]):
-                    held = x.index_select(0, which).view(-1, A.shape[2], x.shape[1])
-                    torch.bmm(g[part], held.transpose(1, 2), out=dA[part])
-                    dx.index_add_(0, which, (A[part].transpose(1, 2) @ g[part]).view(-1, x.shape[1]))
-                return dA, dx, None
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            (A, x, index), g = context.saved_tensors, gradients[0].contiguous()
+            dA, dx = torch.empty_like(A), torch.zeros_like(x)
+            for part, which in chunks(index, x.shape[1]):
+                held = x.index_select(0, which).view(-1, A.shape[2], x.shape[1])
+                torch.bmm(g[part], held.transpose(1, 2), out=dA[part])
+                dx.index_add_(0, which, (A[part].transpose(1, 2) @ g[part]).view(-1, x.shape[1]))
+            return dA, dx, None
 
-        _FUNCTION.append(Averages)
-    return _FUNCTION[0]
+    return Averages
 
 
 def shared_rows(ids: Tensor, look: Tensor | None, layers: int) -> list[int]:

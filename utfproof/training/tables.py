@@ -83,11 +83,6 @@ class TablePart:
     title: str
     rows: tuple[Row, ...]
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The tasks of its rows, each once."""
-        return tuple(dict.fromkeys(row.task for row in self.rows))
-
 
 @dataclass(frozen=True)
 class Further:
