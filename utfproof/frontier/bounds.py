@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from utfproof.certificates.dimensions import DIMENSION_ROWS, DimensionRow, least_square_root
 from utfproof.certificates.format import ROWS_WRITTEN_OUT, WRITTEN_OUT, Certificate
@@ -54,6 +56,13 @@ class Bound:
     """The largest size that the checker's own limits admit."""
     residual: bool = False
     claim: str = ""
+
+    @cached_property
+    def slug(self) -> str:
+        """What names its certificates, in small letters, digits and hyphens."""
+        asked = self.question
+        words = [self.side, asked.notion.value, asked.free or "", asked.targets, asked.extent, self.name]
+        return re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
 
 
 def _square(shape: Shape) -> bool:

@@ -25,7 +25,7 @@ def plot(found: Frontier, path: Path | str) -> None:
     heads = sorted({entry.shape.heads for entry in found.entries})
     for axes, group in zip(grid.flat, panels, strict=False):
         for color, head in enumerate(heads):
-            entries = [e for e in found.entries if e.question == group.questions[0] and e.shape.heads == head]
+            entries = [e for e in found.of[group.questions[0]] if e.shape.heads == head]
             layers = [e.shape.layers for e in entries]
             proved = [e.proved.value for e in entries]
             axes.plot(layers, proved, "--", color=f"C{color}", linewidth=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -95,10 +94,18 @@ class Frontier:
         what its certificate gives: that is a fault of the registry."""
         return {name: _made(*what) for name, what in self.certified.items()}
 
+    @cached_property
+    def of(self) -> dict[Question, list[FrontierEntry]]:
+        """Entries by question, both in the order in which they were asked."""
+        found: dict[Question, list[FrontierEntry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.question, []).append(entry)
+        return found
+
     def at(self, shape: Shape, question: Question) -> FrontierEntry:
         """The entry of that shape and question; MalformedInput where there is none."""
-        for entry in self.entries:
-            if entry.shape == shape and entry.question == question:
+        for entry in self.of.get(question, []):
+            if entry.shape == shape:
                 return entry
         raise MalformedInput(f"no entry for {question} at {shape}")
 
@@ -123,10 +130,7 @@ def shapes(
 
 def file_name(bound: Bound, shape: Shape) -> str:
     """One name for each bound and shape."""
-    asked = bound.question
-    words = [bound.side, asked.notion.value, asked.free or "", asked.targets, asked.extent, bound.name]
-    slug = re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
-    return f"{slug}-h{shape.heads}-l{shape.layers}-d{shape.head_dim}-in{shape.d_in}{'-residual' * shape.residual}.json"
+    return f"{bound.slug}-h{shape.heads}-l{shape.layers}-d{shape.head_dim}-in{shape.d_in}{'-residual' * shape.residual}.json"
 
 
 def frontier(
@@ -144,50 +148,65 @@ def frontier(
     formula alone). MalformedInput unless d_in = d_out.
     """
     found = Frontier([])
+    bearing: dict[tuple[Question, int, bool], Bearing] = {}
     for shape in grid:
         if shape.d_in != shape.d_out:
             raise MalformedInput(f"the frontier is for d_in = d_out, got {shape}, d_out = {shape.d_out}")
-        _at_shape(found, shape, [q for q in QUESTIONS if q.notion in notions], largest, bounds)
+        known = _known(shape, largest, bounds)
+        found.bounds += [(shape, bounds[i], side.value) for i, side in known.items()]
+        for question in QUESTIONS:
+            if question.notion in notions:
+                at = question, shape.layers, shape.residual
+                if at not in bearing:
+                    bearing[at] = _bearing(question, shape, bounds)
+                found.entries.append(_entry(shape, question, known, bearing[at]))
         advance()
     return found
 
 
-def _at_shape(found: Frontier, shape: Shape, asked: Sequence[Question], largest: int, bounds: Sequence[Bound]) -> None:
-    known: list[tuple[Bound, int, str]] = []
-    for bound in bounds:
+def _known(shape: Shape, largest: int, bounds: Sequence[Bound]) -> dict[int, Side]:
+    """What each bound that applies says at this shape, by its index."""
+    known = {}
+    for i, bound in enumerate(bounds):
         if bound.residual != shape.residual or not bound.applies(shape):
             continue
         size = bound.size(shape)
         if bound.name == "span" and size > largest:
             continue  # its value is what the certificate's elimination finds
         status = CERTIFIED if size <= largest else ON_DEMAND if size <= bound.most else FORMULA
-        known.append((bound, bound.value(shape), status if bound.evidence == CERTIFIED else bound.evidence))
-    found.bounds += [(shape, bound, value) for bound, value, _ in known]
-    for question in asked:
-        found.entries.append(_entry(shape, question, known))
+        known[i] = Side(bound.value(shape), bound, status if bound.evidence == CERTIFIED else bound.evidence)
+    return known
 
 
-Known = Sequence[tuple[Bound, int, str]]
-"""Bounds at a shape: each with its value and how it is established."""
+Bearing = tuple[list[int], list[int], list[int]]
+"""Indices of the bounds that speak of a question: from below, from above, and that no host will do."""
 
 
-def _entry(shape: Shape, question: Question, known: Known) -> FrontierEntry:
-    below = [item for item in known if item[0].side == LOWER and bounded_by(question, item[0].question, shape)]
-    above = [item for item in known if item[0].side == UPPER and implies(item[0].question, question, shape)]
-    never = [item for item in known if item[0].side == IMPOSSIBLE and implies(question, item[0].question, shape)]
+def _bearing(question: Question, shape: Shape, bounds: Sequence[Bound]) -> Bearing:
+    """Those of any shape of as many layers: nothing else of it decides what implies what."""
+    here = [(i, bound) for i, bound in enumerate(bounds) if bound.residual == shape.residual]
+    return (
+        [i for i, bound in here if bound.side == LOWER and bounded_by(question, bound.question, shape)],
+        [i for i, bound in here if bound.side == UPPER and implies(bound.question, question, shape)],
+        [i for i, bound in here if bound.side == IMPOSSIBLE and implies(question, bound.question, shape)],
+    )
 
-    def best(items: Known, sign: int) -> Side | None:
+
+def _entry(shape: Shape, question: Question, known: dict[int, Side], bearing: Bearing) -> FrontierEntry:
+    below, above, never = ([known[i] for i in indices if i in known] for indices in bearing)
+
+    def best(sides: Sequence[Side], sign: int) -> Side | None:
         """The strongest; of equals one with a certificate, then one about this very notion."""
-        if not items:
-            return None
-        bound, value, status = min(
-            items, key=lambda i: (sign * i[1], i[2] != CERTIFIED, i[0].question.notion is not question.notion)
-        )
-        return Side(value, bound, status)
 
-    proved = best([item for item in below if item[1] > 1], -1) or Side(1, None, TRIVIAL)
-    reached = best([item for item in above if item[2] != WRITTEN], 1)
-    written = best([item for item in above if item[2] == WRITTEN], 1)
+        def order(side: Side) -> tuple[int, bool, bool]:
+            about = side.bound is not None and side.bound.question.notion is question.notion
+            return sign * side.value, side.status != CERTIFIED, not about
+
+        return min(sides, key=order, default=None)
+
+    proved = best([side for side in below if side.value > 1], -1) or Side(1, None, TRIVIAL)
+    reached = best([side for side in above if side.status != WRITTEN], 1)
+    written = best([side for side in above if side.status == WRITTEN], 1)
     impossible = best(never, 0)
     if written is not None and reached is not None and written.value >= reached.value:
         written = None
@@ -217,12 +236,13 @@ class FrontierGroup:
 
 def groups(found: Frontier) -> list[FrontierGroup]:
     """Questions of one model and class of targets, merged where extents or hosts make no difference."""
-    rows: dict[Question, list[Any]] = {}
-    for entry in found.entries:
+
+    def told(entry: FrontierEntry) -> tuple[Any, ...]:
         reached = (entry.reached.value, entry.reached.status == PROVED) if entry.reached else None
         written = entry.written.value if entry.written else None
-        none = entry.impossible is not None
-        rows.setdefault(entry.question, []).append((entry.shape, entry.proved.value, reached, written, none))
+        return entry.shape, entry.proved.value, reached, written, entry.impossible is not None
+
+    rows = {question: [told(entry) for entry in entries] for question, entries in found.of.items()}
     merged: list[list[Question]] = []
     for question, row in rows.items():
         for members in merged:

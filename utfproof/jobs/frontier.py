@@ -200,12 +200,8 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         console.print(Text(line))
     for group in groups(found):
         console.print(Text(group.title, style="bold"))
-        for line in _grid(found, group):
-            console.print(Text(line))
-        if which:
-            for line in _named(found, group):
-                console.print(Text(line))
-        console.print()
+        lines = [*_grid(found, group), *(_named(found, group) if which else [])]
+        console.print(Text("\n".join(lines)), end="\n\n")
     sides = document["sides"]
     told = any(entry.paper is not None for entry in found.entries) or not any(e.shape.residual for e in found.entries)
     paper = " (paper's bound, for looped hosts second where it differs)" * told
@@ -255,14 +251,10 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
 
 
 def _grid(found: Found, group: FrontierGroup) -> list[str]:
-    entries = {
-        (entry.shape.heads, entry.shape.layers): entry
-        for entry in found.entries
-        if entry.question == group.questions[0]
-    }
+    entries = {(entry.shape.heads, entry.shape.layers): entry for entry in found.of[group.questions[0]]}
     papers: dict[tuple[int, int], list[str]] = {}  # one for untied hosts, one for tied ones
-    for entry in found.entries:
-        if entry.question in group.questions and entry.paper is not None:
+    for entry in (entry for question in group.questions for entry in found.of[question]):
+        if entry.paper is not None:
             told = papers.setdefault((entry.shape.heads, entry.shape.layers), [])
             text = f"{entry.paper}{'!' if entry.paper_refuted else ''}"
             if text not in told and f"{text}!" not in told:
@@ -290,9 +282,7 @@ def _named(found: Found, group: FrontierGroup) -> list[str]:
     from utfproof.frontier.table import file_name
 
     lines = []
-    for entry in found.entries:
-        if entry.question != group.questions[0]:
-            continue
+    for entry in found.of[group.questions[0]]:
         if entry.impossible is not None:
             why = entry.impossible
             held = file_name(why.bound, entry.shape) if why.status == "certificate" and why.bound else why.status

@@ -159,7 +159,7 @@ def _family(entries: list[FrontierEntry]) -> str:
 
 
 def _figure(found: Frontier, group: FrontierGroup, heads: list[int]) -> str:
-    entries = [entry for entry in found.entries if entry.question == group.questions[0]]
+    entries = found.of[group.questions[0]]
     papers: dict[tuple[int, int], list[tuple[Paper, bool]]] = {}
     for entry in found.entries:
         if entry.question in group.questions and entry.paper is not None:
