@@ -77,6 +77,20 @@ def test_it_agrees_with_the_corpus(utfcheck):
     assert {name for name, said in covered if said == "valid"} == set(KINDS)
 
 
+def test_a_dense_host_beyond_its_bound_is_left_alone_at_once(utfcheck, tmp_path):
+    """The host is drawn before a false witness shows: these would take minutes and gigabytes."""
+    shape = {"heads": 2, "layers": 1, "head_dim": 1, "d_in": 2, "d_out": 2}
+    host = {"construction": "random", "dtype": "float64", "law": "signs", "seed": 0}
+    claim = {"host": host, "notion": "matching", "rank": 8, "targets": "all untied", "verdict": "universal"}
+    evidence = {"inverse": [1] * 64, "method": "witness", "prime": 10007, "rows": list(range(8))}
+    named = {"format": "utfproof-certificate", "kind": "rank-modular", "version": 1}
+    for m, expected in ((16, "rejected"), (5837, "kind not covered (a host of this size)")):
+        document = {**named, "claim": claim, "evidence": evidence, "shape": {**shape, "m": m}}
+        (tmp_path / f"{m}.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+        [said] = verdicts(utfcheck, tmp_path / f"{m}.json").values()
+        assert said.startswith(expected)
+
+
 def planted():
     """Name -> a valid certificate and a change that makes its statement, or its evidence, false."""
 

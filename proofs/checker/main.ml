@@ -65,8 +65,11 @@ let within s =
   let g = Zar.of_int (letters s) in
   let size = Zar.mul (Zar.of_int (2 * s.depth * (s.head_dim + s.d_in + s.d_out))) (Zar.pow g (s.depth + 1)) in
   if s.depth > 64 || Zar.geq size (Zar.shift_left Zar.one 60) then raise (Uncovered "a shape of this size")
-let countable s =
-  if s.width * s.width > 50_000_000 then raise (Uncovered "a host of this size");
+let countable s host =
+  let square = s.width * s.width in
+  (match host with
+   | Some (Random _ | Stored _) when square > 12_000_000 || square * s.heads * s.depth > 45_000_000 -> raise (Uncovered "a host of this size")
+   | _ -> if square > 50_000_000 then raise (Uncovered "a host of this size"));
   if room s s.depth > 5_000_000 then raise (Uncovered "so many columns")
 (* how many columns there are with queries of this width, none of which is written down *)
 let counted s query =
@@ -409,9 +412,9 @@ let tied_kernel files s claim evidence =
 
 let modular files folder s claim evidence =
   if s.width < counted s (match claim with Serves _ -> s.d_in | _ -> s.head_dim) then reject "m is below the number of columns";
-  countable s;
-  let h, names, tests = match claim with
-    | Universal (h, _) -> (h, columns s, false) | Serves (h, _) -> (h, serving s, true) | _ -> reject "claim" in
+  let h, tests = match claim with Universal (h, _) -> (h, false) | Serves (h, _) -> (h, true) | _ -> reject "claim" in
+  countable s (Some h);
+  let names = if tests then serving s else columns s in
   let size = Array.length names in
   let p = prime_of evidence in
   let k = draws p and mask = masked s names in
@@ -489,16 +492,16 @@ let judge path =
      | UniversalTied (Built b, _) -> certain (selection folder shape b evidence (reduced shape))
      | Universal _ | Serves _ -> modular files folder shape claim evidence
      | UniversalTied _ -> reject "claim"
-     | Matched _ -> countable shape; tied_kernel files shape claim evidence
-     | RefutedTied _ ->
+     | Matched (h, _) -> countable shape (Some h); tied_kernel files shape claim evidence
+     | RefutedTied h ->
        if how () <> "tied-target" then reject "method";
-       countable shape; certain (against files shape claim evidence)
+       countable shape (Some h); certain (against files shape claim evidence)
      | Refuted h -> (match how () with
          | "dimension" -> (match h with Stored (t, w) -> ignore (files t w) | _ -> ()); dimension ()
-         | "kernel-vector" -> countable shape; certain (kernel files shape claim evidence)
+         | "kernel-vector" -> countable shape (Some h); certain (kernel files shape claim evidence)
          | _ -> reject "method")
      | Embeds (c, inverses) -> certain (embedding shape c inverses evidence)
-     | NullVector _ -> if how () <> "null-vector" then reject "method"; countable shape; certain (null_vector shape evidence)
+     | NullVector _ -> if how () <> "null-vector" then reject "method"; countable shape None; certain (null_vector shape evidence)
      | _ -> (match how () with
          | "dimension" -> dimension () || raise (Uncovered "lower-bound of this form")
          | _ -> raise (Uncovered "lower-bound of this form")))
