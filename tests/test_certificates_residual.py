@@ -25,7 +25,7 @@ from utfproof.certificates.lower_bounds import (
     span_dimension,
 )
 from utfproof.certificates.prover import certify
-from utfproof.certificates.residual import missed_distance, reduced_columns, routed_targets, streaming_certificate
+from utfproof.certificates.residual import missed_distance, reduced_columns, streaming_certificate
 from utfproof.certificates.tied import certify_tied, span_upper_bound
 from utfproof.constructions import CONSTRUCTIONS, build_host, construction
 from utfproof.errors import MalformedInput, NotDefined, Undecided
@@ -252,7 +252,8 @@ def test_bounds(tmp_path):
     assert judged(span_certificate(small, matching_dimension(small) - 1, tied=False), tmp_path) == 0
     assert judged(span_certificate(small, span_dimension(small, tied=True) - 1, tied=True, generic=True), tmp_path) == 0
     for dims in [(1, 2, 1, 1), (2, 2, 1, 1), (2, 1, 2, 2)]:
-        least, given = streaming(*dims), routed_targets(streaming(*dims))
+        least = streaming(*dims)
+        given = [isolating_target(least, column) for column in range(matching_dimension(least))]
         found = span_certificate(least, matching_dimension(least) - 1, given, tied=False, generic=True)
         assert judged(found, tmp_path) == 0
         with pytest.raises(Undecided):  # all of them are needed

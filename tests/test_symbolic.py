@@ -37,6 +37,12 @@ def random_parameters(rng, shape, m, tied):
     return [integers(rng, *extent) for extent in sizes]
 
 
+def first_difference(generic, found, *parameters):
+    """(row, column) of the first entry in which R_all differs from the generic one at these parameters."""
+    differing = np.argwhere(np.array(generic.evaluate(*parameters), dtype=object) != found)
+    return tuple(differing[0]) if len(differing) else None
+
+
 def numeric(shape, m, tied):
     kind = TiedUniversal if tied else Universal
     return lambda *parameters: r_all(kind(shape, m, *parameters))
@@ -341,10 +347,10 @@ def test_generic_matrix_against_numbers(dims, m, tied):
     for _ in range(3):
         parameters = random_parameters(rng, shape, size, tied)
         found = numeric(shape, size, tied)(*parameters)
-        assert generic.first_difference(found, *parameters) is None
+        assert first_difference(generic, found, *parameters) is None
         wrong = found.copy()
         wrong[-1, -1] += 1
-        assert generic.first_difference(wrong, *parameters) == (size - 1, matching_dimension(shape) - 1)
+        assert first_difference(generic, wrong, *parameters) == (size - 1, matching_dimension(shape) - 1)
 
 
 def test_generic_matrix_sees_a_wrong_order():
@@ -360,18 +366,16 @@ def test_generic_matrix_sees_a_wrong_order():
         [R_Q, R_K, R_V[:, ::-1], U],
         [R_Q[:, ::-1], R_K, R_V, U],
     ):
-        assert generic.first_difference(evaluate(*wrong), *parameters) is not None
+        assert first_difference(generic, evaluate(*wrong), *parameters) is not None
     with pytest.raises(MalformedInput, match="R_V has shape"):
         generic.evaluate(R_Q, R_K, R_V[..., :2], U)
-    with pytest.raises(MalformedInput):
-        generic.first_difference(evaluate(*parameters)[:, 1:], *parameters)
 
 
 def test_generic_matrix_with_unequal_widths():
     shape, m = Shape(2, 2, 1, 2, 3), 2
     parameters = random_parameters(random.Random(6), shape, m, True)
     generic = symbolic.generic_r_all(shape, m, tied=True)
-    assert generic.first_difference(numeric(shape, m, True)(*parameters), *parameters) is None
+    assert first_difference(generic, numeric(shape, m, True)(*parameters), *parameters) is None
 
 
 @pytest.mark.parametrize(("heads", "layers"), [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3), (2, 3)])

@@ -16,9 +16,8 @@ from utfproof.certificates.format import Certificate, certificate, integer_array
 from utfproof.constructions import Construction, build_host
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.matching import isolating_target, r_all, refuting_column
+from utfproof.matching import r_all, refuting_column
 from utfproof.shapes import Column, Shape, column_at, column_index, head_words, matching_dimension
-from utfproof.systems import Target
 
 
 def refuted_column(shape: Shape, z: dict[int, int]) -> int:
@@ -49,18 +48,6 @@ def tied_stream_relation(shape: Shape) -> dict[int, int]:
     zeros = (0,) * (shape.layers - 1)
     first, second = (column_index(shape, Column("OV", word, 0)) for word in ((*zeros, 1), (1, *zeros)))
     return {first: 1, second: -1}
-
-
-def routed_targets(shape: Shape) -> list[Target]:
-    """The targets routed along every word, one for each column (the zero target once): the rows of their W_all span all M
-    columns, fewer letters before more, so `span_certificate` with them shows that no host has m < M. For d_in = d_out."""
-    columns = (column_at(shape, index) for index in range(matching_dimension(shape)))
-    nothing = ("OV", (0,) * shape.layers)
-    return [
-        isolating_target(shape, index)
-        for index, column in enumerate(columns)
-        if column[:2] != nothing or column.coordinate == 0
-    ]
 
 
 def streaming_certificate(

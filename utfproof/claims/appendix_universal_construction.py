@@ -178,15 +178,6 @@ def _copy(shape: Shape, m: int, layer: int, head: int, name: str) -> plain.Rows:
     return plain.transpose(out) if name == "printed-tree-column" else out
 
 
-RECORDED_RANKS: dict[str, str | bool] = {
-    "R_V is what the text says": True,
-    "rank of R_all at (2,1,1,2)": "4 of 8",
-    "rank of R_all at (2,2,1,2)": "4 of 20",
-    "rank of R_all at (2,2,2,3)": "8 of 36",
-    "rank of R_all at (3,2,1,1)": "6 of 33",
-}
-
-
 @claim(
     "thm:designed-R/formal-row",
     place="Appendix A.2, definition of the routing maps, acting on rows",

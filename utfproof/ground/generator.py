@@ -70,11 +70,6 @@ def stream_key(seed: int, tensor: str, layer: int = 0, head: int = 0) -> int:
     return key
 
 
-def raw_python(key: int, count: int, start: int = 0) -> list[int]:
-    """64-bit numbers start ... start+count-1 of a stream, standard library only."""
-    return [mix(key + _G * (i + 1)) for i in range(start, start + count)]
-
-
 def raw_numpy(key: int, count: int, start: int = 0) -> np.ndarray:
     """The same numbers as uint64 [count]."""
     out = np.empty(count, dtype=np.uint64)
@@ -205,14 +200,6 @@ def integer_matrix_torch(
     """Numerators [rows, columns] drawn on a torch device, int64."""
     raw = raw_torch(stream_key(seed, tensor, layer, head), rows * columns, device)
     return numerators_torch(law, raw).reshape(rows, columns)
-
-
-def weight_matrix_torch(
-    seed: int, tensor: str, rows: int, columns: int, *, device: Any, law: str = "uniform", layer: int = 0, head: int = 0
-) -> Any:
-    """The float64 weights of `weight_matrix`, drawn on a torch device."""
-    numbers = integer_matrix_torch(seed, tensor, rows, columns, device=device, law=law, layer=layer, head=head)
-    return numbers.double() * float(unit(law, rows))
 
 
 def round_to(values: np.ndarray, dtype: str) -> np.ndarray:

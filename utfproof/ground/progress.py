@@ -112,11 +112,6 @@ def staged(name: str, items: Iterable[T], total: int, *, unit: str = "", large: 
             doing.advance()
 
 
-def stepping(doing: Stage) -> Callable[..., None]:
-    """A callable that advances a stage by one, whatever it is called with."""
-    return lambda *_: doing.advance()
-
-
 @cache
 def _rate() -> float:
     """Multiplications and additions a second of a dense product here, measured once, in milliseconds."""

@@ -352,21 +352,3 @@ def _exactly(
         if value:
             cofactors[i][q] = Fraction(value * denominator, z[-1])
     return cofactors
-
-
-def groebner_is_one(system: str, *, prime: int = 32003) -> bool:
-    """SymPy's verdict modulo a prime: whether the Gröbner basis (grevlex) is {1}. A second route, and no proof over the
-    rationals."""
-    import sympy as sp
-
-    if system not in ns.SYSTEMS:
-        raise MalformedInput(f"no system {system!r}; choose {', '.join(ns.SYSTEMS)}")
-    names, equations = ns.SYSTEMS[system]()
-    symbols = sp.symbols(names)
-    expressions = []
-    for equation in equations:
-        scale = lcm(*(v.denominator for v in equation.values()))
-        terms = (int(v * scale) * sp.prod(x**e for x, e in zip(symbols, m, strict=True)) for m, v in equation.items())
-        expressions.append(sp.Add(*terms))
-    basis = sp.groebner(expressions, *reversed(symbols), order="grevlex", modulus=prime)
-    return [str(e) for e in basis.exprs] == ["1"]

@@ -113,18 +113,6 @@ class GenericMatrix:
         values = self.values(R_Q, R_K, R_V, U)
         return [[evaluate(entry, values) for entry in row] for row in self.entries]
 
-    def first_difference(self, numeric: Any, R_Q: Any, R_K: Any, R_V: Any, U: Any) -> tuple[int, int] | None:
-        """(row, column) of the first entry in which a numeric R_all differs from this one at these parameters."""
-        ours = self.evaluate(R_Q, R_K, R_V, U)
-        found = [list(row) for row in numeric]
-        if [len(row) for row in found] != [len(row) for row in ours]:
-            raise MalformedInput(f"the numeric R_all does not have shape {[len(ours), len(ours[0])]}")
-        for row, (a, b) in enumerate(zip(ours, found, strict=True)):
-            for column, (x, y) in enumerate(zip(a, b, strict=True)):
-                if x != y:
-                    return row, column
-        return None
-
 
 def evaluate(entry: Entry, values: Sequence[int]) -> int:
     """A polynomial at integer values of the symbols."""

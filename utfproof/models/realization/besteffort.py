@@ -7,7 +7,6 @@ ball arithmetic from E R_all - W_all; the derivation is in docs/minimal-hosts.md
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, GivenAttention, SoftmaxAttention
+from utfproof.attention import GivenAttention, SoftmaxAttention
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact, one_line, to_numpy
 from utfproof.ground.resources import require_memory
@@ -340,38 +339,3 @@ class _Bounding:
             error, half = max(error, upper(off)), max(half, upper(width))
         logits, attention = ({k: upper(v) for k, v in x.items()} for x in (self.logits, self.attention))
         return OutputBound(error, logits, attention, half)
-
-
-# --- what is seen ------------------------------------------------------------------------------------------
-
-
-def _in_floats(system: Any) -> Any:
-    """The same host or target with its exact and integer arrays in float64; index maps stay."""
-    fields = {f.name: getattr(system, f.name) for f in dataclasses.fields(system)}
-    arrays = {name: x.astype(np.float64) for name, x in fields.items() if isinstance(x, np.ndarray)}
-    return dataclasses.replace(system, **arrays)
-
-
-def observed_error(
-    host: Universal,
-    target: Target,
-    E: np.ndarray,
-    kernel: AttentionKernel,
-    *,
-    contexts: Sequence[int] = (1, 2, 5, 17),
-    trials: int = 5,
-    seed: int = 0,
-    groups: Sequence[int] | None = None,
-) -> float:
-    """The largest |UTF(X, E) - T(X)| met in float64 on random inputs of one-hots (one per group)."""
-    rng = np.random.default_rng(seed)
-    spans = _Groups(groups, host.shape.d_in).spans
-    identity = np.eye(host.shape.d_in)
-    host, target, E = _in_floats(host), _in_floats(target), np.asarray(E).astype(np.float64)
-    worst = 0.0
-    for n in contexts:
-        for _ in range(trials):
-            X = sum(identity[rng.integers(span.start, span.stop, size=n)] for span in spans)
-            found = np.abs(host.forward(X, E, kernel) - target.forward(X, kernel)).max()
-            worst = max(worst, float(found))
-    return worst

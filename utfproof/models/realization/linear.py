@@ -60,11 +60,6 @@ def columns_of(matrix: Any, chosen: Sequence[int]) -> Any:
     return rows_of(matrix.transpose(), chosen).transpose()
 
 
-def is_zero(matrix: Any) -> bool:
-    """Whether every entry is zero."""
-    return all(x == 0 for x in matrix.entries())
-
-
 def _pivots(reduced: Any, rank: int) -> list[int]:
     """Pivot columns of a reduced echelon form."""
     found: list[int] = []

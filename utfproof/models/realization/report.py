@@ -123,8 +123,3 @@ def structure(least: LeastHost) -> dict[str, list[str]]:
         ranks = [(h, getattr(h, field)) for h in live]
         out[name] = [f"{h.layer}.{h.head} ({rank} of {full})" for h, rank in ranks if rank < full]
     return out
-
-
-def minimize_report(target: Target, **options: Any) -> dict[str, Any]:
-    """The document of `minimize`."""
-    return minimize(target, **options).document

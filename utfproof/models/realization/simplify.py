@@ -95,14 +95,3 @@ def _lifted(rows: Any, values: Any, head_dim: int) -> Any:
         for j in range(values.ncols()):
             out[row, j] = solved[i, j]
     return out
-
-
-def same_logits(first: Forms, second: Forms) -> bool:
-    """Whether two targets that share everything but W_Q and W_K have the same logits on all inputs, exactly."""
-    for layer, rows in enumerate(reached(first)[:-1]):
-        for head in range(first.shape.heads):
-            ours = (rows * first.W_Q[layer][head]) * (rows * first.W_K[layer][head]).transpose()
-            theirs = (rows * second.W_Q[layer][head]) * (rows * second.W_K[layer][head]).transpose()
-            if ours != theirs:
-                return False
-    return True
