@@ -89,9 +89,13 @@ def served(shape, m, claim):
 
 
 def exact(matrix):
-    """A matrix of the host as Fractions [rows, columns]."""
+    """A matrix of the host as exact numbers [rows, columns]."""
     held = matrix.to_dense(object) if hasattr(matrix, "to_dense") else np.asarray(matrix)
-    return np.array([[Fraction(x) for x in row] for row in held.tolist()], dtype=object).reshape(held.shape)
+    return np.array([[rational(x) for x in row] for row in held.tolist()], dtype=object).reshape(held.shape)
+
+
+def rational(x):
+    return fmpq(x) if isinstance(x, int) else fmpq(*Fraction(x).as_integer_ratio())
 
 
 def columns(shape, enter, read, move, leave):
@@ -107,13 +111,13 @@ def columns(shape, enter, read, move, leave):
         moves = [move(layer, h) for h in range(shape.heads)]
         prefixes = [y for x in prefixes for y in [*([x] * shape.residual), *(times(x, v) for v in moves)]]
     size = len(leave)
-    eye = np.array([[Fraction(i == j) for j in range(size)] for i in range(size)], dtype=object)
+    eye = np.array([[fmpq(int(i == j)) for j in range(size)] for i in range(size)], dtype=object)
     return np.concatenate([*blocks, *(times(eye if x is None else x, leave) for x in prefixes)], axis=1)
 
 
 def rank(matrix):
     rows, width = matrix.shape
-    return fmpq_mat(rows, width, [fmpq(x.numerator, x.denominator) for x in matrix.reshape(-1).tolist()]).rank()
+    return fmpq_mat(rows, width, matrix.reshape(-1).tolist()).rank()
 
 
 def host_of(shape, m, held):
@@ -162,10 +166,10 @@ def tied_target(shape):
     b, d = shape.d_in, shape.head_dim
 
     def drawn(rows, width):
-        return source.integers(-RANGE, RANGE, (rows, width)).astype(object) * Fraction(1)
+        return source.integers(-RANGE, RANGE, (rows, width)).astype(object) * fmpq(1)
 
     heads = [(drawn(b, d), drawn(b, d), drawn(b, d) @ drawn(d, b)) for _ in range(shape.heads)]
-    eye = np.array([[Fraction(i == j) for j in range(shape.d_out)] for i in range(b)], dtype=object)
+    eye = np.array([[fmpq(int(i == j)) for j in range(shape.d_out)] for i in range(b)], dtype=object)
     return columns(shape, None, lambda which, _, h: heads[h][which], lambda _, h: heads[h][2], eye)
 
 
@@ -175,7 +179,7 @@ def tied_target(shape):
 
 def numbers(held, rows, width):
     """Exact numbers [count, rows, width]."""
-    entries = [Fraction(int(x), int(held["denominator"])) for x in held["numerators"]]
+    entries = [fmpq(int(x), int(held["denominator"])) for x in held["numerators"]]
     return np.array(entries, dtype=object).reshape(-1, rows, width)
 
 
@@ -230,8 +234,8 @@ def emulation(shape, m, claim, evidence):
 
     outside = numbers(evidence["attention"], n, n).astype(float) if "attention" in evidence else None
     both = [
-        forward(shape, (X @ E).astype(float), maps, u, parts, outside),
-        forward(shape, (X @ enter).astype(float), theirs, leave, parts, outside),
+        forward(shape, X.astype(float) @ E.astype(float), maps, u, parts, outside),
+        forward(shape, X.astype(float) @ enter.astype(float), theirs, leave, parts, outside),
     ]
     if not np.isfinite(both).all():
         return None
