@@ -1256,7 +1256,7 @@ def _identity(shape, claim, evidence):
     def holds():
         if notion != "functional" and inverse != (targets in (INVERTIBLE, INVERTIBLE_MIDDLE)):
             return False
-        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b, edges) > 4000:
+        if H**L > 2000 or L > 12 or b > 60 or L * H * b * d > DRAWN or identity_least(name, H, L, d, b, edges) > 4000:
             raise TooLarge
         blocks = blocks_of(standard_embedding(name, H, L, b), name, tied, H, L, d, b, m) if standard else e
         return evaluated(name, tied, H, L, d, b, blocks, u[0] if u else None, edges)
@@ -1363,6 +1363,7 @@ def evaluated(name, tied, H, L, d, b, e, u, edges=None):
 
 # --- identities of rational embeddings, at one target modulo a large prime ------------------------------------------
 
+DRAWN = 10**5  # entries of a drawn target: least m may not depend on d
 RATIONAL = ("shared-query-groups", "symmetric-keys", "symmetric-keys-deep", "residual-key", "residual-query")
 
 
@@ -1399,7 +1400,7 @@ def _rational(shape, claim, evidence):
     tied = targets.endswith(" tied")
 
     def holds():
-        if (H + stream) ** L > 300 or m > 400 or b > 12:
+        if (H + stream) ** L > 300 or m > 400 or b > 12 or L * H * b * d > DRAWN:
             raise TooLarge
         try:
             return solves(name, tied, stream, H, L, d, b, m)
