@@ -1734,6 +1734,8 @@ def _lower_bound(shape, claim, evidence):
     untied = targets in ("all untied", "generic untied")
     if generic:
         demand(d_in == d_out)
+        if L > 10_000:
+            raise TooLarge
         bounds = list(generic_bounds(notion, untied, free, H, L, d, d_in, host["every"] == "tied host"))
         demand(bounds)
         return lambda: any(too_small(m) for too_small in bounds)

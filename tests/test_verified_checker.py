@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from utfproof.certificates import checker
 from utfproof.cli import verified
 from utfproof.errors import MalformedInput
 
@@ -88,6 +89,22 @@ def test_a_dense_host_beyond_its_bound_is_left_alone_at_once(utfcheck, tmp_path)
         document = {**named, "claim": claim, "evidence": evidence, "shape": {**shape, "m": m}}
         (tmp_path / f"{m}.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
         [said] = verdicts(utfcheck, tmp_path / f"{m}.json").values()
+        assert said.startswith(expected)
+
+
+def test_a_prime_that_divides_the_unit_of_the_host_refutes_nothing(utfcheck, tmp_path):
+    """For the host's integers a basis is scaled by powers of the unit: dependent modulo such a prime."""
+    host = {"construction": "random-tied", "dtype": "float64", "law": "uniform", "seed": 0}
+    claim = {"host": host, "notion": "matching", "rank": 7, "targets": "all tied", "verdict": "universal"}
+    basis = [[[0, -8388593], [1, 8388593]], [[3, -1], [4, 1]], [[7, -1], [8, 1]]]
+    shape = {"heads": 1, "layers": 2, "head_dim": 1, "d_in": 1, "d_out": 1, "residual": True, "m": 7}
+    named = {"format": "utfproof-certificate", "kind": "tied-kernel", "version": 1, "claim": claim, "shape": shape}
+    for prime, expected in ((7, "kind not covered"), (11, "valid")):
+        document = {**named, "evidence": {"basis": basis, "prime": prime}}
+        path = tmp_path / f"{prime}.json"
+        path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+        assert checker.check_file(path).code == 0
+        [said] = verdicts(utfcheck, path).values()
         assert said.startswith(expected)
 
 

@@ -67,8 +67,10 @@ let within s =
   if s.depth > 64 || Zar.geq size (Zar.shift_left Zar.one 60) then raise (Uncovered "a shape of this size")
 let countable s host =
   let square = s.width * s.width in
+  (* a number that is rounded to less than float64 takes three times as long to draw *)
+  let dense = square * s.heads * s.depth * (match host with Some (Random (_, d, Uniform, _)) when d <> Float64 -> 3 | _ -> 1) in
   (match host with
-   | Some (Random _ | Stored _) when square > 12_000_000 || square * s.heads * s.depth > 45_000_000 -> raise (Uncovered "a host of this size")
+   | Some (Random _ | Stored _) when square > 12_000_000 || dense > 45_000_000 -> raise (Uncovered "a host of this size")
    | _ -> if square > 50_000_000 then raise (Uncovered "a host of this size"));
   if room s s.depth > 5_000_000 then raise (Uncovered "so many columns")
 (* how many columns there are with queries of this width, none of which is written down *)
@@ -399,6 +401,8 @@ let tied_kernel files s claim evidence =
   let h = match claim with Matched (h, _) -> h | _ -> reject "claim" in
   let p = prime_of evidence and names = columns s in
   if s.width * Array.length names > 4_000_000 then raise (Uncovered "tied-kernel of this size");
+  (* there the vectors for the host's integers may be dependent modulo p where those given are not *)
+  if Zar.sign (Zar.floor_mod (fst (factor files s h)) (Zar.of_int p)) = 0 then raise (Uncovered "tied-kernel modulo a prime that divides the host's unit");
   let basis = Array.of_list (List.map (fun z -> scaled files s h (vector names (list z))) (list (field "basis" evidence))) in
   if basis = [||] then reject "no vector";
   let ps, zs = diagonal p basis in
