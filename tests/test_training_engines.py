@@ -141,7 +141,7 @@ def test_gradients_of_trained_matrices_stay_where_they_are_written():
     first, second = matrices.Matrices(parameter).take()[0]
     (first.after(x).sum() + first.after(y).sum() + second.before(x).sum()).backward()
     ones = torch.ones(3, 3, dtype=torch.float64)
-    expected = torch.stack([(x + y)[0].T @ ones, ones @ x[0].T])
+    expected = torch.stack([(x + y)[0].T @ ones, ones @ x[0]])
     torch.testing.assert_close(parameter.grad[0, 0], expected, rtol=1e-14, atol=1e-14)
 
 

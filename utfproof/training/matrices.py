@@ -35,15 +35,15 @@ class Matrix:
 
     def after(self, x: Tensor) -> Tensor:
         """x [S, c, a] times the matrix."""
-        return self._product(x, self.value, 1)
+        return self._product(x, False)
 
     def before(self, y: Tensor) -> Tensor:
-        """The matrix times y [S, b, c]."""
-        return self._product(self.value, y, 0)
+        """y [S, c, b] times the matrix's transpose: columns, written as rows, times which it stands."""
+        return self._product(y, True)
 
-    def _product(self, x: Tensor, y: Tensor, which: int) -> Tensor:
+    def _product(self, x: Tensor, flipped: bool) -> Tensor:
         into, self._into = self._into, None
-        found: Tensor = _functions()[1].apply(x, y, into, which)
+        found: Tensor = _functions()[1].apply(x, self.value, into, flipped)
         return found
 
 
@@ -92,19 +92,17 @@ def _functions() -> tuple[Any, ...]:
 
     class Product(torch.autograd.Function):
         @staticmethod
-        def forward(context: Any, x: Any, y: Any, into: Any, which: int) -> Any:
+        def forward(context: Any, x: Any, y: Any, into: Any, flipped: bool) -> Any:
             context.save_for_backward(x, y)
-            context.into, context.which = into, which
-            return times(x, y)
+            context.into, context.flipped = into, flipped
+            return times(x, y.transpose(1, 2) if flipped else y)
 
         @staticmethod
         def backward(context: Any, *gradients: Any) -> Any:
             (x, y), g = context.saved_tensors, gradients[0]
-            factors = [(g, y.transpose(1, 2)), (x.transpose(1, 2), g)]
-            found = [times(*pair) if n != context.which else None for n, pair in enumerate(factors)]
-            x, y = factors[context.which]
-            found[context.which] = _written(x, y, context.into)
-            return *found, None, None
+            if context.flipped:
+                return times(g, y), _written(g.transpose(1, 2), x, context.into), None, None
+            return times(g, y.transpose(1, 2)), _written(x.transpose(1, 2), g, context.into), None, None
 
     return Split, Product
 

@@ -280,22 +280,23 @@ def _forward(rows: Tensor, moved: list[Tensor], residual: bool) -> Tensor:
 
 
 def _back(unembedding: Tensor, values: list[list[Tensor]], residual: bool) -> Tensor:
-    """R_u U for all words u of the last layers, [S, m, W d_out], last letter slowest."""
+    """(R_u U)^T for all words u of the last layers, [S, W d_out, m], last letter slowest. In rows: a large matrix times a few
+    columns takes the processor three times as long where the gradient needs its transpose."""
     import torch
 
     S, m, out = unembedding.shape
-    found = unembedding.view(S, m, 1, out)
+    found = unembedding.transpose(1, 2).contiguous().view(S, 1, out, m)
     for layer in reversed(values):
-        flat = found.reshape(S, m, -1)
-        moved = [times(value, flat).view(found.shape) for value in layer]
-        found = torch.stack([found, *moved] if residual else moved, 3).reshape(S, m, -1, out)
-    return found.reshape(S, m, -1)
+        flat = found.reshape(S, -1, m)
+        moved = [times(flat, value.transpose(1, 2)).view(found.shape) for value in layer]
+        found = torch.stack([found, *moved] if residual else moved, 2).reshape(S, -1, out, m)
+    return found.reshape(S, -1, m)
 
 
 def _meet(forth: Tensor, back: Tensor, out: int) -> Tensor:
-    """E R_w U [S, W v, d_out] from E R_u [S, W_u v, m] and R_u' U [S, m, W_u' d_out]."""
+    """E R_w U [S, W v, d_out] from E R_u [S, W_u v, m] and (R_u' U)^T [S, W_u' d_out, m]."""
     S, rows, _ = forth.shape
-    return times(forth, back).view(S, rows, -1, out).transpose(1, 2).reshape(S, -1, out)
+    return times(forth, back.transpose(1, 2)).view(S, rows, -1, out).transpose(1, 2).reshape(S, -1, out)
 
 
 def reader_columns(host: Universal, model: Model) -> np.ndarray:
@@ -341,8 +342,8 @@ class TrainedProgram:
                 found.append(torch.stack([matrix.after(rows) for matrix in matrices[layer]], 1))
             if layer + 1 == shape.layers and not self._own and rows.shape[1] > shape.d_out:
                 # U is narrower than the rows are many: let it pass through the last layer instead
-                last = [matrix.before(unembedding) for matrix in values[0][layer]]
-                columns = [unembedding, *last] if model.residual else last
+                last = [matrix.before(unembedding.transpose(1, 2)) for matrix in values[0][layer]]
+                columns = [unembedding] * model.residual + [x.transpose(1, 2) for x in last]
                 return Tables(queries, keys, torch.cat([times(rows, column) for column in columns], 1))
             moved = [rows] * shape.heads
             for factor in values:
