@@ -201,7 +201,7 @@ def memory(document: dict[str, Any]) -> str:
     found = []
     for command in dict.fromkeys(row["command"] for row in rows):
         cells = {row["m"]: row["announced"] / row["taken"] for row in rows if row["command"] == command}
-        found.append([f"`{command}`", *(f"{cells[m]:.2f}" for m in sizes)])
+        found.append([f"`{command}`", *(f"{cells[m]:.2f}" if m in cells else "" for m in sizes)])
     return table(["announced / taken", *(f"m = {m}" for m in sizes)], found)
 
 
@@ -338,7 +338,8 @@ is part of the default tests, m of 20 million of the exhaustive ones.
 `python scripts/measure_memory.py -o results/{MEMORY}`
 
 What guards announce (what is asked for, beside what the process holds by then) over the largest anonymous resident set, at
-(H, L) = (2, 4). A guard that would pass `--max-memory` refuses.
+(H, L) = (2, 4). A guard that would pass `--max-memory` refuses; the rank of a matrix that is larger than memory is found
+[on disk](rank-beyond-memory.md).
 
 {memory(load(MEMORY))}
 

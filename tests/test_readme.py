@@ -40,7 +40,14 @@ def test_the_two_commands_are_make_targets():
         assert f"\n{target}:" in makefile
 
 
-GENERATED = ("write_performance.py", "write_claims.py", "write_schemas.py", "write_verdicts.py", "write_options.py")
+GENERATED = (
+    "write_performance.py",
+    "write_rank_page.py",
+    "write_claims.py",
+    "write_schemas.py",
+    "write_verdicts.py",
+    "write_options.py",
+)
 
 
 @pytest.mark.parametrize("script", GENERATED)

@@ -41,6 +41,7 @@ emulate tied {SHAPE} --context 1,5
 emulate random {SHAPE} --no-bounds
 emulate sparse,tied {SHAPE} --attention softmax,causal --context 3
 slack random -H 2 -L 1 -d 1 --d-in 2
+rank host.safetensors --tensor U
 verify intro:sparse tab:hyperparameters --list
 enclose tied {SHAPE} --context 2 --digits 9 -o enclosure.json
 frontier -H 1..2 -L 1..2
