@@ -18,16 +18,15 @@ from utfproof.constructions.shared_attention import (
     counting_pairs,
     counting_words,
     monomial,
-    padded,
     raised,
     require_dimension,
     require_scalar,
     require_tied_scalar_target,
 )
+from utfproof.constructions.tied import Pairs, host_of_halves, padded
 from utfproof.constructions.words import Blocks, powers
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape
 from utfproof.systems import Target, TiedUniversal
 
@@ -55,35 +54,19 @@ def commuting_trie_host(shape: Shape, m: int) -> TiedUniversal:
     tuples = count_tuples(H, shape.layers - 1)
     number = {counts: i for i, counts in enumerate(tuples)}
     halves = 2 * H * len(tuples)  # cells of the trie: the Q and the K half of each block
-    cells = padded([d] * halves + [1] * counting_dimension(shape), m)
-    reader, output = Partition.of_widths([d]), Partition.of_widths([1])
     within = np.arange(2 * H)
 
-    def read(cell: int, columns: Partition) -> SelectionMatrix:
-        return SelectionMatrix(cells, columns, np.array([cell]), np.array([0]))
-
-    def route(head: int) -> SelectionMatrix:
+    def route(head: int) -> Pairs:
         moved = [counts for counts in tuples if sum(counts) < shape.layers - 1]
         rows = np.array([number[raised(counts, head)] for counts in moved], dtype=np.int64)
         columns = np.array([number[counts] for counts in moved], dtype=np.int64)
         last_rows, last_columns = counting_pairs(shape, head)
-        return SelectionMatrix(
-            cells,
-            cells,
+        return (
             np.concatenate([(2 * H * rows[:, None] + within).reshape(-1), halves + last_rows]),
             np.concatenate([(2 * H * columns[:, None] + within).reshape(-1), halves + last_columns]),
         )
 
-    heads = range(H)
-    return TiedUniversal(
-        shape,
-        m,
-        tuple(read(2 * h, reader) for h in heads),
-        tuple(read(2 * h + 1, reader) for h in heads),
-        tuple(route(h) for h in heads),
-        read(halves, output),
-        NAME,
-    )
+    return host_of_halves(shape, padded([d] * halves + [1] * counting_dimension(shape), m), halves, route, NAME)
 
 
 def embed_commuting_trie(shape: Shape, m: int, target: Target) -> Array:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.errors import SingularTarget
+from utfproof.constructions.record import Forms
+from utfproof.errors import OutsideClass, SingularTarget
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose, zeros
+from utfproof.shapes import Shape
 from utfproof.systems import Target
 
 Gauge = tuple[Array, Array]
@@ -69,6 +71,24 @@ def solved(target: Target, layer: int, group: range, wanted: Array, before: Arra
         G = block if head == group[-1] else -block
         found[head] = (G, transpose(inverse(G, f"the gauge of layer {layer + 1}, head {head},")[0]))
     return found
+
+
+def require_gauged(name: str, shape: Shape, target: Target) -> None:
+    """OutsideClass unless the target is d to d_out wide."""
+    if not shape.head_dim <= target.width <= shape.d_out:
+        raise OutsideClass(
+            f"{name} at {shape} serves targets of width {shape.head_dim} to {shape.d_out} by attention-matching, this one "
+            f"has width {target.width}"
+        )
+
+
+def gauged_forms(target: Target, gauges: list[dict[int, Gauge]]) -> Forms:
+    """W_Q G and W_K G^-T, [L][H] of [D, d]."""
+    queries, keys = (
+        [[target.parameters(at, h)[side] @ layer[h][side] for h in sorted(layer)] for at, layer in enumerate(gauges)]
+        for side in (0, 1)
+    )
+    return queries, keys
 
 
 def condition_of(gauges: list[dict[int, Gauge]]) -> float | None:

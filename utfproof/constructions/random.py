@@ -6,6 +6,8 @@ seed is, a rank certificate decides.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from utfproof.constructions.record import Construction
@@ -44,6 +46,27 @@ def random_host(
     )
 
 
+Draw = Callable[[str, int, int, int, int], np.ndarray]
+"""Entries [rows, columns] of a tensor, by its name and sizes, at a layer and a head."""
+
+
+def _drawn(shape: Shape, D: int, tied: bool, draw: Draw) -> Target:
+    """A target of width D, W_E and W_U drawn where D differs from d_in or d_out."""
+    lead, d = (1 if tied else shape.layers, shape.heads), shape.head_dim
+
+    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
+        out = np.stack([draw(tensor, rows, columns, *place) for place in np.ndindex(lead)]).reshape(
+            *lead, rows, columns
+        )
+        return out[0] if tied else out
+
+    W_Q, W_K, W_V, W_O = grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D)
+    W_E = W_U = None
+    if not D == shape.d_in == shape.d_out:
+        W_E, W_U = draw("W_E", shape.d_in, D, 0, 0), draw("W_U", D, shape.d_out, 0, 0)
+    return (TiedTarget if tied else Target)(shape, W_Q, W_K, W_V, W_O, W_E, W_U)
+
+
 def random_target(
     shape: Shape,
     seed: int = 0,
@@ -59,36 +82,14 @@ def random_target(
     width D defaults to d_in; W_E and W_U are drawn when D differs from d_in or d_out.
     """
     D = shape.d_in if width is None else positive_integer("width", width)
-    lead = (1 if tied else shape.layers, shape.heads)
     # 16 bytes an entry while drawn, and some hundreds a head
-    heads = lead[0] * lead[1] * (64 * D * shape.head_dim + 500)
+    heads = (1 if tied else shape.layers) * shape.heads * (64 * D * shape.head_dim + 500)
     require_memory(heads + 16 * D * (shape.d_in + shape.d_out), f"a random target at {shape}, width {D},", max_memory)
 
-    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
-        matrices = [
-            weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype, layer=layer, head=head)
-            for layer in range(lead[0])
-            for head in range(lead[1])
-        ]
-        out = np.stack(matrices).reshape(*lead, rows, columns)
-        return out[0] if tied else out
+    def draw(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
+        return weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype, layer=layer, head=head)
 
-    def single(tensor: str, rows: int, columns: int) -> np.ndarray | None:
-        if D == shape.d_in == shape.d_out:
-            return None
-        return weight_matrix(seed, tensor, rows, columns, law=law, dtype=dtype)
-
-    d = shape.head_dim
-    kind = TiedTarget if tied else Target
-    return kind(
-        shape,
-        grid("W_Q", D, d),
-        grid("W_K", D, d),
-        grid("W_V", D, d),
-        grid("W_O", d, D),
-        single("W_E", shape.d_in, D),
-        single("W_U", D, shape.d_out),
-    )
+    return _drawn(shape, D, tied, draw)
 
 
 def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: int = 2) -> Target:
@@ -98,21 +99,12 @@ def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: in
     """
     if shape.d_in != shape.d_out:
         raise MalformedInput(f"integer targets have d_out = d_in, got {shape}")
-    lead = (1 if tied else shape.layers, shape.heads)
 
-    def grid(tensor: str, rows: int, columns: int) -> np.ndarray:
-        drawn = [
-            integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head)
-            for layer in range(lead[0])
-            for head in range(lead[1])
-        ]
-        numbers = np.array([int(v) for matrix in drawn for v in matrix.reshape(-1)], dtype=object)
-        out = (numbers // 2 % (2 * bound + 1) - bound).reshape(*lead, rows, columns)
-        return out[0] if tied else out
+    def draw(tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
+        numbers = integer_matrix(seed, tensor, rows, columns, law="uniform", layer=layer, head=head).astype(object)
+        return numbers // 2 % (2 * bound + 1) - bound
 
-    d, D = shape.head_dim, shape.d_in
-    kind = TiedTarget if tied else Target
-    return kind(shape, grid("W_Q", D, d), grid("W_K", D, d), grid("W_V", D, d), grid("W_O", d, D))
+    return _drawn(shape, shape.d_in, tied, draw)
 
 
 RANDOM = Construction(

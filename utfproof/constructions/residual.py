@@ -1,4 +1,4 @@
-"""Residual streams, X^l = X^{l-1} + sum_h A^{l,h} X^{l-1} M^{l,h}: the embeddings of their hosts, and the tied tries.
+"""Residual streams, X^l = X^{l-1} + sum_h A^{l,h} X^{l-1} M^{l,h}: the embeddings of their hosts.
 
 Words are over the letters 0 ... H, letter 0 for the stream itself (shapes.py). The prefix tree over these words (`sparse`,
 sparse.py) has a unimodular R_all at m = M_res: E R_w reads block w and, for every zero of w, the blocks with any other letter
@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from utfproof.constructions.record import Construction, index_map_bytes
-from utfproof.constructions.shared_attention import padded
-from utfproof.constructions.tied import tied_host, trie_pairs
+from utfproof.constructions.tied import tied_host
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, hstack, namespace, zeros
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import Partition, SelectionMatrix
 from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_dimension, word_index
-from utfproof.systems import Target, TiedUniversal, prefix_stacks
+from utfproof.systems import Target, prefix_stacks
 
 # --- untied: the prefix tree -------------------------------------------------------------------------------
 
@@ -37,9 +33,9 @@ def moebius(table: Array, letters: int, length: int) -> Array:
     return table.reshape(letters**length, *trailing)
 
 
-def embed_residual_tree(shape: Shape, m: int, target: Target) -> Array:
-    """E [d_in, m] of `sparse` with a residual stream: E R_all = W_all for any untied or tied target of any width, in its
-    arithmetic; linear in the size of E, times L."""
+def embed_residual_tree(shape: Shape, m: int, target: Target, kv_heads: int | None = None) -> Array:
+    """E [d_in, m] of the prefix tree (`sparse` with a residual stream): E R_all = W_all for any untied or tied target of any
+    width, in its arithmetic; linear in the size of E, times L. kv_heads: for a target whose heads share keys."""
     E = zeros(target.W_Q, shape.d_in, m)
     begin = 0
     for depth, products in enumerate(prefix_stacks(target)):
@@ -47,48 +43,18 @@ def embed_residual_tree(shape: Shape, m: int, target: Target) -> Array:
             readers = target.unembedding()
         else:
             pairs = [target.parameters(depth, head)[:2] for head in range(shape.heads)]
-            readers = hstack([*(q for q, _ in pairs), *(k for _, k in pairs)])  # Q_0 ..., K_0 ...
-        blocks = moebius(products @ readers, shape.letters, depth)
+            keys = [k for _, k in pairs][:: shape.heads // (kv_heads or shape.heads)]
+            readers = hstack([*(q for q, _ in pairs), *keys])  # Q_0 ..., K_0 ...
+        blocks = products @ readers
+        if shape.residual:
+            blocks = moebius(blocks, shape.letters, depth)
         columns = namespace(blocks).moveaxis(blocks, 1, 0).reshape(shape.d_in, -1)
         E[:, begin : begin + columns.shape[1]] = columns
         begin += columns.shape[1]
     return E
 
 
-# --- tied hosts --------------------------------------------------------------------------------------------
-
-
-def residual_tied_host(shape: Shape, m: int) -> TiedUniversal:
-    """`tied` with a residual stream, for *tied* targets: Q and K blocks (d each) for words of length 1 ... L over the H heads,
-    as without the stream, then output blocks (d_out) for words of length 0 ... L; U reads the root. The stream keeps a
-    word as it is, so words without the letter 0 are all there is."""
-    plain = shape.without_residual()
-    S = plain.word_count
-    cells = padded([shape.head_dim] * (2 * S) + [shape.d_out] * (1 + S), m)
-
-    def read(cell: int, width: int) -> SelectionMatrix:
-        return SelectionMatrix(cells, Partition.of_widths([width]), np.array([cell]), np.array([0]))
-
-    def route(head: int) -> SelectionMatrix:
-        rows, columns = trie_pairs(plain, head, 1, shape.layers)
-        out_rows, out_columns = trie_pairs(plain, head, 0, shape.layers)
-        return SelectionMatrix(
-            cells,
-            cells,
-            np.concatenate([2 * rows, 2 * rows + 1, 2 * S + out_rows]),
-            np.concatenate([2 * columns, 2 * columns + 1, 2 * S + out_columns]),
-        )
-
-    heads = range(shape.heads)
-    return TiedUniversal(
-        shape,
-        m,
-        tuple(read(2 * h, shape.head_dim) for h in heads),
-        tuple(read(2 * h + 1, shape.head_dim) for h in heads),
-        tuple(route(h) for h in heads),
-        read(2 * S, shape.d_out),
-        "tied",
-    )
+# --- tied targets ------------------------------------------------------------------------------------------
 
 
 def embed_residual_tied(shape: Shape, m: int, target: Target) -> Array:
@@ -151,7 +117,7 @@ TIED = Construction(
     True,
     Notion.MATCHING,
     tied_targets_dimension,
-    lambda shape, m: (residual_tied_host if shape.residual else tied_host)(shape, m),
+    tied_host,
     streams=True,
     solve=embed_residual_tied,
     memory=lambda shape, m: index_map_bytes(

@@ -17,15 +17,18 @@ from utfproof.constructions.gauges import (
     Gauge,
     condition_of,
     full_groups,
+    gauged_forms,
     last_heads,
     padded_columns,
+    require_gauged,
     side_by_side,
     solved,
     trivial,
 )
-from utfproof.constructions.record import Construction, Identity, SharedAttention
+from utfproof.constructions.record import Construction, Forms, Identity, SharedAttention
+from utfproof.constructions.shared_key import key_forms
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.ground.arrays import Array, eye
+from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
 from utfproof.shapes import Shape, require_words
@@ -176,15 +179,6 @@ def query_host(shape: Shape, m: int) -> Universal:
 # --- embeddings ----------------------------------------------------------------------------------------------
 
 
-def key_forms(shape: Shape, target: Target) -> tuple[list[list[Array]], list[list[Array]]]:
-    """What the queries and keys of `residual-key` are of the target's stream: A and I, [L][H] of [D, D]."""
-    heads, identity = range(shape.heads), eye(target.width, target.W_Q)
-    return (
-        [[target.attention_form(layer, head) for head in heads] for layer in range(shape.layers)],
-        [[identity for _ in heads] for _ in range(shape.layers)],
-    )
-
-
 def embed_key(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
     """E [d_in, m] of `residual-key` for any untied or tied target of width d_in: M_w A, then M_w."""
     if target.W_E is not None or target.W_U is not None:
@@ -195,11 +189,7 @@ def embed_key(shape: Shape, m: int, target: Target) -> tuple[Array, float | None
 
 def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:
     """(G, G^-T) of every layer and head; SingularTarget where this target is one of the null set that is not served."""
-    if not shape.head_dim <= target.width <= shape.d_out:
-        raise OutsideClass(
-            f"{QUERY} at {shape} serves targets of width {shape.head_dim} to {shape.d_out} by attention-matching, this one "
-            f"has width {target.width}"
-        )
+    require_gauged(QUERY, shape, target)
     wanted = target.unembedding()[:, : shape.head_dim]
     found = []
     for layer in range(shape.layers):
@@ -210,13 +200,9 @@ def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:
     return found
 
 
-def query_forms(shape: Shape, target: Target) -> tuple[list[list[Array]], list[list[Array]]]:
-    """What the queries and keys of `residual-query` are of the target's stream: W_Q G and W_K G^-T, [L][H] of [D, d]."""
-    gauges, heads = layer_gauges(shape, target), range(shape.heads)
-    return (
-        [[target.parameters(layer, h)[0] @ gauges[layer][h][0] for h in heads] for layer in range(shape.layers)],
-        [[target.parameters(layer, h)[1] @ gauges[layer][h][1] for h in heads] for layer in range(shape.layers)],
-    )
+def query_forms(shape: Shape, target: Target) -> Forms:
+    """What the queries and keys of `residual-query` are of the target's stream."""
+    return gauged_forms(target, layer_gauges(shape, target))
 
 
 def embed_query(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:

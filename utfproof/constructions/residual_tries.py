@@ -23,7 +23,8 @@ from math import comb, gcd
 import numpy as np
 
 from utfproof.constructions.record import Construction, SharedAttention
-from utfproof.constructions.residual_outputs import key_forms, require_stream
+from utfproof.constructions.residual_outputs import require_stream
+from utfproof.constructions.shared_key import key_forms
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion

@@ -19,7 +19,7 @@ from math import comb
 import numpy as np
 
 from utfproof.constructions.record import Construction, Identity, SharedAttention
-from utfproof.constructions.tied import register_pairs
+from utfproof.constructions.tied import padded, register_pairs
 from utfproof.constructions.words import Blocks, embedded, output_moves, powers, values
 from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
 from utfproof.ground.arrays import Array, eye, zeros
@@ -94,12 +94,6 @@ def require_dimension(name: str, shape: Shape, m: int, least: int) -> int:
         raise NotDefined(f"{name} at {shape} needs m >= {least}, got {m}")
     require_memory(16 * m + least * (60 * shape.heads + 200), f"{name} at {shape}, m = {m},")
     return m
-
-
-def padded(widths: list[int], m: int) -> Partition:
-    """Cells of these widths, and one more for the coordinates that are zero in every matrix."""
-    padding = m - sum(widths)
-    return Partition.of_widths([*widths, padding] if padding else widths)
 
 
 def require_tied_scalar_target(name: str, shape: Shape, target: Target) -> None:

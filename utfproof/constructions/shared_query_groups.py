@@ -16,15 +16,17 @@ from utfproof.constructions.gauges import (
     Gauge,
     condition_of,
     full_groups,
+    gauged_forms,
     last_heads,
     padded_columns,
+    require_gauged,
     side_by_side,
     solved,
     trivial,
 )
-from utfproof.constructions.record import Construction, Identity
+from utfproof.constructions.record import Construction, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
-from utfproof.errors import NotDefined, OutsideClass
+from utfproof.errors import NotDefined
 from utfproof.ground.arrays import Array, namespace
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix, pieces, uniform
@@ -131,11 +133,7 @@ def grouped_host(shape: Shape, m: int) -> TiedUniversal:
 
 def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:
     """(G, G^-T) of every layer and head. SingularTarget where the target is one of the null set that is not served."""
-    if not shape.head_dim <= target.width <= shape.d_out:
-        raise OutsideClass(
-            f"{NAME} at {shape} serves targets of width {shape.head_dim} to {shape.d_out} by attention-matching, this one "
-            f"has width {target.width}"
-        )
+    require_gauged(NAME, shape, target)
     found: list[dict[int, Gauge]] = []
     query = target.unembedding()
     for layer in reversed(range(shape.layers)):
@@ -151,14 +149,9 @@ def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:
     return found[::-1]
 
 
-def read_forms(shape: Shape, target: Target) -> tuple[list[list[Array]], list[list[Array]]]:
-    """What the host's queries and keys are of the target's stream: W_Q G and W_K G^-T, [L][H] of [D, d]."""
-    gauges = layer_gauges(shape, target)
-    heads = range(shape.heads)
-    return (
-        [[target.parameters(layer, h)[0] @ gauges[layer][h][0] for h in heads] for layer in range(shape.layers)],
-        [[target.parameters(layer, h)[1] @ gauges[layer][h][1] for h in heads] for layer in range(shape.layers)],
-    )
+def read_forms(shape: Shape, target: Target) -> Forms:
+    """What the host's queries and keys are of the target's stream."""
+    return gauged_forms(target, layer_gauges(shape, target))
 
 
 def embed_grouped_query(shape: Shape, m: int, target: Target) -> tuple[Array, float | None]:
@@ -168,7 +161,7 @@ def embed_grouped_query(shape: Shape, m: int, target: Target) -> tuple[Array, fl
     block of its own at layer 1 it holds what is missing. Raises SingularTarget, OutsideClass for a width below d.
     """
     gauges = layer_gauges(shape, target)
-    queries, keys = read_forms(shape, target)
+    queries, keys = gauged_forms(target, gauges)
     products = list(prefix_stacks(target))
     parts = [side_by_side(products[layer], keys[layer]) for layer in range(shape.layers)]
     extra = last_heads(groups_at(shape, 1)) - last_heads(groups_at(shape, 0)) if shape.layers > 1 else set()

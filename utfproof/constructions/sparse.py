@@ -23,51 +23,54 @@ from utfproof.systems import Universal
 PrefixTree = tuple[Partition, list[int]]
 
 
-def prefix_tree(shape: Shape, m: int) -> PrefixTree:
+def prefix_tree(shape: Shape, m: int, kv_heads: int | None = None) -> PrefixTree:
     """Cells of the tree, and the first cell of each depth 0 ... L.
 
-    An internal block is 2H cells of width d (Q_0 ... Q_{H-1}, K_0 ... K_{H-1}), a leaf is one cell of width d_out;
-    a last cell holds the padding.
+    An internal block is H + G cells of width d (Q_0 ... Q_{H-1}, K_0 ... K_{G-1}), G = H unless heads share keys, a leaf is one
+    cell of width d_out; a last cell holds the padding.
     """
-    H, L = shape.heads, shape.layers
+    L, per_block = shape.layers, shape.heads + (kv_heads or shape.heads)
     starts = [0]
     for depth in range(L):
-        starts.append(starts[-1] + 2 * H * shape.words_at(depth))
+        starts.append(starts[-1] + per_block * shape.words_at(depth))
     widths = np.full(starts[-1] + shape.words_at(L), shape.head_dim, dtype=np.int64)
     widths[starts[-1] :] = shape.d_out
-    padding = m - matching_dimension(shape)
+    padding = m - int(widths.sum())
     return Partition.of_widths(np.append(widths, padding) if padding else widths), starts
 
 
 def block_cells(shape: Shape, starts: list[int], depth: int, words: np.ndarray) -> np.ndarray:
     """All cells of the blocks of these words (indices in lexicographic order) of length `depth`."""
-    per_block = 1 if depth == shape.layers else 2 * shape.heads
+    per_block = 1 if depth == shape.layers else (starts[depth + 1] - starts[depth]) // shape.words_at(depth)
     return (starts[depth] + words[:, None] * per_block + np.arange(per_block)).reshape(-1)
 
 
 def _readers(
     shape: Shape, tree: PrefixTree
 ) -> tuple[list[tuple[SelectionMatrix, ...]], list[tuple[SelectionMatrix, ...]], SelectionMatrix]:
-    """R_Q and R_K [L][H] (sub-block h of every block of depth l-1) and U (every leaf)."""
+    """R_Q and R_K [L][H] (sub-block h of every block of depth l-1, keys shared by as many heads as it takes) and U (every
+    leaf)."""
     cells, starts = tree
-    H = shape.heads
+    H, per_block = shape.heads, starts[1]
     reader = Partition.of_widths([shape.head_dim])
 
     def select(rows: np.ndarray, columns: Partition) -> SelectionMatrix:
         return SelectionMatrix(cells, columns, rows, np.zeros(len(rows), dtype=np.int64))
 
     def sub_blocks(depth: int, position: int) -> SelectionMatrix:
-        return select(starts[depth] + np.arange(shape.words_at(depth)) * 2 * H + position, reader)
+        return select(starts[depth] + np.arange(shape.words_at(depth)) * per_block + position, reader)
 
     queries = [tuple(sub_blocks(depth, h) for h in range(H)) for depth in range(shape.layers)]
-    keys = [tuple(sub_blocks(depth, H + h) for h in range(H)) for depth in range(shape.layers)]
+    places = [H + h * (per_block - H) // H for h in range(H)]
+    keys = [tuple(sub_blocks(depth, place) for place in places) for depth in range(shape.layers)]
     leaves = starts[-1] + np.arange(shape.words_at(shape.layers))
     return queries, keys, select(leaves, Partition.of_widths([shape.d_out]))
 
 
-def prefix_tree_host(shape: Shape, m: int) -> Universal:
-    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l (h + 1 with a residual stream)."""
-    tree = prefix_tree(shape, m)
+def prefix_tree_host(shape: Shape, m: int, kv_heads: int | None = None) -> Universal:
+    """`sparse`: R_V^{l,h} projects onto the blocks whose word has letter h at position l (h + 1 with a residual stream).
+    kv_heads: one key block for each group of heads that share keys."""
+    tree = prefix_tree(shape, m, kv_heads)
     cells, starts = tree
     queries, keys, unembed = _readers(shape, tree)
 
