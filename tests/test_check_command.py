@@ -3,7 +3,6 @@ those of the format's page, estimates that are near what a check takes."""
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import re
 import subprocess
@@ -16,6 +15,7 @@ import make_corpus as corpus
 import numpy as np
 import pytest
 import sceptic
+import write_trust
 
 from utfproof.attention import parse_kernel
 from utfproof.certificates import checker
@@ -404,16 +404,16 @@ def test_estimates_only_refuse(monkeypatch):
 
 def test_the_walk_through_names_the_lines_as_they_are():
     """docs/trust.md is as `python scripts/write_trust.py` writes it."""
-    spec = importlib.util.spec_from_file_location("write_trust", PAGE.parent.parent / "scripts" / "write_trust.py")
-    writer = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(writer)
     source = Path(checker.__file__).read_text(encoding="utf-8")
-    text = writer.PAGE.read_text(encoding="utf-8")
-    assert writer.page(text, source) == text, "run python scripts/write_trust.py"
-    assert sum(last - first + 1 for first, last, title in writer.sections(source) if title.startswith("KERNEL")) <= 700
+    text = write_trust.PAGE.read_text(encoding="utf-8")
+    assert write_trust.page(text, source) == text, "run python scripts/write_trust.py"
+    assert (
+        sum(last - first + 1 for first, last, title in write_trust.sections(source) if title.startswith("KERNEL"))
+        <= 700
+    )
     lines = source.splitlines()
     ranges = re.findall(r"^\| (\d+)–(\d+) \| `(\w+)`", text, re.MULTILINE)
-    assert [name for *_, name in ranges] == list(writer.WALK)
+    assert [name for *_, name in ranges] == list(write_trust.WALK)
     for first, last, name in ranges:
         assert any(re.match(rf"(def|class) {name}\b", line) for line in lines[int(first) - 1 : int(last)])
 

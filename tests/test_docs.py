@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import console
+import docs_griffe
+import docs_hooks
 import pytest
 import yaml
 
@@ -19,10 +21,6 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = {"your-construction.md": "test_testing.py"}
 """Pages whose blocks another file runs, as its own."""
-
-sys.path.insert(0, str(ROOT / "scripts"))
-import docs_griffe  # noqa: E402
-import docs_hooks  # noqa: E402
 
 
 class _Configuration(yaml.SafeLoader):

@@ -1,17 +1,16 @@
 """The page with sliders: its numbers are the frontier's, it fetches nothing, and moving a shape shows them, in a browser."""
 
-import importlib.util
 import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
+from write_explorer import MOST, NOTIONS, TARGETS, data, key, page
 
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import Question
-from utfproof.reporting.explorer import NOTIONS, TARGETS, data, key, page
-from utfproof.shapes import Shape
+from utfproof.shapes import PAPER_TABLE_SHAPES, Shape
 
 pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
 ROOT = Path(__file__).parents[1]
@@ -47,11 +46,8 @@ def test_the_written_page_has_the_frontiers_numbers():
             assert [made["bounds"][i] for i in mine[2:]] == [had["bounds"][i] for i in written[2:]]
         cell = theirs[1][NOTIONS.index("functional") * len(TARGETS)]
         assert tuple(cell[:2]) == ALMOST[key(shape)]
-    spec = importlib.util.spec_from_file_location("write_explorer", ROOT / "scripts" / "write_explorer.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    H, L, d, b = script.MOST
-    assert len(had["shapes"]) == 2 * (H * L * d * b + len(script.PAPER_TABLE_SHAPES))
+    H, L, d, b = MOST
+    assert len(had["shapes"]) == 2 * (H * L * d * b + len(PAPER_TABLE_SHAPES))
 
 
 def test_the_page_names_the_bounds():

@@ -1,6 +1,5 @@
 """Trained models from their own files: a residual induction model in two layouts, grouped heads, refusals, planted faults."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -46,14 +45,6 @@ KNOWN = {
     "use_local_attn": "false",
 }
 """Metadata that leave nothing open on which the outputs of a TransformerLens model depend."""
-
-
-def script():
-    pytest.importorskip("torch")
-    spec = importlib.util.spec_from_file_location("train_induction", ROOT / "scripts" / "train_induction.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def write(path, tensors, **metadata):
@@ -111,7 +102,7 @@ def induction():
 @pytest.fixture(scope="module")
 def induction_tl(tmp_path_factory):
     """The same model under TransformerLens' names, by the script's own renaming."""
-    module, path = script(), tmp_path_factory.mktemp("tl") / "tl.safetensors"
+    module, path = pytest.importorskip("train_induction"), tmp_path_factory.mktemp("tl") / "tl.safetensors"
     model = loaded(module)
     args = module.argparse.Namespace(layout="transformer-lens", heads=2, out=path)
     module.save(model, 1.0, args)
@@ -170,7 +161,7 @@ def test_torch_itself_gives_the_same_outputs(induction):
     """nn.MultiheadAttention in float64, not this package's idea of it."""
     torch = pytest.importorskip("torch")
 
-    model = loaded(script())
+    model = loaded(pytest.importorskip("train_induction"))
     for tokens in random_sequences(induction, 12, 1):
         with torch.no_grad():
             expected = model(torch.from_numpy(tokens)[None])[0].numpy()

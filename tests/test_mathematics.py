@@ -1,17 +1,15 @@
 """Formulas on lines of their own: what they become, what stays as it is written, and which of the pages' have been set."""
 
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import docs_hooks
 import pytest
 
 from utfproof.reporting.mathematics import display
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-import docs_hooks  # noqa: E402
 
 
 @pytest.mark.parametrize(

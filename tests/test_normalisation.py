@@ -13,6 +13,7 @@ from utfproof.attention import GivenAttention
 from utfproof.claims import normalised_models as slow
 from utfproof.claims import plain
 from utfproof.claims.small_models import array, stochastic_grid
+from utfproof.claims.streams import maps
 from utfproof.constructions import build_host
 from utfproof.constructions.normalised import (
     KAPPA,
@@ -261,7 +262,7 @@ def test_two_layer_host_in_torch_with_softmax(kind):
             inner = function(x, x.shape[-1:], eps=eps)
             terms = []
             for head in range(2):
-                query, key, value = (tensor(m) for m in slow.head_maps(system, layer, head))
+                query, key, value = (tensor(m) for m in maps(system, layer, head))
                 terms.append(torch.softmax((inner @ query) @ (inner @ key).T, dim=-1) @ inner @ value)
             x = x + sum(terms)
         return x @ output
@@ -319,7 +320,7 @@ def test_stream_of_the_two_layer_host(kind):
         for system, start in ((target, x), (host, x @ E)):
             state, inner = start, norm(start)
             for head in range(2):
-                value = slow.head_maps(system, 0, head)[2]
+                value = maps(system, 0, head)[2]
                 state = state + array(attention[0][head]) @ inner @ array(value)
             after.append([norm.mean_square(row) for row in state])
         assert after[1] == [KAPPA**2 * v for v in after[0]]

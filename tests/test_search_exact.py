@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import run_search_exact
 
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput, ResourceLimit
@@ -398,16 +398,12 @@ def test_gradings() -> None:
 
 def test_tables_are_those_of_the_results() -> None:
     """docs/search.md holds what results/search-exact.json says, and every command of the script was run."""
-    root = Path(__file__).parent.parent
-    spec = importlib.util.spec_from_file_location("run_search_exact", root / "scripts" / "run_search_exact.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    data = json.loads(script.RESULTS.read_text())
-    text = script.PAGE.read_text()
-    assert script.page(text, data) == text
-    assert [entry["command"] for entry in data["runs"]] == [f"utfproof search {line}" for line in script.COMMANDS]
+    data = json.loads(run_search_exact.RESULTS.read_text())
+    text = run_search_exact.PAGE.read_text()
+    assert run_search_exact.page(text, data) == text
+    assert [entry["command"] for entry in data["runs"]] == [
+        f"utfproof search {line}" for line in run_search_exact.COMMANDS
+    ]
 
 
 def test_hosts_in_the_results_serve() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import write_search
 
 from utfproof.certificates.checker import main as check
 from utfproof.constructions import construction
@@ -17,7 +18,7 @@ from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import rational
 from utfproof.ground.processes import THREAD_VARIABLES
-from utfproof.search import calibration, log, restarts, rounding, tables
+from utfproof.search import calibration, log, restarts, rounding
 from utfproof.search.exact_host import ExactHost, combined, exact_array, target_entries, two_sided_form, verify
 from utfproof.search.levenberg import levenberg_marquardt
 from utfproof.search.monomial_fit import MonomialSolution, verify_monomial
@@ -445,11 +446,11 @@ def test_companion_hosts(layers, d, seed):
 def test_the_page_says_what_the_data_say():
     page, data = ROOT / "docs" / "search.md", ROOT / "results" / "search-cpu.json"
     text, document = page.read_text(), json.loads(data.read_text())
-    assert tables.with_tables(text, document) == text, "run python -m utfproof.search.tables"
+    assert write_search.with_tables(text, document) == text, "run python scripts/write_search.py"
     document["runs"][0]["counts"] = {"candidate": 1}
-    assert tables.with_tables(text, document) != text
+    assert write_search.with_tables(text, document) != text
     with pytest.raises(MalformedInput, match="lacks the marks"):
-        tables.with_tables("# nothing", document)
+        write_search.with_tables("# nothing", document)
 
 
 def test_the_committed_calibration_passed_and_found_nothing_else():

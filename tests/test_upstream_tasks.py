@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import upstream_statistics
 
 torch = pytest.importorskip("torch")
 
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.training import sequence_statistics as statistics  # noqa: E402
 from utfproof.training.loop import Trainer  # noqa: E402
 from utfproof.training.presets import preset, upstream_fields  # noqa: E402
 from utfproof.training.results import run_key  # noqa: E402
@@ -47,23 +47,23 @@ def k_hop_rows(hops, size):
 
 
 def test_parentheses_are_drawn_by_the_public_law():
-    assert differing(statistics.of_parentheses(parentheses_rows(20_000)), FROZEN["parentheses"]) == []
+    assert differing(upstream_statistics.of_parentheses(parentheses_rows(20_000)), FROZEN["parentheses"]) == []
 
 
 @pytest.mark.parametrize("hops", [1, 2, 4])
 def test_k_hop_is_drawn_by_the_public_law(hops):
-    assert differing(statistics.of_k_hop(*k_hop_rows(hops, 3000)), FROZEN["k-hop"][str(hops)]) == []
+    assert differing(upstream_statistics.of_k_hop(*k_hop_rows(hops, 3000)), FROZEN["k-hop"][str(hops)]) == []
 
 
 def test_other_laws_are_told_apart():
     """Planted: flips forgotten, one hop in place of two, strings whose neighbours may be equal."""
     rows = parentheses_rows(20_000)
     keep = (rows == 3).argmax(1) % 2 == 0
-    assert differing(statistics.of_parentheses(rows[keep]), FROZEN["parentheses"])
-    assert differing(statistics.of_k_hop(*k_hop_rows(1, 3000)), FROZEN["k-hop"]["2"])
+    assert differing(upstream_statistics.of_parentheses(rows[keep]), FROZEN["parentheses"])
+    assert differing(upstream_statistics.of_k_hop(*k_hop_rows(1, 3000)), FROZEN["k-hop"]["2"])
     text, answers = k_hop_rows(2, 3000)
     text[:, 50] = text[:, 49]
-    assert differing(statistics.of_k_hop(text, answers), FROZEN["k-hop"]["2"])
+    assert differing(upstream_statistics.of_k_hop(text, answers), FROZEN["k-hop"]["2"])
     text, length = parentheses.strings(20_000, 29, seeded(1, "upstream", 0))
     assert abs(float(length.double().mean()) - FROZEN["parentheses"]["length"][0]) > 0.3
 

@@ -218,25 +218,18 @@ def _equations_alone(host: Universal, target: Target, E: np.ndarray) -> dict[tup
     H, L = host.shape.heads, host.shape.layers
     left = plain.rows(E)
 
-    def target_words(word: tuple[int, ...]) -> plain.Rows:
-        out = plain.identity(target.width)
-        for layer, head in enumerate(word):
-            _, _, w_v, w_o = target.parameters(layer, head)
-            out = plain.multiply(plain.multiply(out, plain.rows(w_v)), plain.rows(w_o))
-        return out
-
     found = {}
     for length in range(1, L + 1):
         for word in plain.words(H, length):
             routed = plain.multiply(left, plain.routed(host, word[:-1]))
-            forms = target_words(word[:-1])
+            forms = plain.form(target, word[:-1])
             for kind, place in (("Q", 0), ("K", 1)):
                 reader = plain.rows(host.maps(length - 1, word[-1])[place])
                 wanted = plain.multiply(forms, plain.rows(target.parameters(length - 1, word[-1])[place]))
                 found[kind, word] = plain.multiply(routed, reader) == wanted
     for word in plain.words(H, L):
         out = plain.multiply(plain.multiply(left, plain.routed(host, word)), plain.rows(host.U))
-        found["OV", word] = out == target_words(word)
+        found["OV", word] = out == plain.form(target, word)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -75,37 +75,44 @@ def small_input(shape: Shape, context: int, seed: int = 0) -> plain.Rows:
     return [[int(v) % 5 - 2 for v in row] for row in numbers]
 
 
-@dataclass(frozen=True)
-class _ExactKernel:
-    """An attention of `plain` for the package's own forward pass."""
-
-    attention: plain.Attention
+class ExactKernel:
+    """An attention of `plain` for the package's own forward passes."""
 
     logits_only = True
 
+    def __init__(self, attention: plain.Attention) -> None:
+        self._attention = attention
+
     def __call__(self, queries: Any, keys: Any, positions: Any, *, layer: int, head: int) -> np.ndarray:
-        return np.array(self.attention(plain.rows(queries), plain.rows(keys), layer + 1, head), dtype=object)
+        return np.array(self._attention(plain.rows(queries), plain.rows(keys), layer + 1, head), dtype=object)
 
 
-def exact_emulation(
+def same_outputs(
     host: Universal,
+    E: Any,
     target: Target,
-    contexts: tuple[int, ...] = (1, 2, 3),
+    contexts: Sequence[int] = (1, 2, 3),
     attention: plain.Attention = plain.rational_attention,
 ) -> Agreed:
-    """Whether host and target give the same rational outputs for these n, with E from `embed`: forward passes in plain
-    Fractions, and the package's own over object arrays. The two must agree on the answer."""
-    E = embed(host, target).E
-
-    kernel = _ExactKernel(attention)
-
+    """Whether host with this E and target give the same rational outputs: plain Fractions, and the package's forward."""
+    kernel = ExactKernel(attention)
     slow = own = True
     for context in contexts:
         x = small_input(host.shape, context)
         slow &= plain.run_host(host, E, x, attention) == plain.run_target(target, x, attention)
         array = np.array(x, dtype=object)
-        own &= bool((host.forward(array, E, kernel) == target.forward(array, kernel)).all())
+        own &= bool((host.forward(array, np.array(E, dtype=object), kernel) == target.forward(array, kernel)).all())
     return agree({"plain Fractions": slow, "systems": own})
+
+
+def exact_emulation(
+    host: Universal,
+    target: Target,
+    contexts: Sequence[int] = (1, 2, 3),
+    attention: plain.Attention = plain.rational_attention,
+) -> Agreed:
+    """The same with E from `embed`."""
+    return same_outputs(host, embed(host, target).E, target, contexts, attention)
 
 
 def matched(host: Universal, target: Target) -> Agreed:

@@ -16,12 +16,11 @@ from utfproof.claims.bounds import (
     open_question,
     side_by_side_bound,
 )
-from utfproof.claims.decisions import decided
+from utfproof.claims.decisions import decided, same_outputs
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import (
     array,
-    same_outputs,
     seven_dimension_embedding,
     seven_dimension_host,
     two_dimension_embedding,

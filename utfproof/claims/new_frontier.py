@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, exact_emulation, rank_of_matrix, small_input
+from utfproof.claims.decisions import ExactKernel, decided, exact_emulation, rank_of_matrix, small_input
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
-from utfproof.claims.small_models import LOGIT_MAPS, ExactKernel, array, drawn
+from utfproof.claims.small_models import LOGIT_MAPS, array, drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.errors import OutsideClass, SingularTarget

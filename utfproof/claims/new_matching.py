@@ -299,18 +299,11 @@ def _equal_logits(host: Universal, target: Target) -> Any:
                         plain.product([E, plain.routed(host, word), reader])
                         for word, reader in ((w, maps.query), (v, maps.key))
                     ]
-                    theirs = plain.multiply(plain.multiply(_form(target, w), form), plain.transpose(_form(target, v)))
+                    theirs = plain.multiply(
+                        plain.multiply(plain.form(target, w), form), plain.transpose(plain.form(target, v))
+                    )
                     slow &= plain.multiply(ours[0], plain.transpose(ours[1])) == theirs
     return agree({"blocks of R_all": own, "plain integers": slow})
-
-
-def _form(target: Target, word: tuple[int, ...]) -> plain.Rows:
-    """M_w in plain integers."""
-    out = plain.identity(target.width)
-    for layer, head in enumerate(word):
-        _, _, w_v, w_o = target.parameters(layer, head)
-        out = plain.multiply(plain.multiply(out, plain.rows(w_v)), plain.rows(w_o))
-    return out
 
 
 @claim(

@@ -16,7 +16,6 @@ from utfproof.claims.normalised_models import (
     context,
     dot,
     equal,
-    head_maps,
     residual,
     run_slowly,
     scaled,
@@ -29,6 +28,7 @@ from utfproof.claims.normalised_models import (
 from utfproof.claims.record import Agreed, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, stochastic_grid
+from utfproof.claims.streams import maps
 from utfproof.constructions import build_host
 from utfproof.constructions.normalised import (
     KINDS,
@@ -177,7 +177,7 @@ def tokens(run: Run) -> Iterator[Instance | Figure]:
 
 def _stream(target: Target, token: int, norm: Norm, place: str) -> tuple[list[Any], list[Any]]:
     """(constant, slope) of the row of `token` after layer 1, as a function of the share t of token 1 (token 0 has 1 - t)."""
-    values = head_maps(target, 0, 0)[2]
+    values = maps(target, 0, 0)[2]
     rows = plain.identity(target.width)
     inner = rows
     if place == "pre":
@@ -220,7 +220,7 @@ def _alive(rows: tuple[list[Any], list[Any]], quadratics: list[Polynomial], seco
     layer, does token 1's quadratic."""
     constant, slope = (centred(row, kind) for row in rows)
     if second is not None:
-        values = head_maps(second, 1, 0)[2]
+        values = maps(second, 1, 0)[2]
         constant, slope = (plain.multiply([row], values)[0] for row in (constant, slope))
         if len(common_factor(*quadratics)) != 1:
             return False

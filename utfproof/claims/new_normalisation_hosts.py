@@ -18,7 +18,6 @@ from utfproof.claims.normalised_models import (
     distance,
     dot,
     equal,
-    head_maps,
     in_balls,
     in_intervals,
     residual,
@@ -31,6 +30,7 @@ from utfproof.claims.normalised_models import (
 from utfproof.claims.record import BESIDE, Agreed, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, stochastic_grid
+from utfproof.claims.streams import maps
 from utfproof.constructions import build_host
 from utfproof.constructions.normalised import (
     KAPPA,
@@ -122,7 +122,7 @@ def _bound_squared(host: Universal) -> Fraction:
 
 def _bound_squared_slowly(host: Universal) -> Fraction:
     H, L, U = host.shape.heads, host.shape.layers, plain.rows(host.U)
-    products = [plain.multiply(head_maps(host, layer, head)[2], U) for layer in range(L) for head in range(H)]
+    products = [plain.multiply(maps(host, layer, head)[2], U) for layer in range(L) for head in range(H)]
     return Fraction(4 * host.m * H * L * sum(v * v for product in products for row in product for v in row))
 
 
@@ -140,7 +140,7 @@ def _moved(target: Target, norm: Norm) -> Fraction:
 
 def _moved_by_values(target: Target, norm: Norm) -> Fraction:
     """The same from the normalised tokens and the values alone."""
-    values = head_maps(target, 0, 0)[2]
+    values = maps(target, 0, 0)[2]
     inner = [[v / (square_root(square(row, norm)) or 1) for v in centred(row, norm.kind)] for row in plain.identity(2)]
     moved = plain.multiply([[(b - a) / 2 for a, b in zip(*inner, strict=True)]], values)[0]
     return Fraction(dot(moved, moved))
@@ -261,7 +261,7 @@ def _isometric(host: Universal, E: plain.Rows, target: Target, norm: Norm) -> bo
     own = [[v / (KAPPA * root) for v in centred(row, kind)] for row, root in zip(E, roots, strict=True) if root]
     fits = all(square(row, norm) == (KAPPA * root) ** 2 for row, root in zip(E, roots, strict=True) if root)
     for head in range(shape.heads):
-        (q, k, M), (r_q, r_k, r_v) = head_maps(target, 0, head), head_maps(host, 0, head)
+        (q, k, M), (r_q, r_k, r_v) = maps(target, 0, head), maps(host, 0, head)
         fits &= plain.multiply(own, r_q) == plain.multiply(inner, q) and plain.multiply(own, r_k) == plain.multiply(
             inner, k
         )
@@ -277,7 +277,7 @@ def _isometric(host: Universal, E: plain.Rows, target: Target, norm: Norm) -> bo
             constant = norm.eps * (KAPPA**2 - 1) if i == j < D else 0
             fits &= Fraction(dot(o[i], o[j])) / host.m == Fraction(KAPPA**2 * dot(t[i], t[j])) / D + constant
     for head in range(shape.heads):
-        (q, k, M), (r_q, r_k, r_v) = head_maps(target, 1, head), head_maps(host, 1, head)
+        (q, k, M), (r_q, r_k, r_v) = maps(target, 1, head), maps(host, 1, head)
         for theirs_read, ours_read in ((q, r_q), (k, r_k), (M, plain.multiply(r_v, U))):
             wanted = [[KAPPA * v for v in row] for row in plain.multiply(t, theirs_read)]
             fits &= plain.multiply(o, ours_read) == wanted
@@ -375,7 +375,7 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
             norm, errors, holds = Norm(kind, Fraction(1, 4)), [], True
             for rho in (10**4, 10**5):
                 host, wide = constant_host(free, rho, kind), plain.rows(embed_constant(E, rho, norm))
-                values = [[head_maps(host, layer, h)[2] for h in range(shape.heads)] for layer in range(shape.layers)]
+                values = [[maps(host, layer, h)[2] for h in range(shape.heads)] for layer in range(shape.layers)]
                 given = (values, plain.rows(host.U), plain.multiply(x, wide), attention, norm)
                 low, high = distance(in_intervals(*given), wanted)
                 ball = distance(in_balls(*given), wanted)

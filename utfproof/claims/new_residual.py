@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from utfproof.certificates.dimensions import ALL_TIED, ALL_UNTIED, GENERIC_UNTIED
 from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate
@@ -19,7 +17,7 @@ from utfproof.claims.decisions import decided, rank_of_matrix, small_input, told
 from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
-from utfproof.claims.streams import carries, equations
+from utfproof.claims.streams import carries, equations, routed_targets
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, tied_obstruction
@@ -27,7 +25,6 @@ from utfproof.errors import Undecided
 from utfproof.ground.notions import Hosts, Notion, Scope, Targets
 from utfproof.matching import isolating_target, r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
-from utfproof.systems import Target
 
 PAGE = "docs/proofs/residual.md"
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 1)]
@@ -134,7 +131,7 @@ def decision(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(shape, _refuted_below(shape, m), detail, dimension_certificate(shape, m - 1), m=m - 1)
             continue
         rows: dict[tuple[int, ...], None] = {}
-        targets = list(_routed_targets(shape))
+        targets = list(routed_targets(shape, shape.heads))
         for target in targets:
             rows.update(dict.fromkeys(tuple(int(v) for v in row) for row in w_all(target) if any(row)))
         found = rank_of_matrix([list(row) for row in rows])
@@ -158,36 +155,6 @@ def _refuted_below(shape: Shape, m: int, targets: str = ALL_UNTIED) -> bool:
     except Undecided:
         return not dimension_certificate(shape, m - 1, targets=targets).universal
     return False
-
-
-def _routed_targets(shape: Shape) -> Iterator[Target]:
-    """M = e_1 e_1ᵀ along a word over {0, ..., H} (0: nothing in that layer), then W_Q, W_K = e_1 e_jᵀ behind it, or e_1 e_jᵀ as its
-    last M: all 0/1."""
-    H, L, d, a = shape.heads, shape.layers, shape.head_dim, shape.d_in
-
-    def blank() -> list[np.ndarray]:
-        return [np.zeros((L, H, a, d), dtype=object) for _ in range(3)] + [np.zeros((L, H, d, a), dtype=object)]
-
-    for length in range(L + 1):
-        for word in plain.words(H + 1, length):
-            W_Q, W_K, W_V, W_O = blank()
-            letters = [(layer, letter - 1) for layer, letter in enumerate(word) if letter]
-            for layer, head in letters:
-                W_V[layer, head, 0, 0] = W_O[layer, head, 0, 0] = 1
-            if length == L:
-                for j in range(a):
-                    last = W_O.copy()
-                    if letters:
-                        last[letters[-1]][0] = 0
-                        last[(*letters[-1], 0, j)] = 1
-                    yield Target(shape, W_Q, W_K, W_V, last)
-                continue
-            for head in range(H):
-                for j in range(d):
-                    for which in (0, 1):
-                        readers = blank()[:2]
-                        readers[which][length, head, 0, j] = 1
-                        yield Target(shape, readers[0], readers[1], W_V, W_O)
 
 
 @claim(

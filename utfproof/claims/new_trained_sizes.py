@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -15,7 +14,16 @@ from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.claims.record import Agreed, Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array
-from utfproof.claims.streams import carries, drawn, equations, forward, hankel_ranks, least_by_ranks, one_hots
+from utfproof.claims.streams import (
+    carries,
+    drawn,
+    equations,
+    forward,
+    hankel_ranks,
+    least_by_ranks,
+    one_hots,
+    routed_targets,
+)
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension
@@ -109,7 +117,7 @@ def shared_keys_least(run: Run) -> Iterator[Instance | Figure]:
     for entry, G in GROUPED:
         for shape in _both(entry):
             m = grouped_matching_dimension(shape, G)
-            targets = list(_routed_grouped(shape, G))
+            targets = list(routed_targets(shape, G))
             rows = [row for target in targets for row in equations(target) if any(row)]
             found, samples = rank_of_matrix(rows), [_grouped_target(shape, G, seed) for seed in range(2)]
             more = rank_of_matrix([*rows, *(row for target in samples for row in plain.rows(w_all(target)))])
@@ -118,42 +126,6 @@ def shared_keys_least(run: Run) -> Iterator[Instance | Figure]:
             yield Instance(shape, holds, f"rank {found.value}, G = {G}", routes=found.routes, m=m)
     yield Figure("rank at (2,2,1,1), G = 1", ranks["(2,2,1,1)"])
     yield Figure("with a residual stream", ranks["(2,2,1,1) residual"])
-
-
-def _routed_grouped(shape: Shape, G: int) -> Iterator[Target]:
-    """0/1 targets: one head a layer at most has W_O != 0, keys and values are those of its whole group."""
-    H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
-    size = H // G
-
-    def blank() -> list[np.ndarray]:
-        return [np.zeros((L, H, D, d), dtype=object) for _ in range(3)] + [np.zeros((L, H, d, D), dtype=object)]
-
-    def group(head: int) -> slice:
-        return slice(head // size * size, head // size * size + size)
-
-    # a letter None: no head of this layer writes
-    letters = [*range(H), *([None] if shape.residual else [])]
-    for length in range(L + 1):
-        for word in itertools.product(letters, repeat=length):
-            W_Q, W_K, W_V, W_O = blank()
-            used = [(layer, head) for layer, head in enumerate(word) if head is not None]
-            for layer, head in used:
-                W_V[layer, group(head), 0, 0] = W_O[layer, head, 0, 0] = 1
-            if length == L:
-                for j in range(D):
-                    last = W_O.copy()
-                    if used:
-                        last[used[-1]][0] = 0
-                        last[(*used[-1], 0, j)] = 1
-                    yield Target(shape, W_Q, W_K, W_V, last)
-                continue
-            for head, j in itertools.product(range(H), range(d)):
-                queries, keys, _, _ = blank()
-                queries[length, head, 0, j] = 1
-                yield Target(shape, queries, W_K, W_V, W_O)
-                if head % size == 0:
-                    keys[length, group(head), 0, j] = 1
-                    yield Target(shape, W_Q, keys, W_V, W_O)
 
 
 # --- the smallest host of one model --------------------------------------------------------------------------------
@@ -232,12 +204,16 @@ def _examined(residual: bool) -> Iterator[tuple[Shape, str, Target]]:
 )
 def least(run: Run) -> Iterator[Instance | Figure]:
     """Least m by three routes, and the equations of a host of that size by two."""
-    for shape, what, target in _examined(False):
+    yield from _least_of_all(False, "least m, width, M at (2,2,1,4)")
+
+
+def _least_of_all(residual: bool, figure: str) -> Iterator[Instance | Figure]:
+    for shape, what, target in _examined(residual):
         found, matched, proof = _least(target)
         holds = matched and found.value <= min(target.width, matching_dimension(shape))
         yield Instance(shape, holds, f"{what}: {found.value}", proof, routes=found.routes, m=found.value)
-        if label(shape) == "(2,2,1,4)" and what == "width 8":
-            yield Figure("least m, width, M at (2,2,1,4)", f"{found.value}, 8, {matching_dimension(shape)}")
+        if shape == Shape(2, 2, 1, 4, residual=residual) and what == "width 8":
+            yield Figure(figure, f"{found.value}, 8, {matching_dimension(shape)}")
 
 
 @claim(
@@ -251,12 +227,7 @@ def least(run: Run) -> Iterator[Instance | Figure]:
 )
 def least_residual(run: Run) -> Iterator[Instance | Figure]:
     """The same, with the target whose ranks are all 1."""
-    for shape, what, target in _examined(True):
-        found, matched, proof = _least(target)
-        holds = matched and found.value <= min(target.width, matching_dimension(shape))
-        yield Instance(shape, holds, f"{what}: {found.value}", proof, routes=found.routes, m=found.value)
-        if label(shape) == "(2,2,1,4) residual" and what == "width 8":
-            yield Figure("least m, width, M_res at (2,2,1,4)", f"{found.value}, 8, {matching_dimension(shape)}")
+    yield from _least_of_all(True, "least m, width, M_res at (2,2,1,4)")
     zero = array([[[[0], [0]]]])
     shape = Shape(1, 1, 1, 1, residual=True)
     target = Target(shape, zero, zero, array([[[[1], [0]]]]), array([[[[0, 1]]]]), array([[1, 0]]), array([[0], [1]]))

@@ -9,6 +9,7 @@ from typing import Any
 
 from utfproof.claims import plain
 from utfproof.claims.small_models import Grid, array
+from utfproof.claims.streams import maps
 from utfproof.constructions.normalised import Norm
 from utfproof.shapes import Shape
 from utfproof.systems import Target
@@ -60,15 +61,6 @@ def square(row: Sequence[Any], norm: Norm) -> Fraction:
     return Fraction(dot(values, values)) / len(values) + norm.eps
 
 
-def head_maps(system: Any, layer: int, head: int) -> tuple[plain.Rows, plain.Rows, plain.Rows]:
-    """(query, key, value) of a head, target's or host's."""
-    if isinstance(system, Target):
-        w_q, w_k, w_v, w_o = system.parameters(layer, head)
-        return plain.rows(w_q), plain.rows(w_k), plain.product([w_v, w_o])
-    maps = system.maps(layer, head)
-    return plain.rows(maps.query), plain.rows(maps.key), plain.product(maps.value)
-
-
 def run_slowly(
     system: Any, x: plain.Rows, attention: Grid, norm: Norm, place: str, E: plain.Rows | None = None
 ) -> list[Terms]:
@@ -86,7 +78,7 @@ def run_slowly(
             inner = [centred(row, norm.kind) for row in state]
         terms: list[Terms] = [[(Fraction(1), row)] for row in state]
         for head in range(H):
-            moved = plain.multiply(inner, head_maps(system, layer, head)[2])
+            moved = plain.multiply(inner, maps(system, layer, head)[2])
             for i, row in enumerate(attention[layer][head]):
                 terms[i] += [(squares[j], [weight * v for v in moved[j]]) for j, weight in enumerate(row) if weight]
         if last and place == "pre":

@@ -128,6 +128,15 @@ def routed(host: Any, word: Sequence[int]) -> Rows:
     return out
 
 
+def form(target: Any, word: tuple[int, ...]) -> Rows:
+    """M_w in plain integers."""
+    out = identity(target.width)
+    for layer, head in enumerate(word):
+        _, _, w_v, w_o = target.parameters(layer, head)
+        out = multiply(multiply(out, rows(w_v)), rows(w_o))
+    return out
+
+
 def r_all(host: Any) -> Rows:
     """R_all [m, M], word by word in canonical column order: all Q, all K, then OV."""
     H, L = host.shape.heads, host.shape.layers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.claims import plain
-from utfproof.claims.decisions import small_input
 from utfproof.claims.record import Agreed, agree
 from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
@@ -98,18 +96,6 @@ class Recording:
         return attention
 
 
-class ExactKernel:
-    """An attention of `plain` for the package's own forward passes."""
-
-    logits_only = True
-
-    def __init__(self, attention: plain.Attention) -> None:
-        self._attention = attention
-
-    def __call__(self, queries: Any, keys: Any, positions: Any, *, layer: int, head: int) -> np.ndarray:
-        return array(self._attention(plain.rows(queries), plain.rows(keys), layer + 1, head))
-
-
 # --- attention maps that depend on logits and positions alone, over the rationals ---------------------------------
 
 
@@ -147,23 +133,6 @@ def biased(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plai
 
 
 LOGIT_MAPS: dict[str, plain.Attention] = {"causal": causal, "window": window, "scale": scaled, "bias": biased}
-
-
-def same_outputs(
-    host: Universal,
-    E: plain.Rows,
-    target: Target,
-    contexts: Sequence[int] = (1, 2, 3),
-    attention: plain.Attention = plain.rational_attention,
-) -> Agreed:
-    """Whether host with this E and target give the same rational outputs: plain Fractions, and the package's forward."""
-    kernel = ExactKernel(attention)
-    slow = own = True
-    for context in contexts:
-        x = small_input(host.shape, context)
-        slow &= plain.run_host(host, E, x, attention) == plain.run_target(target, x, attention)
-        own &= bool((host.forward(array(x), array(E), kernel) == target.forward(array(x), kernel)).all())
-    return agree({"plain Fractions": slow, "systems": own})
 
 
 # --- two hosts of one layer, below M (docs/proofs/fibre-dimension.md section 3) ------------------------------------

@@ -7,6 +7,7 @@ Words are over the heads 0 ... H-1, or with a residual stream over 0 ... H, lett
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -91,6 +92,43 @@ def carries(host: Universal, E: Any, target: Target, x: plain.Rows) -> Agreed:
 
 def _dense(matrix: Any) -> Any:
     return array(plain.rows(matrix))
+
+
+def routed_targets(shape: Shape, G: int) -> Iterator[Target]:
+    """0/1 targets, keys and values shared by the H / G heads of a group. M = e_1 e_1ᵀ along a word, one head a layer at most (with
+    a residual stream, none too), then W_Q, W_K = e_1 e_jᵀ behind it, or e_1 e_jᵀ as its last M."""
+    H, L, d, D = shape.heads, shape.layers, shape.head_dim, shape.d_in
+    size = H // G
+
+    def blank() -> list[np.ndarray]:
+        return [np.zeros((L, H, D, d), dtype=object) for _ in range(3)] + [np.zeros((L, H, d, D), dtype=object)]
+
+    def group(head: int) -> slice:
+        return slice(head // size * size, head // size * size + size)
+
+    # a letter None: no head of this layer writes
+    letters = [*([None] if shape.residual else []), *range(H)]
+    for length in range(L + 1):
+        for word in itertools.product(letters, repeat=length):
+            W_Q, W_K, W_V, W_O = blank()
+            used = [(layer, head) for layer, head in enumerate(word) if head is not None]
+            for layer, head in used:
+                W_V[layer, group(head), 0, 0] = W_O[layer, head, 0, 0] = 1
+            if length == L:
+                for j in range(D):
+                    last = W_O.copy()
+                    if used:
+                        last[used[-1]][0] = 0
+                        last[(*used[-1], 0, j)] = 1
+                    yield Target(shape, W_Q, W_K, W_V, last)
+                continue
+            for head, j in itertools.product(range(H), range(d)):
+                queries, keys, _, _ = blank()
+                queries[length, head, 0, j] = 1
+                yield Target(shape, queries, W_K, W_V, W_O)
+                if head % size == 0:
+                    keys[length, group(head), 0, j] = 1
+                    yield Target(shape, W_Q, keys, W_V, W_O)
 
 
 # --- one target's Hankel matrices ----------------------------------------------------------------------------------

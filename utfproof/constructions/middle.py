@@ -196,14 +196,6 @@ def _factor_real(c: np.ndarray, s: int, t: int) -> Factors:
     return list(scale * p), list(u)
 
 
-BILINEAR: dict[str, Callable[[int], Bilinear]] = {
-    "path": path_bilinear,
-    "two-stars": two_stars_bilinear,
-    "polynomial": polynomial_bilinear,
-}
-"""The bilinear maps by name, for a number of heads."""
-
-
 # --- hosts -------------------------------------------------------------------------------------------------
 
 

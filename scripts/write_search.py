@@ -1,4 +1,4 @@
-"""The tables of docs/search.md from results/search-cpu.json: python -m utfproof.search.tables [--check]."""
+"""The tables of docs/search.md from results/search-cpu.json: python scripts/write_search.py [--check]."""
 
 from __future__ import annotations
 
