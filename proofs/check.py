@@ -6,8 +6,9 @@ The library is compiled anew into FOLDER/build; the answer is FOLDER/build/assum
 said otherwise), which is deleted first and written last, where everything is in order. Exit 1 when a source uses what could
 hide a gap, a file does not compile, a headline theorem does not exist, rests on an axiom or says something else than
 statements.txt, or a definition that it needs is no longer the one of definitions.txt. --write renews both and the tables of
-README.md; --coqchk has Coq's separate checker read every compiled file, those of mathcomp too. Where Coq is
-missing it is installed with apt-get, for root; else exit 3. Standard library only.
+README.md; --coqchk has Coq's separate checker read every compiled file, those of mathcomp too. FOLDER/softmax is a library upon
+this one, compiled after it where mathcomp-analysis is installed, whose axioms its theorems may rest on (--coqchk leaves it
+aside). Where Coq is missing it is installed with apt-get, for root; else exit 3. Standard library only.
 """
 
 from __future__ import annotations
@@ -27,11 +28,26 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from utfproof.claims.links import LINKS
-from utfproof.claims.theorems import CLOSED, DEFINITIONS, HEADLINES, RESULTS, STATEMENTS, Headline, digest, headlines
+from utfproof.claims.theorems import (
+    CLOSED,
+    DECLARED,
+    DEFINITIONS,
+    HEADLINES,
+    RESULTS,
+    SOFTMAX,
+    STATEMENTS,
+    Headline,
+    all_headlines,
+    allowed,
+    digest,
+    headlines,
+    libraries,
+)
 
 LIBRARY = "Utfproof"
 PACKAGES = ("coq", "libcoq-mathcomp", "libcoq-mathcomp-multinomials")
-"""Debian's names."""
+ANALYSIS = "libcoq-mathcomp-analysis"
+"""Debian's names; the last is for softmax/ alone."""
 OPTIONS = {"-w"}
 """What _CoqProject may pass to Coq: warnings, nothing that weakens the logic."""
 MARK = "@@"
@@ -107,10 +123,20 @@ def stands_in(name: str, folder: Path) -> bool:
     )
 
 
+def below(folder: Path) -> list[Path]:
+    """The library that this one rests on, if it rests on one."""
+    return [folder.parent] if folder.name == SOFTMAX else []
+
+
+def theories(folder: Path) -> list[Path]:
+    """The sources of a library, and of the one below it."""
+    return [path for library in (*below(folder), folder) for path in sorted((library / "theories").glob("*.v"))]
+
+
 def declared(folder: Path, words: str) -> list[str]:
     """File.name of everything that the sources introduce by one of these words, in the order of files and lines."""
     found = []
-    for path in sorted((folder / "theories").glob("*.v")):
+    for path in theories(folder):
         pattern = rf"^\s*(?:#\[[^]]*\]\s*)?(?:(?:Local|Global|Program)\s+)*(?:{words})\s+([\w']+)"
         names = re.findall(pattern, without_comments(path.read_text()), re.MULTILINE)
         found += [f"{path.stem}.{name}" for name in names]
@@ -119,8 +145,8 @@ def declared(folder: Path, words: str) -> list[str]:
 
 def parts(folder: Path) -> dict[str, str]:
     """File.name of constructors and fields -> File.name of their type."""
-    found = {}
-    for path in sorted((folder / "theories").glob("*.v")):
+    found: dict[str, str] = {}
+    for path in theories(folder):
         code = without_comments(path.read_text())
         for name, body in re.findall(rf"^\s*(?:{TYPES})\s+([\w']+)(.*?)\.\s", code, re.MULTILINE | re.DOTALL):
             inside = body[body.index(":=") :]
@@ -135,7 +161,7 @@ def options(folder: Path) -> list[str]:
     words = (folder / "_CoqProject").read_text().split()
     found, i = [], 0
     while i < len(words):
-        if words[i : i + 3] == ["-Q", "theories", LIBRARY]:
+        if words[i : i + 3] in (["-Q", "theories", LIBRARY], ["-Q", "../theories", LIBRARY]):
             i += 3
         elif words[i] == "-arg" and i + 1 < len(words):
             found.append(words[i + 1])
@@ -154,11 +180,23 @@ def ensure_coq() -> str:
     """Coq's version; installed with apt-get where it is missing and we are root. Failed (3) without it."""
     if shutil.which("coqc") is None and os.geteuid() == 0 and shutil.which("apt-get"):
         print(f"installing {' '.join(PACKAGES)}", flush=True)
-        for command in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
+        install = ["install", "-y", "--no-install-recommends"]
+        for command in (["update"], [*install, *PACKAGES], [*install, ANALYSIS]):
             subprocess.run(["apt-get", "-qq", *command], capture_output=True, check=False)
     if shutil.which("coqc") is None:
         raise Failed([f"coqc is missing; install Coq 8.16 with mathcomp (Debian: {', '.join(PACKAGES)})"], 3)
     return coq("coqc", "--print-version").split()[0]
+
+
+def analysis() -> bool:
+    """Whether mathcomp-analysis is installed, with its real exponential."""
+    return (Path(coq("coqc", "-where").strip()) / "user-contrib/mathcomp/analysis/exp.vo").is_file()
+
+
+def places(folder: Path) -> list[str]:
+    """Coq's arguments for where compiled files lie, seen from a library's folder."""
+    upward = ["-Q", f"../build/{LIBRARY}", LIBRARY] if below(folder) else []
+    return [*upward, "-Q", f"build/{LIBRARY}", LIBRARY]
 
 
 def coq(*command: str, cwd: Path | None = None) -> str:
@@ -190,7 +228,7 @@ def compile_all(folder: Path, flags: list[str], jobs: int) -> None:
     def compiled(name: str) -> tuple[str, float]:
         start = time.perf_counter()
         out = f"build/{LIBRARY}/{name}.vo"
-        coq("coqc", "-noglob", "-Q", f"build/{LIBRARY}", LIBRARY, *flags, "-o", out, f"theories/{name}.v", cwd=folder)
+        coq("coqc", "-noglob", *places(folder), *flags, "-o", out, f"theories/{name}.v", cwd=folder)
         return name, time.perf_counter() - start
 
     with ThreadPoolExecutor(jobs) as pool:
@@ -315,16 +353,20 @@ def statements_page(theorems: dict[str, dict[str, object]]) -> str:
 
 
 def definitions_page(
-    theorems: dict[str, dict[str, object]], printed: dict[str, dict[str, str]], order: list[str]
+    theorems: dict[str, dict[str, object]], printed: dict[str, dict[str, str]], order: list[str], known: str = ""
 ) -> str:
     """The definitions that some headline needs, as Coq prints them, in the order of files and lines, with their number of
-    headlines."""
+    headlines. known: the page of the library below; what stands there is left out."""
     counts: dict[str, int] = {}
     for entry in theorems.values():
         needs = entry["definitions"]
         for name in needs if isinstance(needs, list) else ():
-            counts[name] = counts.get(name, 0) + 1
-    head = f"(* The {len(counts)} definitions that the headline theorems speak by; written by check.py --write. *)\n"
+            if f"\n(* {name}: " not in known:
+                counts[name] = counts.get(name, 0) + 1
+    more = ", besides those of the library below" if known else ""
+    head = (
+        f"(* The {len(counts)} definitions that the headline theorems speak by{more}; written by check.py --write. *)\n"
+    )
     texts = [
         f"\n(* {name}: {counts[name]} theorems *)\n{printed[name]['definition'].partition(chr(10) * 2)[0]}\n"
         for name in order
@@ -362,7 +404,7 @@ def check(folder: Path, jobs: int = 2, *, coqchk: bool = False, write: bool = Fa
         _second_reading(folder)
     _record(folder, version, theorems)
     files, seconds = len(list((folder / "theories").glob("*.v"))), time.perf_counter() - start
-    print(f"{len(theorems)} theorems, all {CLOSED}; {files} files, {seconds:.0f} s")
+    print(f"{len(theorems)} theorems, all {DECLARED if allowed(folder) else CLOSED}; {files} files, {seconds:.0f} s")
     return theorems
 
 
@@ -370,11 +412,13 @@ def _asked(
     folder: Path, wanted: dict[str, Headline], flags: list[str]
 ) -> tuple[dict[str, dict[str, object]], dict[str, str]]:
     """What Coq says of each headline, and the pages that show it."""
-    files = sorted(path.stem for path in (folder / "theories").glob("*.v"))
     defined = list(dict.fromkeys(declared(folder, DEFINED)))
     walked = answers(_ask(folder, "Walk", walk(list(wanted), defined), flags))
     needs = definitions(walked, declared(folder, PROVED), parts(folder))
     used = [name for name in defined if any(name in names for names in needs.values())]
+    own = {path.stem for path in (folder / "theories").glob("*.v")}
+    files = sorted(own | {name.partition(".")[0] for name in used})
+    known = "".join((library / DEFINITIONS).read_text() for library in below(folder))
     found = answers(_ask(folder, "Question", question(list(wanted), used, files, imports_of(folder)), flags))
     theorems: dict[str, dict[str, object]] = {
         name: {
@@ -385,13 +429,16 @@ def _asked(
         }
         for name, entry in wanted.items()
     }
-    return theorems, {STATEMENTS: statements_page(theorems), DEFINITIONS: definitions_page(theorems, found, used)}
+    return theorems, {
+        STATEMENTS: statements_page(theorems),
+        DEFINITIONS: definitions_page(theorems, found, used, known),
+    }
 
 
 def _ask(folder: Path, name: str, text: str, flags: list[str]) -> str:
     """What Coq prints for these commands."""
     (folder / "build" / f"{name}.v").write_text(text)
-    return coq("coqc", "-noglob", "-Q", f"build/{LIBRARY}", LIBRARY, *flags, f"build/{name}.v", cwd=folder)
+    return coq("coqc", "-noglob", *places(folder), *flags, f"build/{name}.v", cwd=folder)
 
 
 def _record(folder: Path, version: str, theorems: dict[str, dict[str, object]]) -> None:
@@ -409,13 +456,14 @@ def _record(folder: Path, version: str, theorems: dict[str, dict[str, object]]) 
 
 
 def _report(folder: Path, theorems: dict[str, dict[str, object]], pages: dict[str, str]) -> None:
-    """Print what each theorem rests on. Failed where one rests on something, or says something new."""
+    """Print what each theorem rests on. Failed where that is an axiom that is not allowed, or one says something new."""
     lines = []
     for name, entry in theorems.items():
         rests = entry["assumptions"]
-        print(f"{name}: {'; '.join(rests) if isinstance(rests, list) and rests else CLOSED}")
-        if rests:
-            lines.append(f"{name} rests on {rests}")
+        assert isinstance(rests, list)
+        print(f"{name}: {'; '.join(axiom.partition(' : ')[0] for axiom in rests) if rests else CLOSED}")
+        if more := [axiom for axiom in rests if axiom not in allowed(folder)]:
+            lines.append(f"{name} rests on {more}")
     for page, text in pages.items():
         known = folder / page
         if (known.read_text() if known.is_file() else "") != text:
@@ -497,12 +545,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     folder = given.folder.resolve()
-    (folder / RESULTS).unlink(missing_ok=True)
+    for library in libraries(folder):
+        (library / RESULTS).unlink(missing_ok=True)
     try:
         if given.write:
             page = folder / "README.md"
-            page.write_text(with_table(page.read_text(), headlines(folder)))
+            page.write_text(with_table(page.read_text(), all_headlines(folder)))
         check(folder, given.jobs, coqchk=given.coqchk, write=given.write)
+        for library in libraries(folder)[1:]:
+            if analysis():
+                check(library, given.jobs, write=given.write)
+            else:
+                print(f"{library.name}: left out, mathcomp-analysis is missing (Debian: {ANALYSIS})")
     except Failed as failure:
         print("\n".join(f"proofs: {line}" for line in str(failure).splitlines()), file=sys.stderr)
         return failure.code

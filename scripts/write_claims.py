@@ -25,6 +25,7 @@ from utfproof.claims.page import PAGE, cell, words
 from utfproof.claims.record import UNCERTIFIED, Claim, Evidence
 from utfproof.claims.registry import SECTIONS, all_claims, select
 from utfproof.claims.runner import observe
+from utfproof.claims.theorems import file_of
 from utfproof.paper.quotations import sentences
 from utfproof.shapes import EffectiveHeadDimensionWarning
 
@@ -83,7 +84,7 @@ fails, open), `detail`, `part` ("repair" for the mended statement, "beside" for 
 
 def theorems(entry: Claim) -> str:
     """The theorems behind a claim, each with a link to its file."""
-    links = ", ".join(f"[{name}](../proofs/theories/{name.partition('.')[0]}.v)" for name in entry.theorem)
+    links = ", ".join(f"[{name}](../proofs/{file_of(name)})" for name in entry.theorem)
     return f"stated in Coq: {f'in part (missing: {entry.theorems_lack}), ' if entry.theorems_lack else ''}{links}"
 
 

@@ -28,9 +28,10 @@ from utfproof.reporting.table import print_claims
 
 ROOT = Path(__file__).parents[1]
 PROOFS = ROOT / "proofs"
-HEADLINES = theorems.headlines(PROOFS)
+HEADLINES = theorems.all_headlines(PROOFS)
+LIBRARIES = theorems.libraries(PROOFS)
 CLAIMS = all_claims()
-THEORIES = sorted((PROOFS / "theories").glob("*.v"))
+THEORIES = [path for library in LIBRARIES for path in sorted((library / "theories").glob("*.v"))]
 SMALL = Grid.parse("H=1,L=1,d=1,d_in=1")
 
 
@@ -51,14 +52,16 @@ check = _driver()
 
 @pytest.mark.parametrize("name", HEADLINES)
 def test_a_headline_is_a_theorem_of_its_file(name):
-    assert check.stands_in(name, PROOFS)
-    assert not check.stands_in(name + "_", PROOFS)
+    library = (PROOFS / HEADLINES[name].file).parents[1]
+    assert check.stands_in(name, library)
+    assert not check.stands_in(name + "_", library)
     assert HEADLINES[name].says.endswith(".")
 
 
 def test_links_name_headlines_and_claims_and_what_is_missing():
     claimed = {name for link in LINKS.values() for name in link.names}
     alone = {name for name in HEADLINES if name.startswith("ResidualQuery.")}  # no claim is about their notion
+    alone |= {"Softmax.softmax_shift", "Softmax.softmax_prefix", "Softmax.causal_prefix"}  # nor about what they say
     assert claimed == set(HEADLINES) - alone
     assert set(LINKS) <= set(CLAIMS)
     page = (PROOFS / "README.md").read_text()
@@ -110,16 +113,15 @@ def test_evidence_comes_with_its_theorem():
 def test_the_readme_and_the_statements_list_them_all():
     page = (PROOFS / "README.md").read_text()
     assert check.with_table(page, HEADLINES) == page
-    statements = (PROOFS / "statements.txt").read_text()
+    statements = "".join((library / "statements.txt").read_text() for library in LIBRARIES)
+    definitions = "".join((library / "definitions.txt").read_text() for library in LIBRARIES)
     printed = re.findall(r"^(\w+\.\w+) :$", statements, re.MULTILINE)
     assert printed == list(HEADLINES)
     named = set(re.findall(r"[A-Z]\w+\.\w+'*", " ".join(re.findall(r"\(\* by (.*?) \*\)", statements, re.DOTALL))))
-    shown = re.findall(
-        r"^\(\* (\w+\.[\w']+): \d+ theorems \*\)$", (PROOFS / "definitions.txt").read_text(), re.MULTILINE
-    )
-    assert named == set(shown)
+    shown = re.findall(r"^\(\* (\w+\.[\w']+): \d+ theorems \*\)$", definitions, re.MULTILINE)
+    assert sorted(named) == sorted(shown)
     assert "Transformer.matches" in named
-    for file in re.findall(r"\]\((theories/\w+\.v)\)", page):
+    for file in re.findall(r"\]\(((?:softmax/)?theories/\w+\.v)\)", page):
         assert (PROOFS / file).is_file()
 
 
@@ -131,8 +133,9 @@ def test_theories_are_in_order(path):
     assert max(map(len, text.splitlines())) <= 110
 
 
-def test_nothing_weakens_the_logic():
-    assert check.options(PROOFS) == ["-w", "-notation-overridden,-ambiguous-paths"]
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.name)
+def test_nothing_weakens_the_logic(library):
+    assert check.options(library) == ["-w", "-notation-overridden,-ambiguous-paths"]
 
 
 # --- reading sources and answers ----------------------------------------------------------------------------
@@ -380,6 +383,81 @@ def test_definitions_are_followed_through_notations_records_and_definitions(coq,
     assert "A.other" not in (tmp_path / "definitions.txt").read_text()
 
 
+# --- the library with softmax, upon the other ----------------------------------------------------------------
+
+UPON = {
+    "Softmax": "From Utfproof Require Import A.\nDefinition thrice n := n + twice n.\nTheorem zero : thrice 0 = 0.\n"
+    "Proof. reflexivity. Qed.\n"
+}
+EXTENSIONAL = (
+    "From mathcomp Require Import boolp.\nTheorem zero (P Q : Prop) : (P <-> Q) -> P = Q.\n"
+    "Proof. exact (@propositional_extensionality P Q). Qed.\n"
+)
+
+
+def upon(folder, files=UPON):
+    library(folder)
+    above = folder / theorems.SOFTMAX
+    above.mkdir(exist_ok=True)
+    library(above, files, ("Softmax.zero",))
+    (folder / "README.md").write_text("")
+    return above
+
+
+def test_a_library_upon_another(coq, tmp_path, monkeypatch, capsys):
+    above = upon(tmp_path)
+    monkeypatch.setattr(check, "analysis", lambda: True)
+    assert check.main([str(tmp_path), "--write"]) == 0
+    assert stands(tmp_path, "Softmax.zero", "B.zero") == [(theorems.CLOSED, "")] * 2
+    assert "(* by A.twice, Softmax.thrice *)" in (above / "statements.txt").read_text()
+    printed = (above / "definitions.txt").read_text()
+    assert "(* Softmax.thrice: 1 theorems *)" in printed
+    assert "A.twice:" not in printed  # it stands in the definitions of the library below
+    (tmp_path / "theories" / "A.v").write_text(GOOD["A"] + "(* changed below *)\n")
+    assert stands(tmp_path, "Softmax.zero")[0][0] == theorems.ABSENT
+    capsys.readouterr()
+    monkeypatch.setattr(check, "analysis", lambda: False)
+    assert check.main([str(upon(tmp_path).parent)]) == 0
+    assert "softmax: left out, mathcomp-analysis is missing" in capsys.readouterr().out.splitlines()[-1]
+    assert [status for status, _ in stands(tmp_path, "Softmax.zero", "B.zero")] == [theorems.ABSENT, theorems.CLOSED]
+
+
+ABOVE = {
+    "an axiom that is not declared": (CLASSICAL["B"], "Softmax.zero rests on .*classic : "),
+    "an axiom of its own": (UPON["Softmax"] + "Axiom a : 1 = 2.\n", "Softmax.v:5: Axiom is not allowed"),
+    "a proof that does not hold": (UPON["Softmax"].replace("thrice 0 = 0", "thrice 1 = 2"), "Error"),
+    "a weaker statement": (
+        UPON["Softmax"].replace("thrice 0 = 0", "thrice 0 = thrice 0"),
+        "statements.txt is not what",
+    ),
+    "another definition": (UPON["Softmax"].replace("n + twice n", "n * twice n"), "definitions.txt is not what"),
+}
+
+
+@pytest.mark.parametrize("fault", ABOVE)
+def test_a_fault_planted_above_is_caught(coq, tmp_path, fault, monkeypatch, capsys):
+    text, message = ABOVE[fault]
+    monkeypatch.setattr(check, "analysis", lambda: True)
+    assert check.main([str(upon(tmp_path).parent), "--write"]) == 0
+    upon(tmp_path, {"Softmax": text})
+    assert check.main([str(tmp_path)]) == 1
+    assert re.search(message, capsys.readouterr().err)
+    assert [status for status, _ in stands(tmp_path, "Softmax.zero", "B.zero")] == [theorems.ABSENT, theorems.CLOSED]
+
+
+@pytest.mark.full
+def test_the_declared_axioms_are_allowed_above_alone(coq, tmp_path, capsys):
+    if not check.analysis():
+        pytest.skip(f"mathcomp-analysis is missing (Debian package {check.ANALYSIS})")
+    upon(tmp_path, {"Softmax": EXTENSIONAL})
+    assert check.main([str(tmp_path), "--write"]) == 0
+    assert stands(tmp_path, "Softmax.zero") == [(theorems.DECLARED, "")]
+    library(tmp_path, {"B": EXTENSIONAL}, ("B.zero",))
+    assert check.main([str(tmp_path), "--write"]) == 1
+    assert "B.zero rests on ['boolp.propositional_extensionality : " in capsys.readouterr().err
+    assert stands(tmp_path, "B.zero")[0][0] == theorems.ABSENT
+
+
 def test_without_coq_it_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(check.shutil, "which", lambda name: None)
     assert check.main([str(library(tmp_path))]) == 3
@@ -389,11 +467,11 @@ def test_without_coq_it_says_what_to_install(tmp_path, monkeypatch, capsys):
 def test_the_library_is_built_where_coq_is_required():
     """CI compiles it first (make proofs); then every headline is closed."""
     theorems._results.cache_clear()
-    found = {entry.status for entry in theorems.standing(list(HEADLINES))}
-    if os.environ.get("UTFPROOF_REQUIRE_COQ"):
-        assert found == {theorems.CLOSED}, "run make proofs"
-    assert len(found) == 1
-    assert found <= {theorems.CLOSED, theorems.ABSENT}
+    for library, good in zip(LIBRARIES, (theorems.CLOSED, theorems.DECLARED), strict=True):
+        found = {entry.status for entry in theorems.standing(list(theorems.headlines(library)))}
+        if os.environ.get("UTFPROOF_REQUIRE_COQ") and (library == PROOFS or check.analysis()):
+            assert found == {good}, "run make proofs"
+        assert found in ({good}, {theorems.ABSENT})
 
 
 # --- claims and reports ------------------------------------------------------------------------------------
@@ -446,6 +524,7 @@ def test_not_built(tmp_path, monkeypatch):
     [
         ({"sources": "0" * 64}, theorems.ABSENT),
         ({"assumptions": ["classic : forall P : Prop, P \\/ ~ P"]}, theorems.OPEN),
+        ({"assumptions": theorems.AXIOMS}, theorems.OPEN),
         ({"theorems": {}}, theorems.MISSING),
         ({"theorems": {THEOREM: {"statement": "", "assumptions": []}}}, theorems.MISSING),
         ({"theorems": {THEOREM: {"statement": "s"}}}, theorems.MISSING),
@@ -461,6 +540,12 @@ def test_a_link_is_never_believed(results, change, status):
     assert bool(problems_of(found)) is (status != theorems.ABSENT)
     assert not machine_checked(found)
     assert "(closed under the global context)" not in " ".join(theorem_lines(found))
+
+
+def test_the_declared_axioms_are_named_in_reports():
+    found = {"theorems": [{"name": "Softmax.zero", "status": theorems.DECLARED, "detail": ""}], "theorems_lack": None}
+    assert theorem_lines(found) == [f"machine-checked: Softmax.zero ({theorems.DECLARED})"]
+    assert machine_checked(found)
 
 
 def test_results_that_cannot_be_read(results):

@@ -38,13 +38,13 @@ from utfproof.claims.theorems import (
     ABSENT,
     BROKEN,
     BUILT,
-    CLOSED,
+    CHECKED,
     HEADLINES,
     PROOFS,
     STATED,
     Headline,
     Standing,
-    headlines,
+    all_headlines,
 )
 from utfproof.ground.notions import Targets
 from utfproof.shapes import Shape
@@ -262,7 +262,7 @@ def _page_problems(claim: Claim) -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def _headlines() -> dict[str, Headline]:
-    return headlines() if (PROOFS / HEADLINES).is_file() else {}
+    return all_headlines() if (PROOFS / HEADLINES).is_file() else {}
 
 
 def _theorem_problems(claim: Claim) -> Iterator[str]:
@@ -343,7 +343,7 @@ def refuted_by(claim: Claim) -> list[dict[str, Any]]:
 
 def evidence_here(claim: Claim, theorems: Sequence[Standing]) -> list[str]:
     """The claim's evidence by name; of its theorems, whether they are built here."""
-    built = bool(theorems) and all(found.status == CLOSED for found in theorems)
+    built = bool(theorems) and all(found.status in CHECKED for found in theorems)
     absent = any(found.status == ABSENT for found in theorems)
     machine = BUILT if built else STATED if absent else BROKEN
     return [machine if kind is Evidence.MACHINE else kind.value for kind in claim.evidence]

@@ -1,9 +1,10 @@
 """What this checkout knows of the theorems in proofs/: which of them are compiled, and what each rests on.
 
 `make proofs` compiles the Coq library, asks Coq what every headline theorem rests on, and leaves the answer in
-proofs/build/assumptions.json with a digest of the sources and of the statements and definitions that it was compared with. A theorem counts as machine-checked only by that answer: a name in
-the registry proves nothing. Where there is no answer for these sources, the theorem is "not built here". Standard
-library only, because proofs/check.py uses this file too.
+proofs/build/assumptions.json with a digest of the sources and of the statements and definitions that it was compared with. A
+theorem counts as machine-checked only by that answer: a name in the registry proves nothing. Where there is no answer for
+these sources, the theorem is "not built here". proofs/softmax is a library of its own, upon the other: its theorems may rest
+on the axioms of mathcomp-analysis, and on no other. Standard library only, because proofs/check.py uses this file too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ RESULTS = "build/assumptions.json"
 STATEMENTS, DEFINITIONS = "statements.txt", "definitions.txt"
 """The headline theorems, and the definitions that they speak by, as Coq prints them."""
 
+SOFTMAX = "softmax"
+"""The folder of the library with the real exponential; its files are named after it."""
+AXIOMS = (
+    "boolp.constructive_indefinite_description : forall (A : Type) (P : A -> Prop), (exists x : A, P x) -> {x : A | P x}",
+    "boolp.functional_extensionality_dep : forall (A : Type) (B : A -> Type) (f g : forall x : A, B x), "
+    "(forall x : A, f x = g x) -> f = g",
+    "boolp.propositional_extensionality : forall P Q : Prop, P <-> Q -> P = Q",
+)
+"""Those of mathcomp-analysis, as Print Assumptions says them."""
+
 MACHINE = "machine-checked proof"
 """The name of this evidence."""
 BUILT, STATED = f"{MACHINE}, built here from these sources", "stated in Coq, not built here"
@@ -32,7 +43,11 @@ BROKEN = "theorems that do not stand"
 
 CLOSED = "closed under the global context"
 """Coq's words for a theorem that rests on no axiom."""
+DECLARED = "upon the axioms of mathcomp-analysis alone"
+CHECKED = (CLOSED, DECLARED)
+"""Where a theorem is machine-checked."""
 ABSENT = "not built here"
+SOUND = (*CHECKED, ABSENT)
 OPEN = "rests on axioms"
 MISSING = "not in the build"
 
@@ -50,12 +65,29 @@ class Headline:
 
     @property
     def file(self) -> str:
-        """The file that it stands in, relative to the library."""
-        return f"theories/{self.name.partition('.')[0]}.v"
+        """The file that it stands in, relative to proofs/."""
+        return file_of(self.name)
+
+
+def file_of(name: str) -> str:
+    """The file of a theorem, File.name, relative to proofs/."""
+    file = name.partition(".")[0]
+    return f"{SOFTMAX}/theories/{file}.v" if file.lower().startswith(SOFTMAX) else f"theories/{file}.v"
+
+
+def libraries(folder: Path = PROOFS) -> list[Path]:
+    """The library in a folder, and the one upon it, if there is one."""
+    upon = folder / SOFTMAX
+    return [folder, upon] if (upon / HEADLINES).is_file() else [folder]
+
+
+def allowed(folder: Path) -> tuple[str, ...]:
+    """The axioms that the theorems of a library may rest on."""
+    return AXIOMS if folder.name == SOFTMAX else ()
 
 
 def headlines(folder: Path = PROOFS) -> dict[str, Headline]:
-    """The theorems of headlines.toml by name, in its order. ValueError where an entry is doubled or lacks a field."""
+    """The theorems of a library's headlines.toml by name, in its order. ValueError where an entry is doubled or lacks a field."""
     found: dict[str, Headline] = {}
     for entry in tomllib.loads((folder / HEADLINES).read_text(encoding="utf-8"))["theorem"]:
         texts = {key: entry.pop(key, None) for key in ("name", "says")}
@@ -68,10 +100,18 @@ def headlines(folder: Path = PROOFS) -> dict[str, Headline]:
     return found
 
 
+def all_headlines(folder: Path = PROOFS) -> dict[str, Headline]:
+    """Those of both libraries."""
+    return {name: entry for library in libraries(folder) for name, entry in headlines(library).items()}
+
+
 def sources(folder: Path = PROOFS, *, pages: bool = True) -> list[Path]:
-    """What a build depends on: the theories, the list of theorems and Coq's options; with pages, what it was compared with."""
+    """What a build depends on: the theories, the list of theorems and Coq's options; with pages, what it was compared with;
+    and all of the library below."""
+    below = sources(folder.parent, pages=pages) if folder.name == SOFTMAX else []
     compared = [folder / STATEMENTS, folder / DEFINITIONS] if pages else []
-    return [*sorted((folder / "theories").glob("*.v")), folder / HEADLINES, folder / "_CoqProject", *compared]
+    own = [*sorted((folder / "theories").glob("*.v")), folder / HEADLINES, folder / "_CoqProject"]
+    return [*below, *own, *compared]
 
 
 def digest(folder: Path = PROOFS, *, pages: bool = True) -> str:
@@ -83,7 +123,7 @@ def digest(folder: Path = PROOFS, *, pages: bool = True) -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a theorem stands here. status: CLOSED, ABSENT, OPEN or MISSING; the last two break a claim. detail: why."""
+    """Where a theorem stands here. status: CLOSED, DECLARED, ABSENT, OPEN or MISSING; the last two break a claim. detail: why."""
 
     name: str
     status: str
@@ -92,26 +132,27 @@ class Standing:
     @property
     def problem(self) -> str | None:
         """What is wrong, in a line; None where nothing is."""
-        if self.status in (CLOSED, ABSENT):
+        if self.status in SOUND:
             return None
         return f"theorem {self.name}: {self.status}" + (f": {self.detail}" if self.detail else "")
 
 
 def standing(names: Sequence[str], folder: Path | None = None) -> list[Standing]:
     """Where these theorems stand, by the compiled results alone."""
-    folder = PROOFS if folder is None else folder
-    built, why = _results(folder)
+    return [_judge(name, ((PROOFS if folder is None else folder) / file_of(name)).parents[1]) for name in names]
+
+
+def _judge(name: str, library: Path) -> Standing:
+    built, why = _results(library)
     if built is None:
-        status = MISSING if why.startswith("unreadable") else ABSENT
-        return [Standing(name, status, why) for name in names]
-    return [_judge(name, built.get(name)) for name in names]
-
-
-def _judge(name: str, found: Any) -> Standing:
+        return Standing(name, MISSING if why.startswith("unreadable") else ABSENT, why)
+    found = built.get(name)
     if not isinstance(found, dict) or not found.get("statement") or not isinstance(found.get("assumptions"), list):
         return Standing(name, MISSING, "the build has no statement of it")
-    assumptions = [str(line) for line in found["assumptions"]]
-    return Standing(name, OPEN if assumptions else CLOSED, "; ".join(assumptions)[:200])
+    rests = [str(line) for line in found["assumptions"]]
+    if not rests or set(rests) <= set(allowed(library)):
+        return Standing(name, DECLARED if rests else CLOSED)
+    return Standing(name, OPEN, "; ".join(rests)[:200])
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from utfproof.claims.theorems import ABSENT, CLOSED
+from utfproof.claims.theorems import ABSENT, CHECKED, SOUND
 from utfproof.errors import MalformedInput
 from utfproof.ground.forms import plain
 
@@ -73,9 +73,9 @@ def claims_of(document: dict[str, Any]) -> list[dict[str, Any]]:
 def theorem_names(claim: dict[str, Any]) -> list[str]:
     """The theorems behind a claim in one line that does not depend on what was compiled here, and what of it they prove; those
     that do not stand as they should, as `theorem_lines` has them."""
-    sound = [str(theorem["name"]) for theorem in claim["theorems"] if theorem["status"] in (CLOSED, ABSENT)]
+    sound = [str(theorem["name"]) for theorem in claim["theorems"] if theorem["status"] in SOUND]
     part = _part(claim)
-    broken = {**claim, "theorems": [t for t in claim["theorems"] if t["status"] not in (CLOSED, ABSENT)]}
+    broken = {**claim, "theorems": [t for t in claim["theorems"] if t["status"] not in SOUND]}
     return [*([f"for all sizes: {part}{', '.join(sound)}"] if sound else []), *theorem_lines(broken)]
 
 
@@ -92,16 +92,16 @@ def theorem_lines(claim: dict[str, Any]) -> list[str]:
     lines = []
     for status, members in names.items():
         listed = ", ".join(members)
-        if status == CLOSED:
-            lines.append(f"machine-checked: {part}{listed} ({CLOSED})")
+        if status in CHECKED:
+            lines.append(f"machine-checked: {part}{listed} ({status})")
         else:
             lines.append(f"{'' if status == ABSENT else 'NOT machine-checked, '}{status}: {part}{listed}")
     return lines
 
 
 def machine_checked(claim: dict[str, Any]) -> bool:
-    """Whether every theorem behind a claim, one at least, is compiled here and rests on no axiom."""
-    return bool(claim["theorems"]) and all(theorem["status"] == CLOSED for theorem in claim["theorems"])
+    """Whether every theorem behind a claim, one at least, is compiled here and rests on no axiom but those allowed."""
+    return bool(claim["theorems"]) and all(theorem["status"] in CHECKED for theorem in claim["theorems"])
 
 
 def problems_of(claim: dict[str, Any]) -> list[str]:
@@ -111,7 +111,7 @@ def problems_of(claim: dict[str, Any]) -> list[str]:
         problems.append(f"the verdict is {claim['verdict']!r}, recorded is {claim['recorded']!r}")
     for theorem in claim["theorems"]:
         named = any(str(theorem["name"]) in line for line in problems)
-        if theorem["status"] not in (CLOSED, ABSENT) and not named:
+        if theorem["status"] not in SOUND and not named:
             problems.append(f"theorem {theorem['name']}: {theorem['status']}")
     if claim["agrees"] is not True and not problems:
         problems.append("the run says that this claim does not agree with its record, and gives no reason")

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from utfproof.claims.theorems import file_of
 from utfproof.reporting.certificates import Certificates, certificates_of
 from utfproof.reporting.document import (
     CAUTION,
@@ -347,7 +348,7 @@ def _theorems(claim: dict[str, Any], proofs: str) -> str:
     """Each theorem with a link to its file, and where it stands here."""
     lines = []
     for theorem in claim["theorems"]:
-        file = f"proofs/theories/{str(theorem['name']).partition('.')[0]}.v"
+        file = f"proofs/{file_of(str(theorem['name']))}"
         name = f"<code>{escape(theorem['name'])}</code>"
         if _LINK.fullmatch(file):
             name = f'<a href="{escape(proofs + file)}">{name}</a>'
