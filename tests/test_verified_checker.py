@@ -92,6 +92,13 @@ def test_a_dense_host_beyond_its_bound_is_left_alone_at_once(utfcheck, tmp_path)
         assert said.startswith(expected)
 
 
+def test_seconds_of_a_processor_can_be_limited(utfcheck):
+    path = ROOT / "certificates" / "random-4-hop.json"
+    run = subprocess.run([utfcheck, "--seconds", "1", path], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.split(", ")[0]) == (3, f"{path}: not checked (over 1 seconds of a processor)")
+    assert subprocess.run([utfcheck, "--seconds", "x", path], capture_output=True, check=False).returncode == 2
+
+
 def test_a_prime_that_divides_the_unit_of_the_host_refutes_nothing(utfcheck, tmp_path):
     """For the host's integers a basis is scaled by powers of the unit: dependent modulo such a prime."""
     host = {"construction": "random-tied", "dtype": "float64", "law": "uniform", "seed": 0}

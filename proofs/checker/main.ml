@@ -518,22 +518,32 @@ let rec files path =
       (List.sort compare (Array.to_list (Sys.readdir path)))
   else [ path ]
 
+(* seconds of a processor that a certificate may take: then it is left alone *)
+exception Late
+let within_seconds n f =
+  let timer x = ignore (Unix.setitimer Unix.ITIMER_VIRTUAL { Unix.it_interval = 0.; it_value = x }) in
+  Sys.set_signal Sys.sigvtalrm (Sys.Signal_handle (fun _ -> raise Late));
+  Fun.protect ~finally:(fun () -> timer 0.) (fun () -> timer n; f ())
+
 let () =
-  let paths = List.tl (Array.to_list Sys.argv) in
-  if paths = [] || List.exists (fun p -> String.length p > 0 && p.[0] = '-') paths then begin
-    prerr_endline "usage: utfcheck FILE-OR-FOLDER..."; exit 2
+  let seconds, paths = match List.tl (Array.to_list Sys.argv) with
+    | "--seconds" :: n :: rest -> (Stdlib.Option.value (Stdlib.Option.map float_of_int (int_of_string_opt n)) ~default:(-1.), rest)
+    | rest -> (0., rest) in
+  if seconds < 0. || paths = [] || List.exists (fun p -> String.length p > 0 && p.[0] = '-') paths then begin
+    prerr_endline "usage: utfcheck [--seconds N] FILE-OR-FOLDER..."; exit 2
   end;
   let worst = ref 0 and count = ref 0 in
   let verdict path =
     incr count;
     let start = Unix.gettimeofday () in
-    let said = match judge path with
+    let said = match within_seconds seconds (fun () -> judge path) with
       | true -> "valid"
       | false -> worst := max !worst 1; "rejected (the check fails)"
       | exception Reject why -> worst := max !worst 1; "rejected (" ^ why ^ ")"
       | exception Uncovered what -> "kind not covered (" ^ what ^ ")"
       | exception (Sys_error _ | End_of_file | Invalid_argument _ | Failure _ | Not_found | Zar.Overflow | Division_by_zero | Unix.Unix_error _) ->
         worst := max !worst 1; "rejected (malformed)"
+      | exception (Late | Fun.Finally_raised Late) -> worst := 3; Printf.sprintf "not checked (over %.0f seconds of a processor)" seconds
       | exception (Out_of_memory | Stack_overflow) -> worst := 3; "not checked (over the limits of this machine)" in
     Printf.printf "%s: %s, %.1f s\n%!" path said (Unix.gettimeofday () -. start) in
   List.iter (fun p -> match files p with
