@@ -387,15 +387,11 @@ def malformed():
         assert name not in out, name
         out[name] = changed(document, *path_and_value), {}
 
-    for place in (("claim", "attention"), ("claim", "context"), ("claim", "digits"), ("claim", "difference"),
-                  ("claim", "targets"), ("evidence", "E"), ("evidence", "X"), ("evidence", "method"),
-                  ("evidence", "target"), ("evidence", "E", "denominator"), ("evidence", "X", "numerators"),
-                  ("evidence", "target", "W_O"), ("evidence", "target", "width"),
-                  ("evidence", "target", "system")):  # fmt: skip
-        add(f"{'-'.join(place[1:])}-missing", base, *place, ...)
+    for name in ("digits", "difference"):
+        add(f"{name}-missing", base, "claim", name, ...)
     for case, value in {
-        "unknown": "linear", "empty": "", "twice": "causal+causal", "out-of-order": "causal+scaled", "null": None,
-        "list": ["causal"], "softmax-and-more": "softmax+causal", "given-and-more": "given+causal", "upper-case": "Causal",
+        "unknown": "linear", "empty": "", "twice": "causal+causal", "out-of-order": "causal+scaled",
+        "softmax-and-more": "softmax+causal", "given-and-more": "given+causal", "upper-case": "Causal",
         "window-without-a-number": "window", "window-empty": "window:", "window-zero": "window:0",
         "window-with-a-zero-in-front": "window:02", "window-negative": "window:-2", "window-of-a-fraction": "window:2.5",
         "window-of-19-digits": "window:" + "9" * 19, "window-twice": "window:2:3", "causal-with-a-number": "causal:2",
@@ -403,46 +399,29 @@ def malformed():
         "rope-of-odd-head-dim": "rope", "given-without-matrices": "given", "newline": "causal\n",
     }.items():  # fmt: skip
         add(f"attention-{case}", base, "claim", "attention", value)
-    for case, value in {"zero": 0, "negative": -1, "null": None, "string": "2", "more": 3, "fewer": 1}.items():
+    for case, value in {"zero": 0, "more": 3, "fewer": 1}.items():
         add(f"context-{case}", base, "claim", "context", value)
-    for case, value in {"zero": 0, "negative": -3, "null": None, "string": "30"}.items():
-        add(f"digits-{case}", base, "claim", "digits", value)
+    add("digits-zero", base, "claim", "digits", 0)
     for case, value in {
-        "empty": [], "single": [0], "triple": [0, 1, 2], "number": 1, "null": None, "negative": [-1, 1], "of-nothing": [0, 0],
-        "reversed": [1, 0], "equal-ends": [5, 5], "null-end": [0, None], "string-end": ["0", 1],
+        "empty": [], "single": [0], "triple": [0, 1, 2], "negative": [-1, 1], "of-nothing": [0, 0],
+        "reversed": [1, 0], "equal-ends": [5, 5],
     }.items():  # fmt: skip
         add(f"difference-{case}", base, "claim", "difference", value)
-    for case, value in {
-        "universal": "universal", "not-universal": "not universal", "equal": "equal", "null": None,
-    }.items():  # fmt: skip
+    for case, value in {"universal": "universal", "not-universal": "not universal", "equal": "equal"}.items():
         add(f"verdict-{case}", base, "claim", "verdict", value)
-    for case, value in {"matching": "matching", "functional": "functional", "null": None}.items():
-        add(f"notion-{case}", base, "claim", "notion", value)
-    for case, value in {"all-untied": "all untied", "all-tied": "all tied", "null": None}.items():
-        add(f"targets-{case}", base, "claim", "targets", value)
-    for case, value in {"rational": "rational", "recompute": "recompute", "null": None}.items():
-        add(f"method-{case}", base, "evidence", "method", value)
-    out["with-a-rank"] = added(base, "claim", "rank", 6), {}
-    out["with-free"] = added(base, "claim", "free", "E"), {}
+    add("method-rational", base, "evidence", "method", "rational")
     out["with-attention-matrices"] = added(base, "evidence", "attention", given["evidence"]["attention"]), {}
-    out["with-a-U"] = added(base, "evidence", "U", base["evidence"]["X"]), {}
-    out["target-with-a-bias"] = added(base, "evidence", "target", "b", base["evidence"]["X"]), {}
-    out["numbers-with-a-shape"] = added(base, "evidence", "E", "shape", [1, 6]), {}
-    for case, value in {"null": None, "zero": 0, "negative": -8, "string": "8", "list": [8]}.items():
+    for case, value in {"zero": 0, "negative": -8}.items():
         add(f"denominator-{case}", base, "evidence", "E", "denominator", value)
     numerators = base["evidence"]["E"]["numerators"]
-    for case, value in {"null": None, "empty": [], "fewer": numerators[1:], "more": [*numerators, 0], "nested": [numerators],
-                        "with-null": [None, *numerators[1:]], "with-true": [True, *numerators[1:]],
-                        "with-a-small-string": ["1", *numerators[1:]], "object": {}}.items():  # fmt: skip
+    for case, value in {"empty": [], "fewer": numerators[1:], "more": [*numerators, 0]}.items():
         add(f"numerators-{case}", base, "evidence", "E", "numerators", value)
     for tensor in ("W_Q", "W_K", "W_V", "W_O"):
         add(f"{tensor}-of-an-entry-more", base, "evidence", "target", tensor, "numerators", [1, 1, 1])
     add("X-of-another-context", base, "evidence", "X", "numerators", [1, 1, 1])
-    for case, value in {"unknown": "universal", "null": None, "upper-case": "Target"}.items():
-        add(f"system-{case}", base, "evidence", "target", "system", value)
     deep, _ = enclosure("tied", (1, 2, 1, 1, 1), "softmax", 1, seed=42)
     add("system-looped-with-every-layer", deep, "evidence", "target", "system", "looped-target")
-    for case, value in {"zero": 0, "negative": -1, "null": None, "two": 2, "string": "1"}.items():
+    for case, value in {"zero": 0, "two": 2}.items():
         add(f"width-{case}", base, "evidence", "target", "width", value)
     add("W_E-missing", wide, "evidence", "target", "W_E", ...)
     add("W_U-missing", wide, "evidence", "target", "W_U", ...)
@@ -453,9 +432,7 @@ def malformed():
     add("heads-changed", base, "shape", "heads", 1)
     add("layers-changed", base, "shape", "layers", 2)
     add("m-below-the-least", base, "shape", "m", 5)
-    add("host-of-every-kind", base, "claim", "host", {"every": "host"})
     add("host-register", base, "claim", "host", "construction", "register")
-    add("host-shared-attention", base, "claim", "host", {"R_V": [], "system": "shared-attention-universal"})
     add("host-with-a-seed", base, "claim", "host", {"construction": "tied", "seed": 0})
     add("weights-missing", base, "claim", "host", {"system": "universal", "weights": "0" * 64})
     add("given-method-interval", given, "evidence", "method", "interval")
@@ -479,6 +456,5 @@ def malformed():
         add(f"without-a-digest-of-{part}", named, "claim", part, ...)
         add(f"digest-of-{part}-with-63-digits", named, "claim", part, digest[:-1])
         add(f"digest-of-{part}-with-a-capital", named, "claim", part, "A" + digest[1:])
-        add(f"digest-of-{part}-a-number", named, "claim", part, 1)
         out[f"digest-of-{part}-alone"] = added(base, "claim", part, digest), {}
     return {f"enclosure-{name}": content for name, content in out.items()}

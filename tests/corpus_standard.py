@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpus_identities import IDENTITY_SHAPES
-from make_corpus import ATTENTION, Cases, added, changed, document, identity, witness
+from make_corpus import ATTENTION, Cases, added, changed, document, identity
 from sceptic import INVERTIBLE, PERMUTATIONS, canonical, dimension, stream_M, stream_reduced
 
 NAMES = ("register", *ATTENTION)
@@ -91,12 +91,7 @@ def malformed():
             "d_out-is-not-d_in": ("shape", "d_out", 3),
             "capital": ("evidence", "E", "Standard"),
             "with-a-space": ("evidence", "E", "standard "),
-            "in-an-array": ("evidence", "E", ["standard"]),
-            "as-a-block": ("evidence", "E", [[0, "standard"]]),
             "as-a-letter": ("evidence", "E", [[0, ["standard"]]]),
-            "as-a-start": ("evidence", "E", [["standard", []]]),
-            "as-an-object": ("evidence", "E", {"standard": 1}),
-            "evidence-is-the-string": ("evidence", "standard"),
             "targets-tied": ("claim", "targets", "all tied"),
             "notion-matching": ("claim", "notion", "matching"),
             "another-name": ("claim", "host", "construction", "standard"),
@@ -104,7 +99,6 @@ def malformed():
             add(f"{name}-{case}", changed(base, *path_and_value))
         add(f"{name}-with-U", added(base, "evidence", "U", "standard"))
         add(f"{name}-with-U-written-out", added(base, "evidence", "U", []))
-        add(f"{name}-rank-stated", added(base, "claim", "rank", least))
         add(f"{name}-with-a-stream", added(base, "shape", "residual", True))
         add(f"{name}-twice", canonical(base).replace(b'"E":"standard"', b'"E":"standard","E":"standard"'))
     add("register-for-invertible", changed(standard("register", (2, 2, 1, 1)), "claim", "targets", INVERTIBLE))
@@ -124,21 +118,12 @@ def malformed():
         for case, path_and_value in {
             "m-below-the-least": ("shape", "m", 15),
             "capital": ("evidence", "rows", "Standard"),
-            "in-an-array": ("evidence", "rows", ["standard"]),
             "as-a-sidecar": ("evidence", "rows", {"dtype": "uint32", "length": 16, "sidecar": "standard"}),
             "targets-tied": ("claim", "targets", "all tied"),
-            "as-a-triangular": ("kind", "rank-triangular"),
         }.items():
             add(f"rows-{name}-{case}", changed(base, *path_and_value))
-        add(f"rows-{name}-with-an-array", added(base, "evidence", "A", list(range(16))))
     for name in ("random", "printed-looped", "shared-key", "register"):
         add(f"rows-{name}", rows(name, (2, 2, 1, 1, 1), 100))
-    M = stream_M(2, 2, 1, 1, 1)
-    triangular = document("rank-triangular", "sparse", (2, 2, 1, 1, 1), M, {"rows": "standard"}, rank=M)
-    add("rows-triangular", added(triangular, "shape", "residual", True))
     add("rows-sparse-with-a-stream", changed(streamed((2, 2, 1, 1, 1)), "claim", "host", "construction", "sparse"))
     add("rows-tied-stream-untied-targets", changed(streamed((2, 2, 1, 1, 1)), "claim", "targets", "all untied"))
-    short, _ = witness("random", (1, 1, 1, 1, 1), 3, 65521)
-    add("witness-rows", changed(short, "evidence", "rows", "standard"))
-    add("witness-inverse", changed(short, "evidence", "inverse", "standard"))
     return out

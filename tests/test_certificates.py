@@ -10,6 +10,7 @@ import sys
 from fractions import Fraction
 
 import corpus_enclosures
+import corpus_forms
 import corpus_identities
 import corpus_weights
 import make_corpus as corpus
@@ -23,6 +24,7 @@ from make_corpus import CORPUS
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 
 from utfproof.certificates import checker, prover
+from utfproof.certificates.forms import CERTIFICATES
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import NotDefined, Undecided
 from utfproof.exact import rational
@@ -48,7 +50,7 @@ def test_corpus_covers_the_format():
     count = {folder: len(list((CORPUS / folder).glob("*.json"))) for folder in FOLDERS}
     assert count["valid"] > 120
     assert count["invalid"] > 85
-    assert count["malformed"] > 400
+    assert count["malformed"] > 1000
     seen = set()
     for path in (CORPUS / "valid").glob("*.json"):
         found = json.loads(path.read_bytes())
@@ -114,6 +116,20 @@ def test_corpus(path, capsys):
     assert str(path) in out
     assert checker.LABELS[code] in out
     assert out.isascii()
+
+
+@pytest.mark.parametrize("kind", CERTIFICATES)
+def test_what_a_form_rules_out(kind, tmp_path):
+    path, count = tmp_path / "derived.json", 0
+    for name, document in corpus_forms.derived(kind):
+        raw = corpus.encoded(document)
+        path.write_bytes(raw)
+        verdict = checker.check_file(path, LIMITS)
+        assert (verdict.code, judge(raw, tmp_path)) == (2, 2), (name, verdict)
+        assert verdict.message.isprintable(), name
+        assert "broke off" not in verdict.message, name
+        count += 1
+    assert count > 350
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import corpus_forms
+import make_corpus
 import pytest
 
 from utfproof.certificates import checker
@@ -113,6 +115,15 @@ def test_a_prime_that_divides_the_unit_of_the_host_refutes_nothing(utfcheck, tmp
         assert checker.check_file(path).code == 0
         [said] = verdicts(utfcheck, path).values()
         assert said.startswith(expected)
+
+
+def test_it_accepts_nothing_that_a_form_rules_out(utfcheck, tmp_path):
+    for kind in KINDS:
+        for number, (_, document) in enumerate(corpus_forms.derived(kind)):
+            (tmp_path / f"{kind}-{number}.json").write_bytes(make_corpus.encoded(document))
+    found = verdicts(utfcheck, tmp_path)
+    assert len(found) == len(list(tmp_path.iterdir()))
+    assert {name for name, said in found.items() if not said.startswith(("rejected", "kind not covered"))} == set()
 
 
 def planted():
