@@ -233,7 +233,7 @@ def test_multiplications_are_those_of_the_forward_pass(engine, dimensions):
     shape, context = Shape(*dimensions), 5
     target = draw_target(shape, 0)
     x = np.eye(shape.d_in)[np.arange(context) % shape.d_in].view(Counting)
-    m = shape.d_in
+    m, lumped = shape.d_in, None
     if engine == "target":
         Counting.total = 0
         target.forward(x, Free())
@@ -241,18 +241,18 @@ def test_multiplications_are_those_of_the_forward_pass(engine, dimensions):
         embedder = matching.Embedder(build_host("tied", shape))
         runner = Engine(embedder, engine)
         prepared = runner.prepare(embedder.embed(target).E)
-        m = embedder.host.m
+        m, lumped = embedder.host.m, runner.lumped
         Counting.total = 0
         runner.run(x, prepared, Free())
-    assert Counting.total == context * emulate.multiplications(shape, engine, m)
+    assert Counting.total == context * emulate.multiplications(shape, engine, m, lumped)
 
 
 def test_attention_is_counted_over_visible_keys():
     shape = Shape(2, 2, 3, 2)
     # 1 + 2 + 3 keys for three tokens, four heads, 3 multiplications a logit and 20 for the average
-    assert 3 * emulate.attention_multiplications(shape, "m-wide", 20, 3) == 6 * 4 * 23
+    assert 3 * emulate.attention_multiplications(shape, "m-wide", 20, None, 3) == 6 * 4 * 23
     # two streams of width 2, then two of width 4
-    assert 3 * emulate.attention_multiplications(shape, "path-space", 20, 3) == 6 * (2 * (3 + 2) + 2 * (3 + 4))
+    assert 3 * emulate.attention_multiplications(shape, "path-space", 20, None, 3) == 6 * (2 * (3 + 2) + 2 * (3 + 4))
 
 
 def test_ratios_are_of_medians():

@@ -70,7 +70,8 @@ class ChunkedAttention:
                     hidden = _not(self.kernel.mask(positions[start:stop], positions[low:high]))
                 _hide(logits[..., low - first : high - first], hidden)
             weights, total = _weights(logits)
-            parts.append(blocked_product(weights, x[..., first:last, :]) / total)
+            parts.append(blocked_product(weights, x[..., first:last, :]))
+            parts[-1] /= total
         return parts[0] if len(parts) == 1 else namespace(x).concatenate(parts, axis=-2)
 
 

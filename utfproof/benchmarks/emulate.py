@@ -147,27 +147,28 @@ def run(
 # --- operations, counted from shapes ---------------------------------------------------------------------------
 
 
-def multiplications(shape: Shape, engine: str, m: int) -> int:
+def multiplications(shape: Shape, engine: str, m: int, lumped: Any = None) -> int:
     """Multiplications per token by weights and embeddings, attention left out, dense products in full; gathers are free.
 
-    `engine`: one of the engines, or "target" (of width d_in = m). In path space it is d_in M.
+    `engine`: one of the engines, or "target" (of width d_in = m). In path space it is d_in M. lumped: what an index map runs.
     """
     H, L, d = shape.heads, shape.layers, shape.head_dim
     if engine == TARGET:
         return 4 * L * H * shape.d_in * d
     if engine == "path-space":
         return shape.d_in * matching_dimension(shape)
-    embedding = shape.d_in * m
-    return embedding if engine == "index-map" else embedding + L * H * m * (m + 2 * d) + m * shape.d_out
+    if lumped is not None:
+        return shape.d_in * (lumped.widths[0] + H * lumped.widths[1])
+    return shape.d_in * m + L * H * m * (m + 2 * d) + m * shape.d_out
 
 
-def attention_multiplications(shape: Shape, engine: str, m: int, context: int) -> float:
+def attention_multiplications(shape: Shape, engine: str, m: int, lumped: Any, context: int) -> float:
     """Multiplications per token of logits and attention averages over the (n + 1)/2 keys that a token sees on average."""
     H, L = shape.heads, shape.layers
     keys = (context + 1) / 2
     if engine == "path-space":
         return keys * sum(H * (shape.head_dim + shape.d_in * H**layer) for layer in range(L))
-    return keys * L * H * (shape.head_dim + m)
+    return keys * (L * H * shape.head_dim + (L * H * m if lumped is None else sum(lumped.averaged)))
 
 
 # --- in the child process ------------------------------------------------------------------------------------
@@ -198,6 +199,7 @@ class _Contestant:
     notion: Notion | None
     call: Callable[[], Any]
     condition: float | None = None
+    lumped: Any = None
     error: float = 0.0
     calls: int = 1
 
@@ -271,7 +273,9 @@ def _of_host(name: str, shape: Shape, target: Any, x: Any, kernel: Any, setting:
         runner = Engine(embedder, engine, place)
         call = _caller(runner, x, E, kernel)
         label = f"{name} {engine}"
-        found.append(_Contestant(label, name, engine, host.m, embedding.notion, call, embedding.condition))
+        found.append(
+            _Contestant(label, name, engine, host.m, embedding.notion, call, embedding.condition, runner.lumped)
+        )
     return found
 
 
@@ -294,7 +298,7 @@ def _require_same(contestant: _Contestant, shape: str, precision: str) -> None:
 def _entry(
     contestant: _Contestant, shape: Shape, setting: EmulateSetting, times: dict[str, list[Seconds]]
 ) -> dict[str, Any]:
-    counted = (shape, contestant.engine, contestant.m)
+    counted = (shape, contestant.engine, contestant.m, contestant.lumped)
     return {
         "name": contestant.name,
         "host": contestant.host,

@@ -105,9 +105,11 @@ def selected_noise(
     residual: dict[Reading, float],
     context: int,
     roundoff: float,
+    first: np.ndarray | None = None,
 ) -> Noise:
     """Noise of an index-map host, run as gathers or as dense matrices: X E, sums over tokens, over heads, and of R_V, R_Q,
-    R_K and U where they add; and the residual of E."""
+    R_K and U where they add; and the residual of E. first: where layer 1 averages X and not X E, how much errors of these
+    averages, as large as they can be, move each reading."""
     shape, u = gains.shape, roundoff
     gamma = attention_roundoff(context)
     squares = shape.d_in * (u * weighted(shape, gains.selected[0], entries[0], through=False)) ** 2
@@ -115,9 +117,14 @@ def selected_noise(
     for layer in range(shape.layers):
         through = weighted(shape, gains.selected[layer], entries[layer], through=True)
         after = weighted(shape, gains.selected[layer + 1], entries[layer + 1], through=False)
-        added = shape.letters - 1 + max(t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
+        summed = (t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
+        added = shape.letters - 1 + max(gains.passed[layer], *summed)
         most = max(most, added)
-        squares += (gamma * u * through) ** 2 + added * (u * after) ** 2
+        averaged = (gamma * u * through) ** 2
+        if first is not None and not layer:
+            averaged = (gamma * u * first) ** 2
+            added += shape.d_in
+        squares += averaged + added * (u * after) ** 2
     # noise is itself carried along with the stream, whose sizes `entries` are sums of sizes: second order
     growth = (1 + LAMBDA * (sqrt(shape.d_in) + sqrt(most) + gamma) * u) ** (2 * shape.layers + 1)
     read = _read_selected(host, entries)

@@ -5,7 +5,7 @@ Axis letters: n tokens, d head dimension, m embedding dimension, B targets run t
 | engine | what is multiplied |
 |---|---|
 | m-wide | the dense matrices of the host, whatever they are |
-| index-map | gathers, for {0,1} hosts |
+| index-map | gathers, for {0,1} hosts, on classes of coordinates that are read alike (lumping.py) |
 | path-space | the d_in x M numbers E R_all only: streams P_w, one of width d_in per head word |
 
 A residual stream is one more head, whose attention and values are identities: in path space the letter 0, which copies P_w.
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import AttentionKernel, attend, blocked_product
+from utfproof.emulation.lumping import LumpedHost, lumped
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, is_torch, namespace, require_device, to_numpy
 from utfproof.ground.resources import require_memory
@@ -327,6 +328,7 @@ class Engine:
         self.host = embedder.host
         self.place = place or Placement()
         self.name = check_engine(self.host, name)
+        self.lumped: LumpedHost | None = None
         self.place.probe()
         if self.name == "m-wide":
             require_memory(
@@ -336,15 +338,17 @@ class Engine:
             )
             self._runner: Universal | None = wide_host(self.host, self.place)
         elif self.name == "index-map":
-            self._runner = self.host
+            self.lumped = lumped(self.host)
+            self._runner = self.lumped or self.host
         else:
             self._runner = None
 
     def prepare(self, E: np.ndarray) -> Any:
-        """What `run` needs of an embedding E [..., d_in, m]: E itself, or E R_all in path space; placed."""
+        """What `run` needs of an embedding E [..., d_in, m]: E, what an index map reads of it, or E R_all in path space;
+        placed."""
         if self.name == "path-space":
             return self.place.array(path_columns(self.embedder, E))
-        return self.place.array(E)
+        return self.place.array(E if self.lumped is None else self.lumped.taken(E))
 
     def run(self, x: Array, prepared: Any, kernel: AttentionKernel) -> Array:
         """UTF(X, E) for x [..., n, d_in] already placed."""

@@ -103,8 +103,9 @@ class HostGains:
 
     full[l], through[l]: for the stream before layer l (l = L: read by U), the norms of everything that reads it, and of what
     reads it through the values of layer l. value[(l, h)]: 2-norm and largest column norm of the factors of R_V^{l,h}, and
-    how many numbers each adds up. read: rounding factor of the product that reads (in units of the roundoff and the
-    stream's norm), evaluate: the same for a product with R_all. selected: for index-map hosts, the columns themselves.
+    how many numbers each adds up; passed[l]: as many, for the stream that passes. read: rounding factor of the product that
+    reads (in units of the roundoff and the stream's norm), evaluate: the same for a product with R_all. selected: for
+    index-map hosts, the columns themselves.
     """
 
     shape: Shape
@@ -112,6 +113,7 @@ class HostGains:
     full: dict[int, dict[Reading, Norms]] = field(default_factory=dict)
     through: dict[int, dict[Reading, Norms]] = field(default_factory=dict)
     value: dict[tuple[int, int], list[tuple[float, float, int]]] = field(default_factory=dict)
+    passed: dict[int, int] = field(default_factory=dict)
     read: dict[Reading, float] = field(default_factory=dict)
     evaluate: dict[Reading, float] = field(default_factory=dict)
     selected: dict[int, Selected] = field(default_factory=dict)
@@ -179,11 +181,9 @@ class _Measured:
 
 def _selected(shape: Shape, stack: SuffixStack) -> Selected | None:
     """None where a row has two ones in one block: then a column's norm says too little of the block."""
-    rows, columns = stack.columns.coordinates()
-    blocks = np.repeat(np.arange(len(stack.kind)), stack.widths(shape))[columns]
-    pairs = blocks * stack.columns.shape[0] + rows
-    if len(np.unique(pairs)) < len(pairs):
+    if stack.repeats(shape):
         return None
+    rows, columns = stack.columns.coordinates()
     starts = _starts(shape, stack)
     return Selected(
         rows, columns, stack.columns.shape[1], starts, _reading_numbers(shape, stack), _deeper(shape, stack)
@@ -242,6 +242,13 @@ def _stacks(host: Universal, columns: Any) -> Iterator[SuffixStack]:
     yield canonical_stack(host.shape, columns)
 
 
+def first_gains(shape: Shape, columns: np.ndarray) -> np.ndarray:
+    """2-norms of how errors of A X in layer 1 are read through E R_all = columns [d_in, M], in the order of `readings`."""
+    stack = canonical_stack(shape, columns)
+    norms = _Measured(shape, stack, columns).summed(_deeper(shape, stack))
+    return np.array([norms[key].two for key in readings(shape)])
+
+
 def _dense(columns: Any) -> np.ndarray:
     if isinstance(columns, SelectionMatrix):
         return columns.to_dense(np.float64)
@@ -267,6 +274,8 @@ def host_gains(host: Universal, columns: Any) -> HostGains:
         gains.evaluate.update(zip(readings(shape), np.sqrt(squares).tolist(), strict=True))
     known: dict[tuple[int, str], tuple[Any, Any]] = {}
     for layer in range(shape.layers):
+        way = host.carried(layer)
+        gains.passed[layer] = 0 if way is None else _value_norms(way)[2]
         for head in range(shape.heads):
             maps = host.maps(layer, head)
             for kind, reader in ((0, maps.query), (1, maps.key)):
@@ -360,7 +369,8 @@ def selected_sizes(host: Universal, E: np.ndarray, rows: np.ndarray) -> list[np.
     sizes = np.minimum(norm * np.linalg.norm(E, axis=0), absolute * np.abs(E).max(axis=0))
     found = [sizes]
     for layer in range(host.shape.layers):
-        passed = [sizes] * host.shape.residual
+        way = host.carried(layer)
+        passed = [sizes if way is None else (sizes[None] @ way)[0]] * host.shape.residual
         sizes = sum(passed + [_value(sizes[None], host, layer, head)[0] for head in range(host.shape.heads)])
         found.append(sizes)
     return found

@@ -36,6 +36,7 @@ from utfproof.emulation.gains import (
     Reading,
     StreamForms,
     TargetGains,
+    first_gains,
     host_gains,
     largest_row,
     selected_sizes,
@@ -46,7 +47,7 @@ from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.matching import w_all
+from utfproof.matching import r_all, w_all
 from utfproof.systems import Target, Universal
 
 _DOUBLE = 2.0**-53
@@ -96,8 +97,13 @@ class Predictor:
 
     @cached_property
     def gains(self) -> HostGains:
-        """Norms of the host."""
-        return host_gains(self.engine.host, self.engine.embedder.columns)
+        """Norms of the host as it is run."""
+        lumped = self.engine.lumped
+        return (
+            host_gains(self.engine.host, self.engine.embedder.columns)
+            if lumped is None
+            else host_gains(lumped, r_all(lumped))
+        )
 
     def of(self, target: Target, E: np.ndarray) -> Prediction:
         """The bound of one target with its E [d_in, m]; float64 weights."""
@@ -144,6 +150,11 @@ class Prediction:
         return StreamForms(self.engine.host, self.held)
 
     @cached_property
+    def first(self) -> np.ndarray:
+        """How errors of what layer 1 averages are read, where that is X."""
+        return first_gains(self.target.shape, self.columns)
+
+    @cached_property
     def rounding(self) -> dict[Reading, float]:
         """What the rounding of W_all moves, for inputs of length one."""
         return right_side_rounding(self.read_as, self.gains, np.eye(self.target.shape.d_in))
@@ -172,13 +183,15 @@ class Prediction:
 
     def noise(self, rows: np.ndarray, kernel: Any) -> Callable[[list[float]], Noise]:
         """Noise of the host's readings on inputs X [n, d_in], as a function of how far its attention is off by layer."""
-        shape, host, residual = self.target.shape, self.engine.host, self.residual(rows)
+        shape, residual, lumped = self.target.shape, self.residual(rows), self.engine.lumped
         if self.engine.name == "path-space":
             found = path_noise(self.columns, shape, residual, rows, self.roundoff)
             return lambda apart: found
         if self.predictor.gains.selected:
-            entries = selected_sizes(host, self.held, rows)
-            moved = selected_noise(host, self.predictor.gains, entries, residual, len(rows), self.roundoff)
+            host, E = (self.engine.host, self.held) if lumped is None else (lumped, lumped.taken(self.held))
+            entries = selected_sizes(host, E, rows)
+            first = None if lumped is None else largest_row(rows) * self.first
+            moved = selected_noise(host, self.predictor.gains, entries, residual, len(rows), self.roundoff, first)
             return lambda apart: moved
         paths = PathHost(shape, self.goal).streams(rows, kernel)
         sizes = self.forms.sizes(rows, paths)

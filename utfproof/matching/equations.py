@@ -50,6 +50,12 @@ class SuffixStack(NamedTuple):
         """Columns of each block."""
         return np.where(self.kind == 2, shape.d_out, shape.head_dim)
 
+    def repeats(self, shape: Shape) -> bool:
+        """Whether a row of these index maps has two ones in one block."""
+        rows, columns = self.columns.coordinates()
+        blocks = np.repeat(np.arange(len(self.kind)), self.widths(shape))[columns]
+        return len(np.unique(blocks * self.columns.shape[0] + rows)) < len(rows)
+
 
 def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
     """The stacks S_L = [U], ..., S_0 from the last layer backwards: S_l = [R_Q^l, R_K^l, R_V^{l,0} S_{l+1}, R_V^{l,1} S_{l+1},
@@ -63,7 +69,8 @@ def suffix_stacks(host: Universal) -> Iterator[SuffixStack]:
         maps = [host.maps(layer, head) for head in range(H)]
         parts = [*(_held(entry.query) for entry in maps), *(_held(entry.key) for entry in maps)]
         if shape.residual:
-            parts.append(columns)
+            way = host.carried(layer)
+            parts.append(columns if way is None else _held(way) @ columns)
         for entry in maps:
             product = columns
             for matrix in reversed(entry.value):

@@ -44,23 +44,29 @@ def run_layers(
     maps: Callable[[int, int], HeadMaps],
     kernel: AttentionKernel,
     positions: Array | None = None,
+    carried: Callable[[int], Any] = lambda layer: None,
+    start: tuple[Array, Array] | None = None,
 ) -> Array:
     """X^l = sum_h A^{l,h} X^{l-1} V^{l,h} for l = 1 ... L, the loop that all five systems share; X^{l-1} is added where the
-    shape has a residual stream.
+    shape has a residual stream, times `carried` of the layer where that is a matrix.
 
-    x is [..., n, width]; positions [n] default to 0 ... n-1.
+    x is [..., n, width]; positions [n] default to 0 ... n-1. start: factors (X, E) of x, for A^{1,h} (X E) V to be computed as
+    (A^{1,h} X) (E V).
     """
     if positions is None:
         positions = np.arange(x.shape[-2])
     for layer in range(shape.layers):
-        terms = [x] if shape.residual else []
+        terms = [] if not shape.residual else [x if (way := carried(layer)) is None else x @ way]
         for head in range(shape.heads):
             query, key, value = maps(layer, head)
-            # coordinates that an index map does not read are not averaged
-            read, *rest = value[0].read_first if isinstance(value[0], SelectionMatrix) else (None, value[0])
-            moved = x if read is None else x @ read
+            moved, rest = x, list(value)
+            if start is not None and not layer:
+                moved, rest[0] = start[0], start[1] @ value[0]
+            elif isinstance(value[0], SelectionMatrix):  # coordinates that an index map does not read are not averaged
+                read, rest[0] = value[0].read_first
+                moved = x @ read
             term = attend(kernel, x @ query, x @ key, moved, positions, layer=layer, head=head)
-            for matrix in (*rest, *value[1:]):
+            for matrix in rest:
                 term = term @ matrix
             terms.append(term)
         x = terms[0]
@@ -246,9 +252,12 @@ class Universal:
         factors = (self.R_V,) if self.R_Vo is None else (self.R_V, self.R_Vo)
         return HeadMaps(self.R_Q[layer][head], self.R_K[layer][head], tuple(f[layer][head] for f in factors))
 
+    def carried(self, layer: int) -> Any:
+        """What a residual stream is multiplied by on its way past a layer; None: it is left as it is."""
+
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
-        return run_layers(x @ E, self.shape, self.maps, kernel, positions) @ self.U
+        return run_layers(x @ E, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
 
 @one_line
