@@ -161,3 +161,9 @@ def test_fflas_agrees():
     with driver:
         driver.load(matrix, p)
         assert {found.rank for found in driver.run().values()} == {150} == {gfp.rank(matrix, p)}
+
+
+def test_stages_of_the_measuring_process_are_shown(capsys):
+    """They begin in a child; a pipe shows them as any other."""
+    assert command_line(["bench", "exact", "--sizes", "8,16", *QUICK, "--progress", "plain"]) == 0
+    assert "bench exact, 2 sizes" in capsys.readouterr().err

@@ -40,7 +40,7 @@ from utfproof.constructions import hosts as buildable
 from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, UtfproofError
 from utfproof.ground.notions import Notion
 from utfproof.ground.plots import picture_format, write_figure
-from utfproof.ground.processes import end_on_request, run_child
+from utfproof.ground.processes import as_child, run_child
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape, matching_dimension
 
@@ -397,5 +397,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    end_on_request()
-    main()
+    with as_child():
+        main()

@@ -19,7 +19,7 @@ from typing import Any
 from utfproof.benchmarks.timing import PAUSE, check_counts, check_device, circumstances, library
 from utfproof.errors import MalformedInput
 from utfproof.ground.plots import picture_format, write_figure
-from utfproof.ground.processes import end_on_request, run_child
+from utfproof.ground.processes import as_child, run_child
 from utfproof.ground.progress import staged
 from utfproof.ground.resources import require_memory
 
@@ -272,5 +272,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    end_on_request()
-    main()
+    with as_child():
+        main()

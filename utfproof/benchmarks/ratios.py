@@ -28,8 +28,8 @@ from utfproof.benchmarks.fflas import Fflas, FflasRun, Unavailable
 from utfproof.benchmarks.timing import busy_processes, check_counts, circumstances, library
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import read_bytes
-from utfproof.ground.processes import end_on_request, run_child
-from utfproof.ground.progress import staged
+from utfproof.ground.processes import as_child, run_child
+from utfproof.ground.progress import stage, staged
 from utfproof.ground.threads import cores
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
@@ -177,8 +177,8 @@ def measure(setting: RatioSetting) -> dict[str, Any]:
     """Time all rows in this process."""
     about, absent, results = circumstances(), {}, []
     rows = list(setting.rows())
-    for row, size in staged("bench all", rows, len(rows), unit="rows"):
-        with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder:
+    for row, size in staged("rows", rows, len(rows)):
+        with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder, stage(f"{row.work} {size}"):
             states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
             try:
                 with sides(row, size, Path(folder)) as both:
@@ -231,6 +231,15 @@ def _used(call: Call, calls: int) -> float:
 def _clock() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _forget() -> None:
+    """Every function of the package that keeps what it found starts anew, as in a process of its own."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("utfproof."):
+            for entry in list(vars(module).values()):
+                if hasattr(entry, "cache_clear"):
+                    entry.cache_clear()
 
 
 # --- floors -----------------------------------------------------------------------------------------------------
@@ -448,11 +457,10 @@ def _train(task: str, _: Path) -> tuple[Call, Call]:
 
 @_row("frontier, H up to 8, L up to", "a million additions in Python", (20,), (2,))
 def _frontier(layers: int, _: Path) -> tuple[Call, Call]:
-    from utfproof.frontier.interval import interval
     from utfproof.frontier.table import frontier, shapes
 
     def numbers() -> None:
-        interval.cache_clear()
+        _forget()
         frontier(shapes(range(1, 9), range(1, layers + 1), 2, 2))
 
     return numbers, _interpreter
@@ -471,5 +479,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    end_on_request()
-    main()
+    with as_child():
+        main()
