@@ -303,6 +303,18 @@ def test_counts_off_by_one_are_seen(monkeypatch):
     assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
 
 
+def test_heads_of_a_prefix_tree_add_where_they_move(monkeypatch):
+    """Beside a residual stream: H^l streams, not (H + 1)^l; not so in other trees. What rests before the last layer is seen."""
+    chosen = small("2-hop/sparse/residual", head_dim=3, layers=2)
+    move = programs.heads_that_move
+    for host, variant in (("sparse", "residual"), ("residual-tree", "residual"), ("shared-key", "attention")):
+        tree = small(f"parentheses/{host}/{variant}", head_dim=5, heads=2, layers=2, residual=True)
+        assert programs.IndexProgram(build_model(tree, [0], 22)).nested == (host == "sparse")
+    assert not differs(chosen)
+    monkeypatch.setattr(programs, "heads_that_move", lambda host: np.ones_like(move(host)))
+    assert differs(chosen)
+
+
 def test_words_in_the_wrong_order_are_seen(monkeypatch):
     meet = programs._meet
 

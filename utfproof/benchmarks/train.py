@@ -241,12 +241,12 @@ def _normed_tables(trainer: Trainer, v: int) -> int:
 
 def _rows(trainer: Trainer, v: int) -> list[tuple[int, int]]:
     """Rows of the stream before each layer and before U, and rows that are read there: with LN these may be one more."""
-    model = trainer.model
-    found = []
+    model, found = trainer.model, []
+    nested = getattr(trainer.engine.program, "nested", False)  # type: ignore[union-attr]
     for layer in range(model.shape.layers + 1):
         read = v + (layer > 0 and "shift" in model)
         found.append((v, read))
-        v = (read if model.norm_place == "post" else v) * model.residual + read * model.shape.heads
+        v = (read if model.norm_place == "post" else v) * (model.residual and not nested) + read * model.shape.heads
     return found
 
 
@@ -260,7 +260,7 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
     B, n, cpu = preset.batch, trainer.task.context, not trainer.on_gpu
     k = looks if L == 1 else n
     total = 3 * H * v * v * d + 2 * B * k * v * H * v  # the first layer: tokens' logits, read by one-hot rows
-    rows = _rows(trainer, v)
+    rows, nested = _rows(trainer, v), getattr(trainer.engine.program, "nested", False)  # type: ignore[union-attr]
     for layer in range(1, L):
         k = looks if layer == L - 1 else n
         c, w = rows[layer]
@@ -271,11 +271,11 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
             total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * pairs * 2 * w
             continue
         total += 3 * B * (k + n) * w * H * d
-        early = layer == L - 1 and out < w and not model.norm
+        early = layer == L - 1 and out < w and not model.norm and not nested
         width = d + (out if early else w)
         total += 3 * B * H * kernel.seen(k, n, 1, cpu, k == n) * width
         if early:
             total += 3 * B * n * w * H * out
             return total + (3 * B * k * w * out if preset.residual else 0)
-    c = rows[L][0]
+    c = sum(c for c, _ in rows) if nested else rows[L][0]
     return total + 3 * B * looks * c * out + (2 * B * looks * c * c if model.norm else 0)

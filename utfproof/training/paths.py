@@ -49,6 +49,7 @@ class PathEngine:
         self.model = model
         self.counting = counting and not model.learned_positions
         self.program = program_of(model, max_memory)
+        self._nested = isinstance(self.program, IndexProgram) and self.program.nested
 
     def logits(self, inputs: Tensor, look: Tensor | None = None, tokens: Tensor | None = None) -> Tensor:
         """Outputs [S, B, k, d_out] for token ids [S, B, n], at the positions look [S, B, k] (all without it).
@@ -74,7 +75,7 @@ class PathEngine:
         import torch
 
         model = self.model
-        last = model.shape.layers - 1
+        last, rested = model.shape.layers - 1, []
         for layer in range(last + 1):
             seen = look if layer == last else None
             queries, keys = tables.queries[layer] * model.scale, tables.keys[layer]
@@ -89,12 +90,16 @@ class PathEngine:
                 moved = self._attend(read, asked, seen, queries, keys, tables.outputs if layer == last else None)
             if layer == last and self._early(layer, stream):
                 break
-            stream = torch.cat([here, moved], 3) if model.residual else moved
+            if tables.nested:
+                rested.append(stream if look is None else _pick(stream, look))
+                stream = moved + here.repeat(1, 1, 1, model.shape.heads)
+            else:
+                stream = torch.cat([here, moved], 3) if model.residual else moved
         else:
             gram = None if tables.grams is None else tables.grams[-1]
             if gram is not None:
                 return normalised_times(stream, gram, tables.outputs, tables.ones)
-            return _rows_times(stream, tables.outputs)
+            return _rows_times(torch.cat([*rested, stream], 3) if rested else stream, tables.outputs)
         if model.residual:  # the values were read by U before they were averaged: the stream's own letter is left
             moved = moved + _rows_times(here, tables.outputs[:, : stream.shape[-1]])
         return moved
@@ -102,7 +107,7 @@ class PathEngine:
     def _early(self, layer: int, stream: Tensor) -> bool:
         """Whether values are read by U before they are averaged: only in the last layer, where U is narrower and no LN stands
         between."""
-        if layer < self.model.shape.layers - 1 or (layer == 0 and self.counting) or self.model.norm:
+        if layer < self.model.shape.layers - 1 or (layer == 0 and self.counting) or self.model.norm or self._nested:
             return False
         return not self._shared(stream) and self.model.shape.d_out < stream.shape[-1]
 

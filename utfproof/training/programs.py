@@ -18,7 +18,7 @@ from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.systems import Universal
 from utfproof.training.matrices import Matrices, times
-from utfproof.training.models import Model, dense
+from utfproof.training.models import Model, dense, projection
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Tables(NamedTuple):
     """queries[l], keys[l]: [S, H, W v, d] with W words of length l; outputs [S, W v, d_out] with words of length L.
 
-    grams: where LN stands, see `normed`; ones: whether LN adds one more coefficient, always 1; kept: whether the stream itself
-    is what LN gives (post), not only what is read (pre).
+    nested: heads add to the coordinates that they move, so words are of heads alone although there is a stream; outputs are
+    then those of words of length 0, 1, ... L. grams: where LN stands, see `normed`; ones: whether LN adds one more
+    coefficient, always 1; kept: whether the stream itself is what LN gives (post), not only what is read (pre).
     """
 
     queries: list[Tensor]
@@ -37,6 +38,7 @@ class Tables(NamedTuple):
     grams: list[Tensor | None] | None = None
     ones: bool = False
     kept: bool = False
+    nested: bool = False
 
 
 class Program(Protocol):
@@ -105,15 +107,24 @@ class IndexProgram:
 
     Queries and keys are gathers of E's coordinates. For outputs, coordinates whose pair (row, column) occurs in the same words
     R_w form a group: one product E_rows U_columns for each group, and words are sums of groups.
+
+    nested: beside a residual stream a coordinate that head h moves becomes (1 + A^h) x, others rest. In a prefix tree each is
+    moved by one head a layer until it is read, so H^l streams do for (H + 1)^l words.
     """
 
     def __init__(self, model: Model) -> None:
         self.model = model
         host = model.host(0)
-        levels = word_maps(host, model.letters, model.residual)
+        moved = heads_that_move(host) if model.residual else None
+        self.nested = moved is not None
+        self.letters = model.letters - self.nested
+        levels = word_maps(host, self.letters, model.residual and not self.nested)
         device = model["E"].device
         self._readers = self._query_maps(host, levels, device)
-        self._group(levels[-1], device)
+        if moved is not None:
+            resting = [*(1 - moved), np.ones(host.m, dtype=np.int64)]
+            read = [word.multiply(rest) for words, rest in zip(levels, resting, strict=True) for word in words]
+        self._group(levels[-1] if moved is None else read, device)
 
     def _query_maps(self, host: Universal, levels: list[list[Any]], device: Any) -> _Gather:
         H, d = host.shape.heads, host.shape.head_dim
@@ -164,7 +175,7 @@ class IndexProgram:
 
     def tables(self, rows: Tensor, unembedding: Tensor) -> Tables:
         """See Program."""
-        shape, letters = self.model.shape, self.model.letters
+        shape, letters = self.model.shape, self.letters
         S, v, _ = rows.shape
         H, d = shape.heads, shape.head_dim
         counts = [letters**layer for layer in range(shape.layers)]
@@ -174,7 +185,7 @@ class IndexProgram:
             block.reshape(S, v, H, counts[number // 2], d).permute(0, 2, 3, 1, 4).reshape(S, H, -1, d)
             for number, block in enumerate(blocks)
         ]
-        return Tables(found[::2], found[1::2], self._outputs(rows, unembedding))
+        return Tables(found[::2], found[1::2], self._outputs(rows, unembedding), nested=self.nested)
 
     def _outputs(self, rows: Tensor, unembedding: Tensor) -> Tensor:
         import torch
@@ -202,6 +213,25 @@ def _sparse(matrix: SelectionMatrix) -> Any:
 
     rows, columns = matrix.coordinates()
     return csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=matrix.shape)
+
+
+def heads_that_move(host: Universal) -> np.ndarray | None:
+    """[L, m]: the number of heads that move each coordinate, where it is 0 or 1, moved coordinates stay in place, and no layer
+    reads or moves what rested before; None for other hosts."""
+    heads, found = range(host.shape.heads), []
+    live = np.ones(host.m, dtype=bool)
+    for layer in range(host.shape.layers):
+        maps = [host.maps(layer, head) for head in heads]
+        diagonals = [projection(entry.value[0]) for entry in maps]
+        if any(diagonal is None for diagonal in diagonals):
+            return None
+        read = [matrix.coordinates()[0] for entry in maps for matrix in (entry.query, entry.key)]
+        moved = np.sum(diagonals, axis=0).astype(np.int64)
+        if moved.max() > 1 or moved[~live].any() or not live[np.concatenate(read)].all():
+            return None
+        live &= moved > 0
+        found.append(moved)
+    return np.array(found)
 
 
 def word_maps(host: Universal, letters: int, residual: bool) -> list[list[Any]]:
