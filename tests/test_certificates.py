@@ -20,6 +20,7 @@ import pytest
 import sceptic
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from judges import LIMITS, verdict_on
 from make_corpus import CORPUS
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 
@@ -31,7 +32,6 @@ from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.shapes import Shape
 
-LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 FOLDERS = {"valid": 0, "invalid": 1, "malformed": 2}
 FILES = [path for folder in FOLDERS for path in sorted((CORPUS / folder).glob("*.json"))]
 MODULE = [sys.executable, "-m", "utfproof.certificates.checker"]
@@ -239,12 +239,6 @@ def test_certify_writes_what_the_checker_and_the_rank_confirm(tmp_path_factory, 
     assert judge((folder / "a.json").read_bytes(), folder) == 0
 
 
-def code_of(folder, document):
-    path = folder / "case.json"
-    path.write_bytes(sceptic.canonical(document))
-    return checker.check_file(path, LIMITS).code
-
-
 @pytest.mark.parametrize("name", INDEX)
 def test_columns_as_the_checker_sees_them(name, tmp_path):
     """z = e_c settles whether column c is zero, z = e_a - e_b whether two columns are equal."""
@@ -260,7 +254,7 @@ def test_columns_as_the_checker_sees_them(name, tmp_path):
         for z in [{c: 1} for c in range(M)] + [{a: 1, b: -1} for a, b in pairs[:: max(1, len(pairs) // 60)]]:
             total = corpus.index_matrix(name, dims) @ [z.get(i, 0) for i in range(M)]
             found = corpus.document("rank-deficient", name, dims, least, corpus.kernel_evidence(z))
-            assert code_of(tmp_path, found) == int(total.any()), (dims, z)
+            assert verdict_on(found, tmp_path).code == int(total.any()), (dims, z)
 
 
 @given(st.data())
@@ -283,13 +277,13 @@ def test_kernel_vectors_are_accepted_and_their_neighbours_are_not(tmp_path_facto
     assume(z)
     folder = tmp_path_factory.mktemp("kernel", numbered=True)
     found = corpus.document("rank-deficient", name, dims, least, corpus.kernel_evidence(z))
-    assert code_of(folder, found) == 0
+    assert verdict_on(found, folder).code == 0
     place = data.draw(st.integers(0, len(columns) - 1))
     z[place] = z.get(place, 0) + data.draw(st.sampled_from([1, -1, 2**53, 2**61 - 1, 2**64]))
     z = {i: v for i, v in z.items() if v}
     assume(z)
     found = corpus.document("rank-deficient", name, dims, least, corpus.kernel_evidence(z))
-    assert code_of(folder, found) == judge(sceptic.canonical(found), folder)
+    assert verdict_on(found, folder).code == judge(sceptic.canonical(found), folder)
 
 
 @pytest.mark.parametrize("prime", [3, 5, 8388593, 2**31 - 1])
@@ -328,7 +322,7 @@ def test_modular_certificates_at_small_primes(law, tmp_path):
                     seed=seed,
                     dtype=DTYPES[seed % 4],
                 )
-                code = code_of(tmp_path, found)
+                code = verdict_on(found, tmp_path).code
                 assert code == judge(sceptic.canonical(found), tmp_path)
                 count[code] += 1
     assert min(count) >= 10

@@ -19,6 +19,7 @@ import pytest
 import sceptic
 from hypothesis import given
 from hypothesis import strategies as st
+from judges import LIMITS, verdict_on
 from make_corpus import ATTENTION, CORPUS, SCALAR
 from sceptic import INVERTIBLE, RULES
 
@@ -26,15 +27,8 @@ from utfproof import weights
 from utfproof.certificates import checker
 from utfproof.weights import TensorSource
 
-LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 NEW = ("linear-", "identity-", "bound-", "span-", "null-vector-", "tied-", "weights-")
 DIMS = [(1, 1, 1, 1), (2, 1, 2, 1), (2, 2, 2, 2), (3, 2, 2, 2), (1, 4, 2, 2), (2, 4, 1, 1), (3, 2, 2, 1), (2, 3, 3, 1)]
-
-
-def verdict_on(document, folder):
-    path = folder / "case.json"
-    path.write_bytes(sceptic.canonical(document))
-    return checker.check_file(path, LIMITS)
 
 
 def defined(name, dims):

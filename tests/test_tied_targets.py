@@ -13,6 +13,7 @@ import make_corpus as corpus
 import numpy as np
 import pytest
 import sceptic
+from judges import verdict_on
 
 from utfproof.certificates import checker
 from utfproof.certificates.linear_test import drawn_gauges, linear_test_weights, test_columns, test_matrix
@@ -26,15 +27,12 @@ from utfproof.weights import read_tensors
 pytestmark = pytest.mark.numerical
 
 TESTS = Path(__file__).parent
-LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 
 
 def confirmed(certificate, folder, code=0):
     """The checker's verdict and the second judge's must be `code`."""
-    path = folder / "certificate.json"
-    certificate.write(path)
-    verdict = checker.check_file(path, LIMITS)
-    assert (verdict.code, sceptic.judge(path.read_bytes(), folder)) == (code, code), verdict
+    verdict = verdict_on(certificate, folder)
+    assert (verdict.code, sceptic.judge((folder / "certificate.json").read_bytes(), folder)) == (code, code), verdict
     return verdict
 
 

@@ -1,0 +1,37 @@
+"""The checker on one certificate, and the second judge beside it."""
+
+import dataclasses
+
+import sceptic
+
+from utfproof.certificates import checker
+
+LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
+
+
+def verdict_on(found, folder, limits=LIMITS):
+    """The checker's; `found`: a certificate, or its document."""
+    path = folder / "certificate.json"
+    if isinstance(found, dict):
+        path.write_bytes(sceptic.canonical(found))
+    else:
+        found.write(path)
+    return checker.check_file(path, limits)
+
+
+def confirmed(found, folder):
+    """The same with NumPy and without; the second judge says the same, or leaves it alone."""
+    verdict = verdict_on(found, folder)
+    assert "broke off" not in verdict.message
+    assert verdict_on(found, folder, dataclasses.replace(LIMITS, numpy=True)).code == verdict.code
+    assert sceptic.judge((folder / "certificate.json").read_bytes(), folder) in (None, verdict.code), verdict
+    return verdict
+
+
+def code_of(raw, folder):
+    """The checker's verdict on these bytes as if in this folder (weights are looked for there)."""
+    try:
+        checker.check_document(checker.parse_canonical(raw), str(folder), LIMITS, {})
+    except checker.Stop as stop:
+        return stop.code
+    return 0
