@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.certificates.dimensions import (
-    DIMENSION_ROWS,
-    GENERIC_UNTIED,
-)
+from utfproof.certificates.dimensions import ALL_UNTIED, DIMENSION_ROWS, GENERIC_UNTIED, least_square_root
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.claims.record import KNOWN, Agreed, Instance, agree
@@ -65,6 +62,13 @@ def below(
     """No host (or tied host) of m dimensions serves these targets: the certificate of the best bound that says so."""
     found = dimension_certificate(shape, m, notion=notion, targets=targets, free=free, every=every)
     return Instance(shape, holds and not found.universal, detail or f"m ≥ {m + 1}", found, routes, m=m)
+
+
+def below_root(shape: Shape, every: str = "host") -> Instance:
+    """Attention from outside, E and U free: no host serves all untied targets at the largest m with m² < H^L."""
+    m = least_square_root(shape.leaves) - 1
+    detail = f"m² = {m * m} < H^L = {shape.leaves}"
+    return below(shape, m, Notion.SHARED_ATTENTION, ALL_UNTIED, free=BOTH_FREE, every=every, detail=detail)
 
 
 def open_question(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from utfproof.claims import plain
+from utfproof.claims.bounds import below_root
 from utfproof.claims.decisions import decided, exact_emulation
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
@@ -139,16 +140,11 @@ def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
 )
 def lower_bound(run: Run) -> Iterator[Instance | Figure]:
     """The largest m below the bound, at every (H, L)."""
-    from math import isqrt
-
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
     for shape in run.shapes(lambda s: s.heads > 1 and s.head_dim == s.d_in == 1, anchors=[(2, 6, 1, 1), (3, 3, 1, 1)]):
-        m = isqrt(shape.leaves - 1)
-        found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
-        yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+        found = below_root(shape)
+        yield found
         if (shape.heads, shape.layers) == (2, 6):
-            yield Figure("largest m refuted at (H, L) = (2, 6)", m)
+            yield Figure("largest m refuted at (H, L) = (2, 6)", found.m or 0)
 
 
 @claim(

@@ -8,7 +8,7 @@ from math import isqrt
 
 from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root, logit_form_dimension
 from utfproof.claims import plain
-from utfproof.claims.bounds import attention_matching_bound, below, generic_form_rank
+from utfproof.claims.bounds import attention_matching_bound, below, below_root, generic_form_rank
 from utfproof.claims.decisions import small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
@@ -171,12 +171,8 @@ def attention_matching(run: Run) -> Iterator[Instance | Figure]:
 )
 def lower_bound_untied(run: Run) -> Iterator[Instance | Figure]:
     """No host at the largest m with m² < H^L."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
     for shape in run.shapes(lambda s: s.heads > 1 and s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 6, 1, 1), (4, 3, 1, 1)]):
-        m = least_square_root(shape.leaves) - 1
-        found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U")
-        yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+        yield below_root(shape)
 
 
 @claim(
@@ -191,12 +187,8 @@ def lower_bound_untied(run: Run) -> Iterator[Instance | Figure]:
 )
 def lower_bound_looped_host(run: Run) -> Iterator[Instance | Figure]:
     """No tied host at the largest m with m² < H^L."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
     for shape in run.shapes(lambda s: s.heads > 1 and s.d_in == 1, anchors=[(2, 1, 1, 1), (2, 6, 1, 1)]):
-        m = least_square_root(shape.leaves) - 1
-        found = dimension_certificate(shape, m, notion=Notion.SHARED_ATTENTION, free="E and U", every="tied host")
-        yield Instance(shape, not found.universal, f"m² = {m * m} < H^L = {shape.leaves}", found, m=m)
+        yield below_root(shape, every="tied host")
 
 
 @claim(

@@ -81,7 +81,6 @@ def single_head_dimension(shape: Shape) -> int:
 SINGLE_HEAD = Construction(
     "printed-single-head",
     "lem:single_head as printed; H = 1",
-    "lem:single_head",
     False,
     None,
     single_head_dimension,
@@ -93,7 +92,6 @@ SINGLE_HEAD = Construction(
 LOOPED = Construction(
     "printed-looped",
     "thm:designed-R-looped as printed, m = (1+S) max{2d, d_in}",
-    "thm:designed-R-looped",
     True,
     None,
     paper_looped_dimension,

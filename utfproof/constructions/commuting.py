@@ -111,7 +111,6 @@ def commuting_trie_words(shape: Shape) -> tuple[Blocks, None]:
 COMMUTING_TRIE = Construction(
     NAME,
     "d_in = 1, tied targets: blocks by how often each head occurs in a word",
-    "",
     True,
     Notion.MATCHING,
     commuting_dimension,

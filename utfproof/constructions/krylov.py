@@ -101,7 +101,6 @@ def embed_krylov(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
 KRYLOV = Construction(
     NAME,
     "two heads, odd L, d >= d_in, E and U free: powers of the middle layer's quotient; almost all targets",
-    "",
     False,
     Notion.SHARED_ATTENTION,
     krylov_dimension,

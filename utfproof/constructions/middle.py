@@ -338,7 +338,6 @@ def _record(
     return Construction(
         name,
         summary,
-        "",
         False,
         Notion.SHARED_ATTENTION,
         lambda shape: middle_dimension(shape, bilinear(shape.heads)),

@@ -110,7 +110,6 @@ def integer_target(shape: Shape, seed: int = 0, *, tied: bool = False, bound: in
 RANDOM = Construction(
     "random",
     "i.i.d. weights from a seed",
-    "thm:random_universal_transformer",
     False,
     Notion.MATCHING,
     lambda shape: 1,
@@ -123,7 +122,6 @@ RANDOM = Construction(
 RANDOM_TIED = Construction(
     "random-tied",
     "i.i.d. weights from a seed, weight-tied",
-    "thm:random_looped_universal_transformer",
     True,
     Notion.MATCHING,
     lambda shape: 1,

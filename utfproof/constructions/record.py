@@ -78,7 +78,6 @@ class Construction:
 
     name: str
     summary: str
-    paper_label: str
     tied: bool
     notion: Notion | None
     least_m: Callable[[Shape], int]

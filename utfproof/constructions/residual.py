@@ -113,7 +113,6 @@ def tied_obstruction(target: Target) -> TiedObstruction | None:
 TIED = Construction(
     "tied",
     "trie and shift register, weight-tied",
-    "thm:looped_sparse_universal_transformer",
     True,
     Notion.MATCHING,
     tied_targets_dimension,

@@ -224,7 +224,6 @@ def _embedded(shape: Shape, m: int, target: Target, readers: list[list[Array]]) 
 RESIDUAL_KEY = Construction(
     KEY,
     "with a residual stream: a tree of queries and outputs, keys read the output; d >= d_in",
-    "",
     False,
     Notion.ATTENTION_MATCHING,
     key_dimension,
@@ -239,7 +238,6 @@ RESIDUAL_KEY = Construction(
 RESIDUAL_QUERY = Construction(
     QUERY,
     "with a residual stream: a tree of keys and outputs, one head of each group reads these; d <= d_out, almost all targets",
-    "",
     False,
     Notion.ATTENTION_MATCHING,
     query_dimension,
@@ -282,7 +280,6 @@ def embed_outputs(shape: Shape, m: int, target: Target) -> tuple[Array, Selectio
 RESIDUAL_OUTPUT_TREE = Construction(
     OUTPUTS,
     "with a residual stream: a tree of outputs; E free, U fixed",
-    "",
     False,
     Notion.SHARED_ATTENTION,
     lambda shape: shape.d_in * shape.words_at(shape.layers),

@@ -161,7 +161,6 @@ def _record(trie: Trie, summary: str, notion: Notion) -> Construction:
     return Construction(
         trie.name,
         summary,
-        "",
         True,
         notion,
         trie.least_m,

@@ -344,7 +344,6 @@ def embed_two_sided_counting(shape: Shape, m: int, target: Target) -> tuple[Arra
 REGISTER = Construction(
     "register",
     "shift register of the whole word; E free, U fixed",
-    "",
     True,
     Notion.SHARED_ATTENTION,
     register_dimension,
@@ -356,7 +355,6 @@ REGISTER = Construction(
 TWO_SIDED = Construction(
     "two-sided",
     "half of the word in E, half in U; even L",
-    "thm:lower_bound_utf",
     False,
     Notion.SHARED_ATTENTION,
     two_sided_dimension,
@@ -368,7 +366,6 @@ TWO_SIDED = Construction(
 COUNTING = Construction(
     "counting",
     "how often each head occurs; d_in = 1, tied targets; E free, U fixed",
-    "",
     True,
     Notion.SHARED_ATTENTION,
     counting_dimension,
@@ -381,7 +378,6 @@ COUNTING = Construction(
 TWO_SIDED_COUNTING = Construction(
     "two-sided-counting",
     "how often each head occurs, half of the word in E, half in U; d_in = 1, tied targets",
-    "",
     False,
     Notion.SHARED_ATTENTION,
     two_sided_counting_dimension,

@@ -136,7 +136,6 @@ def shared_key_words(shape: Shape) -> tuple[Blocks, None]:
 SHARED_KEY = Construction(
     "shared-key",
     "two tries, one key block for all heads; d >= d_in",
-    "",
     True,
     Notion.ATTENTION_MATCHING,
     shared_key_dimension,

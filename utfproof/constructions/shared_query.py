@@ -169,7 +169,6 @@ def require_single(shape: Shape) -> None:
 SHARED_QUERY = Construction(
     "shared-query",
     "key trie and shift register, queries read the output; d >= d_out, targets with invertible M^(l,0)",
-    "",
     True,
     Notion.ATTENTION_MATCHING,
     shared_query_dimension,

@@ -183,7 +183,6 @@ def embed_grouped_query(shape: Shape, m: int, target: Target) -> tuple[Array, fl
 SHARED_QUERY_GROUPS = Construction(
     NAME,
     "key trie and shift register, one head of each group of ceil(d_out/d) reads the output; d <= d_out, almost all targets",
-    "",
     True,
     Notion.ATTENTION_MATCHING,
     grouped_dimension,

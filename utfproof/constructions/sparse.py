@@ -157,7 +157,6 @@ def _tree_bytes(shape: Shape, m: int) -> int:
 SPARSE = Construction(
     "sparse",
     "prefix-tree projection (thm:sparse_universal_transformer, repaired)",
-    "thm:sparse_universal_transformer",
     False,
     Notion.MATCHING,
     matching_dimension,
@@ -172,7 +171,6 @@ SPARSE = Construction(
 SPARSE_FRONT = Construction(
     "sparse-front",
     "prefix tree in depth-first order, chosen subtree moved to the front",
-    "thm:designed-R",
     False,
     Notion.MATCHING,
     matching_dimension,
@@ -185,7 +183,6 @@ SPARSE_FRONT = Construction(
 TREE_ROW = Construction(
     "printed-tree-row",
     "thm:designed-R's formal R_V as printed, acting on rows",
-    "thm:designed-R",
     False,
     None,
     matching_dimension,
@@ -196,7 +193,6 @@ TREE_ROW = Construction(
 TREE_COLUMN = Construction(
     "printed-tree-column",
     "thm:designed-R's formal R_V as printed, acting on columns",
-    "thm:designed-R",
     False,
     None,
     matching_dimension,

@@ -238,7 +238,6 @@ def embed_symmetric(shape: Shape, m: int, target: Target) -> tuple[Array, float 
 SYMMETRIC_KEYS = Construction(
     SHALLOW,
     "d_in = 1, L = 2, d >= 2: one symmetric table of keys for all heads; almost all targets",
-    "",
     True,
     Notion.ATTENTION_MATCHING,
     symmetric_dimension,
@@ -252,7 +251,6 @@ SYMMETRIC_KEYS = Construction(
 SYMMETRIC_KEYS_DEEP = Construction(
     DEEP,
     "d_in = 1, L >= 3, d >= 2: the first letter unfolds symmetric tables of keys; untied, almost all targets",
-    "",
     False,
     Notion.ATTENTION_MATCHING,
     symmetric_dimension,
