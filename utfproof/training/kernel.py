@@ -54,20 +54,33 @@ class _Piece(NamedTuple):
     hidden: Tensor
 
 
-def _pieces(q: Tensor, n: int, look: Tensor | None, repeat: int) -> list[_Piece]:
-    """All sequences together on a GPU, as many as the cache holds on a CPU."""
+def _hidden(n: int, asked: Tensor, repeat: int, dtype: Any) -> Tensor:
+    """-inf [..., k repeat, n] at the keys after each of the positions asked [..., k], 0 at others."""
     import torch
 
-    (N, R, _), device = q.shape, q.device
-    on_cpu = device.type == "cpu"
-    place = torch.arange(n, device=device)
+    later = torch.arange(n, device=asked.device) > asked.repeat_interleave(repeat, -1)[..., None]
+    return torch.zeros(later.shape, dtype=dtype, device=asked.device).masked_fill_(later, float("-inf"))
+
+
+@cache
+def _in_order(n: int, repeat: int, dtype: Any, device: Any) -> Tensor:
+    """The same with all n positions asked in order."""
+    import torch
+
+    return _hidden(n, torch.arange(n, device=device), repeat, dtype)
+
+
+def _pieces(q: Tensor, n: int, look: Tensor | None, repeat: int) -> list[_Piece]:
+    """All sequences together on a GPU, as many as the cache holds on a CPU."""
+    (N, R, _), on_cpu = q.shape, q.device.type == "cpu"
     found = []
     for start, end, width in blocks(n, repeat, on_cpu) if look is None else [(0, R, n)]:
         size = max(1, _CHUNK // ((end - start) * width)) if on_cpu else N
         first = 0 if look is not None else start // repeat
-        asked = (place[first : end // repeat] if look is None else look).repeat_interleave(repeat, -1)
-        later = place[first:width] > asked[..., None]
-        hidden = q.new_zeros(later.shape).masked_fill_(later, float("-inf"))
+        if look is None:
+            hidden = _in_order(end // repeat - first, repeat, q.dtype, q.device)[:, : width - first]
+        else:
+            hidden = _hidden(n, look, repeat, q.dtype)
         for sequence in range(0, N, size):
             part = slice(sequence, min(sequence + size, N))
             found.append(_Piece(part, slice(start, end), width, first, hidden if look is None else hidden[part]))

@@ -31,6 +31,9 @@ ENGINES = ("auto", "paths", "shared", "wide")
 EPSILON = 1e-8
 """Of AdamW, as in torch."""
 EVALUATION_BATCH = 256
+_KEPT = 31 * 2**20
+"""Bytes allocated and freed at once: glibc keeps blocks up to the largest that was freed (at most 32 MiB) instead of giving
+their pages back and mapping them anew, thousands a step."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -121,6 +124,7 @@ class Trainer:
         import torch
 
         require_device(device)
+        torch.empty(_KEPT, dtype=torch.uint8)
         self.preset, self.device, self.dtype = preset, device, dtype
         self.task: Task = preset.make_task()
         self.scored_task: Task = preset.make_task(scored=True)
