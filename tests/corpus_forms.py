@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from make_corpus import encoded
+
 from utfproof.certificates.forms import CERTIFICATES
 from utfproof.errors import MalformedInput
 from utfproof.ground.forms import DIGITS, Either, conform
@@ -104,3 +106,11 @@ def derived(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
             if name not in seen:
                 seen.add(name)
                 yield name, changed
+
+
+def written(kinds: tuple[str, ...], folder: Path) -> list[Path]:
+    """The same as files."""
+    for kind in kinds:
+        for number, (_, document) in enumerate(derived(kind)):
+            (folder / f"{kind}-{number}.json").write_bytes(encoded(document))
+    return sorted(folder.iterdir())

@@ -6,6 +6,7 @@ import time
 import tracemalloc
 from fractions import Fraction
 
+import corpus_forms
 import corpus_realization
 import make_corpus
 import numpy as np
@@ -333,7 +334,12 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def ruled_out(tmp_path_factory):
+    return corpus_forms.written(("realization",), tmp_path_factory.mktemp("forms"))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_in_the_checker_change_a_verdict(fault):
-    assert changes_a_verdict(checker, FAULTS[fault], FILES.values())
+def test_faults_in_the_checker_change_a_verdict(fault, ruled_out):
+    assert changes_a_verdict(checker, FAULTS[fault], [FILES["valid"], FILES["invalid"], FILES["malformed"] + ruled_out])
