@@ -8,6 +8,7 @@ coordinates. Inputs are one-hot tokens, so W_E or E has one row per token. docs/
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
@@ -188,11 +189,25 @@ def embed_one_layer_host(host: Universal, target: Target, norm: Norm) -> Array:
         rows = np.concatenate([ratio * wanted[:, :inner], *moebius(leaves, shape.letters, 1)], axis=1)
         spare = [m * (4**power - norm.eps) - sum(v * v for v in row) for row in rows]
         if min(spare) >= 0:
-            E = np.concatenate([rows, np.array([four_squares(v) for v in spare], dtype=object)], axis=1)
-            return np.concatenate([E, -E], axis=1) if norm.kind == "layer" else E
+            return _completed(m, norm, rows, spare)
     raise OutsideClass(
         f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
     )
+
+
+def _completed(m: int, norm: Norm, used: Array, spare: Iterable[Any]) -> Array:
+    """Rows [d_in, m], or (E, -E) for LayerNorm: what is used, four squares that sum to what is spare, zeros."""
+    squares = np.array([four_squares(v) for v in spare], dtype=object)
+    E = np.zeros((len(used), m), dtype=object)
+    E[:, : used.shape[1] + 4] = np.concatenate([used, squares], axis=1)
+    return np.concatenate([E, -E], axis=1) if norm.kind == "layer" else E
+
+
+def _units(m: int, row: int, column: int, count: int, width: int, factor: Any) -> Array:
+    """[m, width] with `factor` times an identity of this size at (row, column)."""
+    out = np.zeros((m, width), dtype=object)
+    out[np.arange(row, row + count), np.arange(column, column + count)] = factor
+    return out
 
 
 def final_norm_host(shape: Shape, bound: int, norm: Norm) -> Universal:
@@ -207,16 +222,10 @@ def final_norm_host(shape: Shape, bound: int, norm: Norm) -> Universal:
     r = isqrt((D + 2 * d * H + D * H + 3) // D) + 1
     m, start = D * r**2, D + 2 * d * H
     theta = _root_above(Fraction(H * D * (d * bound**2) ** 2) / norm.eps)
-
-    def units(row: int, column: int, count: int, width: int, factor: Any) -> Array:
-        out = np.zeros((m, width), dtype=object)
-        out[np.arange(row, row + count), np.arange(column, column + count)] = factor
-        return out
-
-    queries = [units(D + h * d, 0, d, d, 1) for h in range(H)]
-    keys = [units(D + (H + h) * d, 0, d, d, 1) for h in range(H)]
-    values = [units(start + h * D, 0, D, m, theta) for h in range(H)]
-    host = Universal(shape, m, [queries], [keys], [values], units(0, 0, D, D, Fraction(1, r)))
+    queries = [_units(m, D + h * d, 0, d, d, 1) for h in range(H)]
+    keys = [_units(m, D + (H + h) * d, 0, d, d, 1) for h in range(H)]
+    values = [_units(m, start + h * D, 0, D, m, theta) for h in range(H)]
+    host = Universal(shape, m, [queries], [keys], [values], _units(m, 0, 0, D, D, Fraction(1, r)))
     return mirrored(host) if norm.kind == "layer" else host
 
 
@@ -233,12 +242,7 @@ def embed_final_norm(host: Universal, target: Target, norm: Norm) -> Array:
         program = np.concatenate([*(h[0] for h in heads), *(h[1] for h in heads), *blocks], axis=1)
         spare = [m * norm.eps * (4**power - 1) - sum(v * v for v in row) for row in program]
         if min(spare) >= 0:
-            E = np.zeros((D, m), dtype=object)
-            used = np.concatenate(
-                [alpha * centre, program, np.array([four_squares(v) for v in spare], dtype=object)], axis=1
-            )
-            E[:, : used.shape[1]] = used
-            return np.concatenate([E, -E], axis=1) if layer_norm else E
+            return _completed(m, norm, np.concatenate([alpha * centre, program], axis=1), spare)
     raise OutsideClass(
         f"the weights of this target are too large for the host at {shape}, whose own rows are normalised"
     )
@@ -355,22 +359,16 @@ def two_layer_host(plan: TwoLayers) -> Universal:
     block = t + layer_norm
     identity = plan.read - D  # the columns of T that hold I
 
-    def units(rows: range, columns: range, width: int, factor: Any) -> Array:
-        out = np.zeros((m, width), dtype=object)
-        for i, j in zip(rows, columns, strict=True):
-            out[i, j] = factor
-        return out
-
     def reader(first: int, factor: Any) -> Array:
-        return units(range(first, first + d), range(d), d, factor)
+        return _units(m, first, 0, d, d, factor)
 
     back = Fraction(plan.scale * KAPPA, plan.alpha)
     queries = [[reader(t + h * d, plan.theta) for h in range(H)], [reader(h * d, back) for h in range(H)]]
     keys = [[reader(t + (H + h) * d, plan.theta) for h in range(H)], [reader((H + h) * d, back) for h in range(H)]]
-    first = [units(range(start + h * block, start + h * block + t), range(t), m, plan.theta) for h in range(H)]
+    first = [_units(m, start + h * block, 0, t, m, plan.theta) for h in range(H)]
     places = [2 * d * H + h * D for h in range(H)]
-    second = [units(range(p, p + D), range(identity, identity + D), m, KAPPA) for p in places]
-    U = units(range(identity, identity + D), range(D), D, Fraction(plan.scale, plan.alpha))
+    second = [_units(m, p, identity, D, m, KAPPA) for p in places]
+    U = _units(m, identity, 0, D, D, Fraction(plan.scale, plan.alpha))
     if not layer_norm:
         return Universal(s, m, queries, keys, [first, second], U)
     centre = _centring(D)
@@ -415,13 +413,9 @@ def embed_two_layers(plan: TwoLayers, target: Target) -> Array:
         if layer_norm:
             program.append(plan.alpha * form @ np.full((D, 1), Fraction(1, D), dtype=object))
     rows = Fraction(KAPPA, plan.theta) * centre @ np.concatenate(program, axis=1)
-    spare = np.array([four_squares(plan.room - sum(v * v for v in row)) for row in rows], dtype=object)
-    E = np.zeros((D, m), dtype=object)
-    used = np.concatenate([plan.alpha * T, rows, spare], axis=1)
-    E[:, : used.shape[1]] = used
-    if not layer_norm:
-        return E
-    return np.concatenate([E, -E], axis=1) + np.full((D, 2 * m), Fraction(plan.alpha, D), dtype=object)
+    spare = (plan.room - sum(v * v for v in row) for row in rows)
+    E = _completed(m, plan.norm, np.concatenate([plan.alpha * T, rows], axis=1), spare)
+    return E + np.full((D, 2 * m), Fraction(plan.alpha, D), dtype=object) if layer_norm else E
 
 
 # --- a large constant coordinate: hosts with a norm, targets without ------------------------------------------
@@ -453,9 +447,7 @@ def constant_host(host: Universal, rho: int, kind: str) -> Universal:
 def embed_constant(E: Array, rho: int, norm: Norm) -> Array:
     """E with the four constants, whose squares sum to m (rho^2 - eps), m = E's width + 4; mirrored for LayerNorm."""
     m = E.shape[1] + 4
-    constants = np.array([four_squares(m * (rho**2 - norm.eps))] * len(E), dtype=object)
-    wide = np.concatenate([E, constants], axis=1)
-    return np.concatenate([wide, -wide], axis=1) if norm.kind == "layer" else wide
+    return _completed(m, norm, E, [m * (rho**2 - norm.eps)] * len(E))
 
 
 def constant_error(host: Universal, E: Array, rho: int) -> Fraction:
