@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from utfproof.cli.display import require_mode, shown
 from utfproof.cli.output import show
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import require_writable
+from utfproof.ground.files import require_writable, write_json
 from utfproof.ground.progress import stage
 from utfproof.jobs.job import Job
 from utfproof.jobs.parameters import REQUIRED, Parameter, parameters
@@ -93,6 +93,9 @@ def _command(name: str, job: type[Job]) -> Callable[..., Any]:
             outcome = job(
                 **values, stated=frozenset(part for part in (*known, "as_json") if _stated(typer_context, part))
             ).run()
+            for part, entry in known.items():
+                if entry.document and values[part] is not None:
+                    write_json(values[part], outcome.document)
             show(outcome, as_json=as_json)
         if outcome.closing is not None:
             outcome.closing()

@@ -72,7 +72,7 @@ class BenchCertify(Job, order=221, name="bench certify"):
     device: str = option("cpu", "cpu (NumPy), or a torch device such as cuda.")
     repetitions: int = option(3, "Interleaved repetitions.")
     recompute: bool = option(False, "Also check the certificate without a witness (minutes at 4-hop).")
-    output: Path | None = written(None, "Also write the JSON document here.")
+    output: Path | None = written(None, "Also write the JSON document here.", document=True)
 
     def run(self) -> Outcome:
         from utfproof.benchmarks import certify as benchmark
@@ -83,8 +83,6 @@ class BenchCertify(Job, order=221, name="bench certify"):
         document = benchmark.run(
             _names(self.shapes), device=self.device, repetitions=self.repetitions, recompute=self.recompute
         )
-        if self.output is not None:
-            write_json(self.output, document)
         rows = {
             f"{entry['shape']}, m = {entry['m']}": "; ".join(
                 f"{step} {t:.2f} s" for step, t in entry["median_seconds"].items()
@@ -164,7 +162,7 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
     repetitions: int = option(3, "Interleaved repetitions.")
     batch: int | None = option(None, "Sequences a step; the preset's by default.")
     seed: int = shared("seed")
-    output: Path | None = written(None, "Also write the JSON document here.")
+    output: Path | None = written(None, "Also write the JSON document here.", document=True)
 
     def run(self) -> Outcome:
         from utfproof.ground.arrays import require_device
@@ -186,8 +184,6 @@ class BenchTrain(Limited, Job, order=223, name="bench train"):
         )
         with stage("bench train", len(setting.tasks) * self.repetitions, unit="measurements") as doing:
             document = benchmark.run(setting, doing.advance)
-        if self.output is not None:
-            write_json(self.output, document)
         rows = {
             f"{result['task']}: {entry['name']}, m = {entry['m']}": f"{entry['steps_per_second']:.3g} steps/s, "
             f"{entry['multiplications']:.3g} multiplications a step"
@@ -220,7 +216,7 @@ class BenchAll(Job, order=224, name="bench all"):
     against: Path | None = option(
         None, "Folder of --tiny runs on record: the one with this processor's kernel of BLAS, else the slowest of all."
     )
-    output: Path | None = written(None, "Also write the JSON document here.")
+    output: Path | None = written(None, "Also write the JSON document here.", document=True)
 
     def run(self) -> Outcome:
         from utfproof.benchmarks import ratios as benchmark
@@ -231,8 +227,6 @@ class BenchAll(Job, order=224, name="bench all"):
         else:
             recorded = benchmark.recorded_ratios(self.against, benchmark.kernel())
             document = benchmark.run_against(setting, recorded)
-        if self.output is not None:
-            write_json(self.output, document)
         rows = {
             f"{entry['work']}, {entry['size']}": f"{_ratios(entry['ratios'])} of {entry['beside']}"
             for entry in document["results"]

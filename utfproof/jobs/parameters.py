@@ -25,7 +25,8 @@ class Parameter:
 
     help: what it says of itself; names: its options where they are not --NAME; kind: flag, integer, positive, seed, number,
     text, lengths, path or list, by its type unless given; choices: of a text; metavar: what stands for its value; argument: a
-    word of the command line without an option; written: a file that the command writes; deniable: with --no-NAME, so that
+    word of the command line without an option; written: a file that the command writes; document: the result's document goes
+    there, written by whoever runs the job; deniable: with --no-NAME, so that
     silence is told from no; needed: without a default in a sweep (the command line says which parts of a shape are missing);
     aside: no key of a sweep (it says where and how to show one run). default and type are the field's.
     """
@@ -37,6 +38,7 @@ class Parameter:
     metavar: str | None = None
     argument: bool = False
     written: bool = False
+    document: bool = False
     deniable: bool = False
     needed: bool = False
     aside: bool = False

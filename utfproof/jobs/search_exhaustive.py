@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import write_json
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import shared
 from utfproof.jobs.job import Job, Outcome
@@ -33,7 +32,7 @@ class SearchExhaustive(Job, order=144, name="search exhaustive"):
     kind: str = option("all", "Values R_V: all {0,1} matrices, maps (one 1 a row), injections.")
     first: bool = option(False, "Stop at the first host that serves.")
     seconds: float = option(600.0, "Time limit.", kind="seconds")
-    output: Path | None = written(None, "Document to write (.json).")
+    output: Path | None = written(None, "Document to write (.json).", document=True)
 
     def run(self) -> Outcome:
         from utfproof.search.exhaustive import search_all
@@ -51,8 +50,6 @@ class SearchExhaustive(Job, order=144, name="search exhaustive"):
             "search": "exhaustive",
             "setting": {"seconds": self.seconds, "first": self.first},
         } | found.document()
-        if self.output is not None:
-            write_json(self.output, document)
         return Outcome(document, f"search exhaustive: {problem}", _rows(document), 0 if found.rational else 4)
 
 

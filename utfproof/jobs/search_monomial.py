@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.files import write_json
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import shared
 from utfproof.jobs.job import Job, Outcome
@@ -33,7 +32,7 @@ class SearchMonomial(Job, order=143, name="search monomial"):
     host_seconds: float = option(60.0, "Budget for finding a host.", kind="seconds")
     restarts: int = option(20, "Local search where the budget ran out: starts.", kind="positive")
     steps: int = option(50000, "Steps of each start.", kind="positive")
-    output: Path | None = written(None, "Document to write (.json).")
+    output: Path | None = written(None, "Document to write (.json).", document=True)
     seed: int = shared("seed")
 
     def run(self) -> Outcome:
@@ -56,8 +55,6 @@ class SearchMonomial(Job, order=143, name="search monomial"):
                 steps=self.steps,
                 seed=self.seed,
             )
-        if self.output is not None:
-            write_json(self.output, document)
         title = f"search monomial: ({self.heads},{self.layers})" + (", tied targets" if self.looped else "")
         return Outcome(document, title, _rows(document), 0 if document["outcome"] == "found" else 4)
 

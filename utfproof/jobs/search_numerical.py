@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import write_json
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
@@ -72,7 +71,7 @@ class SearchNumerical(Limited, Job, order=140, name="search numerical"):
     )
     torch: bool = option(False, "Compute with torch on the CPU too, in place of NumPy.", aside=True)
     repeat: Path | None = option(None, "Repeat the run logged in RUN.json.")
-    output: Path | None = written(None, "Log of the run to write (.json).")
+    output: Path | None = written(None, "Log of the run to write (.json).", document=True)
     seed: int = shared("seed")
 
     def run(self) -> Outcome:
@@ -93,8 +92,6 @@ class SearchNumerical(Limited, Job, order=140, name="search numerical"):
             run = search(problem, setting, workers=workers, engine=engine, max_memory=limit, progress=doing.advance)
         verification, notes = verify_run(run, workers=workers) if self.rounding else (None, [])
         document = log.run_document(run, verification, notes)
-        if self.output is not None:
-            write_json(self.output, document)
         return Outcome(document, f"search numerical: {problem}", _rows(document), 0 if verification is not None else 4)
 
     def _problem(self) -> Problem:
@@ -174,7 +171,7 @@ class SearchCalibrate(Limited, Job, order=141, name="search calibrate"):
     examples = "Example: utfproof search calibrate --quick"
     quick: bool = option(False, "Small problems and few restarts.")
     workers: int = workers_option()
-    output: Path | None = written(None, "Document to write (.json).")
+    output: Path | None = written(None, "Document to write (.json).", document=True)
     seed: int = shared("seed")
 
     def run(self) -> Outcome:
@@ -190,8 +187,6 @@ class SearchCalibrate(Limited, Job, order=141, name="search calibrate"):
                 progress=doing.advance,
             )
         document = calibration.calibration_document(found)
-        if self.output is not None:
-            write_json(self.output, document)
         header = ("problem", "expected", "outcome", "candidates", "residual", "seconds")
         lines = [
             [
@@ -218,7 +213,7 @@ class SearchOpen(Limited, Job, order=142, name="search open"):
 
     examples = "Example: utfproof search open --workers 2 -o results/search-cpu.json"
     workers: int = workers_option()
-    output: Path | None = written(None, "Document to write (.json).")
+    output: Path | None = written(None, "Document to write (.json).", document=True)
 
     def run(self) -> Outcome:
         from utfproof.search import calibration, log
@@ -234,8 +229,6 @@ class SearchOpen(Limited, Job, order=142, name="search open"):
             "calibration": calibration.calibration_document(cases),
             "runs": runs,
         }
-        if self.output is not None:
-            write_json(self.output, document)
         lines = []
         for run in runs:
             best = min(restart["path"][-1][1] for restart in run["restarts"])
