@@ -254,6 +254,13 @@ def test_every_command_is_known_to_sweeps(tmp_path):
             sweep_of({"command": name, "nonsense": 1})
 
 
+@pytest.mark.parametrize("command", ["rank", "embed"])
+def test_a_command_that_needs_a_file_is_refused_before_anything_runs(command):
+    arguments = {"rank": {}, "embed": {"host": "random", **SMALL}}[command]
+    with pytest.raises(MalformedInput, match="run the command by itself"):
+        sweep_of({"command": command, **arguments})
+
+
 def test_a_command_that_says_nothing_of_sweeps_is_run_as_it_is(tmp_path):
     shape = {"heads": 1, "layers": 1, "head_dim": 1, "d_in": 1}
     result = one({"command": "symbolic", **shape, "tied": True}).result

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from utfproof.errors import UtfproofError
+from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.jobs.parameters import REQUIRED, parameters
 
 VERDICTS = {0: "holds", 1: "refuted", 4: "undecided"}
@@ -87,6 +87,9 @@ class Job:
     def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
         """Canonical parameters of one combination of a grid, everything filled in, so that two ways of asking for one thing
         have one key; None is left out. `folder`: where the sweep's file is. Nothing is run."""
+        needed = [entry for entry in parameters(cls).values() if entry.default is REQUIRED and not entry.written]
+        if files := ", ".join(entry.label for entry in needed if not entry.is_key):
+            raise MalformedInput(f"no key of a sweep names {files}; run the command by itself")
         yield given, {}
 
     @classmethod
