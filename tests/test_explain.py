@@ -267,13 +267,13 @@ def test_a_host_that_matches_shows_no_miss(tmp_path):
     shape = Shape(2, 2, 2, 3)
     host = build_host("random", shape)
     found = missed.measure_miss(host, missed.visible_target(shape, 30))
-    assert max(found.output_error, found.logit_error, found.residual) < 1e-9
+    assert max(found.output_error, found.logit_error, found.misfit) < 1e-9
     # and with one reader spoilt it does
     R_Q = host.R_Q.copy()
     R_Q[1, 1] = R_Q[1, 0]
     column = column_index(shape, Column("Q", (0, 1), 0))
     found = missed.measure_miss(replace(host, R_Q=R_Q), missed.visible_target(shape, column))
-    assert min(found.output_error, found.logit_error, found.residual) > 1e-3
+    assert min(found.output_error, found.logit_error, found.misfit) > 1e-3
 
 
 def test_isolating_targets_of_queries_have_no_visible_output():

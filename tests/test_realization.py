@@ -390,13 +390,13 @@ def test_numerical_hosts_of_generic_weights(H, L, residual):
     target = real(rng, Shape(H, L, 2, 4, 3, residual=residual), 20)
     found = numerical_host(target)
     assert found.host.m == least_dimension(target).m
-    assert found.residual < 1e-12
+    assert found.misfit < 1e-12
     X = np.eye(4)[[0, 3, 1, 2, 2]]
     kernel = SoftmaxAttention(scale="1/sqrt(d)", causal=True)
     assert np.allclose(found.host.forward(X, found.E, kernel), target.forward(X, kernel), rtol=1e-9, atol=1e-12)
     smaller = truncated_host(target, found.host.m - 1)
     assert smaller.host.m < found.host.m
-    assert smaller.residual > 1e-6
+    assert smaller.misfit > 1e-6
 
 
 def test_noise_counts_exactly_but_not_numerically():

@@ -249,12 +249,12 @@ class _Recording:
 @dataclass(frozen=True)
 class MeasuredMiss:
     """Host, with the E of least squares, and target run side by side in float64: max |difference| / max |target's|, of
-    outputs and of logits, over all heads; residual: ||E R_all - W_all|| / ||W_all||."""
+    outputs and of logits, over all heads; misfit: ||E R_all - W_all|| / ||W_all||."""
 
     context: int
     output_error: float
     logit_error: float
-    residual: float
+    misfit: float
 
 
 def measure_miss(
@@ -273,8 +273,8 @@ def measure_miss(
     kernels = _Recording(SoftmaxAttention()), _Recording(SoftmaxAttention())
     ours, theirs = host.forward(x, E, kernels[0]), _as_float(target).forward(x, kernels[1])
     logits = [np.stack(kernel.logits) for kernel in kernels]
-    residual = float(np.linalg.norm(E @ dense - right) / np.linalg.norm(right))
-    return MeasuredMiss(context, relative_error(ours, theirs), relative_error(*logits), residual)
+    misfit = float(np.linalg.norm(E @ dense - right) / np.linalg.norm(right))
+    return MeasuredMiss(context, relative_error(ours, theirs), relative_error(*logits), misfit)
 
 
 def _as_float(target: Target) -> Target:

@@ -80,7 +80,7 @@ def smallest(
     document["best_effort"] = {**effort.document(), "asked_m": m}
     vacuous = " (no more than a constant output would give)" if effort.bound.vacuous else ""
     rows |= {
-        "too small": f"m = {smaller.host.m} (asked: {m}), relative residual of E R_all = W_all {effort.residual:.3g}",
+        "too small": f"m = {smaller.host.m} (asked: {m}), relative residual of E R_all = W_all {effort.misfit:.3g}",
         "output error": f"at most {float(effort.bound.error):.3g} on all one-hot inputs{vacuous}",
     }
     return Smallest(smaller.host, effort.E, document, rows, False)

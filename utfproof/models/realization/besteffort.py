@@ -76,13 +76,13 @@ class BestEffort:
     as computed, the rank of R_all in float64, and the bound of the output error."""
 
     E: np.ndarray
-    residual: float
+    misfit: float
     rank: int
     bound: OutputBound
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        return {"m": int(self.E.shape[1]), "residual": self.residual, "rank": self.rank, "bound": self.bound.document()}
+        return {"m": int(self.E.shape[1]), "residual": self.misfit, "rank": self.rank, "bound": self.bound.document()}
 
 
 def best_effort(
@@ -94,9 +94,9 @@ def best_effort(
     max_memory: int | None = None,
 ) -> BestEffort:
     """The E of `least_squares`, and what it implies for outputs. Raises as it does."""
-    E, residual, rank = least_squares(host, target, max_memory)
+    E, misfit, rank = least_squares(host, target, max_memory)
     bound = output_bound(host, target, E, kernel=kernel, groups=groups, max_memory=max_memory)
-    return BestEffort(E, residual, rank, bound)
+    return BestEffort(E, misfit, rank, bound)
 
 
 def least_squares(host: Universal, target: Target, max_memory: int | None = None) -> tuple[np.ndarray, float, int]:

@@ -27,14 +27,14 @@ TOLERANCE = 1e-10
 @dataclass(frozen=True, eq=False)
 class NumericalHost:
     """A float64 host and its embedding. ranks: singular values above the tolerance at l = 0 ... L; added: dimensions added
-    there (with a residual stream). residual: ||E R_all - W_all|| / ||W_all|| as computed in float64."""
+    there (with a residual stream). misfit: ||E R_all - W_all|| / ||W_all|| as computed in float64."""
 
     host: Universal
     E: np.ndarray
     tolerance: float
     ranks: tuple[int, ...]
     added: tuple[int, ...]
-    residual: float
+    misfit: float
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -45,7 +45,7 @@ class NumericalHost:
             "tolerance": self.tolerance,
             "ranks": list(self.ranks),
             "added": list(self.added),
-            "residual": self.residual,
+            "residual": self.misfit,
         }
 
 
