@@ -17,7 +17,7 @@ pytestmark = pytest.mark.numerical
 LARGEST = 134217689
 """The largest prime below 2^27."""
 PRIMES = (3, 5, 101, 65521, gfp.DEFAULT_PRIMES[0], LARGEST)
-SMALL = (elimination.THIN, elimination._STEP, elimination.PANEL)
+SMALL = (elimination.THIN, elimination._TINY, elimination.PANEL)
 BORDERS = sorted({edge + offset for edge in SMALL for offset in (-1, 0, 1)})
 
 

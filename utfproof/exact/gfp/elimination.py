@@ -27,9 +27,9 @@ from utfproof.exact.gfp.field import centre
 from utfproof.exact.gfp.kernels import NumpyKernels, TorchKernels, kernels_for
 from utfproof.ground.progress import LARGE, stage
 
-PANEL = 128
+PANEL = 64
 THIN = 8
-_STEP = 16
+_TINY = 4
 
 
 @dataclass(frozen=True)
@@ -41,78 +41,85 @@ class PivotBlock:
     inverse: Any
 
 
-def invert_without_exchanges(square: np.ndarray, kernels: NumpyKernels) -> tuple[np.ndarray, int] | None:
+def invert_without_exchanges(table: np.ndarray, kernels: NumpyKernels) -> tuple[np.ndarray, int] | None:
     """Inverse and determinant of a square [k, k] of residues in main memory; None where a leading minor vanishes.
 
-    Gauss-Jordan in place, in block steps of 16. Entries grow by one product per column before they are reduced.
+    Gauss-Jordan in place, four columns at a time: their square is inverted among Python's integers, which costs less than
+    array operations of this size. Entries grow by one product per column before they are reduced.
     """
-    table = square
-    size = len(table)
-    determinant = 1
-    summed = 0
-    for start in range(0, size, _STEP):
-        stop = min(start + _STEP, size)
-        if summed + stop - start > kernels.length:
+    p, size, step = kernels.p, len(table), min(_TINY, kernels.length)
+    determinant, summed = 1, 0
+    lines, scaled, update = np.zeros((2, step, size)), np.zeros((step, size)), np.empty((size, size))
+    reduce_lines, reduce_scaled = kernels.reducer(lines), kernels.reducer(scaled)
+    row, column = lines
+    for start in range(0, size, step):
+        stop = start + step
+        if stop > size:
+            row, column, scaled = row[: size - start], column[: size - start], scaled[: size - start]
+        if summed + step > kernels.length:
             kernels.reduce(table)
             summed = 0
-        inner = np.ascontiguousarray(table[start:stop, start:stop])
-        factor = _invert_small(inner, kernels)
-        if factor is None:
+        row[:] = table[start:stop]
+        column[:] = table[:, start:stop].T
+        reduce_lines()
+        found = _invert_tiny(row[:, start:stop].astype(np.int64).tolist(), p)
+        if found is None:
             return None
-        determinant = determinant * factor % kernels.p
-        if stop - start == size:
-            return inner, determinant
-        column = np.ascontiguousarray(table[:, start:stop])
-        kernels.reduce(column)
-        column[start:stop] = 0
-        row = np.ascontiguousarray(table[start:stop])
-        kernels.reduce(row)
-        row = kernels.product(inner, row)
-        row[:, start:stop] = inner
+        inverse, factor = found
+        determinant = determinant * factor % p
+        np.matmul(inverse, row, scaled)
+        scaled[:, start:stop] = inverse
+        reduce_scaled()
         table[:, start:stop] = 0
-        if stop - start <= kernels.length:
-            table -= column @ row
-            summed += stop - start
-        else:
-            kernels.subtract_product(table, column, row)
-        table[start:stop] = row
+        np.subtract(table, np.dot(column.T, scaled, update), table)
+        table[start:stop] = scaled
+        summed += step
     kernels.reduce(table)
     return table, determinant
 
 
-def _invert_small(table: np.ndarray, kernels: NumpyKernels) -> int | None:
-    """The same, in place and column by column; returns the determinant."""
-    p = kernels.p
-    size = len(table)
-    determinant = 1
-    kernels.reduce(table)
-    lines = np.empty((2, size))
-    row, column = lines
-    update = np.empty((size, size))
-    reduce = kernels.reducer(lines)
-    summed = 0
-    for k in range(size):
-        lines[0] = table[k]
-        lines[1] = table[:, k]
-        reduce()
-        pivot = int(row[k])
-        if not pivot:
-            return None
-        determinant = determinant * pivot % p
-        inverse = centre(pow(pivot, -1, p), p)
-        row *= inverse
-        row[k] = inverse
-        reduce()
-        column[k] = 0
-        table[:, k] = 0
-        table -= np.multiply(column[:, None], row, update)
-        table[k] = row
-        summed += 1
-        if summed == kernels.length:
-            kernels.reduce(table)
-            summed = 0
-    kernels.reduce(table)
-    return determinant
+def _invert_tiny(square: list[list[int]], p: int) -> tuple[np.ndarray, int] | None:
+    """The same for at most four rows of Python's integers, by the complement of what their first two rows reach."""
+    size = len(square)
+    if size < _TINY:
+        square = [row + [0] * (_TINY - size) for row in square]
+        square += [[int(j == i) for j in range(_TINY)] for i in range(size, _TINY)]
+    (a, b, *B), (c, d, *D), (*C, m, n), (*G, o, q) = square
+    if (found := _invert_two(a, b, c, d, p)) is None:
+        return None
+    first, factor = found
+    right, left = _times_two(first, (*B, *D), p), _times_two((*C, *G), first, p)
+    s, t, u, v = _times_two((*C, *G), right, p)
+    if (found := _invert_two(m - s, n - t, o - u, q - v, p)) is None:
+        return None
+    last, other = found
+    below = _times_two(last, left, p)
+    (a, b, c, d), (e, f, g, h), (i, j, k, l) = first, _times_two(right, last, p), below  # noqa: E741
+    s, t, u, v = _times_two(right, below, p)
+    m, n, o, q = last
+    half = (p - 1) // 2
+    entries = (a + s, b + t, -e, -f, c + u, d + v, -g, -h, -i, -j, m, n, -k, -l, o, q)
+    inverse = np.array([(x + half) % p - half for x in entries], dtype=np.float64).reshape(_TINY, _TINY)
+    return inverse[:size, :size], factor * other % p
+
+
+_Two = tuple[int, ...]
+
+
+def _invert_two(a: int, b: int, c: int, d: int, p: int) -> tuple[_Two, int] | None:
+    """Inverse modulo p of the rows (a, b), (c, d), and their determinant; None where that or a is zero."""
+    determinant = (a * d - b * c) % p
+    if not (a % p and determinant):
+        return None
+    inverse = pow(determinant, -1, p)
+    return (d * inverse % p, -b * inverse % p, -c * inverse % p, a * inverse % p), determinant
+
+
+def _times_two(x: _Two, y: _Two, p: int) -> _Two:
+    """The product of two such squares modulo p."""
+    a, b, c, d = x
+    e, f, g, h = y
+    return (a * e + b * g) % p, (a * f + b * h) % p, (c * e + d * g) % p, (c * f + d * h) % p
 
 
 class Elimination:
