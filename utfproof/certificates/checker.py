@@ -3263,7 +3263,7 @@ def cost_drawn(s: Shape) -> Costs:
     reads = 2 * d * s.readers(s.layers) + b * s.leaves
     solved = s.layers * s.heads * (8 * b**3 + 8 * b * b * d)
     memory = 200 * s.layers * s.heads * s.m + 300 * b * reads
-    yield memory, 600 * (reads * (b * b + s.layers) + solved + s.nodes * b**3) + 10**7
+    yield memory, 600 * (reads * (b * b + s.layers) + solved + s.nodes * b**3) + 10**9
 
 
 def cost_standard(claim: Claim) -> Costs:
