@@ -222,8 +222,8 @@ def heads_that_move(host: Universal) -> np.ndarray | None:
     live = np.ones(host.m, dtype=bool)
     for layer in range(host.shape.layers):
         maps = [host.maps(layer, head) for head in heads]
-        diagonals = [projection(entry.value[0]) for entry in maps]
-        if any(diagonal is None for diagonal in diagonals):
+        diagonals = [diagonal for entry in maps if (diagonal := projection(entry.value[0])) is not None]
+        if len(diagonals) < len(maps):
             return None
         read = [matrix.coordinates()[0] for entry in maps for matrix in (entry.query, entry.key)]
         moved = np.sum(diagonals, axis=0).astype(np.int64)
