@@ -1,13 +1,16 @@
-"""Writes the table of line ranges into docs/trust.md: where in the checker a reader finds what the page walks through."""
+"""Writes into docs/trust.md where in the checker stands what the page walks through, and what the last campaign found."""
 
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, CHECKER = ROOT / "docs" / "trust.md", ROOT / "utfproof" / "certificates" / "checker.py"
-BEGIN, END = "<!-- lines: written by scripts/write_trust.py -->\n", "<!-- end of lines -->"
+CAMPAIGNS = [ROOT / "results" / name for name in ("campaign-cpu.json", "campaign-again-cpu.json")]
+"""One of a million; and the part of it where something was wrong, with the judges as they are since."""
 WALK = {
     "parse_canonical": "a file is canonical JSON, or nothing",
     "record": "an object has exactly the fields asked for",
@@ -49,10 +52,41 @@ def table(source: str) -> str:
     return "\n".join(rows) + "\n"
 
 
+def campaign(found: dict[str, Any]) -> str:
+    """What stands in the data of a campaign (tests/campaign.py --json): mutants, verdicts of three judges, what went wrong."""
+    counts: dict[tuple[str, ...], int] = {}
+    for verdicts in found["verdicts (checker / second judge / verified checker)"].values():
+        for key, n in verdicts.items():
+            counts[tuple(key.split(" / "))] = counts.get(tuple(key.split(" / ")), 0) + n
+
+    def having(place: int, *words: str) -> int:
+        return sum(n for key, n in counts.items() if key[place] in words)
+
+    truths = [said for kind in found["statements of the accepted"].values() for said in kind.items()]
+    true = sum(n for word, n in truths if word == "true")
+    none = "accepted falsehoods, disagreements, crashes, runs over 20 s: none"
+    said = "; ".join(f"{name}: {n}" for name, n in sorted(found["wrong"].items())) or none
+    judged = [having(0, "valid"), having(1, "valid", "invalid", "malformed"), having(2, "valid", "invalid")]
+    slowest = found["slowest check, seconds of a processor"]
+    return (
+        f"  On record: {found['mutants']:,} mutants, {judged[0]:,} accepted ({true:,} of their statements are found true by "
+        f"themselves),\n  {judged[1]:,} judged by the second judge, {judged[2]:,} by the verified checker. "
+        f"{said[0].upper() + said[1:]};\n  the slowest took {slowest} s of a processor.\n"
+    )
+
+
+def between(text: str, name: str, new: str) -> str:
+    """The page with what stands between its comments of this name renewed."""
+    begin, end = f"<!-- {name}: written by scripts/write_trust.py -->\n", f"<!-- end of {name} -->"
+    before, rest = text.split(begin)
+    return before + begin + "\n" + new + "\n" + end + rest.split(end)[1]
+
+
 def page(text: str, source: str) -> str:
-    """The page with its table renewed."""
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + "\n" + table(source) + "\n" + END + rest.split(END)[1]
+    """The page with its table and its campaigns renewed."""
+    first, again = (campaign(json.loads(path.read_text(encoding="utf-8"))) for path in CAMPAIGNS)
+    new = f"{first}  The part with it again, the judges mended: {again.removeprefix('  On record: ')}"
+    return between(between(text, "lines", table(source)), "campaign", new)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A campaign of mutants: certificates of the corpus and drawn ones, changed in form, content or bytes, before three judges.
 
-    python tests/campaign.py --count 1000000 [--seed 1] [--processes 2] [--log FILE] [--accepted FILE] [--json FILE]
+    python tests/campaign.py --count 1000000 [--seed 1] [--begin 0] [--processes 2] [--log FILE] [--accepted FILE] [--json FILE]
 
 The judges are the checker, the second judge of tests/sceptic.py and, where it is built, the verified checker. Mutants come in
 parts of PART, each drawn from (seed, number of the part) alone and logged as one line when it is judged: run again with the
@@ -281,7 +281,7 @@ def run_part(task):
     return judged(*task)
 
 
-def campaign(parts, size, seed, processes, log, accepted):
+def campaign(numbers, size, seed, processes, log, accepted):
     """The logged parts, those of before included."""
     try:
         binary = str(verified.binary())
@@ -295,7 +295,7 @@ def campaign(parts, size, seed, processes, log, accepted):
             if [row["seed"], row["judges"]] == asked
         }
     with tempfile.TemporaryDirectory() as folder, held(Path(folder)) as files:
-        tasks = [(seed, number, files, binary, size) for number in range(parts) if number not in done]
+        tasks = [(seed, number, files, binary, size) for number in numbers if number not in done]
         pool = multiprocessing.get_context("fork").Pool(processes) if processes > 1 else None
         for row in pool.imap_unordered(run_part, tasks) if pool else map(run_part, tasks):
             if accepted:
@@ -309,11 +309,11 @@ def campaign(parts, size, seed, processes, log, accepted):
             for how, problem, verdicts, raw in row["wrong"]:
                 print(f"{problem} ({how}, {verdicts}): {raw[:600]!r}", flush=True)
             if len(done) % 20 == 0:
-                print(f"{len(done)} parts of {parts}", file=sys.stderr, flush=True)
+                print(f"{len(done)} parts of {len(numbers)}", file=sys.stderr, flush=True)
         if pool:
             pool.close()
             pool.join()
-    return [done[number] for number in range(parts)]
+    return [done[number] for number in numbers]
 
 
 def summary(rows, seed):
@@ -344,13 +344,15 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--begin", type=int, default=0, help="the number of the first part")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--log", type=Path, help="one line a part; a campaign with a log goes on where it was stopped")
     parser.add_argument("--accepted", type=Path, help="where the accepted certificates are kept")
     parser.add_argument("--json", type=Path, help="where the counts are written")
     args = parser.parse_args(arguments)
     size = min(PART, args.count)
-    rows = campaign(-(-args.count // size), size, args.seed, args.processes, args.log, args.accepted)
+    numbers = range(args.begin, args.begin - (-args.count // size))
+    rows = campaign(numbers, size, args.seed, args.processes, args.log, args.accepted)
     found = summary(rows, args.seed)
     text = json.dumps(found, indent=1, sort_keys=True) + "\n"
     if args.json:

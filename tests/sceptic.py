@@ -1256,7 +1256,7 @@ def _identity(shape, claim, evidence):
     def holds():
         if notion != "functional" and inverse != (targets in (INVERTIBLE, INVERTIBLE_MIDDLE)):
             return False
-        if H**L > 2000 or L > 12 or b > 60 or L * H * b * d > DRAWN or identity_least(name, H, L, d, b, edges) > 4000:
+        if H**L > 2000 or L > 12 or b > 60 or identity_least(name, H, L, d, b, edges) > 4000:
             raise TooLarge
         blocks = blocks_of(standard_embedding(name, H, L, b), name, tied, H, L, d, b, m) if standard else e
         return evaluated(name, tied, H, L, d, b, blocks, u[0] if u else None, edges)
@@ -1363,7 +1363,7 @@ def evaluated(name, tied, H, L, d, b, e, u, edges=None):
 
 # --- identities of rational embeddings, at one target modulo a large prime ------------------------------------------
 
-DRAWN = 10**5  # entries of a drawn target: least m may not depend on d
+DRAWN = 10**5  # entries of a drawn target, or of a gauge: least m may not depend on d
 RATIONAL = ("shared-query-groups", "symmetric-keys", "symmetric-keys-deep", "residual-key", "residual-query")
 
 
@@ -2672,12 +2672,14 @@ def stream_linear(dims, m, M, drawn, evidence):
     p, prime = prime_of(p)
     tied = drawn.tied if type(drawn) is Stored else drawn[0]
     gauges = grid_of(evidence["gauges"], 1 if tied else L, H, d_in, d) if gauged else None
-    first = np.array([[int(i == j) for j in range(d)] for i in range(d_in)], dtype=object)
     count = M - (d - d_in) * H * sum((H + 1) ** t for t in range(L))
 
     def holds():
         if not prime or m < count:
             return False
+        if d_in * d > DRAWN:
+            raise TooLarge
+        first = np.array([[int(i == j) for j in range(d)] for i in range(d_in)], dtype=object)
         matrix, places = stream_dense(drawn, dims, m)[0], stream_places(*dims)
         blocks = []
         for at, (kind, w, h, j) in enumerate(places):

@@ -43,7 +43,7 @@ def test_judges_that_share_a_fault_are_found(monkeypatch, capsys):
 
 def test_a_judge_that_breaks_off_or_takes_long_is_found(tmp_path):
     path = tmp_path / "utfcheck"
-    path.write_text('#!/bin/sh\necho "$1: valid, 0.1 s"\necho "$2: rejected (a reason\nof two lines), 0.2 s"\nexit 2\n')
+    path.write_text('#!/bin/sh\necho "$3: valid, 0.1 s"\necho "$4: rejected (a reason\nof two lines), 0.2 s"\nexit 2\n')
     path.chmod(0o755)
     found = campaign.verified_verdicts(str(path), tmp_path, 3)
     assert found[:2] == [(0, 0.1), (1, 0.2)]

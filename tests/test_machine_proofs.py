@@ -1,30 +1,23 @@
-"""The Coq library around its theorems: the driver, what it catches, the links from claims, and what reports make of them."""
+"""The Coq library around its theorems: the driver, what it catches, the links from claims."""
 
 from __future__ import annotations
 
 import importlib.util
-import io
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from utfproof.claims import runner, theorems
+from utfproof.claims import theorems
 from utfproof.claims.grid import Grid
 from utfproof.claims.links import LINKS
 from utfproof.claims.record import Evidence, Verdict
 from utfproof.claims.registry import all_claims, claim
 from utfproof.ground.notions import Targets
-from utfproof.reporting.document import machine_checked, problems_of, summary, theorem_lines
-from utfproof.reporting.page import html_page
-from utfproof.reporting.table import print_claims
 
 ROOT = Path(__file__).parents[1]
 PROOFS = ROOT / "proofs"
@@ -474,140 +467,6 @@ def test_the_library_is_built_where_coq_is_required():
         if os.environ.get("UTFPROOF_REQUIRE_COQ") and (library == PROOFS or check.analysis()):
             assert found == {good}, "run make proofs"
         assert found in ({good}, {theorems.ABSENT})
-
-
-# --- claims and reports ------------------------------------------------------------------------------------
-
-NAME = "eq:multi-head-stacked"
-THEOREM = "MatchingSystem.matchesP"
-
-
-@pytest.fixture
-def results(tmp_path, monkeypatch):
-    """Make a library whose results say this of the theorem; `change` edits the document."""
-    library(tmp_path, {"MatchingSystem": "(* *)\n"}, (THEOREM,))
-    monkeypatch.setattr(theorems, "PROOFS", tmp_path)
-
-    def write(assumptions=(), **change):
-        entry = {"file": "theories/MatchingSystem.v", "statement": "s", "assumptions": list(assumptions)}
-        document = {"sources": theorems.digest(tmp_path), "theorems": {THEOREM: entry}} | change
-        (tmp_path / "build").mkdir(exist_ok=True)
-        (tmp_path / "build" / "assumptions.json").write_text(json.dumps(document))
-        theorems._results.cache_clear()
-        return tmp_path
-
-    yield write
-    theorems._results.cache_clear()
-
-
-def decided():
-    return runner.decide(CLAIMS[NAME], SMALL).document
-
-
-def test_closed(results):
-    results()
-    found = decided()
-    assert found["theorems"] == [{"name": THEOREM, "status": theorems.CLOSED, "detail": ""}]
-    assert found["agrees"]
-    assert machine_checked(found)
-    assert theorem_lines(found) == [f"machine-checked: {THEOREM} (closed under the global context)"]
-
-
-def test_not_built(tmp_path, monkeypatch):
-    monkeypatch.setattr(theorems, "PROOFS", tmp_path / "nowhere")  # as where only the package is installed
-    found = decided()
-    assert found["agrees"]
-    assert not machine_checked(found)
-    assert theorem_lines(found) == [f"not built here: {THEOREM}"]
-
-
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"sources": "0" * 64}, theorems.ABSENT),
-        ({"assumptions": ["classic : forall P : Prop, P \\/ ~ P"]}, theorems.OPEN),
-        ({"assumptions": theorems.AXIOMS}, theorems.OPEN),
-        ({"theorems": {}}, theorems.MISSING),
-        ({"theorems": {THEOREM: {"statement": "", "assumptions": []}}}, theorems.MISSING),
-        ({"theorems": {THEOREM: {"statement": "s"}}}, theorems.MISSING),
-        ({"theorems": {THEOREM: {"statement": "s", "assumptions": "none"}}}, theorems.MISSING),
-        ({"theorems": 3}, theorems.MISSING),
-    ],
-)
-def test_a_link_is_never_believed(results, change, status):
-    results(**change)
-    found = decided()
-    assert found["theorems"][0]["status"] == status
-    assert found["agrees"] is (status == theorems.ABSENT)
-    assert bool(problems_of(found)) is (status != theorems.ABSENT)
-    assert not machine_checked(found)
-    assert "(closed under the global context)" not in " ".join(theorem_lines(found))
-
-
-def test_the_declared_axioms_are_named_in_reports():
-    found = {"theorems": [{"name": "Softmax.zero", "status": theorems.DECLARED, "detail": ""}], "theorems_lack": None}
-    assert theorem_lines(found) == [f"machine-checked: Softmax.zero ({theorems.DECLARED})"]
-    assert machine_checked(found)
-
-
-def test_results_that_cannot_be_read(results):
-    folder = results()
-    (folder / "build" / "assumptions.json").write_text('{"sources": ')
-    theorems._results.cache_clear()
-    assert "unreadable results" in decided()["problems"][0]
-
-
-def test_a_document_whose_theorem_is_not_closed_is_broken(results):
-    results()
-    found = decided()
-    assert problems_of(found) == []
-    tampered = found | {"theorems": [{"name": THEOREM, "status": theorems.OPEN, "detail": ""}]}
-    assert problems_of(tampered) == [f"theorem {THEOREM}: rests on axioms"]
-
-
-def test_part_of_a_claim_is_said_so(results):
-    results()
-    found = decided() | {"theorems_lack": "the inequality"}
-    assert theorem_lines(found)[0].startswith("machine-checked: in part (missing: the inequality): ")
-    page = html_page({"grid": "", "holds": True, "claims": [found]})
-    assert '<a href="proofs/theories/MatchingSystem.v"><code>MatchingSystem.matchesP</code></a>' in page
-    assert "closed under the global context" in page
-    assert "the inequality" in page
-
-
-def test_what_is_printed_does_not_depend_on_what_was_compiled(results):
-    """Counted in the summary, named in the table: by themselves, not by what stands on this machine."""
-    printed = []
-    for sources in (None, "0"):
-        results() if sources is None else results(sources=sources)
-        document = {"grid": "g", "holds": True, "claims": [decided()]}
-        assert "1 with theorems for all sizes (make proofs compiles them)" in "\n".join(summary(document))
-        console = Console(record=True, width=100, file=io.StringIO())
-        print_claims(document, console)
-        printed.append(console.export_text())
-    assert printed[0] == printed[1]
-    assert THEOREM in printed[0].replace("\n", "")
-
-
-def test_an_axiom_makes_verify_exit_1_and_is_in_every_report(results, tmp_path):
-    folder = results(assumptions=["classic : forall P : Prop, P \\/ ~ P"])
-    script = tmp_path / "on_an_axiom.py"
-    script.write_text(
-        "import sys; from pathlib import Path\nfrom utfproof.claims import theorems\nfrom utfproof.cli.app import run\n"
-        f"theorems.PROOFS = Path({str(folder)!r})\nsys.exit(run(sys.argv[1:]))\n"
-    )
-    command = [sys.executable, str(script), "verify", NAME, "--workers", "1", "-o", str(tmp_path / "r.json")]
-    command += ["--junit", str(tmp_path / "r.xml"), "--html", str(tmp_path / "p.html")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"utfproof: not as recorded: {NAME}"
-    message = f"theorem {THEOREM}: rests on axioms: classic"
-    assert json.loads((tmp_path / "r.json").read_text())["claims"][0]["problems"][0].startswith(message)
-    root = ET.parse(tmp_path / "r.xml").getroot()
-    assert [failure.get("message", "").startswith(message) for failure in root.iter("failure")] == [True]
-    properties = {entry.get("name"): entry.get("value") for entry in root.iter("property")}
-    assert properties[f"theorem: {THEOREM}"] == theorems.OPEN
-    assert message in (tmp_path / "p.html").read_text()
 
 
 def test_the_driver_needs_the_standard_library_only():

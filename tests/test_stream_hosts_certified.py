@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from judges import confirmed
 from safetensors.numpy import save_file
-from test_certificates_residual import claim_of, judged
+from test_certificates_residual import claim_of
 from test_residual import naive_r_all, streaming
 
 from utfproof.certificates.prover import certify_weights, decide_weights
@@ -83,7 +84,7 @@ def test_what_makes_columns_dependent(case, tmp_path):
     found = decide_weights(stored(host, tmp_path))
     assert not found.universal
     assert said in found.reason
-    assert judged(found.certificate, tmp_path) == 0
+    assert confirmed(found.certificate, tmp_path).code == 0
     z = {int(i): int(v) for i, v in found.certificate.document["evidence"]["z"]}
     matrix = naive_r_all(dataclasses.replace(host, **{t: exact(np.array(getattr(host, t))) for t in
                                                       ("R_Q", "R_K", "R_V", "U")}))  # fmt: skip
@@ -98,10 +99,10 @@ def test_factored_values(tmp_path):
     assert rank_bound(shape, 10**6, ranks(9)) < M <= rank_bound(shape, 10**6, ranks(10))
     found = decide_weights(stored(integer_weights(shape, M, 1, inner=5), tmp_path))
     assert not found.universal
-    assert judged(found.certificate, tmp_path) == 0
+    assert confirmed(found.certificate, tmp_path).code == 0
     wide = decide_weights(stored(integer_weights(shape, M + 2, 2, inner=10), tmp_path))
     assert wide.universal
-    assert judged(wide.certificate, tmp_path) == 0
+    assert confirmed(wide.certificate, tmp_path).code == 0
 
 
 def test_tied_hosts_in_files(tmp_path):
@@ -112,7 +113,7 @@ def test_tied_hosts_in_files(tmp_path):
         decision = decide_matching(path)
         assert (decision.universal, str(decision.targets), decision.residual) == (False, "all untied", True)
         assert "share their weights" in decision.reason
-        assert judged(decision.certificate, tmp_path) == 0
+        assert confirmed(decision.certificate, tmp_path).code == 0
         missed = missed_target(stored_host(path), decision)
         assert missed.certified
         assert missed.distance_squared == Fraction(1, 2)
@@ -123,7 +124,7 @@ def test_tied_hosts_in_files(tmp_path):
         assert str(tied.targets) == "all tied"
         assert tied.universal == (m >= tied_targets_dimension(shape))
         assert tied.certificate.kind == ("tied-kernel" if tied.universal else "lower-bound")
-        assert judged(tied.certificate, tmp_path) == 0
+        assert confirmed(tied.certificate, tmp_path).code == 0
         with pytest.raises(MalformedInput, match="--no-residual"):
             decide_matching(path, residual=False)
     # what looks at the repetitions alone must see when more columns are dependent
@@ -131,7 +132,7 @@ def test_tied_hosts_in_files(tmp_path):
     refuted = decide_tied_targets(stored(flat, tmp_path))
     assert not refuted.universal
     assert refuted.certificate.document["evidence"]["method"] == "tied-target"
-    assert judged(refuted.certificate, tmp_path) == 0
+    assert confirmed(refuted.certificate, tmp_path).code == 0
     for z in repetitions(shape):
         assert sorted(v for v in z if v) == [-1, 1]
 
@@ -141,11 +142,11 @@ def test_random_tied_for_tied_targets(tmp_path):
         shape = streaming(*dims)
         found = certify_tied("random-tied", shape)
         assert (found.kind, claim_of(found)["rank"]) == ("tied-kernel", tied_targets_dimension(shape))
-        assert judged(found, tmp_path) == 0
+        assert confirmed(found, tmp_path).code == 0
     untied = certify_tied("random", streaming(1, 2, 1, 1))
     assert claim_of(untied)["targets"] == "all untied"
     between = certify_tied("random", streaming(1, 2, 1, 1), 8, law="signs")
-    assert judged(between, tmp_path) == 0
+    assert confirmed(between, tmp_path).code == 0
     assert certify_tied("sparse", streaming(1, 2, 1, 1)).kind == "rank-triangular"
     assert certify_tied("tied", streaming(1, 2, 1, 1)).kind == "rank-permutation"
 
@@ -159,7 +160,7 @@ def test_the_stream_is_part_of_the_question(tmp_path):
     found = certify_weights(path, residual=True)
     assert not found.universal
     assert found.document["shape"]["residual"] is True
-    assert judged(found, tmp_path) == 0
+    assert confirmed(found, tmp_path).code == 0
     with pytest.raises(MalformedInput, match="--no-residual"):
         certify_weights(stored(dataclasses.replace(host, shape=streaming(1, 2, 1, 1)), tmp_path, "b"), residual=False)
     assert not certify_tied_weights(path, residual=True).universal
@@ -171,7 +172,7 @@ def test_attention_matching(tmp_path):
     path = stored(integer_weights(shape, linear_test_dimension(shape), 5), tmp_path)
     found = decide_attention_matching(path)
     assert found.decision.universal
-    assert judged(found.decision.certificate, tmp_path) == 0
+    assert confirmed(found.decision.certificate, tmp_path).code == 0
     path = stored(integer_weights(shape, linear_test_dimension(shape) - 1, 5), tmp_path)
     found = decide_attention_matching(path)
     assert found.decision.certificate is None
