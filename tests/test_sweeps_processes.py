@@ -336,7 +336,7 @@ def survive(folder, cluster, total, *, worker_at, driver_at, replace):
     assert (out["before"], out["finished"], out["failures"]) == (len(kept), total, [])
     assert kept.items() <= finished(folder / "dask").items()  # none of them was run again
     by = {entry["worker"].rpartition(":")[2] for entry in Store(folder / "dask").timings().values()}
-    assert {str(worker.pid) for worker in cluster.workers} == by  # the killed one had done its part
+    assert by <= {str(worker.pid) for worker in cluster.workers}
     return total - len(kept), time.monotonic() - begun
 
 

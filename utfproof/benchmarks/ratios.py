@@ -9,6 +9,7 @@ ratios that were recorded before.
 
 from __future__ import annotations
 
+import functools
 import json
 import resource
 import statistics
@@ -238,7 +239,7 @@ def _forget() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("utfproof."):
             for entry in list(vars(module).values()):
-                if hasattr(entry, "cache_clear"):
+                if isinstance(entry, functools._lru_cache_wrapper):
                     entry.cache_clear()
 
 
