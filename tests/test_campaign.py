@@ -53,6 +53,36 @@ def test_a_judge_that_breaks_off_or_takes_long_is_found(tmp_path):
     assert said.startswith("broke off: 3")
 
 
+DEEP = {"construction": "symmetric-keys-deep"}
+BEYOND = {  # shapes on which the second judge went on for minutes: kind, claim, evidence, shape
+    "head_dim of a rational host": (
+        "identity",
+        {"host": DEEP, "notion": "attention-matching", "targets": "generic tied", "verdict": "universal"},
+        {"E": "standard"},
+        {"d_in": 1, "d_out": 1, "head_dim": 2**31 - 1, "heads": 2, "layers": 3, "m": 19},
+    ),
+    "layers of a bound": (
+        "lower-bound",
+        {
+            "host": {"every": "host"},
+            "notion": "attention-matching",
+            "targets": "generic untied",
+            "verdict": "not universal",
+        },
+        {"method": "dimension"},
+        {"d_in": 2, "d_out": 2, "head_dim": 1, "heads": 1, "layers": 2**31 - 1, "m": 6},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_the_second_judge_leaves_absurd_shapes_alone(name, tmp_path):
+    kind, claim, evidence, shape = BEYOND[name]
+    document = {"kind": kind, "claim": claim, "evidence": evidence, "shape": shape}
+    raw = campaign.sceptic.canonical({"format": "utfproof-certificate", "version": 1, **document})
+    assert campaign.timed(lambda: campaign.sceptic.judge(raw, tmp_path))[0] is None
+
+
 FALSE = {  # another statement of a true certificate: the corpus' file, where, what stands there instead
     "a rank that a smaller host cannot have": ("witness-random", "shape", "m", lambda m: m - 1),
     "a host that is universal after all": ("deficient-dimension-random", "shape", "m", lambda m: 37),
