@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
+
+from pages import ROOT, settle
 
 from utfproof.constructions import build_host
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALL, ALMOST_ALL, Question
 from utfproof.frontier.table import frontier
-from utfproof.ground.files import write_bytes
 from utfproof.ground.notions import Notion
 from utfproof.reporting import pictures
 from utfproof.reporting.svg import COLOURS, number, rect, svg, text
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
 
-FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+FOLDER = ROOT / "docs" / "pictures"
 PLOTTED = Shape(2, 2, 3, 3)
 DRAWN = Shape(2, 2, 1, 2)
 DEEPENED = (2, 28, 30)
@@ -169,20 +169,5 @@ def drawings() -> dict[str, str]:
     }
 
 
-def main() -> int:
-    """Write the pictures, or compare them with what is there."""
-    stale = 0
-    for name, drawn in drawings().items():
-        content = standalone(drawn)
-        path = FOLDER / name
-        if "--check" in sys.argv[1:]:
-            if not path.exists() or path.read_text(encoding="utf-8") != content:
-                print(f"{path.relative_to(FOLDER.parents[1])} is not what python scripts/draw_pictures.py draws")
-                stale = 1
-        else:
-            write_bytes(path, content.encode())
-    return stale
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(settle({FOLDER / name: standalone(drawn) for name, drawn in drawings().items()}))

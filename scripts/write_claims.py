@@ -16,6 +16,8 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+from pages import settle
+
 from utfproof.claims.computed import recorded, recorded_routes, write, write_routes
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.claims.independence import CodeSource, shared
@@ -155,18 +157,15 @@ def record(names: list[str]) -> None:
     write_routes({name: routes[name] for name in claims if name in routes})
 
 
-def main() -> None:
+def main() -> int:
     """Write or check the page, or record a run and start again with what it recorded."""
     if "--computed" in sys.argv[1:]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
             record([name for name in sys.argv[1:] if name != "--computed"])
         os.execv(sys.executable, [sys.executable, __file__])
-    text = page()
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text() == text else "docs/claims.md is not what the registry says")
-    PAGE.write_text(text)
+    return settle({PAGE: page()})
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pages import ROOT, settle
+
 from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
 from utfproof.training.optimum import read_documents
@@ -33,7 +35,6 @@ from utfproof.training.tables import Measured, percent
 from utfproof.training.task import standing
 from utfproof.training.tasks import best_rule, task_baselines
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "experiments.md"
 TABLES = ROOT / "docs" / "experiments-tables.md"
 BEGIN = "<!-- measured: written by scripts/write_experiments.py -->"
@@ -584,13 +585,7 @@ def main(arguments: list[str] | None = None) -> int:
         PAGE: page(PAGE.read_text(encoding="utf-8"), options.results),
         TABLES: measured_part(options.results),
     }
-    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        if options.check:
-            print(f"{path.name} is not what {options.results} says; run scripts/write_experiments.py", file=sys.stderr)
-        else:
-            path.write_text(wanted[path], encoding="utf-8")
-    return int(options.check and bool(stale))
+    return settle(wanted, ["--check"] * options.check)
 
 
 if __name__ == "__main__":

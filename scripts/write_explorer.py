@@ -12,9 +12,12 @@ from __future__ import annotations
 import html
 import itertools
 import json
+import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+
+from pages import ROOT, settle
 
 from utfproof.frontier.bounds import Bound
 from utfproof.frontier.interval import interval
@@ -23,7 +26,7 @@ from utfproof.frontier.questions import ALL, ALMOST_ALL, TIED, UNTIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape
 
-PAGE = Path(__file__).parents[1] / "docs" / "frontier-explorer.html"
+PAGE = ROOT / "docs" / "frontier-explorer.html"
 MOST = (4, 5, 4, 4)
 """Ends of the sliders for H, L, d and d_in."""
 NOTIONS = (Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL)
@@ -139,4 +142,4 @@ def content() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(content(), encoding="utf-8")
+    sys.exit(settle({PAGE: content()}))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from pages import ROOT, settle
+
 PAGE = ROOT / "docs" / "performance.md"
 EXACT = "bench-exact-cpu.json"
 CERTIFY = "bench-certify-cpu.json"
@@ -385,14 +385,5 @@ at the 4-hop shape, m-wide and (long contexts) in path space:
 """
 
 
-def main() -> int:
-    """Write or check the page."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(settle({PAGE: page()}))

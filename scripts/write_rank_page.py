@@ -11,7 +11,8 @@ import sys
 from typing import Any
 
 from measure_rank import INTERPRETER
-from write_performance import ROOT, load, table
+from pages import ROOT, settle
+from write_performance import load, table
 
 PAGE = ROOT / "docs" / "rank-beyond-memory.md"
 DATA = "rank-cpu.json"
@@ -156,14 +157,5 @@ With {CORES} cores a machine, each at the {rate:.0f} GFLOP/s that the run at M =
 """
 
 
-def main() -> int:
-    """Write or check the page."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(settle({PAGE: page()}))

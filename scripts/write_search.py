@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
+from pages import ROOT, settle
+
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.files import read_bytes
 from utfproof.ground.notions import Notion
 from utfproof.search.calibration import known, problem_of
 
-DATA, PAGE = Path("results/search-cpu.json"), Path("docs/search.md")
+DATA, PAGE = ROOT / "results" / "search-cpu.json", ROOT / "docs" / "search.md"
 MARKS = {"calibration": "numerical calibration", "runs": "numerical open problems"}
 """Each table stands between `<!-- NAME -->` and `<!-- end of NAME -->`."""
 
@@ -80,15 +81,5 @@ def with_tables(page: str, document: dict[str, Any]) -> str:
     return page
 
 
-def main(arguments: list[str]) -> int:
-    """Rewrite the page, or with --check return 1 if it is not what the data say."""
-    page = read_bytes(PAGE).decode()
-    new = with_tables(page, json.loads(read_bytes(DATA)))
-    if "--check" in arguments:
-        return int(new != page)
-    write_bytes(PAGE, new.encode())
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(settle({PAGE: with_tables(read_bytes(PAGE).decode(), json.loads(read_bytes(DATA)))}))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
-from pathlib import Path
+import sys
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from pages import ROOT, settle
+
 PAGE, CHECKER = ROOT / "docs" / "trust.md", ROOT / "utfproof" / "certificates" / "checker.py"
 CAMPAIGNS = [ROOT / "results" / name for name in ("campaign-cpu.json", "campaign-again-cpu.json")]
 """One of a million; and the part of it where something was wrong, with the judges as they are since."""
@@ -90,4 +91,4 @@ def page(text: str, source: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), CHECKER.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.exit(settle({PAGE: page(PAGE.read_text(encoding="utf-8"), CHECKER.read_text(encoding="utf-8"))}))

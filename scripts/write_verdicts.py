@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from pathlib import Path
+
+from pages import ROOT, settle
 
 from utfproof.claims.registry import all_claims
 from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import NotDefined
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
-PAGE = Path(__file__).parents[1] / "docs" / "paper-verdicts.md"
+PAGE = ROOT / "docs" / "paper-verdicts.md"
 PAPER = (
     "thm:sparse_universal_transformer/heads",
     "thm:sparse_universal_transformer/proof",
@@ -122,13 +123,5 @@ def page() -> str:
     return f"{HEAD}## The paper\n\n{claims(PAPER)}\n## Beyond it\n\n{claims(NEW)}{hosts()}"
 
 
-def main() -> None:
-    """Write or check the page."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text() == text else "run python scripts/write_verdicts.py")
-    PAGE.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(settle({PAGE: page()}))

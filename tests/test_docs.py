@@ -289,9 +289,9 @@ def test_pictures_are_what_the_script_draws(tmp_path):
         text=True,
         cwd=tmp_path,
     )
-    assert (done.returncode, done.stdout) == (
+    assert (done.returncode, done.stderr) == (
         1,
-        "docs/pictures/least-m.svg is not what python scripts/draw_pictures.py draws\n",
+        "docs/pictures/least-m.svg is not what python scripts/draw_pictures.py writes\n",
     )
 
 

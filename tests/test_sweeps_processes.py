@@ -313,13 +313,18 @@ def cluster(tmp_path):
     started.close()
 
 
+def workers_of(results):
+    """Process ids of the workers that finished jobs."""
+    return {entry["worker"].rpartition(":")[2] for entry in Store(results).timings().values()}
+
+
 def survive(folder, cluster, total, *, worker_at, driver_at, replace):
     """A sweep on a cluster that loses a worker, then its driver, and is run again to the end: (jobs left to the last run,
     seconds of both runs together)."""
     begun = time.monotonic()
     process = start_sweep(folder, "--scheduler", cluster.address, "-o", "dask")
     wait_for_results(folder / "dask", worker_at, process)
-    victim = cluster.workers[0]
+    victim = next(worker for worker in cluster.workers if str(worker.pid) in workers_of(folder / "dask"))
     assert victim.poll() is None
     os.kill(victim.pid, signal.SIGKILL)
     victim.wait()
@@ -335,8 +340,7 @@ def survive(folder, cluster, total, *, worker_at, driver_at, replace):
     out = json.loads(finish(start_sweep(folder, "--scheduler", cluster.address, "-o", "dask", "--json")))
     assert (out["before"], out["finished"], out["failures"]) == (len(kept), total, [])
     assert kept.items() <= finished(folder / "dask").items()  # none of them was run again
-    by = {entry["worker"].rpartition(":")[2] for entry in Store(folder / "dask").timings().values()}
-    assert by <= {str(worker.pid) for worker in cluster.workers}
+    assert workers_of(folder / "dask") == {str(worker.pid) for worker in cluster.workers}
     return total - len(kept), time.monotonic() - begun
 
 

@@ -17,7 +17,7 @@ from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import embed, r_all, w_all
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
 
 
@@ -25,13 +25,20 @@ def decided(name: str, shape: Shape, m: int | None = None, *, part: str = "", **
     """Is this construction universal by matching at this shape? With the prover's certificate, whichever way."""
     found = _certified(name, shape, m, **options)
     size = int(found.document["shape"]["m"])
-    return Instance(shape, found.universal, told(found), found, part=part, m=size)
+    return Instance(shape, of_full_rank(found), told(found), found, part=part, m=size)
 
 
 @cache
 def _certified(name: str, shape: Shape, m: int | None, **options: Any) -> Certificate:
     """Made once in a process: many claims ask for the same."""
     return certify(name, shape, m, notion=Notion.MATCHING, **options)
+
+
+def of_full_rank(found: Certificate) -> bool:
+    """Whether it says universal, of the rank that the formula has for its targets: the certificate brings a count of its own."""
+    claim, shape = found.document["claim"], shape_of(found.document)
+    dimension = tied_targets_dimension if claim["targets"] == "all tied" else matching_dimension
+    return found.universal and claim["rank"] == dimension(shape)
 
 
 def told(found: Certificate) -> str:

@@ -13,7 +13,7 @@ from utfproof.certificates.format import Certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
-from utfproof.claims.decisions import decided, rank_of_matrix, small_input, told
+from utfproof.claims.decisions import decided, of_full_rank, rank_of_matrix, small_input, told
 from utfproof.claims.linear import determinant_of, integer_host
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree, label
 from utfproof.claims.registry import claim
@@ -81,7 +81,7 @@ def unimodular(run: Run) -> Iterator[Instance | Figure]:
     for shape in _shapes(run, LARGEST, (*SMALLEST, *ACCEPTED)):
         m = matching_dimension(shape)
         found = certify("sparse", shape, m)
-        holds, detail = found.universal and found.document["claim"]["rank"] == m, told(found)
+        holds, detail = of_full_rank(found), told(found)
         routes: tuple[str, ...] = ()
         if m <= 25:
             host = build_host("sparse", shape, m)
@@ -234,7 +234,7 @@ def tied_targets(run: Run) -> Iterator[Instance | Figure]:
     for shape in _shapes(run, 30, (*SMALLEST, *ACCEPTED, (2, 2, 2, 2))):
         m = tied_targets_dimension(shape)
         proof = certify("tied", shape, m)
-        holds, detail = proof.universal and proof.document["claim"]["rank"] == m, told(proof)
+        holds, detail = of_full_rank(proof), told(proof)
         routes: tuple[str, ...] = ()
         if matching_dimension(shape) <= 20:
             target, host = integer_target(shape, 3, tied=True), build_host("tied", shape, m)

@@ -162,7 +162,7 @@ def require_compatible(host: Universal, kernels: Iterable[tuple[str, Any]]) -> N
 @dataclass(frozen=True)
 class CompareSetting:
     """How to run: engine (None: the host's own), device, precision, the inputs' law, targets run together, and whether the
-    bound is computed. `rows`: queries attended at a time (None: about 2^22 logits)."""
+    bound is computed. `rows`: queries attended at a time (None: about 2^19 logits)."""
 
     engine: str | None = None
     device: str = "cpu"

@@ -66,7 +66,7 @@ class Emulate(Pair, Job, order=90):
     precision: str = option("float64", "Numbers the host runs in", choices=tuple(PRECISIONS))
     batch: int = option(1, "Targets run together.", kind="positive")
     rows: int | None = option(
-        None, "Queries attended at a time; as many as fit 2^22 logits by default.", kind="positive", aside=True
+        None, "Queries attended at a time; as many as fit 2^19 logits by default.", kind="positive", aside=True
     )
     bounds: bool = option(True, "Compute the a priori bound of every run.", "--bounds/--no-bounds")
     tolerance: float | None = option(None, "Largest relative error allowed, besides the bound.", kind="amount")

@@ -1,0 +1,32 @@
+"""Where pages, schemas and pictures that scripts write end: written, or with --check compared with what is there."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from utfproof.ground.files import write_bytes
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def settle(pages: Mapping[Path, str], arguments: Sequence[str] | None = None, *, whole: Path | None = None) -> int:
+    """Write every page that is not there as given; with --check write none, name each on stderr and return 1.
+
+    whole: a folder of generated files alone, in which any other file is stale too.
+    """
+    check = "--check" in (sys.argv[1:] if arguments is None else arguments)
+    stale = [path for path, text in pages.items() if not path.is_file() or path.read_bytes() != text.encode()]
+    more = [path for path in sorted(whole.iterdir()) if path not in pages] if whole and whole.is_dir() else []
+    for path in [*stale, *more]:
+        if check:
+            print(f"{_short(path)} is not what python scripts/{Path(sys.argv[0]).name} writes", file=sys.stderr)
+        elif path in pages:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, pages[path].encode())
+        else:
+            path.unlink()
+    return int(check and bool(stale or more))
+
+
+def _short(path: Path) -> Path:
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
