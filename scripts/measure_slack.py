@@ -18,17 +18,16 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import astuple, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import ROOT, table
 
 from utfproof.emulation.slack import RATIOS, RECOMMENDED_RATIO, REFINEMENTS, SlackRow, slack_study
 from utfproof.ground.files import write_bytes
 from utfproof.ground.generator import LAWS
 from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape
 
-ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "results" / "slack-cpu.json"
 PAGE = ROOT / "docs" / "random-hosts.md"
 ENDS = (1.0, RECOMMENDED_RATIO)
@@ -131,12 +130,6 @@ def written(document: dict[str, Any]) -> bytes:
 
 
 # --- the text ------------------------------------------------------------------------------------------------------
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def show(value: float) -> str:

@@ -9,6 +9,12 @@ from utfproof.ground.files import write_bytes
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)])
+
+
 def settle(pages: Mapping[Path, str], arguments: Sequence[str] | None = None, *, whole: Path | None = None) -> int:
     """Write every page that is not there as given; with --check write none, name each on stderr and return 1.
 

@@ -11,11 +11,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from pages import ROOT, settle
+from experiment_choices import (
+    NEAR,
+    choices_part,
+    effects,
+    factorial_part,
+    factorials,
+    is_cell,
+    of_choices,
+    printed,
+    said_field,
+)
+from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
@@ -25,13 +35,10 @@ from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
     PAPER_VARIANTS,
-    PRESETS,
     SCALING_TASK,
-    Preset,
-    field_names,
 )
-from utfproof.training.results import RunResult, differences, measured, preset_of, read_results, with_seeds
-from utfproof.training.tables import Measured, percent
+from utfproof.training.results import RunResult, differences, preset_of, read_results, with_seeds
+from utfproof.training.tables import percent
 from utfproof.training.task import standing
 from utfproof.training.tasks import best_rule, task_baselines
 
@@ -44,40 +51,13 @@ TITLE = """# The experiments' tables
 Written by `scripts/write_experiments.py` from `results/training/`, `results/optimum/` and `results/bench-train-*.json`.
 What follows from them stands in [experiments](experiments.md)."""
 BENCH = tuple(f"bench-train{variant}-cpu.json" for variant in ("", "-residual-norm", "-mlp"))
-NEAR = 5
-"""Points that count as near the paper's figure."""
 SMALLER = ("shared-key", "shared-query")
 BESIDE = (*SMALLER, "sparse", "random")
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)])
 
 
 def duration(seconds: float) -> str:
     """Such as 25 min, or 40 s."""
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-def printed(run: RunResult) -> float | None:
-    """What the paper prints for this cell, in percent."""
-    point = preset_of(run)
-    if point.host not in PAPER_HOSTS:
-        return None
-    row = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]]
-    return float(row[PAPER_HOSTS.index(point.host)])
-
-
-def is_cell(run: RunResult) -> bool:
-    """Whether the run is a cell of the paper's tables, brief or not."""
-    return preset_of(run).host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
-
-
-def said_field(name: str, value: Any) -> str:
-    """Such as batch 32, or positions learned."""
-    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
 
 
 def run_rows(runs: list[RunResult]) -> list[list[str]]:
@@ -152,110 +132,6 @@ def _schedule(run: RunResult) -> tuple[Any, ...]:
     point = preset_of(run)
     names = ("learning_rate", "warmup", "length", "loss", "positions", "init_std", "heads", "layers", "head_dim")
     return (point.task, run.steps, point.batch, *(getattr(point, name) for name in names))
-
-
-def without(point: Preset, *fields: str) -> tuple[Any, ...]:
-    """What tells an experiment, but for these fields and the seed."""
-    return tuple(getattr(point, name) for name in sorted(field_names() - {"name", "seed", *fields}))
-
-
-CHOICES = {
-    "positions": (
-        "learned",
-        "The theory has no positions, and the paper does not say whether its experiments have. Runs that differ in nothing but "
-        "a learned vector for each position (`--positions learned`), added to E's row:",
-    ),
-    "norm_place": (
-        "post",
-        "LN stands before what a layer reads (pre), or after each layer, on the stream itself (`--set norm_place=post`):",
-    ),
-    "norm_gain": (
-        True,
-        "LN has no gain and no shift of its own in frozen hosts, or both and trained (`--set norm_gain=true`):",
-    ),
-    "decay": (
-        "constant",
-        "The rate falls to 0 after the warm-up, or stays (`--set decay=constant`):",
-    ),
-    "loss": (
-        "sequence",
-        "The paper's text can be read either way: the loss looks at the answer alone (the presets of parentheses), or at every "
-        "position (`--loss sequence`). Runs that differ in nothing else; accuracies are at the answer:",
-    ),
-}
-"""Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
-WORDS: dict[object, str] = {False: "none", True: "trained"}
-TITLES = {
-    "positions": "Positions",
-    "norm_place": "Where normalisation stands",
-    "norm_gain": "Gains and shifts of normalisation",
-    "decay": "Decay of the learning rate",
-    "loss": "Where the loss looks",
-}
-
-
-def choices_part(runs: list[RunResult]) -> str:
-    """Runs that differ in one field that the paper leaves open, side by side."""
-    text = []
-    for name, (value, said) in CHOICES.items():
-        pairs = twins(runs, name, value)
-        if not pairs:
-            continue
-        rows = []
-        for one, other in pairs:
-            point = one.measured
-            rows.append(
-                [
-                    preset_of(one.runs[0]).name,
-                    str(preset_of(one.runs[0]).m),
-                    one.changed,
-                    str(point.steps),
-                    "" if one.printed is None else f"{one.printed:.1f}",
-                    point.accuracy.rstrip(" *"),
-                    other.measured.accuracy.rstrip(" *"),
-                    str(len(one.runs)),
-                ]
-            )
-        usual = getattr(preset_of(pairs[0][0].runs[0]), name)
-        columns = [f"{WORDS.get(choice, str(choice))}, %" for choice in (usual, value)]
-        head = ["run", "m", "changed in both", "steps", "paper, %", *columns, "seeds"]
-        text += [f"### {TITLES[name]}", said, table(head, rows)]
-    return "\n\n".join(text)
-
-
-class Side(NamedTuple):
-    """Runs that differ in their seed only, what the paper prints for their cell, and what both sides have changed."""
-
-    runs: list[RunResult]
-    measured: Measured
-    printed: float | None
-    changed: str
-
-
-def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, Side]]:
-    """Pairs of runs (all seeds of each) that differ in this field alone: as the preset has it, and with this value."""
-    groups = {without(preset_of(group[0])): group for group in with_seeds(runs).values()}
-    found = []
-    for group in groups.values():
-        point = preset_of(group[0])
-        if getattr(point, name) != value or point.name not in PRESETS:
-            continue
-        usual = getattr(PRESETS[point.name], name)
-        twin = groups.get(without(replace(point, **{name: usual}))) if usual != value else None
-        if twin is None:
-            continue
-        seeds = {run.seed for run in group} & {run.seed for run in twin}
-        sides = [[run for run in side if run.seed in seeds] for side in (twin, group)]
-        if not seeds:
-            continue
-        other = {n: v for n, v in differences(twin[0]).items() if n not in ("steps", "m")}
-        said = None
-        if point.host in PAPER_HOSTS and point.m == PRESETS[point.name].m:
-            said = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
-        changed = ", ".join(said_field(n, v) for n, v in sorted(other.items()))
-        one, other_side = (Side(side, measured(side), said, changed) for side in sides)
-        found.append((one, other_side))
-    return sorted(found, key=lambda pair: (preset_of(pair[0].runs[0]).name, preset_of(pair[0].runs[0]).m))
 
 
 def ablation_part(runs: list[RunResult]) -> str:
@@ -464,6 +340,7 @@ def conclusions(folder: Path) -> str:
     runs = read_results(folder / "training")
     complete = [run for run in runs if is_cell(run) and run.complete]
     text = [*of_cells(complete), *of_choices(runs), *of_scaling(runs)]
+    text += [sentence for found in factorials(runs) for sentence in effects(found)]
     for found in optimum_tables(read_documents(folder / "optimum"), runs):
         gaps = [sentence for line in found.lines if (sentence := _gap(found, line))]
         text += [f"{found.title}: {sentence}" for sentence in gaps]
@@ -493,23 +370,6 @@ def of_cells(complete: list[RunResult]) -> list[str]:
             f"{task}: {len(passed)} of {len(here)} runs pass every simple rule (the best, {best.name}, has "
             f"{percent(best.accuracy)} %){': ' + ', '.join(passed) if passed else ''}."
         )
-    return text
-
-
-def of_choices(runs: list[RunResult]) -> list[str]:
-    """Fields that the paper leaves open, where another value than the preset's brings a run near the paper's figure."""
-    text = []
-    for name, (value, _) in CHOICES.items():
-        for one, other in twins(runs, name, value):
-            if one.printed is None:
-                continue
-            before, after = (abs(100 * side.measured.mean - one.printed) for side in (one, other))
-            if before > NEAR > after:
-                point = preset_of(one.runs[0])
-                text.append(
-                    f"{point.name}, {one.changed}, {one.measured.steps} steps: {name} {getattr(point, name)} ends {before:.1f} "
-                    f"points from the paper's figure, {value} {after:.1f}."
-                )
     return text
 
 
@@ -558,6 +418,7 @@ def measured_part(folder: Path) -> str:
         cells_part(runs),
         ablation_part(runs),
         choices_part(runs),
+        factorial_part(runs),
         optimum_part(tables),
         smaller_part(runs),
         scaling_part(runs),

@@ -12,7 +12,7 @@ import statistics
 import sys
 from typing import Any
 
-from pages import ROOT, settle
+from pages import ROOT, settle, table
 
 PAGE = ROOT / "docs" / "performance.md"
 EXACT = "bench-exact-cpu.json"
@@ -43,12 +43,6 @@ def load(name: str) -> dict[str, Any]:
     """One results file."""
     document: dict[str, Any] = json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
     return document
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def engine(document: dict[str, Any]) -> str:

@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 from measure_rank import INTERPRETER
-from pages import ROOT, settle
-from write_performance import load, table
+from pages import ROOT, settle, table
+from write_performance import load
 
 PAGE = ROOT / "docs" / "rank-beyond-memory.md"
 DATA = "rank-cpu.json"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import experiment_choices
 import pytest
 import write_experiments
 
@@ -100,7 +103,7 @@ def test_runs_that_differ_in_positions_stand_side_by_side(copy):
     runs = read_results(copy / "training")
     said = write_experiments.choices_part(runs)
     assert "| 1-hop/sparse/residual-norm | 456 | batch 32" in said
-    usual = [run for run in runs if not set(write_experiments.CHOICES) & set(differences(run))]
+    usual = [run for run in runs if not set(experiment_choices.CHOICES) & set(differences(run))]
     assert write_experiments.choices_part(usual) == ""
     alone = [run for run in runs if run.preset["positions"] == "learned"]
     assert write_experiments.choices_part(alone) == ""
@@ -115,3 +118,26 @@ def test_points_of_the_scaling_figure_are_told_with_their_spread(copy):
     one_seed = [run for run in runs if run.seed == 0]
     assert write_experiments.scaling_part(one_seed) == ""
     assert write_experiments.brief_part(runs).count("\n") < write_experiments.brief_part(one_seed).count("\n") + 5
+
+
+def test_a_factorial_is_told_when_every_combination_was_run(copy):
+    from utfproof.training.results import read_results
+
+    home = next(
+        run
+        for run in read_results(copy / "training")
+        if run.key.startswith("1-hop-sparse-residual-norm-m456-steps10000")
+    )
+    runs = []
+    for key in itertools.product(*experiment_choices.FACTORS.values()):
+        fields = {}
+        for name, value in zip(experiment_choices.FACTORS, key, strict=True):
+            fields |= experiment_choices.FACTORS[name][value]
+        accuracy = 0.5 + 0.2 * ("learned" in key) + 0.1 * ("drawn" in key) * ("constant" in key)
+        runs.append(replace(home, preset={**home.preset, **fields}, accuracy=accuracy))
+    said = experiment_choices.factorial_part(runs)
+    assert "| learned | drawn | constant | 80.0 | -20.0 |" in said
+    assert "positions learned adds +20.0 points on average (+20.0 … +20.0" in said
+    assert "hops drawn adds +5.0 points on average (+0.0 … +10.0" in said
+    assert experiment_choices.factorial_part(runs[1:]) == ""
+    assert experiment_choices.factorial_part([*runs[:-1], replace(runs[-1], complete=False)]) == ""

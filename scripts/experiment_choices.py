@@ -1,0 +1,237 @@
+"""What the paper leaves open, tried both ways: for docs/experiments.md and its tables, which write_experiments.py writes."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pages import table
+
+from utfproof.paper import tables as paper
+from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
+from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
+from utfproof.training.tables import Measured, percent
+from utfproof.training.tasks import kind_of
+from utfproof.training.tasks.khop import MOST_HOPS
+
+NEAR = 5
+"""Points that count as near the paper's figure."""
+
+
+def printed(run: RunResult) -> float | None:
+    """What the paper prints for this cell, in percent."""
+    point = preset_of(run)
+    if point.host not in PAPER_HOSTS:
+        return None
+    row = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]]
+    return float(row[PAPER_HOSTS.index(point.host)])
+
+
+def is_cell(run: RunResult) -> bool:
+    """Whether the run is a cell of the paper's tables, brief or not."""
+    return preset_of(run).host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
+
+
+def said_field(name: str, value: Any) -> str:
+    """Such as batch 32, or positions learned."""
+    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+
+
+def without(point: Preset, *fields: str) -> tuple[Any, ...]:
+    """What tells an experiment, but for these fields and the seed."""
+    return tuple(getattr(point, name) for name in sorted(field_names() - {"name", "seed", *fields}))
+
+
+CHOICES = {
+    "positions": (
+        "learned",
+        "The theory has no positions, and the paper does not say whether its experiments have. Runs that differ in nothing but "
+        "a learned vector for each position (`--positions learned`), added to E's row:",
+    ),
+    "norm_place": (
+        "post",
+        "LN stands before what a layer reads (pre), or after each layer, on the stream itself (`--set norm_place=post`):",
+    ),
+    "norm_gain": (
+        True,
+        "LN has no gain and no shift of its own in frozen hosts, or both and trained (`--set norm_gain=true`):",
+    ),
+    "decay": (
+        "constant",
+        "The rate falls to 0 after the warm-up, or stays (`--set decay=constant`):",
+    ),
+    "loss": (
+        "sequence",
+        "The paper's text can be read either way: the loss looks at the answer alone (the presets of parentheses), or at every "
+        "position (`--loss sequence`). Runs that differ in nothing else; accuracies are at the answer:",
+    ),
+}
+"""Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
+WORDS: dict[object, str] = {False: "none", True: "trained"}
+TITLES = {
+    "positions": "Positions",
+    "norm_place": "Where normalisation stands",
+    "norm_gain": "Gains and shifts of normalisation",
+    "decay": "Decay of the learning rate",
+    "loss": "Where the loss looks",
+}
+
+
+def choices_part(runs: list[RunResult]) -> str:
+    """Runs that differ in one field that the paper leaves open, side by side."""
+    text = []
+    for name, (value, said) in CHOICES.items():
+        pairs = twins(runs, name, value)
+        if not pairs:
+            continue
+        rows = []
+        for one, other in pairs:
+            point = one.measured
+            rows.append(
+                [
+                    preset_of(one.runs[0]).name,
+                    str(preset_of(one.runs[0]).m),
+                    one.changed,
+                    str(point.steps),
+                    "" if one.printed is None else f"{one.printed:.1f}",
+                    point.accuracy.rstrip(" *"),
+                    other.measured.accuracy.rstrip(" *"),
+                    str(len(one.runs)),
+                ]
+            )
+        usual = getattr(preset_of(pairs[0][0].runs[0]), name)
+        columns = [f"{WORDS.get(choice, str(choice))}, %" for choice in (usual, value)]
+        head = ["run", "m", "changed in both", "steps", "paper, %", *columns, "seeds"]
+        text += [f"### {TITLES[name]}", said, table(head, rows)]
+    return "\n\n".join(text)
+
+
+class Side(NamedTuple):
+    """Runs that differ in their seed only, what the paper prints for their cell, and what both sides have changed."""
+
+    runs: list[RunResult]
+    measured: Measured
+    printed: float | None
+    changed: str
+
+
+def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, Side]]:
+    """Pairs of runs (all seeds of each) that differ in this field alone: as the preset has it, and with this value."""
+    groups = {without(preset_of(group[0])): group for group in with_seeds(runs).values()}
+    found = []
+    for group in groups.values():
+        point = preset_of(group[0])
+        if getattr(point, name) != value or point.name not in PRESETS:
+            continue
+        usual = getattr(PRESETS[point.name], name)
+        twin = groups.get(without(replace(point, **{name: usual}))) if usual != value else None
+        if twin is None:
+            continue
+        seeds = {run.seed for run in group} & {run.seed for run in twin}
+        sides = [[run for run in side if run.seed in seeds] for side in (twin, group)]
+        if not seeds:
+            continue
+        other = {n: v for n, v in differences(twin[0]).items() if n not in ("steps", "m")}
+        said = None
+        if point.host in PAPER_HOSTS and point.m == PRESETS[point.name].m:
+            said = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
+        changed = ", ".join(said_field(n, v) for n, v in sorted(other.items()))
+        one, other_side = (Side(side, measured(side), said, changed) for side in sides)
+        found.append((one, other_side))
+    return sorted(found, key=lambda pair: (preset_of(pair[0].runs[0]).name, preset_of(pair[0].runs[0]).m))
+
+
+FACTORS: dict[str, dict[str, dict[str, Any]]] = {
+    "positions": {"none": {"positions": "none"}, "learned": {"positions": "learned"}},
+    "hops": {"k": {"min_hops": -1, "max_hops": -1}, "drawn": {"min_hops": 0, "max_hops": MOST_HOPS}},
+    "decay": {"linear": {"decay": "linear"}, "constant": {"decay": "constant"}},
+}
+"""What the paper leaves open and its public sources answer: fields by what the page calls their values, the preset's first."""
+
+
+class Factorial(NamedTuple):
+    """A cell trained under every combination of the factors' values, alike in all else; accuracies by combination."""
+
+    run: RunResult
+    accuracies: dict[tuple[str, ...], float]
+
+    def effects(self) -> dict[str, list[float]]:
+        """What the second value of each factor adds, in points, under each combination of the others."""
+        return {
+            name: [
+                100 * (self.accuracies[(*key[:place], values[1], *key[place + 1 :])] - accuracy)
+                for key, accuracy in self.accuracies.items()
+                if key[place] == values[0]
+            ]
+            for place, (name, values) in enumerate((name, list(values)) for name, values in FACTORS.items())
+        }
+
+
+def factorials(runs: list[RunResult]) -> list[Factorial]:
+    """Of one seed each: the cells that were trained, for the paper's number of steps, under all combinations."""
+    known = {without(preset_of(run)): run for run in runs if run.complete and not run.seed}
+    found = []
+    for run in known.values():
+        if not is_cell(run) or "max_hops" not in kind_of(preset_of(run).task).options:
+            continue
+        accuracies = {}
+        for key in itertools.product(*FACTORS.values()):
+            fields = {k: v for name, value in zip(FACTORS, key, strict=True) for k, v in FACTORS[name][value].items()}
+            twin = known.get(without(replace(preset_of(run), **fields)))
+            if twin is not None:
+                accuracies[key] = twin.accuracy
+        if len(accuracies) == 2 ** len(FACTORS):
+            found.append(Factorial(run, accuracies))
+    return found
+
+
+def factorial_part(runs: list[RunResult]) -> str:
+    """A table for each factorial, and what each factor does."""
+    text = []
+    for found in factorials(runs):
+        said = printed(found.run)
+        assert said is not None
+        rows = [
+            [*key, percent(accuracy), f"{100 * accuracy - said:+.1f}"] for key, accuracy in found.accuracies.items()
+        ]
+        point = preset_of(found.run)
+        text += [
+            f"{point.name}, {found.run.steps} steps, seed 0; the paper prints {said:.1f} %:",
+            table([*FACTORS, "measured, %", "points from the paper's"], rows),
+            "\n".join(f"- {sentence}" for sentence in effects(found)),
+        ]
+    if not text:
+        return ""
+    head = (
+        "Positions none or learned; hops fixed at k or drawn from 0 to 16 in training, as public code does it; the rate "
+        "falling to 0 or constant after the warm-up. All combinations, alike in all else:"
+    )
+    return "\n\n".join(["### Positions, drawn hops and schedule together", head, *text])
+
+
+def effects(found: Factorial) -> list[str]:
+    """What each factor adds, on average and at its least and most."""
+    return [
+        f"{preset_of(found.run).name}: {name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
+        f"({min(added):+.1f} … {max(added):+.1f} under the {len(added)} combinations of the others)."
+        for name, added in found.effects().items()
+    ]
+
+
+def of_choices(runs: list[RunResult]) -> list[str]:
+    """Fields that the paper leaves open, where another value than the preset's brings a run near the paper's figure."""
+    text = []
+    for name, (value, _) in CHOICES.items():
+        for one, other in twins(runs, name, value):
+            if one.printed is None:
+                continue
+            before, after = (abs(100 * side.measured.mean - one.printed) for side in (one, other))
+            if before > NEAR > after:
+                point = preset_of(one.runs[0])
+                text.append(
+                    f"{point.name}, {one.changed}, {one.measured.steps} steps: {name} {getattr(point, name)} ends {before:.1f} "
+                    f"points from the paper's figure, {value} {after:.1f}."
+                )
+    return text
