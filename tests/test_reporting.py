@@ -56,6 +56,9 @@ def claim(id, verdict="holds", notion="matching", **fields):
         "counterexample": None,
         "instances": [],
         "seconds": 0.125,
+        "processor_seconds": 0.125,
+        **dict.fromkeys(("quotation", "free", "hosts", "attention")),
+        "refuted_by": [],
     } | fields
 
 

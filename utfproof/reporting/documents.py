@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from utfproof.certificates.forms import CERTIFICATES
+from utfproof.frontier.bounds import IMPOSSIBLE, LOWER, UPPER
+from utfproof.frontier.questions import ALL, ALMOST_ALL, BOTH, TIED, UNTIED, E
+from utfproof.frontier.questions import ANY as ANY_HOST
 from utfproof.ground.forms import ANY, DIALECT, INTEGER, NUMBER, WHOLE, Each, Either, Maybe, json_schema
+from utfproof.ground.notions import Notion
 from utfproof.reporting.document import VERDICTS
 
 SHAPE = {
@@ -16,6 +20,42 @@ SHAPE = {
 """A shape, as all documents write it."""
 PRESET = Each(ANY)
 """A training preset, every setting by its name."""
+_NOTIONS = tuple(notion.value for notion in Notion)
+EMULATION = {
+    "notion": _NOTIONS, "holds": bool, "engine": str, "precision": str, "max_relative_error": Maybe(NUMBER),
+    "quantiles": Each(Maybe(NUMBER)), "tolerance": Maybe(NUMBER), "bound_over_error": Maybe([NUMBER]),
+    "first_growth": Maybe(WHOLE), "condition": Maybe(NUMBER), "residual": Maybe(NUMBER), "unsolved": Maybe(str),
+    "comparisons": [{"trial": WHOLE, "attention": str, "context": WHOLE, "relative_error": Maybe(NUMBER),
+                     "bound": Maybe(NUMBER), "layer_errors": [Maybe(NUMBER)]}],
+}  # fmt: skip
+"""A host beside its targets."""
+CASES = {
+    "cases": [{"shape": SHAPE, "host": str, "target_law": str, "refused": Maybe(str), "tied_targets?": bool,
+               "left_out": [{"attention": str, "reason": str}], **{f"{name}?": form for name, form in EMULATION.items()}}],
+    "totals": {"runs": WHOLE, "broken": WHOLE, "refused": WHOLE, "failed": WHOLE, "max_relative_error": Maybe(NUMBER),
+               "bound_over_error": Maybe([NUMBER]), "bound_over_error_tame": Maybe([NUMBER])},
+}  # fmt: skip
+"""Hosts at shapes; those that are refused have no report."""
+VERIFIED = {
+    "claims": [{
+        "id": str, "section": str, "place": str, "statement": str, "quotation": Maybe(str), "category": str,
+        "notion": Maybe(str), "scope": str, "targets": Maybe(str), "free": Maybe(str), "hosts": Maybe(str),
+        "attention": Maybe(str), "recorded": VERDICTS, "verdict": VERDICTS, "agrees": bool, "problems": [str],
+        "evidence": [str], "sentence": str, "proof": Maybe(str), "refuted_by": [Each(ANY)],
+        "theorems": [{"detail": str, "name": str, "status": str}], "theorems_lack": Maybe(str),
+        "figures": Each(Either(bool, NUMBER, str)), "smallest": Maybe(str), "counterexample": Maybe(str),
+        "instances": [{"at": str, "certificate": Maybe(str), "detail": str, "outcome": str, "says?": Maybe(ANY), "part": str,
+                       "routes": [str]}],
+        "independence?": Maybe({"given": [str], "routes": Each([str]), "shared": [str]}),
+        "seconds": NUMBER, "processor_seconds": NUMBER,
+    }],
+    "grid": str, "holds": bool, "seconds": NUMBER,
+}  # fmt: skip
+"""Claims that were decided, without their certificates."""
+_STATUS = ("certificate", "on demand", "formula", "proof", "written proof only", "m ≥ 1")
+_BEHIND = {"status": _STATUS, "bound?": str, "place?": str, "proves?": str, "file?": str, "claim?": str}
+_SIDE = {"m": WHOLE, **_BEHIND}
+"""What stands behind a side of a frontier's entry."""
 
 # fmt: off
 COMMANDS: dict[str, Any] = {
@@ -43,8 +83,11 @@ COMMANDS: dict[str, Any] = {
         "seconds": Each([NUMBER])}], "setting": {"device": str, "prime": WHOLE, "repetitions": WHOLE, "seed": WHOLE,
         "sizes": [WHOLE], "skip": [str], "threads": WHOLE}, "versions": Each(str)},
     "bench train": {"benchmark": ("train",), "cores": WHOLE, "load_average": NUMBER, "processor": str,
-        "results": [{"batch": WHOLE, "contestants": [Each(Either([NUMBER], NUMBER, str))], "context": WHOLE,
-        "dimensions": [WHOLE], "task": str}], "setting": {"batch": WHOLE, "device": str, "dtype": str,
+        "results": [{"batch": WHOLE, "contestants": [{"engine": str, "first_loss": NUMBER, "host": Maybe(str), "m": WHOLE,
+        "median_processor_seconds": Maybe(NUMBER), "median_seconds": NUMBER, "multiplications": NUMBER, "name": str,
+        "seconds": [NUMBER], "steps_per_second": NUMBER, "speed over random wide?": NUMBER,
+        "less processor time than random wide?": NUMBER, "fewer multiplications than random wide?": NUMBER}], "context": WHOLE,
+        "dimensions": [WHOLE], "task": str}], "setting": {"batch": Maybe(WHOLE), "device": str, "dtype": str,
         "repetitions": WHOLE, "seed": WHOLE, "threads": WHOLE, "variant": str}, "versions": Each(str)},
     "build": {"construction?": str, "dtype": str, "file": str, "m?": WHOLE, "shape": SHAPE, "system": str,
         "width?": WHOLE},
@@ -81,32 +124,18 @@ COMMANDS: dict[str, Any] = {
         "grouped_columns?": Maybe(ANY),
         "kv_heads?": WHOLE, "layout?": str, "left_out?": [ANY], "positions?": WHOLE, "relative_difference?": NUMBER,
         "roles?": Each(str), "sequences?": WHOLE, "tolerance?": NUMBER, "vocabulary?": WHOLE, "width?": WHOLE},
-    "emulate": {"bound_over_error?": Maybe([NUMBER]), "comparisons?": [{"attention": str, "bound": Maybe(NUMBER),
-        "context": WHOLE, "layer_errors": [NUMBER], "relative_error": Maybe(NUMBER), "trial": WHOLE}],
-        "condition?": Maybe(NUMBER), "device?": str, "dtype?": str, "engine?": str, "first_growth?": Maybe(WHOLE),
-        "holds?": bool, "host?": str, "max_relative_error?": Maybe(NUMBER), "notion?": str, "precision?": str,
-        "quantiles?": Each(NUMBER), "residual?": Maybe(NUMBER), "shape?": SHAPE, "tolerance?": Maybe(ANY),
-        "unsolved?": Maybe(str), "cases?": [{"bound_over_error": [NUMBER], "comparisons": [{"attention": str,
-        "bound": Maybe(NUMBER), "context": WHOLE, "layer_errors": [NUMBER], "relative_error": Maybe(NUMBER), "trial": WHOLE}],
-        "condition": Maybe(NUMBER), "engine": str, "first_growth": Maybe(WHOLE), "holds": bool, "host": str, "left_out":
-        [ANY],
-        "max_relative_error": Maybe(NUMBER), "notion": str, "precision": str, "quantiles": Each(NUMBER), "refused":
-        Maybe(ANY),
-        "residual": Maybe(NUMBER), "shape": SHAPE, "target_law": str, "tolerance": Maybe(ANY), "unsolved": Maybe(ANY)}],
-        "totals?": {"bound_over_error": [NUMBER], "bound_over_error_tame": [NUMBER], "broken": WHOLE, "failed": WHOLE,
-        "max_relative_error": Maybe(NUMBER), "refused": WHOLE, "runs": WHOLE}},
+    "emulate": Either({"host": str, "shape": SHAPE, **EMULATION, "tied_targets?": bool, "device": str, "dtype": str}, CASES),
     "enclose": {"attention": str, "context": WHOLE, "difference": {"at_least": str, "at_most": str}, "digits": WHOLE,
         "embedding": str, "files": [str], "notion": str, "precision_bits": Maybe(WHOLE), "shape": SHAPE, "verdict": str},
     "export": {"files": [str], "layout": str, "positions": WHOLE, "shape": SHAPE, "vocabulary": WHOLE},
     "figure": {"figure": str, "file": str, "points": [ANY]},
     "frontier": {"bounds": [{"evidence": str, "m": Maybe(WHOLE), "name": str, "place": str, "question": str,
-        "shape": SHAPE, "side": str}], "certificates": WHOLE, "entries": [{"exact": bool, "extent": str,
-        "free": Maybe(str), "host": str, "notion": str, "paper": Maybe({"label": str, "m": WHOLE, "refuted": bool,
-        "side": str}), "proved": {"bound?": str, "file?": str, "m": WHOLE, "place?": str, "proves?": str, "status": str,
-        "claim?": str}, "reached": Maybe({"bound": str, "file?": str, "m": WHOLE, "place": str, "proves": str,
-        "status": str, "claim?": str}), "shape": SHAPE, "targets": str, "written_proof_only": Maybe(ANY),
-        "impossible?": {"bound": str, "claim": str, "file?": str, "m?": WHOLE, "place": str, "proves": str,
-        "status": str}}], "files": [str], "plot": Maybe(ANY), "sides": Each(WHOLE), "written_proof_only": WHOLE},
+        "shape": SHAPE, "side": (LOWER, UPPER, IMPOSSIBLE)}], "certificates": WHOLE,
+        "entries": [{"shape": SHAPE, "notion": _NOTIONS, "free": Maybe((E, BOTH)), "targets": (UNTIED, TIED),
+        "extent": (ALL, ALMOST_ALL), "host": (ANY_HOST, TIED), "exact": bool, "proved": _SIDE, "reached": Maybe(_SIDE),
+        "written_proof_only": Maybe(_SIDE), "impossible?": {**_BEHIND, "m?": WHOLE}, "paper": Maybe({"label": str, "m": WHOLE,
+        "refuted": bool, "side": (LOWER, UPPER)})}], "files": [str], "plot": Maybe(ANY), "sides": Each(WHOLE),
+        "written_proof_only": WHOLE},
     "optimum": {"format": ("utfproof-training-optimum",), "hosts": Each({"agreement": {"different_answers": WHOLE,
         "largest_difference": NUMBER, "largest_logit": NUMBER, "positions": WHOLE}, "condition": Maybe(NUMBER),
         "embedded": {"accuracy": Maybe(NUMBER), "accuracy_answers": NUMBER, "loss": Maybe(NUMBER)},
@@ -187,18 +216,7 @@ COMMANDS: dict[str, Any] = {
         "device": str,
         "dtype": str, "engine": str, "eval_sequences": WHOLE, "key": str, "loss": Maybe(NUMBER), "note": str,
         "parameters": WHOLE, "seconds": NUMBER, "seed": WHOLE, "steps": WHOLE}]},
-    "verify": Either({"certificates": Each(Either(*CERTIFICATES.values())), "claims": [{"agrees": bool, "attention": Maybe(str),
-        "category": str,
-        "counterexample": Maybe(str), "evidence": [str], "figures": Each(Either(bool, NUMBER, str)), "free": Maybe(str),
-        "hosts": Maybe(str), "id": str,
-        "independence?": Maybe({"given": [str], "routes": Each([str]), "shared": [str]}),
-        "instances": [{"at": str, "certificate": Maybe(str), "detail": str, "outcome": str, "says?": Maybe(ANY), "part": str,
-        "routes": [str]}], "notion": Maybe(str), "place": str, "problems": [str], "processor_seconds": NUMBER, "proof":
-        Maybe(str),
-        "quotation": Maybe(str), "recorded": VERDICTS, "refuted_by": [Each(ANY)], "scope": str, "seconds": NUMBER,
-        "section": str, "sentence": str, "smallest": Maybe(str),
-        "statement": str, "targets": Maybe(str), "theorems": [{"detail": str, "name": str, "status": str}],
-        "theorems_lack": Maybe(str), "verdict": VERDICTS}], "grid": str, "holds": bool, "seconds": NUMBER},
+    "verify": Either({**VERIFIED, "certificates": Each(Either(*CERTIFICATES.values()))},
         {"listed": [{"id": str, "recorded": VERDICTS}]}),
 }
 # fmt: on

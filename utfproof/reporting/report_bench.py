@@ -7,35 +7,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from utfproof.ground.forms import NUMBER, WHOLE, Each, Maybe, conform
+from utfproof.ground.forms import conform
 from utfproof.reporting.document import counted
+from utfproof.reporting.documents import COMMANDS
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import Bar, bars, short
 from utfproof.reporting.report_parts import Section, alarm, figure, folded, panels, paragraph, table
 from utfproof.reporting.report_read import Source, refuse
-
-_TIMES = {"median_seconds": Each(NUMBER), "seconds": Each([NUMBER])}
-_EXACT = {
-    "setting": {"prime": WHOLE, "threads": WHOLE, "device": str, "repetitions": WHOLE},
-    "results": [{"n": WHOLE, "agree": bool, "ranks": Each(WHOLE), "ratios": Each(NUMBER), **_TIMES}],
-}
-_CERTIFY = {"device": str, "results": [{"shape": str, "m": WHOLE, "witness_bytes?": Maybe(WHOLE), **_TIMES}]}
-_CONTESTANT = {
-    "name": str, "m": WHOLE, "median_seconds": NUMBER, "seconds": [NUMBER], "tokens_per_second": NUMBER, "ratios": Each(NUMBER),
-}  # fmt: skip
-_EMULATE = {
-    "setting": {"context": WHOLE, "precision": str, "device": str, "threads": WHOLE},
-    "results": [{"shape": str, "dimensions": [WHOLE], "contestants": [_CONTESTANT], "absent": Each(str)}],
-}
-_STEP = {"name": str, "m": WHOLE, "median_seconds": NUMBER, "seconds": [NUMBER], "multiplications": NUMBER}
-_TRAIN = {
-    "setting": {"variant": str, "device": str, "dtype": str, "threads": WHOLE},
-    "results": [{"task": str, "batch": WHOLE, "context": WHOLE, "contestants": [_STEP]}],
-}
-_PAIR = {
-    "work": str, "size": str, "beside": str, "ratios": Each(NUMBER), "processor_seconds": Each([[NUMBER]]),
-}  # fmt: skip
-_ALL = {"kernel": str, "absent": Each(str), "results": [_PAIR]}
 
 _TARGET, _OURS, _WIDE = "target", "utfproof", "random wide"
 
@@ -47,7 +25,9 @@ def bench_section(sources: Sequence[Source]) -> Section | None:
         return None
     parts, lines = [], []
     for source in sources:
-        fine, line, markup = _PARTS[source.document["benchmark"]](source)
+        which = source.document["benchmark"]
+        conform(source.document, COMMANDS[f"bench {which}"], source.name)
+        fine, line, markup = _PARTS[which](source)
         lines.append((fine, line))
         parts.append(f"<h3>{escape(source.name)}</h3>{paragraph(_circumstances(source.document))}{markup}")
     return Section("bench", "Speed", "".join(parts), tuple(lines))
@@ -92,7 +72,6 @@ def _medians(entry: dict[str, Any], where: str, source: str) -> dict[str, float]
 
 def _exact(source: Source) -> tuple[bool, str, str]:
     document, name = source.document, source.name
-    conform(document, _EXACT, name)
     drawn, rows, wrong = [], [], []
     for entry in document["results"]:
         where = f"at n = {entry['n']}"
@@ -133,7 +112,6 @@ def _time(seconds: float) -> str:
 
 def _certify(source: Source) -> tuple[bool, str, str]:
     document, name = source.document, source.name
-    conform(document, _CERTIFY, name)
     drawn, rows = [], []
     for entry in document["results"]:
         median = _medians(entry, f"at {entry['shape']}", name)
@@ -148,7 +126,6 @@ def _certify(source: Source) -> tuple[bool, str, str]:
 
 def _emulate(source: Source) -> tuple[bool, str, str]:
     document, name = source.document, source.name
-    conform(document, _EMULATE, name)
     drawn, rows, ratios = [], [], []
     for result in document["results"]:
         where = f"at {result['shape']}"
@@ -220,7 +197,6 @@ def _contestants(entries: list[dict[str, Any]], where: str, source: str) -> dict
 
 def _train(source: Source) -> tuple[bool, str, str]:
     document, name = source.document, source.name
-    conform(document, _TRAIN, name)
     drawn, rows, fastest = [], [], []
     for result in document["results"]:
         where = f"of {result['task']}"
@@ -229,7 +205,6 @@ def _train(source: Source) -> tuple[bool, str, str]:
             rows.append((result["task"], entry["name"], entry["m"], _time(median[entry["name"]])))
             said = entry.get(f"speed over {_WIDE}")
             if said is not None and _WIDE in median:
-                conform(said, NUMBER, f"{name}: speed of {entry['name']}")
                 _same(said, median[_WIDE] / median[entry["name"]], f"the speed of {entry['name']} {where}", name)
         if _WIDE in median:
             found = [
@@ -255,7 +230,6 @@ def _train(source: Source) -> tuple[bool, str, str]:
 
 def _all(source: Source) -> tuple[bool, str, str]:
     document, name = source.document, source.name
-    conform(document, _ALL, name)
     drawn, rows = [], []
     for k, entry in enumerate(document["results"]):
         what = f"{entry['work']}, {entry['size']}"

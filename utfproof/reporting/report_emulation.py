@@ -8,26 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.emulation.compare import Comparison, EmulationReport
-from utfproof.ground.forms import NUMBER, WHOLE, Maybe, conform
+from utfproof.ground.forms import conform
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
-from utfproof.reporting.documents import SHAPE
+from utfproof.reporting.documents import CASES, EMULATION, SHAPE
 from utfproof.reporting.page import escape
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, short, swatch
 from utfproof.reporting.report_parts import Markup, Section, alarm, figure, legend, panels, paragraph, shape_text, table
 from utfproof.reporting.report_read import Source, refuse
-
-_RUN = {
-    "trial": WHOLE, "attention": str, "context": WHOLE, "relative_error": Maybe(NUMBER), "bound": Maybe(NUMBER),
-    "layer_errors": [Maybe(NUMBER)],
-}  # fmt: skip
-_REPORT = {
-    "notion": tuple(notion.value for notion in Notion), "holds": bool, "engine": str, "precision": str,
-    "max_relative_error": Maybe(NUMBER), "tolerance": Maybe(NUMBER), "condition": Maybe(NUMBER), "residual": Maybe(NUMBER),
-    "unsolved": Maybe(str), "comparisons": [_RUN],
-}  # fmt: skip
-_CASE = {"shape": SHAPE, "host": str, "target_law": str, "refused": Maybe(str)}
-_TOTALS = {"runs": WHOLE, "broken": WHOLE, "refused": WHOLE, "failed": WHOLE, "max_relative_error": Maybe(NUMBER)}
 
 MOST_MARKS = 6_000
 """Points drawn in one panel; of more, every second, third, ... of those within their bound."""
@@ -50,16 +38,16 @@ def cases_of(source: Source) -> list[ReportedCase]:
     largest error or a total is not what the runs give."""
     document, name = source.document, source.name
     if "cases" not in document:
-        conform(document, {"shape": SHAPE, "host?": str, **_REPORT}, name)
+        conform(document, {"shape": SHAPE, **EMULATION}, name)
         host = document.get("host", name.removesuffix(".json"))
         return [ReportedCase(name, document["shape"], host, "", _report(document, name), None)]
-    conform(document, {"cases": [_CASE], "totals": _TOTALS}, name)
+    conform(document, CASES, name)
     found = []
     for index, item in enumerate(document["cases"]):
         where = f"{name}.cases[{index}]"
         report = None
         if item["refused"] is None or "comparisons" in item:
-            conform(item, _REPORT, where)
+            conform(item, EMULATION, where)
             report = _report(item, where)
         found.append(ReportedCase(name, item["shape"], item["host"], item["target_law"], report, item["refused"]))
     _check_totals(document["totals"], found, name)

@@ -8,30 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.frontier.bounds import LOWER, UPPER
 from utfproof.frontier.paper import Paper
-from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
+from utfproof.frontier.questions import Question
 from utfproof.frontier.table import Frontier, FrontierEntry, FrontierGroup, Side, groups
-from utfproof.ground.forms import WHOLE, Maybe, conform
+from utfproof.ground.forms import conform
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import counted
-from utfproof.reporting.documents import SHAPE
+from utfproof.reporting.documents import COMMANDS
 from utfproof.reporting.mathematics import formulas
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour, swatch
 from utfproof.reporting.report_parts import Section, figure, folded, legend, panels, paragraph, table
 from utfproof.reporting.report_read import Source, refuse
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
-_STATUS = ("certificate", "on demand", "formula", "proof", "written proof only", "m ≥ 1")
-_SIDE = {"m": WHOLE, "status": _STATUS}
-_ENTRY = {
-    "shape": SHAPE, "notion": tuple(notion.value for notion in Notion), "free": Maybe((E, BOTH)),
-    "targets": (UNTIED, TIED), "extent": (ALL, ALMOST_ALL), "host": (ANY, TIED), "exact": bool,
-    "proved": _SIDE, "reached": Maybe(_SIDE), "written_proof_only": Maybe(_SIDE),
-    "impossible?": {"m?": WHOLE, "status": _STATUS},
-    "paper": Maybe({"side": (LOWER, UPPER), "m": WHOLE, "label": str, "refuted": bool}),
-}  # fmt: skip
-_SCHEMA = {"entries": [_ENTRY]}
 _Key = tuple[Shape, Question]
 
 MOST_BANDS = 6
@@ -43,7 +32,7 @@ _DASH, _WRONG = "4 3", "#c8452f"
 def entries_of(source: Source) -> list[FrontierEntry]:
     """The entries of a document. MalformedInput where it is not whole or contradicts itself: more proved than reached, "exact"
     or "refuted" against its own numbers, one question twice, a host where none can be."""
-    conform(source.document, _SCHEMA, source.name)
+    conform(source.document, COMMANDS["frontier"], source.name)
     found: dict[_Key, FrontierEntry] = {}
     for item in source.document["entries"]:
         entry = _entry(item, source.name)

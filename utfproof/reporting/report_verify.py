@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.forms import NUMBER, Each, Maybe, conform
+from utfproof.ground.forms import Each, conform
 from utfproof.reporting.certificates import certificates_of
 from utfproof.reporting.document import (
     NOTIONS,
@@ -22,18 +22,11 @@ from utfproof.reporting.document import (
     summary,
     verdict_counts,
 )
+from utfproof.reporting.documents import VERIFIED
 from utfproof.reporting.page import _CLASS, escape, notions, prose, tally, verdict
 from utfproof.reporting.report_parts import Markup, Section, alarm, folded, paragraph, table
 from utfproof.reporting.report_read import Source, refuse
 from utfproof.reporting.svg import svg
-
-_CLAIM = {
-    "id": str, "section": str, "place": str, "statement": str, "category": str, "notion": Maybe(str), "scope": str,
-    "recorded": VERDICTS, "verdict": VERDICTS, "agrees": bool, "problems": [str], "evidence": [str], "sentence": str,
-    "theorems": [{"name": str, "status": str}], "theorems_lack": Maybe(str), "seconds": NUMBER,
-    "instances": [{"at": str, "outcome": str}], "smallest": Maybe(str), "counterexample": Maybe(str),
-}  # fmt: skip
-_SCHEMA = {"grid": str, "holds": bool, "seconds": NUMBER, "claims": [_CLAIM], "certificates?": Each({})}
 
 CELL, ACROSS = 15, 22
 """Side of a claim's square, and squares in a row."""
@@ -43,7 +36,8 @@ def check(source: Source) -> None:
     """MalformedInput unless the document is whole and says one thing: claims agree exactly where nothing speaks against them,
     the run holds exactly where all agree, no claim occurs twice, and certificates have the digests that name them."""
     document = source.document
-    conform(document, _SCHEMA, source.name)
+    # what certificates hold is the business of the checker
+    conform(document, {**VERIFIED, "certificates?": Each({})}, source.name)
     for claim in claims_of(document):
         against = problems_of({**claim, "agrees": True})  # what speaks against it but its own word
         if claim["agrees"] == bool(against):
