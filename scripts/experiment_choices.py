@@ -13,7 +13,7 @@ from utfproof.paper import tables as paper
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
 from utfproof.training.tables import Measured, percent
-from utfproof.training.tasks import kind_of
+from utfproof.training.tasks import kind_of, task_baselines
 from utfproof.training.tasks.khop import MOST_HOPS
 
 NEAR = 5
@@ -235,3 +235,25 @@ def of_choices(runs: list[RunResult]) -> list[str]:
                     f"points from the paper's figure, {value} {after:.1f}."
                 )
     return text
+
+
+def of_printed(complete: list[RunResult]) -> list[str]:
+    """Printed k-hop figures below chance, beside the rule of as many percent, and beside what the same cells do here."""
+    low = []
+    for task, rows in paper.ABLATIONS.items():
+        rules = {rule.name: 100 * rule.accuracy for rule in task_baselines(task)}
+        if "does not exist" not in rules:
+            continue
+        ours = {
+            preset_of(run).name: 100 * run.accuracy for run in complete if preset_of(run).task == task and not run.seed
+        }
+        for variant, row in rows.items():
+            for host, said in zip(PAPER_HOSTS, row, strict=True):
+                name = f"{task}/{host}/{next(v for v, words in PAPER_VARIANTS.items() if words == variant)}"
+                if said < rules["chance"]:
+                    here = f"; here it ends at {ours[name]:.1f} %" if name in ours else ""
+                    low.append(
+                        f"The paper prints {said:.1f} % for {name}, below the {rules['chance']:.1f} % of a uniform guess: to "
+                        f'say "does not exist" everywhere after the blank has {rules["does not exist"]:.2f} %{here}.'
+                    )
+    return low

@@ -22,6 +22,7 @@ from experiment_choices import (
     factorials,
     is_cell,
     of_choices,
+    of_printed,
     printed,
     said_field,
 )
@@ -339,7 +340,7 @@ def conclusions(folder: Path) -> str:
     """What the data say, a sentence each: the part of the page between its two marks."""
     runs = read_results(folder / "training")
     complete = [run for run in runs if is_cell(run) and run.complete]
-    text = [*of_cells(complete), *of_choices(runs), *of_scaling(runs)]
+    text = [*of_cells(complete), *of_printed(complete), *of_choices(runs), *of_scaling(runs)]
     text += [sentence for found in factorials(runs) for sentence in effects(found)]
     for found in optimum_tables(read_documents(folder / "optimum"), runs):
         gaps = [sentence for line in found.lines if (sentence := _gap(found, line))]

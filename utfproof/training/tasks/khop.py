@@ -253,6 +253,7 @@ def k_hop_baselines(hops: int, length: int = 100) -> list[Baseline]:
                  *over_all(Fraction(positions, 5), True)),
         Baseline("majority class", f"always the most frequent id ({majority})", *over_all(*constants[majority])),
         Baseline("always blank", "always the blank", *over_all(*constants["blank"])),
+        Baseline("does not exist", 'the blank, then always "does not exist"', *over_all(nowhere, True)),
         Baseline("position", "the likeliest answer at each position", *over_all(at_position, True)),
     ]  # fmt: skip
     for size in WINDOWS:
