@@ -13,7 +13,8 @@ from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.benchmarks import train as bench  # noqa: E402
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
-from utfproof.training import kernel, matrices, normed, paths, programs  # noqa: E402
+from utfproof.ground import compiler  # noqa: E402
+from utfproof.training import compiled, kernel, matrices, normed, paths, programs  # noqa: E402
 from utfproof.training.loop import Trainer, looked_at  # noqa: E402
 from utfproof.training.models import build_model, target_of  # noqa: E402
 from utfproof.training.paths import PathEngine  # noqa: E402
@@ -27,6 +28,15 @@ HOSTS = ("sparse", "random", "trained", "trained-own-width", "shared-key", "shar
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch, one_thread):
     monkeypatch.setattr(kernel, "_BLOCK", 8)
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """Torch's own operations everywhere."""
+    compiler.shared_library.cache_clear()
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
+    yield
+    compiler.shared_library.cache_clear()
 
 
 def small(name: str, **changes) -> Preset:
@@ -233,16 +243,86 @@ def test_a_swapped_head_is_seen(name, monkeypatch):
     assert differs(chosen)
 
 
-def test_a_mask_off_by_one_is_seen(monkeypatch):
+def test_a_mask_off_by_one_is_seen(no_compiler, monkeypatch):
     pieces = kernel._pieces
     monkeypatch.setattr(kernel, "_pieces", lambda *a: [p._replace(hidden=p.hidden.roll(1, -1)) for p in pieces(*a)])
     assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
 
 
-def test_a_block_that_is_too_narrow_is_seen(monkeypatch):
+def test_a_block_that_is_too_narrow_is_seen(no_compiler, monkeypatch):
     blocks = kernel.blocks
     monkeypatch.setattr(kernel, "blocks", lambda *which: [(a, b, max(1, w - 1)) for a, b, w in blocks(*which)])
     assert differs(small("2-hop/sparse/attention", head_dim=3, layers=2))
+
+
+SHAPES = [
+    (3, 99, 2, 10, 10, None),
+    (3, 50, 3, 7, 21, None),
+    (2, 99, 1, 40, 40, 6),
+    (2, 17, 4, 5, 9, 5),
+    (2, 1, 1, 3, 3, None),
+]
+"""Sequences, keys, rows of a position, widths of keys and values, positions asked (in any order)."""
+
+
+def both_ways(function, shape, shared: bool, dtype=torch.float64) -> list[torch.Tensor]:
+    """Averages and gradients of an attention's autograd function."""
+    N, n, repeat, e, f, k = shape
+    generator = torch.Generator().manual_seed(0)
+    draw = lambda *size: torch.randn(*size, generator=generator, dtype=torch.float64).to(dtype)  # noqa: E731
+    look = None if k is None else torch.randint(0, n, (N, k), generator=generator)
+    rows = (k or n) * repeat
+    q, k, v = (draw(*size).requires_grad_() for size in ((N, rows, e), (N, n, e), (N, n, f)))
+    values = k if shared else v
+    found = function.apply(q, k, values, look, repeat)
+    gradient = draw(*found.shape)
+    return [found.detach(), *torch.autograd.grad(found, (q, k) if shared else (q, k, v), gradient)]
+
+
+def largest_gap(first: list[torch.Tensor], second: list[torch.Tensor]) -> float:
+    return max(gap(a, b) if a.any() else float(b.abs().max()) for a, b in zip(first, second, strict=True))
+
+
+SHARED = [(shape, False) for shape in SHAPES] + [(shape, True) for shape in SHAPES if shape[3] == shape[4]]
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no g++")
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-14), (torch.float32, 3e-6)])
+@pytest.mark.parametrize(("shape", "shared"), SHARED)
+def test_compiled_attention_is_that_of_torch_s_operations(shape, shared, dtype, bound):
+    known = both_ways(kernel._function(), shape, shared)
+    found = both_ways(compiled.compiled_attention(), shape, shared, dtype)
+    assert largest_gap(known, [x.double() for x in found]) < bound
+    torch.set_num_threads(3)
+    assert all(map(torch.equal, found, both_ways(compiled.compiled_attention(), shape, shared, dtype)))
+
+
+FAULTS = {
+    "one key more": ("(look ? look[place] : place) + 1", "(look ? look[place] : place) + 2"),
+    "positions in order": ("look ? look[place] : place", "place"),
+    "another head's sum": ("unit[i] = units[place]", "unit[i] = units[b * rows]"),
+    "softmax without its share": ("(at(slopes + i * keys + j) - lost[i])", "(at(slopes + i * keys + j))"),
+    "values that are no keys": ("wide_e,\n                       shared);", "wide_e,\n                       false);"),
+    "a row too late": ("while (most[row / ROWS] <= key) row += ROWS;", "row = key + ROWS;"),
+    "what lies past a row": ("for (long j = whole<T>(part.most); j < keys", "for (long j = keys; j < keys"),
+    "a short series": ("TERMS = 13", "TERMS = 5"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.skipif(compiled.library() is None, reason="no g++")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_compiled_attention_is_seen(fault, monkeypatch, tmp_path):
+    text, (good, bad) = compiled.SOURCE.read_text(), FAULTS[fault]
+    assert good in text
+    (tmp_path / "attention.cpp").write_text(text.replace(good, bad))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiled, "SOURCE", tmp_path / "attention.cpp")
+    monkeypatch.setattr(compiler, "_OPTIONS", ("-O1", *compiler._OPTIONS[1:]))
+    function = compiled.compiled_attention()
+    assert any(
+        largest_gap(both_ways(kernel._function(), *which), both_ways(function, *which)) > 1e-9 for which in SHARED
+    )
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
@@ -376,7 +456,7 @@ COUNTED = [
 
 @pytest.mark.parametrize(("name", "changes"), COUNTED, ids=[name for name, _ in COUNTED])
 @pytest.mark.parametrize("engine", ["paths", "shared", "wide"])
-def test_multiplications_are_those_of_a_counter(name, changes, engine):
+def test_multiplications_are_those_of_a_counter(no_compiler, name, changes, engine):
     if "mlp" in name and engine == "paths":
         return
     held = trainer(small(name, **{"head_dim": 3, **changes}), engine)

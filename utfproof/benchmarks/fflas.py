@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -15,6 +13,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
+
+from utfproof.ground.compiler import run_compiler
 
 HEADERS = Path("/usr/include/fflas-ffpack")
 SOURCE = Path(__file__).with_name("fflas_rank.cpp")
@@ -63,31 +63,11 @@ def compile_driver(folder: Path) -> tuple[Path, str]:
     failure = ""
     for name, options in _linkings():
         command = [compiler, "-O3", "-march=native", "-std=c++14", "-w", str(SOURCE), "-o", str(program)]
-        code, said = _compile([*command, *options, "-lgivaro", "-lgmpxx", "-lgmp"], folder)
+        code, said = run_compiler([*command, *options, "-lgivaro", "-lgmpxx", "-lgmp"], folder)
         if code == 0:
             return program, name
         failure = (said.strip().splitlines() or ["no message"])[-1]
     raise Unavailable(f"the driver does not compile: {failure}")
-
-
-def _compile(command: list[str], folder: Path) -> tuple[int, str]:
-    """Exit code and messages of a compiler, whose own processes and files end with this call, however it ends."""
-    compiler = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env={**os.environ, "TMPDIR": str(folder)},
-        start_new_session=True,
-    )
-    try:
-        _, said = compiler.communicate()
-    except BaseException:
-        os.killpg(compiler.pid, signal.SIGKILL)
-        compiler.communicate()
-        raise
-    return compiler.returncode, said
 
 
 class FflasRun(NamedTuple):

@@ -1,7 +1,8 @@
 """Causal softmax attention with its gradient by hand, in blocks that stay in the cache and leave out what nobody sees.
 
 Queries come in rows, `repeat` of them for each position (the heads, where all share keys and values). Without `look` the
-positions asked are all n in order, and a block of the first positions needs the first keys only.
+positions asked are all n in order, and a block of the first positions needs the first keys only. Where there is a compiler,
+compiled code takes the place of torch's operations on a CPU (`compiled`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from utfproof.training import compiled
 from utfproof.training.matrices import add_product
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, look: Tensor | None
 
     look [N, k]: the positions asked; all n in order without it (k = n).
     """
-    found: Tensor = _function().apply(queries, keys, values, look, repeat)
+    function = compiled.compiled_attention() if compiled.fits(queries) else _function()
+    found: Tensor = function.apply(queries, keys, values, look, repeat)
     return found
 
 
