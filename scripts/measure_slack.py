@@ -212,7 +212,7 @@ def refinement_table(section: Section) -> str:
             for name in section.distinct("refinement"):
                 wanted = {"layers": layers, "head_dim": width, "ratio": ratio, "refinement": name}
                 cells = [
-                    show(section.median(v, **wanted)) for v in ("residual", "error", "error_of_E", "error_of_rounding")
+                    show(section.median(v, **wanted)) for v in ("misfit", "error", "error_of_E", "error_of_rounding")
                 ]
                 rows.append([shape_text(section.chosen(**wanted)[0]), f"{ratio:g}", name, *cells])
     return table(["shape", "m / M", "E", "residual", "error", "by E alone", "by the forward pass alone"], rows)
@@ -345,7 +345,7 @@ def page(document: dict[str, Any]) -> str:
         doubled_gain=gain(depth, "error", RECOMMENDED_RATIO, 2.0, layers=deepest),
         four_hop=gain(largest, "error", 1.0, RECOMMENDED_RATIO),
         orthogonal=show(kept["orthogonal"] / kept["uniform"]),
-        residual_gain=paired("residual"),
+        residual_gain=paired("misfit"),
         error_gain=paired("error"),
         pass_share=show(statistics.median(shares)),
         signs=show(laws.median("error", law="signs", ratio=RECOMMENDED_RATIO)),

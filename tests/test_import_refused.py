@@ -278,7 +278,7 @@ def test_a_host_that_is_too_small_says_by_how_much(tmp_path, capsys):
     assert run([*arguments, "--m", str(least - 1)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["best_effort"]["m"] < least
-    assert document["best_effort"]["residual"] > 1e-6
+    assert document["best_effort"]["misfit"] > 1e-6
     assert document["relative_difference"] > 1e-6
     assert not document["agrees"]
     assert read_embedding(out).shape[1] < least

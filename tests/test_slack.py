@@ -266,7 +266,7 @@ def test_each_row_is_what_was_asked(rows):
         assert row.columns == matching_dimension(Shape(row.heads, row.layers, row.head_dim, row.d_in))
         assert 0 <= row.m - row.ratio * row.columns < 1
         assert row.condition >= 1
-        assert 0 < row.residual < 1e-10
+        assert 0 < row.misfit < 1e-10
         assert 0 < row.error < 1e-9
     assert {row.seed for row in rows} == {0, 1}
     hosts = {(row.seed, row.layers, row.ratio): row.condition for row in rows if row.law == "uniform" and not row.tied}
@@ -278,7 +278,7 @@ def test_each_row_is_what_was_asked(rows):
 @pytest.mark.full
 def test_slack_helps_and_gain_hurts(rows):
     for tied in (False, True):
-        for name in ("condition", "residual", "cancellation", "error"):
+        for name in ("condition", "misfit", "cancellation", "error"):
             at = {ratio: middle(rows, name, ratio=ratio, tied=tied, law="uniform", layers=3) for ratio in (1, 1.25, 2)}
             assert at[1] > (1.5 if name == "error" else 3) * at[1.25]
             if name != "error":  # there the rest is the noise of rounding
@@ -317,7 +317,7 @@ def test_the_sources_add_up(monkeypatch):
 
 def test_refinements_differ_in_the_residual_and_hardly_in_the_output():
     found = slack_study([Shape(2, 3, 3, 3)], (1,), refinements=slack.REFINEMENTS, trials=3)
-    residual = {name: middle(found, "residual", refinement=name) for name in slack.REFINEMENTS}
+    residual = {name: middle(found, "misfit", refinement=name) for name in slack.REFINEMENTS}
     error = {name: middle(found, "error", refinement=name) for name in slack.REFINEMENTS}
     assert residual["unscaled"] == pytest.approx(residual["scaled"], rel=0.5)
     assert residual["extended"] < residual["one step"] < residual["scaled"]

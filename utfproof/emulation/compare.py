@@ -122,7 +122,7 @@ class EmulationReport:
             "bound_over_error": None if self.ratios is None else list(self.ratios),
             "first_growth": self.first_growth,
             "condition": self.condition,
-            "residual": self.misfit,
+            "misfit": self.misfit,
             "unsolved": self.unsolved,
             "comparisons": [asdict(c) for c in self.comparisons],
         }

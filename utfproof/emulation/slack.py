@@ -54,7 +54,7 @@ _WIDER = bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
 class SlackRow:
     """One host, target, embedding and input.
 
-    gain: of R_V (`value_gain`). condition: of R_all, columns scaled to length one. residual: ||W_all - E R_all|| / ||W_all||,
+    gain: of R_V (`value_gain`). condition: of R_all, columns scaled to length one. misfit: ||W_all - E R_all|| / ||W_all||,
     columns scaled, in twice the working precision. cancellation, predicted: see `cancellation`, `predicted_cancellation`.
     error: max |Z - Y| / max |Y| of the float64 host's output Z against the target's Y. error_float32: the host's forward
     pass in float32. error_of_E and error_of_rounding: the same forward pass in extended precision against the target's, and
@@ -74,7 +74,7 @@ class SlackRow:
     seed: int
     gain: float
     condition: float
-    residual: float
+    misfit: float
     cancellation: float
     predicted: float | None
     error: float
@@ -261,7 +261,7 @@ class _Case:
             seed=self.seed,
             gain=value_gain(self.host),
             condition=condition,
-            residual=relative_residual(self.products.residual(self.right, E), self.right, column_scale(self.matrix)),
+            misfit=relative_residual(self.products.residual(self.right, E), self.right, column_scale(self.matrix)),
             cancellation=cancellation(self.matrix, self.right, E, shape.d_out * shape.leaves),
             predicted=predicted_cancellation(self.host, self.right) if iid else None,
             error=relative_error(output, self.output),

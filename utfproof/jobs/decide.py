@@ -304,7 +304,7 @@ def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
         rows["missed"] = "; ".join(words.tied_lines(found.missed_tied))
     if found.miss is not None:
         rows["visible miss"] = words.miss_line(found.miss)
-        document["visible_miss"] = {"residual" if k == "misfit" else k: v for k, v in vars(found.miss).items()}
+        document["visible_miss"] = dict(vars(found.miss))
     if decision.verdict is HostVerdict.OPEN:
         rows["near one target"] = words.local_line(found.local, found.local_reason)
         document["local_test"] = {

@@ -288,7 +288,7 @@ def _document(found: Embedding, machine: Universal) -> dict[str, Any]:
         "columns": found.columns,
         "condition": found.condition,
         "condition_estimated": found.condition_estimated,
-        "residual": found.misfit,
+        "misfit": found.misfit,
         "shape": options.shape_document(machine.shape, machine.m),
     }
 
@@ -299,5 +299,5 @@ def _rows(found: Embedding) -> dict[str, Any]:
         "method": found.method,
         **({"rank R_all": f"{found.rank} of M = {found.columns}"} if found.rank is not None else {}),
         **({"condition": f"{estimated}{found.condition:.3g}"} if found.condition is not None else {}),
-        **({"residual": f"{found.misfit:.3g}"} if found.misfit is not None else {}),
+        **({"misfit": f"{found.misfit:.3g}"} if found.misfit is not None else {}),
     }

@@ -38,6 +38,7 @@ def cases_of(source: Source) -> list[ReportedCase]:
     largest error or a total is not what the runs give."""
     document, name = source.document, source.name
     if "cases" not in document:
+        document = _of_now(document)
         conform(document, {"shape": SHAPE, **EMULATION}, name)
         host = document.get("host", name.removesuffix(".json"))
         return [ReportedCase(name, document["shape"], host, "", _report(document, name), None)]
@@ -47,11 +48,17 @@ def cases_of(source: Source) -> list[ReportedCase]:
         where = f"{name}.cases[{index}]"
         report = None
         if item["refused"] is None or "comparisons" in item:
+            item = _of_now(item)
             conform(item, EMULATION, where)
             report = _report(item, where)
         found.append(ReportedCase(name, item["shape"], item["host"], item["target_law"], report, item["refused"]))
     _check_totals(document["totals"], found, name)
     return found
+
+
+def _of_now(item: dict[str, Any]) -> dict[str, Any]:
+    """A report with the names of today: the misfit was called a residual."""
+    return {"misfit": item["residual"], **item} if "residual" in item else item
 
 
 def _report(item: dict[str, Any], where: str) -> EmulationReport:
@@ -65,7 +72,7 @@ def _report(item: dict[str, Any], where: str) -> EmulationReport:
         for run in item["comparisons"]
     )  # fmt: skip
     report = EmulationReport(
-        Notion(item["notion"]), item["tolerance"], runs, item["condition"], item["residual"], item["engine"],
+        Notion(item["notion"]), item["tolerance"], runs, item["condition"], item["misfit"], item["engine"],
         item["precision"], item["unsolved"],
     )  # fmt: skip
     if any(run["relative_error"] is None for run in item["comparisons"]):

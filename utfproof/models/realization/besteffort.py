@@ -82,7 +82,7 @@ class BestEffort:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
-        return {"m": int(self.E.shape[1]), "residual": self.misfit, "rank": self.rank, "bound": self.bound.document()}
+        return {"m": int(self.E.shape[1]), "misfit": self.misfit, "rank": self.rank, "bound": self.bound.document()}
 
 
 def best_effort(

@@ -45,7 +45,7 @@ class NumericalHost:
             "tolerance": self.tolerance,
             "ranks": list(self.ranks),
             "added": list(self.added),
-            "residual": self.misfit,
+            "misfit": self.misfit,
         }
 
 
