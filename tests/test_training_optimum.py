@@ -405,6 +405,28 @@ def test_lengths_belong_to_the_run():
             preset("2-hop/sparse/attention", length=wrong)
 
 
+def test_strings_grow_to_their_length_over_half_of_the_steps():
+    plain, growing = (preset("2-hop/sparse/attention", **{**SMALL, "length": 20, "steps": 10, **g}) for g in GROWING)
+    lengths = [growing.make_task(step=step).context + 1 for step in range(10)]
+    assert lengths == [4, 7, 10, 13, 16, 20, 20, 20, 20, 20]
+    assert {growing.make_task().context, growing.make_task(scored=True).context} == {19}
+    assert [Trainer(growing, [0]).batch(step).inputs.shape[-1] + 1 for step in range(10)] == lengths
+    assert plain.make_task(step=0).context == 19
+    assert "grow_from" not in preset_fields(plain)
+    assert run_key(plain, 0, 5) != run_key(growing, 0, 5)
+    trainer, again = Trainer(growing, [0]), Trainer(growing, [0])
+    for _ in range(6):
+        trainer.step()
+    again.restore({name: tensor.clone() for name, tensor in trainer.tensors().items()})
+    again.done = 6
+    assert trainer.batch(6).inputs.equal(again.batch(6).inputs)  # nothing but the step tells the length
+    with pytest.raises(MalformedInput, match="grow_from"):
+        preset("2-hop/sparse/attention", length=20, grow_from=21)
+
+
+GROWING = ({}, {"grow_from": 4})
+
+
 def test_a_length_is_written_and_read_back(tmp_path):
     chosen = preset("parentheses/sparse/attention", **{**SMALL, "length": 3})
     runs.run(chosen, [0], runs.RunSetting(folder=tmp_path / "run", results=tmp_path, eval_sequences=10))

@@ -175,8 +175,10 @@ class Trainer:
 
     def batch(self, step: int) -> Batch:
         """The batches of this step, one for each seed, [S, B, n]."""
-        seeds = self.model.seeds
-        return stack_batches([self.task.batch(self.preset.batch, seeded(s, "train", step, self.device)) for s in seeds])
+        seeds, task = self.model.seeds, self.task
+        if self.preset.grow_from:
+            task = self.preset.make_task(step=step)
+        return stack_batches([task.batch(self.preset.batch, seeded(s, "train", step, self.device)) for s in seeds])
 
     def step(self) -> None:
         """One step on fresh data; afterwards `loss` and `accuracy` [S] are those of its batch before the step."""
@@ -187,7 +189,8 @@ class Trainer:
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        if self.on_gpu and self.engine.name != "shared":  # whose number of states is the batch's
+        # the number of equal states, and a length that grows, are the batch's own
+        if self.on_gpu and self.engine.name != "shared" and not self.preset.grow_from:
             self._replay(batch)
         else:
             self.update(batch)

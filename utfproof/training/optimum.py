@@ -152,6 +152,7 @@ def host_preset(source: Preset, name: str, setting: OptimumSetting) -> Preset:
         learning_rate=rate,
         warmup=min(setting.warmup, setting.steps),
         init_std=0.02,
+        grow_from=0,
     )
 
 

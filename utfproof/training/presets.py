@@ -83,6 +83,8 @@ class Preset:
     seed: int = 0
     length: int = 0
     """Characters of a k-hop string, or most pairs of parentheses; 0: as many as in the paper."""
+    grow_from: int = 0
+    """Strings of the first step are so long, and grow to their whole length by half of all steps; 0: never shorter."""
     min_hops: int = -1
     """With max_hops: a k-hop sequence asks for so many hops, drawn uniformly; -1: always k. Accuracy is always that at k."""
     max_hops: int = -1
@@ -110,12 +112,14 @@ class Preset:
         """(H, L, d, d_in), without the residual stream: the shape whose m-bar is the paper's m."""
         return quiet_shape(self.heads, self.layers, self.head_dim, self.vocabulary)
 
-    def make_task(self, *, scored: bool = False) -> Task:
-        """The task with this preset's loss, length and hops; scored: the one that accuracy is measured on, with k hops always.
-        MalformedInput for a length or hops that it does not have."""
-        options: dict[str, int] = {}
-        if self.length:
-            options[kind_of(self.task).length] = self.length
+    def make_task(self, *, scored: bool = False, step: int | None = None) -> Task:
+        """The task with this preset's loss, length and hops; scored: the one that accuracy is measured on, with k hops always;
+        step: the one of that step, where strings grow. MalformedInput for a length or hops that it does not have."""
+        name = kind_of(self.task).length
+        options: dict[str, int] = {name: self.length} if self.length else {}
+        if self.grow_from and step is not None:
+            whole: int = getattr(self.make_task(), name)
+            options[name] = min(whole, self.grow_from + 2 * step * (whole - self.grow_from) // self.steps)
         if self.max_hops >= 0 and not scored:
             options |= {"min_hops": self.min_hops, "max_hops": self.max_hops}
         return task_named(self.task, loss=self.loss, **options)
@@ -144,10 +148,19 @@ class Preset:
         if not self.norm and (self.norm_gain or self.norm_place != "pre"):
             raise MalformedInput("norm_place and norm_gain belong to layer normalisation, which this preset has not")
         least = dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1)
-        for name, bound in {**least, "length": 0, "warmup": 0, "mlp_width": 1 if self.mlp else 0, "seed": 0}.items():
+        for name, bound in {
+            **least,
+            "length": 0,
+            "grow_from": 0,
+            "warmup": 0,
+            "mlp_width": 1 if self.mlp else 0,
+            "seed": 0,
+        }.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < bound:
                 raise MalformedInput(f"{name} must be an integer from {bound} on, got {value!r}")
+        if self.grow_from and self.grow_from > (whole := getattr(self.make_task(), kind_of(self.task).length)):
+            raise MalformedInput(f"strings cannot grow from grow_from {self.grow_from} to their length {whole}")
         for name in ("learning_rate", "weight_decay", "init_std", "betas"):
             values = getattr(self, name) if name == "betas" else (getattr(self, name),)
             try:

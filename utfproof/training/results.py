@@ -55,7 +55,7 @@ class RunResult:
         return run_key(self.preset, self.seed, self.steps)
 
 
-_UNLESS_CHANGED = {"length": 0, "min_hops": -1, "max_hops": -1, "norm_place": "pre", "norm_gain": False}
+_UNLESS_CHANGED = {"length": 0, "grow_from": 0, "min_hops": -1, "max_hops": -1, "norm_place": "pre", "norm_gain": False}
 """Fields that are left out where they have this value: files and keys from before they existed stay what they are."""
 
 
