@@ -26,7 +26,8 @@ from pages import ROOT, table
 from utfproof.emulation.slack import RATIOS, RECOMMENDED_RATIO, REFINEMENTS, SlackRow, slack_study
 from utfproof.ground.files import write_bytes
 from utfproof.ground.generator import LAWS
-from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 DATA = ROOT / "results" / "slack-cpu.json"
 PAGE = ROOT / "docs" / "random-hosts.md"

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from utfproof.shapes import PAPER_TABLE_SHAPES
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
 
 OPTIONS = ("--heads", "--layers", "--head-dim", "--d-in")
 ATTENTION = "softmax,scaled+causal,window:16,alibi,rope"

@@ -24,7 +24,8 @@ from utfproof.frontier.interval import interval
 from utfproof.frontier.paper import paper_bound
 from utfproof.frontier.questions import ALL, ALMOST_ALL, TIED, UNTIED, Question
 from utfproof.ground.notions import Notion
-from utfproof.shapes import PAPER_TABLE_SHAPES, EffectiveHeadDimensionWarning, Shape
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
 PAGE = ROOT / "docs" / "frontier-explorer.html"
 MOST = (4, 5, 4, 4)

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from utfproof.ground.arrays import exact
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Target, TiedTarget
 
 TABLE_SHAPES = dict(PAPER_TABLE_SHAPES)

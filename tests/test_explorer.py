@@ -10,7 +10,8 @@ from write_explorer import MOST, NOTIONS, TARGETS, data, key, page
 
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import Question
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape
 
 pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
 ROOT = Path(__file__).parents[1]

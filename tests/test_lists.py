@@ -38,7 +38,6 @@ ALLOWED = {
     ("part", "utfproof/models/"): "what files of other libraries call their own masks and positions",
     ("task", "utfproof/claims/"): "a statement speaks of the tasks that it names",
     ("task", "utfproof/paper/"): "the paper's own tables",
-    ("task", "utfproof/shapes.py"): "the shapes of the paper's tables",
     ("task", "scripts/"): "quotations of the paper, and measurements on record",
 }
 """(what, where): why names may be listed there."""

@@ -20,7 +20,8 @@ import pytest
 import sympy
 from naive import words
 
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension, paper_looped_dimension
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
 
 PROOFS = Path(__file__).parents[1] / "docs" / "proofs"
 PRIME = 2**31 - 1

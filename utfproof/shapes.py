@@ -340,12 +340,3 @@ def shared_query_dimension(shape: Shape) -> int:
     """Least m of the shared-query shift register (d >= d_out): d_out (S + H^L). Attention-matching, for almost all
     targets (those with invertible M^{l,0})."""
     return shape.d_out * (shape.word_count + shape.leaves)
-
-
-PAPER_TABLE_SHAPES: dict[str, tuple[int, int, int, int]] = {
-    "parentheses": (4, 2, 24, 4),
-    "1-hop": (2, 2, 28, 30),
-    "2-hop": (2, 3, 28, 30),
-    "4-hop": (2, 4, 30, 30),
-}
-"""(H, L, d, d_in) of the paper's experiments (tab:summary_results_combined); 3-hop shares the shape of 4-hop."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from utfproof.errors import MalformedInput, install
-from utfproof.shapes import PAPER_TABLE_SHAPES
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
 
 MOST_THREADS = 1024
 """BLAS libraries run out of memory, or say nothing, far beyond the cores of any machine."""

@@ -22,7 +22,8 @@ from utfproof.constructions.commuting import commuting_dimension
 from utfproof.constructions.random import integer_target
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all, w_all
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension, paper_looped_dimension
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
 
 TABLES = list(PAPER_TABLE_SHAPES.values())
 Word = tuple[int, ...]

@@ -21,13 +21,8 @@ from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all
-from utfproof.shapes import (
-    PAPER_TABLE_SHAPES,
-    Shape,
-    column_groups,
-    matching_dimension,
-    printed_looped_random_count,
-)
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, column_groups, matching_dimension, printed_looped_random_count
 from utfproof.systems import TiedUniversal
 
 TABLES = list(PAPER_TABLE_SHAPES.values())

@@ -21,15 +21,8 @@ from utfproof.constructions.random import integer_target
 from utfproof.exact import rational
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, r_all, w_all
-from utfproof.shapes import (
-    PAPER_TABLE_SHAPES,
-    Column,
-    Shape,
-    column_at,
-    column_groups,
-    matching_dimension,
-    printed_random_count,
-)
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Column, Shape, column_at, column_groups, matching_dimension, printed_random_count
 from utfproof.systems import Target, Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]

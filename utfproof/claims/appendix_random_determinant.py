@@ -17,7 +17,8 @@ from utfproof.constructions import build_host
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import r_all
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, column_at, matching_dimension
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, column_at, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2)]

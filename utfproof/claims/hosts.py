@@ -11,7 +11,8 @@ from utfproof.claims import plain
 from utfproof.claims.record import Instance, agree
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
 TABLES = tuple(PAPER_TABLE_SHAPES.values())

@@ -27,7 +27,8 @@ from utfproof.constructions.random import integer_target
 from utfproof.ground.generator import weight_matrix
 from utfproof.ground.notions import Notion, Scope
 from utfproof.matching import embed, numerical_rank
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, matching_dimension
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import Universal
 
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]

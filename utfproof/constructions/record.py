@@ -73,7 +73,7 @@ class Construction:
 
     What is known of it: `permutation`, R_all is one at every shape (with a residual stream the columns of tied targets are
     different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, a checker follows its embedding.
-    `shared`: its attention comes from outside. `elsewhere`: how it is built where `build_host` can't, in a sentence.
+    `shared`: its attention comes from outside.
     """
 
     name: str
@@ -95,7 +95,6 @@ class Construction:
     rebuilt: bool = False
     identity: Identity | None = None
     shared: SharedAttention | None = None
-    elsewhere: str = ""
 
     def serves_untied(self, shape: Shape) -> bool:
         """Whether untied targets are within reach: not for hosts made for tied ones, nor, with a residual stream from L = 2 on,
@@ -124,5 +123,3 @@ class Construction:
         """NotDefined, in a sentence, unless it is a host with queries and keys of its own."""
         if self.shared is not None:
             raise NotDefined(f"{self.name} has no queries and keys: its attention matrices come from outside")
-        if not self.is_host:
-            raise NotDefined(f"{self.name} {self.elsewhere}")

@@ -19,7 +19,8 @@ from utfproof.jobs.groups import shape_of
 from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
 from utfproof.jobs.pairs import Pair
 from utfproof.jobs.parameters import argument, option
-from utfproof.shapes import PAPER_TABLE_SHAPES, Shape, listed, listed_integers
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import Shape, listed, listed_integers
 
 if TYPE_CHECKING:
     from utfproof.emulation.compare import EmulationReport

@@ -69,6 +69,9 @@ TABLE_ROWS = {
     "4-hop": {"heads": 2, "layers": 4, "head_dim": 30, "vocabulary": 30, "m": 2280},
 }
 """Shapes and embedding dimensions as the captions give them."""
+_BY_SHAPE = {(r["heads"], r["layers"], r["head_dim"], r["vocabulary"]): task for task, r in TABLE_ROWS.items()}
+PAPER_TABLE_SHAPES: dict[str, tuple[int, int, int, int]] = {task: shape for shape, task in _BY_SHAPE.items()}
+"""(H, L, d, d_in) of the paper's experiments (tab:summary_results_combined); 3-hop shares the shape of 4-hop."""
 
 HYPERPARAMETERS_PARENTHESES = {"heads": 4, "layers": 2, "head_dim": 24, "vocabulary": 4, "m": 1024}
 HYPERPARAMETERS_K_HOP = {"heads": 2, "vocabulary": 30, "character tokens": 4}

@@ -21,7 +21,8 @@ from utfproof.ground.files import read_bytes
 from utfproof.jobs.groups import DIMENSIONS
 from utfproof.jobs.parameters import REQUIRED, Parameter, keys
 from utfproof.jobs.registry import job as job_named
-from utfproof.shapes import PAPER_TABLE_SHAPES, span
+from utfproof.paper.tables import PAPER_TABLE_SHAPES
+from utfproof.shapes import span
 from utfproof.sweeps.jobs import SweepJob
 
 MAX_JOBS = 2_000_000
