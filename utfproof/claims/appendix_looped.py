@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
+from utfproof.claims.bounds import served
 from utfproof.claims.decisions import decided
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
@@ -114,8 +114,7 @@ def looped_tied(run: Run) -> Iterator[Instance | Figure]:
             refuted = dimension_certificate(shape, m, targets="all tied")
             yield Instance(shape, False, f"tied targets span M = {M} columns", refuted, m=m)
         elif shape.d_in == 1 and commuting_dimension(shape) <= m:
-            found = identity_certificate("commuting-trie", shape, m)
-            yield Instance(shape, found.universal, f"{commuting_dimension(shape)} dimensions suffice", found, m=m)
+            yield served("commuting-trie", shape, m, detail=f"{commuting_dimension(shape)} dimensions suffice")
         else:
             refutation = tied_span_refutes(shape, m)
             yield Instance(shape, None if refutation is None else False, f"M = {M}", refutation, m=m)
@@ -139,8 +138,7 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     shape = Shape(2, 3, 1, 1)
     least = commuting_dimension(shape)
     for m in (least, paper_looped_dimension(shape)):
-        found = identity_certificate("commuting-trie", shape, m)
-        yield Instance(shape, found.universal, "words with equal counts share a block", found, m=m)
+        yield served("commuting-trie", shape, m, detail="words with equal counts share a block")
     refutation = tied_span_refutes(shape, least - 1)
     holds = refutation is not None and not refutation.universal
     yield Instance("no host with one dimension less", holds, f"tied targets span {least} dimensions", refutation)

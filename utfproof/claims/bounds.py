@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.certificates.dimensions import ALL_UNTIED, DIMENSION_ROWS, GENERIC_UNTIED, least_square_root
+from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.claims.record import KNOWN, Agreed, Instance, agree
@@ -62,6 +63,15 @@ def below(
     """No host (or tied host) of m dimensions serves these targets: the certificate of the best bound that says so."""
     found = dimension_certificate(shape, m, notion=notion, targets=targets, free=free, every=every)
     return Instance(shape, holds and not found.universal, detail or f"m ≥ {m + 1}", found, routes, m=m)
+
+
+def served(
+    name: str, shape: Shape, m: int | None = None, *, least: int | None = None, holds: bool = True, detail: str = ""
+) -> Instance:
+    """The host of that name serves: its identity certificate, at m or at its own dimension, which has to be `least`."""
+    found = identity_certificate(name, shape, m)
+    m = int(found.document["shape"]["m"])
+    return Instance(shape, holds and found.universal and least in (None, m), detail or f"{name} serves", found, m=m)
 
 
 def below_root(shape: Shape, every: str = "host") -> Instance:

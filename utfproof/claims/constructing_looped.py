@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from utfproof.certificates.dimensions import ALL_UNTIED, GENERIC_UNTIED
-from utfproof.claims.bounds import below, fibre_bound
+from utfproof.claims.bounds import below, fibre_bound, served
 from utfproof.claims.decisions import decided
 from utfproof.claims.hosts import TABLES, is_binary, most_nonzeros, no_matching
 from utfproof.claims.record import (
@@ -198,12 +198,9 @@ def looped_matched(run: Run) -> Iterator[Instance | Figure]:
 )
 def looped_wide(run: Run) -> Iterator[Instance | Figure]:
     """Identity certificates of the shared-key tries, padded to m-bar-loop."""
-    from utfproof.certificates.identities import identity_certificate
-
     for shape in run.shapes(in_case(WIDE), anchors=[(3, 1, 1, 1), (4, 2, 24, 4), (2, 4, 30, 30)], largest=120):
         m, least = paper_looped_dimension(shape), shared_key_dimension(shape)
-        found = identity_certificate("shared-key", shape, m)
-        yield Instance(shape, found.universal and least <= m, f"least m {least}", found, m=m)
+        yield served("shared-key", shape, m, holds=least <= m, detail=f"least m {least}")
 
 
 def refuted_shapes(run: Run, of: Callable[[Shape], str], *, one_layer: bool) -> Iterator[Instance]:
@@ -279,12 +276,9 @@ def grouped(shape: Shape) -> bool:
 def looped_almost_all(run: Run) -> Iterator[Instance | Figure]:
     """Identity certificates at m-bar-loop; how many shapes are served so, at how many the theorem is false, and at how many, for
     almost all targets, neither is known."""
-    from utfproof.certificates.identities import identity_certificate
-
     for shape in run.shapes(grouped, anchors=[(2, 2, 28, 30), (2, 3, 28, 30)], largest=60):
         m, least = paper_looped_dimension(shape), grouped_dimension(shape)
-        found = identity_certificate("shared-query-groups", shape, m)
-        yield Instance(shape, found.universal and least <= m, f"least m {least}", found, m=m)
+        yield served("shared-query-groups", shape, m, holds=least <= m, detail=f"least m {least}")
     for entry in ((2, 2, 28, 30), (2, 3, 28, 30)):
         yield Figure("needed at ({},{},{},{})".format(*entry), grouped_dimension(Shape(*entry)))
     for layers in (1, 2, 3, 4):

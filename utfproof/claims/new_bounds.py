@@ -14,6 +14,7 @@ from utfproof.claims.bounds import (
     gap,
     generic_form_rank,
     open_question,
+    served,
     side_by_side_bound,
 )
 from utfproof.claims.decisions import decided, same_outputs
@@ -143,16 +144,13 @@ def seven_all(run: Run) -> Iterator[Instance | Figure]:
 )
 def diagonal(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart."""
-    from utfproof.certificates.identities import identity_certificate
-
     for shape in run.shapes(
         lambda s: s.layers == 1 and s.head_dim == s.d_in, anchors=[(1, 1, 1, 1), (2, 1, 2, 2), (4, 1, 4, 4)]
     ):
-        served = identity_certificate("shared-query", shape)
-        m = int(served.document["shape"]["m"])
-        exact = m == 2 * shape.heads * shape.d_in
+        found = served("shared-query", shape, least=2 * shape.heads * shape.d_in, detail="served")
+        m = int(found.m or 0)
         yield below(shape, m - 1, Notion.FUNCTIONAL)
-        yield Instance(shape, served.universal and exact, "served", served, m=m)
+        yield found
         if shape == Shape(4, 1, 4, 4):
             yield Figure("least m at (4,1,4,4)", m)
 
@@ -254,7 +252,6 @@ def matched(run: Run) -> Iterator[Instance | Figure]:
 )
 def optimum(run: Run) -> Iterator[Instance | Figure]:
     """The inequality below the bound; at d = d_in the shared-query host's identity certificate at it."""
-    from utfproof.certificates.identities import identity_certificate
 
     def applies(shape: Shape) -> bool:
         return shape.head_dim <= shape.d_in and (shape.layers == 1 or shape.heads * shape.head_dim >= shape.d_in)
@@ -263,9 +260,7 @@ def optimum(run: Run) -> Iterator[Instance | Figure]:
         least = side_by_side_bound(shape)
         yield below(shape, least - 1, Notion.ATTENTION_MATCHING)
         if shape.head_dim == shape.d_in:
-            served = identity_certificate("shared-query", shape)
-            m = int(served.document["shape"]["m"])
-            yield Instance(shape, served.universal and m == least, "shared-query meets it", served, m=m)
+            yield served("shared-query", shape, least=least, detail="shared-query meets it")
     for entry in ((2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30), (2, 2, 2, 2)):
         name = "least m" if entry[2] == entry[3] else "bound"
         yield Figure(f"{name} at ({','.join(map(str, entry))})", side_by_side_bound(Shape(*entry)))
@@ -282,18 +277,15 @@ def optimum(run: Run) -> Iterator[Instance | Figure]:
 )
 def single_head(run: Run) -> Iterator[Instance | Figure]:
     """The shared-query host's certificate at the bound."""
-    from utfproof.certificates.identities import identity_certificate
-
     for shape in run.shapes(
         lambda s: s.heads == 1 and s.head_dim >= s.d_in, anchors=[(1, 1, 1, 1), (1, 3, 2, 2), (1, 6, 1, 1)]
     ):
-        found = identity_certificate("shared-query", shape)
-        m = int(found.document["shape"]["m"])
         bound = attention_matching_bound(shape)
-        holds = found.universal and m == bound == (shape.layers + 1) * shape.d_in
-        yield Instance(shape, holds, f"m ≥ {bound}", found, m=m)
+        exact = bound == (shape.layers + 1) * shape.d_in
+        found = served("shared-query", shape, least=bound, holds=exact, detail=f"m ≥ {bound}")
+        yield found
         if shape == Shape(1, 3, 2, 2):
-            yield Figure("least m at (1,3,2,2)", m)
+            yield Figure("least m at (1,3,2,2)", int(found.m or 0))
 
 
 @claim(

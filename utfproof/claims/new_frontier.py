@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from utfproof.claims import plain
+from utfproof.claims.bounds import served
 from utfproof.claims.decisions import ExactKernel, decided, exact_emulation, rank_of_matrix, small_input
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
@@ -39,11 +40,7 @@ def _wide(shape: Shape) -> bool:
 
 
 def _identity(name: str, shape: Shape) -> Instance:
-    from utfproof.certificates.identities import identity_certificate
-
-    found = identity_certificate(name, shape)
-    m = int(found.document["shape"]["m"])
-    return Instance(shape, found.universal, f"every logit and output, M = {matching_dimension(shape)}", found, m=m)
+    return served(name, shape, detail=f"every logit and output, M = {matching_dimension(shape)}")
 
 
 @claim(

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from utfproof.certificates.dimensions import GENERIC_TIED, least_square_root
 from utfproof.claims import plain
-from utfproof.claims.bounds import below
+from utfproof.claims.bounds import below, served
 from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
@@ -41,19 +41,14 @@ def _below(shape: Shape, m: int, free: str, detail: str) -> Instance:
 )
 def e_free(run: Run) -> Iterator[Instance | Figure]:
     """Both certificates, one apart; the count of monomials by listing words."""
-    from utfproof.certificates.identities import identity_certificate
-
     for shape in run.shapes(lambda s: s.head_dim == s.d_in == 1, anchors=[(1, 1, 1, 1), (2, 6, 1, 1), (3, 4, 1, 1)]):
         counted = len({tuple(sorted(word)) for word in plain.words(shape.heads, shape.layers)})
         if counted > 1:
             yield _below(shape, counted - 1, "E", f"m ≥ {counted}")
-        found = identity_certificate("counting", shape)
-        m = int(found.document["shape"]["m"])
-        yield Instance(
-            shape, found.universal and m == counted == counting_dimension(shape), "counting serves", found, m=m
-        )
+        found = served("counting", shape, least=counting_dimension(shape), holds=counting_dimension(shape) == counted)
+        yield found
         if (shape.heads, shape.layers) in ((2, 6), (3, 4)):
-            yield Figure(f"least m at ({shape.heads},{shape.layers})", m)
+            yield Figure(f"least m at ({shape.heads},{shape.layers})", int(found.m or 0))
 
 
 @claim(
@@ -83,17 +78,14 @@ def both_free(run: Run) -> Iterator[Instance | Figure]:
 )
 def two_heads(run: Run) -> Iterator[Instance | Figure]:
     """The system of the proof, with and without the condition; the counting host at (2,2)."""
-    from utfproof.certificates.identities import identity_certificate
-
     basis, without = _groebner(True), _groebner(False)
     yield Instance("(2,2), m = 2", basis == ["1"] and without != ["1"], "no solution with c·det K ≠ 0")
     largest_commutative = max(_commutative_span(a, b) for a in range(-2, 3) for b in range(-2, 3))
     needed = counting_dimension(Shape(2, 3, 1, 1))
     yield Instance("(2,3), m = 2", largest_commutative < needed, f"span {largest_commutative} < {needed}")
-    found = identity_certificate("counting", Shape(2, 2, 1, 1))
     for layers in (2, 3):
         yield below(Shape(2, layers, 1, 1), 2, Notion.SHARED_ATTENTION, GENERIC_TIED, free="E and U", every="tied host")
-    yield Instance(Shape(2, 2, 1, 1), found.universal, "three dimensions", found, m=int(found.document["shape"]["m"]))
+    yield served("counting", Shape(2, 2, 1, 1), detail="three dimensions")
     yield Figure("Gröbner basis with s·c·det K = 1", ", ".join(basis))
     yield Figure("basis elements without it", len(without))
     yield Figure("m² needed at (2,3)", needed)

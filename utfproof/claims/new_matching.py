@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.linear_test import test_columns as linear_test_columns
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.sources import RandomDraw
 from utfproof.claims import plain
+from utfproof.claims.bounds import served
 from utfproof.claims.decisions import decided, dense, exact_emulation, rank_modulo, rank_of
 from utfproof.claims.linear import flint_rank, full_rank_host, integer_host, inverted
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict, agree, label
@@ -321,8 +321,8 @@ def strict(run: Run) -> Iterator[Instance | Figure]:
         m = shared_key_dimension(shape)
         if m >= matching_dimension(shape):
             continue
-        found, refuted = identity_certificate("shared-key", shape, m), dimension_certificate(shape, m)
-        yield Instance(shape, found.universal, "universal by attention-matching", found, m=m)
+        refuted = dimension_certificate(shape, m)
+        yield served("shared-key", shape, m, detail="universal by attention-matching")
         yield Instance(shape, not refuted.universal, "not universal by matching", refuted, m=m)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from utfproof.certificates.dimensions import least_square_root, word_family_dimension
 from utfproof.claims import plain
-from utfproof.claims.bounds import below, parameter_bound, word_family_rank
+from utfproof.claims.bounds import below, parameter_bound, served, word_family_rank
 from utfproof.claims.record import KNOWN, Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import array, serves
@@ -37,15 +37,6 @@ def _below(shape: Shape, m: int, free: str, detail: str, *, holds: bool = True) 
     return below(shape, m, Notion.SHARED_ATTENTION, free=free, detail=detail, holds=holds)
 
 
-def _served(name: str, shape: Shape, wanted: int) -> Instance:
-    """The named host serves, at exactly the dimension wanted."""
-    from utfproof.certificates.identities import identity_certificate
-
-    found = identity_certificate(name, shape)
-    m = int(found.document["shape"]["m"])
-    return Instance(shape, found.universal and m == wanted, f"{name} serves", found, m=m)
-
-
 @claim(
     "new:shared-attention/E-free",
     place=PAGE,
@@ -62,10 +53,10 @@ def e_free(run: Run) -> Iterator[Instance | Figure]:
         least = shape.d_in * shape.heads**shape.layers
         if least > 1:
             yield _below(shape, least - 1, "E", f"m ≥ {least}")
-        served = _served("register", shape, least)
-        yield served
+        at_least = served("register", shape, least=least)
+        yield at_least
         if (entry := (shape.heads, shape.layers, shape.head_dim, shape.d_in)) in table:
-            yield Figure("least m at ({},{},{},{})".format(*entry), int(served.m or 0))
+            yield Figure("least m at ({},{},{},{})".format(*entry), int(at_least.m or 0))
 
 
 @claim(
@@ -82,12 +73,12 @@ def even(run: Run) -> Iterator[Instance | Figure]:
     anchors = [(1, 2, 1, 1), (2, 6, 1, 1), (4, 4, 1, 1), (2, 2, 2, 2)]
     for shape in run.shapes(lambda s: s.layers % 2 == 0, anchors=anchors):
         root = shape.heads ** (shape.layers // 2)
-        served = _served("two-sided", shape, shape.d_in * root)
-        yield served
+        at_root = served("two-sided", shape, least=shape.d_in * root)
+        yield at_root
         if shape.d_in == 1 and root > 1:
             yield _below(shape, root - 1, "E and U", f"m² ≥ {shape.leaves}")
         if (shape.heads, shape.layers, shape.d_in) in ((2, 6, 1), (4, 4, 1)):
-            yield Figure(f"least m at ({shape.heads},{shape.layers}), d_in = 1", int(served.m or 0))
+            yield Figure(f"least m at ({shape.heads},{shape.layers}), d_in = 1", int(at_root.m or 0))
 
 
 @claim(
@@ -192,10 +183,11 @@ def width_two(run: Run) -> Iterator[Instance | Figure]:
     for heads in (1, 2, 3, 4, 5):
         shape = Shape(heads, 2, 2, 2)
         bound = parameter_bound(shape)
-        served = _served("two-sided", shape, 2 * heads)
-        yield Instance(shape, served.holds and served.m == bound, f"m ≥ {bound}", served.certificate, m=served.m)
+        least = 2 * heads
+        found = served("two-sided", shape, least=least, holds=least == bound, detail=f"m ≥ {bound}")
+        yield found
         if heads in (2, 5):
-            yield Figure(f"least m at ({heads},2,2,2)", int(served.m or 0))
+            yield Figure(f"least m at ({heads},2,2,2)", int(found.m or 0))
 
 
 # --- odd depth -------------------------------------------------------------------------------------------------

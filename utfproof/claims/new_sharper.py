@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from utfproof.certificates.dimensions import GENERIC_UNTIED
-from utfproof.claims.bounds import below, side_by_side_bound
+from utfproof.claims.bounds import below, served, side_by_side_bound
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.constructions.residual_outputs import query_dimension
@@ -38,11 +38,7 @@ def _below(shape: Shape, least: int, notion: Notion, targets: str = GENERIC_UNTI
 
 def _served(name: str, shape: Shape, least: int) -> Instance:
     """The construction's certificate, at its own least dimension, which has to be this."""
-    from utfproof.certificates.identities import identity_certificate
-
-    found = identity_certificate(name, shape)
-    m = int(found.document["shape"]["m"])
-    return Instance(shape, found.universal and m == least, f"{name} serves at {least}", found, m=m)
+    return served(name, shape, least=least, detail=f"{name} serves at {least}")
 
 
 @claim(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import comb
 
-from utfproof.claims.bounds import parameter_bound
+from utfproof.claims.bounds import parameter_bound, served
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import serves
@@ -15,15 +15,6 @@ from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 
 PAGE = "docs/proofs/frontier.md"
-
-
-def _identity(name: str, shape: Shape, wanted: int, detail: str) -> Instance:
-    """The identity certificate of a host, which has as many dimensions as the formula says."""
-    from utfproof.certificates.identities import identity_certificate
-
-    found = identity_certificate(name, shape)
-    m = int(found.document["shape"]["m"])
-    return Instance(shape, found.universal and m == wanted, detail, found, m=m)
 
 
 @claim(
@@ -63,7 +54,7 @@ def stars(run: Run) -> Iterator[Instance | Figure]:
     anchors = [(1, 1, 1, 1), (2, 1, 1, 2), (3, 3, 2, 2)]
     for shape in run.shapes(lambda s: s.layers % 2 == 1 and s.leaves <= 27, anchors=anchors):
         wanted = shape.d_in * shape.heads ** (shape.layers // 2) * ((shape.heads + 1) // 2 + 1)
-        yield _identity("middle-stars", shape, wanted, "two stars serve")
+        yield served("middle-stars", shape, least=wanted, detail="two stars serve")
         if str(shape) == str(Shape(3, 3, 2, 2)):
             yield Figure("m at (3,3,2,2)", wanted)
 
@@ -82,7 +73,7 @@ def path(run: Run) -> Iterator[Instance | Figure]:
     anchors = [(1, 1, 1, 1), (2, 1, 2, 2), (3, 3, 2, 2)]
     for shape in run.shapes(lambda s: s.layers % 2 == 1 and s.leaves <= 27 and s.d_in <= s.head_dim, anchors=anchors):
         wanted = shape.d_in * shape.heads ** (shape.layers // 2) * ((shape.heads + 2) // 2)
-        yield _identity("middle-path", shape, wanted, "the path serves")
+        yield served("middle-path", shape, least=wanted, detail="the path serves")
         if str(shape) == str(Shape(3, 3, 2, 2)):
             yield Figure("m at (3,3,2,2)", wanted)
 
@@ -103,7 +94,7 @@ def two_sided_counting(run: Run) -> Iterator[Instance | Figure]:
     anchors = [(1, 2, 1, 1), (2, 2, 1, 1), (2, 4, 1, 1), (2, 8, 1, 1), (3, 4, 1, 1)]
     for shape in run.shapes(lambda s: s.d_in == s.head_dim == 1 and s.layers > 1, anchors=anchors):
         wanted = comb((shape.layers + 1) // 2 + shape.heads - 1, shape.heads - 1)
-        yield _identity("two-sided-counting", shape, wanted, "two-sided counting serves")
+        yield served("two-sided-counting", shape, least=wanted, detail="two-sided counting serves")
         if shape.heads == 2 and shape.layers in (2, 4):
             below = dimension_certificate(
                 shape, wanted - 1, notion=Notion.SHARED_ATTENTION, targets="all tied", free="E and U"

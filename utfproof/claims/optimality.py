@@ -8,7 +8,7 @@ from math import isqrt
 
 from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root, logit_form_dimension
 from utfproof.claims import plain
-from utfproof.claims.bounds import attention_matching_bound, below, below_root, generic_form_rank
+from utfproof.claims.bounds import attention_matching_bound, below, below_root, generic_form_rank, served
 from utfproof.claims.decisions import small_input
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
@@ -122,15 +122,12 @@ def stronger_model(run: Run) -> Iterator[Instance | Figure]:
 )
 def strictly_stronger(run: Run) -> Iterator[Instance | Figure]:
     """The two-sided register's certificate, and the attention-matching bound above its m."""
-    from utfproof.certificates.identities import identity_certificate
-
     for shape in run.shapes(
         lambda s: s.heads > 1 and s.layers == 2 and s.head_dim == s.d_in == 1, anchors=[(2, 2, 1, 1), (2, 4, 1, 1)]
     ):
-        found = identity_certificate("two-sided", shape)
-        m = int(found.document["shape"]["m"])
         bound = attention_matching_bound(shape)
-        yield Instance(shape, found.universal and m < bound, f"attention-matching needs m ≥ {bound}", found, m=m)
+        found = served("two-sided", shape, detail=f"attention-matching needs m ≥ {bound}")
+        yield replace(found, holds=found.holds and int(found.m or 0) < bound)
 
 
 @claim(
