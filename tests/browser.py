@@ -1,7 +1,5 @@
 """Chromium without a window, driven through chromedriver's WebDriver protocol with the standard library alone."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Named tables of shapes and expected outcomes, and drawn targets, shared by unit, property and command-line tests."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

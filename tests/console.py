@@ -16,8 +16,6 @@ How a page is written:
   namespace for a page, and a ```text block after one is what it prints; other toml blocks must be well-formed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

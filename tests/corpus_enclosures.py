@@ -4,8 +4,6 @@ Exact embeddings are solved for over the rationals, or multiplied out from the w
 of a rounded one is measured by the sceptic.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import random

@@ -1,8 +1,6 @@
 """The corpus: what the form of a kind rules out, derived from valid certificates. Each has one value at one place that the
 published form (docs/schemas) does not admit there; no file holds them."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator

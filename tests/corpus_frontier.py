@@ -1,7 +1,5 @@
 """The corpus of what bounds the least m: sections 9 and 10 on the middle layer, on counted halves and on generic targets."""
 
-from __future__ import annotations
-
 import copy
 
 import naive

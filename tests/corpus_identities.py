@@ -1,7 +1,5 @@
 """The corpus: valid and invalid identities and lower bounds."""
 
-from __future__ import annotations
-
 import copy
 
 from make_corpus import (

@@ -1,7 +1,5 @@
 """The corpus: malformed identities and lower bounds, apart from those that their form rules out (corpus_forms)."""
 
-from __future__ import annotations
-
 from make_corpus import (
     ATTENTION,
     SCALAR,

@@ -1,7 +1,5 @@
 """The corpus: malformed certificates of ranks and kernels, apart from those that their form rules out (corpus_forms)."""
 
-from __future__ import annotations
-
 import functools
 import json
 import operator

@@ -1,7 +1,5 @@
 """The corpus: valid and invalid certificates of ranks and kernels."""
 
-from __future__ import annotations
-
 import copy
 import struct
 from fractions import Fraction

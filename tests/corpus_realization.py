@@ -3,8 +3,6 @@
 Hosts are built slowly from all words (docs/proofs/least-host-of-one-target.md), with fractions.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The corpus of residual streams: every kind that knows them (docs/certificate-format.md), and every way to forget them."""
 
-from __future__ import annotations
-
 import copy
 from fractions import Fraction
 

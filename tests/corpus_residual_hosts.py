@@ -1,7 +1,5 @@
 """Hosts with a residual stream as the corpus needs them, by the definitions of the format page."""
 
-from __future__ import annotations
-
 import tempfile
 from fractions import Fraction
 from itertools import combinations

@@ -1,7 +1,5 @@
 """The corpus of what is named "standard" in place of an array: section 5's rows and section 9.1's embeddings."""
 
-from __future__ import annotations
-
 from corpus_identities import IDENTITY_SHAPES
 from make_corpus import ATTENTION, Cases, added, changed, document, identity
 from sceptic import INVERTIBLE, PERMUTATIONS, canonical, dimension, stream_M, stream_reduced

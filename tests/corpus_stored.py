@@ -1,7 +1,5 @@
 """The corpus: certificates of hosts in files, of tied targets and of linear tests."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

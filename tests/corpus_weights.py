@@ -1,7 +1,5 @@
 """Hosts in files, tied targets and gauges, as the corpus and the tests draw them."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

@@ -1,7 +1,5 @@
 """Formulas of dimensions as the pages write them, read: "d_in(1 + 2S)", "2dS + b·H^L", "d_in H^L + S(2d − d²/d_in)"."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from fractions import Fraction

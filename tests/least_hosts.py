@@ -1,7 +1,5 @@
 """The least host of one target, the slow way: every equation written out, over fractions."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The equations of attention-matching at one target, entry by entry, from a host's dense matrices."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -3,8 +3,6 @@
 The bytes are the same on every run. No file is kept before `sceptic.judge` has agreed with the folder it is for.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

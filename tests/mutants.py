@@ -6,8 +6,6 @@ reader sees them, or only by the digest of the record's words, which says no mor
     python tests/mutants.py [CLAIM...]        prints how many mutants of each class were seen, and how
 """
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import warnings

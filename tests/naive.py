@@ -3,8 +3,6 @@
 Only plain Python and object arrays: nothing here calls the package's own R_all, W_all or forward pass.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

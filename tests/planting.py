@@ -7,8 +7,6 @@ a child process of its own:
     python tests/planting.py FAULT...     prints {fault: {"code": exit code, "broken": [...], "error": ...}} as JSON
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -4,8 +4,6 @@ Every column of a reader is a sum of columns of E, every column of E R_V one col
 frontier's written proofs; no code of the package.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ line for each file; the exit status is 0 if all are valid, else 1 if one is inva
 is too large to be judged here. Weights are looked for beside the certificate only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

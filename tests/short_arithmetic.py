@@ -6,8 +6,6 @@ rounded to BITS bits of a grid that is shifted from draw to draw; the root mean 
 error that a run is expected to have, and double precision underneath makes it the same everywhere.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

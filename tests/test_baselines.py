@@ -1,7 +1,5 @@
 """Baselines of tasks are computed, and presets have what the paper says."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from dataclasses import dataclass, replace

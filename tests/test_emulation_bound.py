@@ -1,7 +1,5 @@
 """The a priori bound of docs/emulation.md: never broken by a correct run, useful on tame targets, broken by planted faults."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import ceil
 from typing import Any

@@ -1,7 +1,5 @@
 """scripts/write_experiments.py: every figure on the page comes from a data file, and a stale page is noticed."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The Coq library around its theorems: the driver, what it catches, the links from claims."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -4,8 +4,6 @@ Everything is written out from the pages' own definitions; integers, Fractions, 
 reals by FLINT balls and says so.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Written proofs on shared attention and residual streams, held against computations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

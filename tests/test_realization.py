@@ -1,8 +1,6 @@
 """One target's smallest host: ranks against the full Hankel matrices, hosts against the definitions, bounds against what is
 seen, and certificates against mutations."""
 
-from __future__ import annotations
-
 import dataclasses
 from fractions import Fraction
 

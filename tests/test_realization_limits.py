@@ -1,7 +1,5 @@
 """The least host of a target: best effort, limits, tied hosts, the report."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

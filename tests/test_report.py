@@ -1,7 +1,5 @@
 """`utfproof report`: what is on the page comes from the files, contradictions are refused, and the page in a real browser."""
 
-from __future__ import annotations
-
 import copy
 import html
 import itertools

@@ -1,7 +1,5 @@
 """The report as a command and in a browser; hostile text."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json

@@ -1,7 +1,5 @@
 """What the report refuses: results that are malformed or contradict themselves."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

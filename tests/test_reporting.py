@@ -1,7 +1,5 @@
 """Reports: JUnit XML, the terminal's table, pictures against the matrices, and the page in a real browser."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The claims page, as text and in a browser."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

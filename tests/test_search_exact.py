@@ -1,7 +1,5 @@
 """The exact searches: exponents of monomial hosts, all {0,1} hosts of a few dimensions, and systems without solutions."""
 
-from __future__ import annotations
-
 import copy
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Symbolic identities: each holds on its grid, and each planted fault is seen."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Symbolic routes: the determinant polynomial, probabilities, blocks, spanning, null vectors."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tasks of the paper's experiments against slow, obvious code, exact laws, and planted faults."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter

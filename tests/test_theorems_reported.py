@@ -1,7 +1,5 @@
 """Theorems behind claims: what stands in their results, and what reports make of it."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What is trained, the optimiser, checkpoints to the bit, `utfproof train` and the sweep's jobs; and faults that break them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

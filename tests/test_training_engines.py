@@ -1,7 +1,5 @@
 """Path space and m-wide on short tasks, seeds side by side, graphs, what is counted; and faults that break the engines."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The optimum known: trained targets embedded into hosts, trained on from there, and faults that must show."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Result files, the tables and the scaling figure: what was measured stands where it belongs, and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

@@ -1,7 +1,5 @@
 """The verified checker (proofs/checker) as a third judge: over the corpus, and over certificates with a planted fault."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

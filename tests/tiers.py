@@ -4,8 +4,6 @@ The first tier takes a newcomer a few minutes with its installation: a test that
 is marked `full`, unless it is the only guard of what it guards. `exhaustive` is for what takes minutes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

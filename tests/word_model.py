@@ -4,8 +4,6 @@ A host enters its outputs only through the forms (E R_w R_Q)(E R_v R_K)^T and th
 of docs/proofs/functional-is-attention-matching.md, with plain NumPy; complex entries allow derivatives by complex steps.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 
