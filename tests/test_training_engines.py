@@ -12,7 +12,7 @@ from utfproof.benchmarks import train as bench  # noqa: E402
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
 from utfproof.ground import compiler  # noqa: E402
-from utfproof.training import compiled, kernel, matrices, normed, paths, programs  # noqa: E402
+from utfproof.training import compiled, kernel, matrices, nested, normed, paths, programs  # noqa: E402
 from utfproof.training.loop import Trainer, looked_at  # noqa: E402
 from utfproof.training.models import build_model, target_of  # noqa: E402
 from utfproof.training.paths import PathEngine  # noqa: E402
@@ -391,6 +391,43 @@ def test_heads_of_a_prefix_tree_add_where_they_move(monkeypatch):
     assert not differs(chosen)
     monkeypatch.setattr(programs, "heads_that_move", lambda host: np.ones_like(move(host)))
     assert differs(chosen)
+
+
+NESTED_FAULTS = {
+    "epsilon": lambda p: p.setattr(nested, "NORM_EPSILON", 1e-3),
+    "a mean left out": lambda p: p.setattr(
+        nested.Standing,
+        "measure",
+        lambda *a, f=nested.Standing.measure: (lambda scale, mean: (scale, 0 * mean))(*f(*a)),
+    ),
+    "what rests forgotten": lambda p: p.setattr(
+        nested.Standing, "_rest", property(lambda _: 0.0, lambda *_: None), raising=False
+    ),
+    "no scale in the first layer": lambda p: p.setattr(
+        nested.Tables,
+        "_replace",
+        lambda t, scales, moments, f=nested.Tables._replace: f(t, scales=scales**0, moments=moments),
+    ),
+    "a coordinate in another word": lambda p: p.setattr(
+        nested, "word_maps", lambda *a, f=nested.word_maps: [level[::-1] for level in f(*a)]
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", NESTED_FAULTS)
+def test_a_wrong_normalisation_of_nested_streams_is_seen(fault, monkeypatch):
+    chosen = small("2-hop/sparse/residual-norm", head_dim=3, layers=3)
+    held = trainer(chosen, "paths")
+    assert isinstance(held.engine.program, nested.NestedNormedProgram)
+    assert apart(trainer(chosen, "wide"), held, 2) < 1e-12
+    NESTED_FAULTS[fault](monkeypatch)
+    assert differs(chosen)
+
+
+def test_nested_streams_are_for_layer_normalisation_before_layers_without_gains():
+    for changes in ({"norm_place": "post"}, {"norm_gain": True}, {"positions": "learned"}, {"host": "random"}):
+        chosen = small("2-hop/sparse/residual-norm", head_dim=3, layers=2, **changes)
+        assert not nested.is_nested(build_model(chosen, [0], 22))
 
 
 def test_words_in_the_wrong_order_are_seen(monkeypatch):

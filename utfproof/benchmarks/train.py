@@ -196,22 +196,27 @@ def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
 
 def _tables(trainer: Trainer, v: int) -> int:
     """Of the program: E R_w R_Q, E R_w R_K and E R_w U."""
+    from utfproof.training.nested import NestedNormedProgram
     from utfproof.training.programs import DenseProgram, IndexProgram
 
     model, program = trainer.model, trainer.engine.program  # type: ignore[union-attr]
     shape, m, letters, out = model.shape, model.m, model.letters, model.shape.d_out
     H, L, d = shape.heads, shape.layers, shape.head_dim
-    if model.norm:
+    if isinstance(program, NestedNormedProgram):
+        members, v, program = program._members.numel(), v + 1, program.index
+        total = 2 * (v * v + v) * members
+    elif model.norm:
         return _normed_tables(trainer, v)
+    else:
+        total = 0
     if isinstance(program, IndexProgram):
-        products = 3 * v * out * sum(size * count for size, count in program._buckets)
-        return products + (0 if program._order is not None else 2 * program._mix.numel() * v * out)
+        total += 3 * v * out * sum(size * count for size, count in program._buckets)
+        return total + (0 if program._order is not None else 2 * program._mix.numel() * v * out)
     if isinstance(program, DenseProgram):
         split = program.split(v)
         met = m * v * out * letters**L
         readers = v * m * 2 * H * d * sum(letters**layer for layer in range(L))
         return 2 * readers + 2 * (program.output_multiplications(v, split) - met) + 3 * met
-    total = 0
     for layer in range(L):
         rows = v * letters**layer
         total += 3 * rows * m * 2 * H * d
@@ -242,7 +247,7 @@ def _normed_tables(trainer: Trainer, v: int) -> int:
 def _rows(trainer: Trainer, v: int) -> list[tuple[int, int]]:
     """Rows of the stream before each layer and before U, and rows that are read there: with LN these may be one more."""
     model, found = trainer.model, []
-    nested = getattr(trainer.engine.program, "nested", False)  # type: ignore[union-attr]
+    nested = trainer.engine._nested  # type: ignore[union-attr]
     for layer in range(model.shape.layers + 1):
         read = v + (layer > 0 and "shift" in model)
         found.append((v, read))
@@ -255,16 +260,21 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
     from utfproof.training import kernel
     from utfproof.training.paths import shares_keys
 
+    nested, ones = trainer.engine._nested, trainer.engine._ones  # type: ignore[union-attr]
+    v += ones
     model, preset = trainer.model, trainer.preset
     H, L, d, out = preset.heads, preset.layers, preset.head_dim, model.shape.d_out
     B, n, cpu = preset.batch, trainer.task.context, not trainer.on_gpu
     k = looks if L == 1 else n
     total = 3 * H * v * v * d + 2 * B * k * v * H * v  # the first layer: tokens' logits, read by one-hot rows
-    rows, nested = _rows(trainer, v), getattr(trainer.engine.program, "nested", False)  # type: ignore[union-attr]
+    rows = _rows(trainer, v)
+    if ones:  # of words of each length, those alive and those that rest: the longest are alive where the loss looks
+        measured = [(2 * B * n, c) for c, _ in rows[:-1]] + [(B * looks, rows[-1][0])]
+        total += sum(positions * (2 * c * c + 3 * c) for positions, c in measured)
     for layer in range(1, L):
         k = looks if layer == L - 1 else n
         c, w = rows[layer]
-        if model.norm:
+        if model.norm and not ones:
             total += 2 * B * n * c * c
         if shares_keys(w, d):
             pairs = kernel.seen(k, n, H, cpu, k == n)
@@ -278,4 +288,4 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
             total += 3 * B * n * w * H * out
             return total + (3 * B * k * w * out if preset.residual else 0)
     c = sum(c for c, _ in rows) if nested else rows[L][0]
-    return total + 3 * B * looks * c * out + (2 * B * looks * c * c if model.norm else 0)
+    return total + 3 * B * looks * c * out + (2 * B * looks * c * c if model.norm and not ones else 0)

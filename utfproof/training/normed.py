@@ -171,7 +171,7 @@ def normalised_times(p: Tensor, gram: Tensor, matrix: Tensor, shifted: bool) -> 
     return found + matrix[:, None, c:] if shifted else found
 
 
-def _parts(p: Tensor) -> list[tuple[slice, slice]]:
+def chunks(p: Tensor) -> list[tuple[slice, slice]]:
     """Positions taken together: all on a GPU."""
     S, rows, c = p.shape
     size = max(1, _CHUNK // c) if p.device.type == "cpu" else max(1, rows)
@@ -195,7 +195,7 @@ def _functions() -> tuple[Any, ...]:
         def forward(context: Any, p: Any, gram: Any) -> Any:
             found, half = torch.empty_like(p), torch.empty_like(p)
             scale = p.new_empty(*p.shape[:2], 1)
-            for part in _parts(p):
+            for part in chunks(p):
                 torch.bmm(p[part], gram[part[0]], out=half[part])
                 scale[part] = _scale(half[part], p[part])
                 torch.mul(p[part], scale[part], out=found[part])
@@ -207,7 +207,7 @@ def _functions() -> tuple[Any, ...]:
             p, half, scale = context.saved_tensors
             g, dp = gradients[0].contiguous(), torch.empty_like(p)
             dG = p.new_zeros(len(p), p.shape[2], p.shape[2])
-            for part in _parts(p):
+            for part in chunks(p):
                 s, x = scale[part], p[part]
                 by_variance = (g[part] * x).sum(-1, keepdim=True) * s.pow(3) * -0.5
                 add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
@@ -220,7 +220,7 @@ def _functions() -> tuple[Any, ...]:
             half = torch.empty_like(p)
             found = p.new_empty(*p.shape[:2], matrix.shape[-1])
             scale = p.new_empty(*p.shape[:2], 1)
-            for part in _parts(p):
+            for part in chunks(p):
                 torch.bmm(p[part], gram[part[0]], out=half[part])
                 scale[part] = _scale(half[part], p[part])
                 found[part] = (p[part] @ matrix[part[0]]).mul_(scale[part])
@@ -232,7 +232,7 @@ def _functions() -> tuple[Any, ...]:
             p, half, scale, found, matrix = context.saved_tensors
             g, dp, dM = gradients[0].contiguous(), torch.empty_like(p), torch.zeros_like(matrix)
             dG = p.new_zeros(len(p), p.shape[2], p.shape[2])
-            for part in _parts(p):
+            for part in chunks(p):
                 s, x = scale[part], p[part]
                 by_variance = (g[part] * found[part]).sum(-1, keepdim=True) * s.square() * -0.5
                 scaled = g[part] * s

@@ -19,6 +19,7 @@ from utfproof.ground.selection import SelectionMatrix
 from utfproof.training.kernel import attention
 from utfproof.training.matrices import times
 from utfproof.training.models import Model
+from utfproof.training.nested import NestedNormedProgram, Standing, is_nested
 from utfproof.training.normed import NormedProgram, normalised, normalised_times
 from utfproof.training.programs import DenseProgram, IndexProgram, Program, Tables, TrainedProgram
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 def program_of(model: Model, max_memory: int | None = None) -> Program:
     """The program of a model: with LN, index maps, dense matrices, or trained ones."""
+    if is_nested(model):
+        return NestedNormedProgram(model)
     if model.norm:
         return NormedProgram(model, max_memory)
     if model.hosts is None:
@@ -49,7 +52,8 @@ class PathEngine:
         self.model = model
         self.counting = counting and not model.learned_positions
         self.program = program_of(model, max_memory)
-        self._nested = isinstance(self.program, IndexProgram) and self.program.nested
+        self._ones = isinstance(self.program, NestedNormedProgram)
+        self._nested = self._ones or (isinstance(self.program, IndexProgram) and self.program.nested)
 
     def logits(self, inputs: Tensor, look: Tensor | None = None, tokens: Tensor | None = None) -> Tensor:
         """Outputs [S, B, k, d_out] for token ids [S, B, n], at the positions look [S, B, k] (all without it).
@@ -63,7 +67,7 @@ class PathEngine:
             tokens = inputs.flatten().bincount().nonzero()[:, 0]
         place = torch.searchsorted(tokens, inputs)
         rows = model["E"].index_select(1, tokens)
-        stream = torch.nn.functional.one_hot(place, len(tokens)).to(rows.dtype)
+        stream = torch.nn.functional.one_hot(place, len(tokens) + self._ones).to(rows.dtype)
         if model.learned_positions:
             n = inputs.shape[2]
             here = torch.eye(n, dtype=rows.dtype, device=rows.device).expand(*inputs.shape, n)
@@ -76,11 +80,14 @@ class PathEngine:
 
         model = self.model
         last, rested = model.shape.layers - 1, []
+        standing = None if tables.moments is None else Standing(tables.moments, stream.shape[-1])
         for layer in range(last + 1):
             seen = look if layer == last else None
             queries, keys = tables.queries[layer] * model.scale, tables.keys[layer]
             gram = None if tables.grams is None else tables.grams[layer]
             read = stream if gram is None else normalised(stream, gram, tables.ones)
+            if standing is not None:  # the first layer's scales stand in its tables
+                read = standing.read(stream, scaled=bool(layer))
             stream = read if tables.kept else stream
             here, asked = (x if seen is None else _pick(x, seen) for x in (stream, read))
             if layer == 0 and self.counting:
@@ -88,6 +95,9 @@ class PathEngine:
                 moved = _by_counts(here, counts if seen is None else _pick(counts, seen), queries, keys)
             else:
                 moved = self._attend(read, asked, seen, queries, keys, tables.outputs if layer == last else None)
+            moved = (
+                moved if layer or tables.scales is None else moved * tables.scales.repeat(1, 1, 1, model.shape.heads)
+            )
             if layer == last and self._early(layer, stream):
                 break
             if tables.nested:
@@ -99,7 +109,10 @@ class PathEngine:
             gram = None if tables.grams is None else tables.grams[-1]
             if gram is not None:
                 return normalised_times(stream, gram, tables.outputs, tables.ones)
-            return _rows_times(torch.cat([*rested, stream], 3) if rested else stream, tables.outputs)
+            every = torch.cat([*rested, stream], 3) if rested else stream
+            if standing is not None:
+                return standing.outputs(every, stream, tables.outputs, look)
+            return _rows_times(every, tables.outputs)
         if model.residual:  # the values were read by U before they were averaged: the stream's own letter is left
             moved = moved + _rows_times(here, tables.outputs[:, : stream.shape[-1]])
         return moved

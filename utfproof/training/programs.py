@@ -29,7 +29,8 @@ class Tables(NamedTuple):
 
     nested: heads add to the coordinates that they move, so words are of heads alone although there is a stream; outputs are
     then those of words of length 0, 1, ... L. grams: where LN stands, see `normed`; ones: whether LN adds one more
-    coefficient, always 1; kept: whether the stream itself is what LN gives (post), not only what is read (pre).
+    coefficient, always 1; kept: whether the stream itself is what LN gives (post), not only what is read (pre). scales
+    [S, 1, 1, v], moments: where LN stands and heads add to what they move, see `nested`.
     """
 
     queries: list[Tensor]
@@ -39,6 +40,8 @@ class Tables(NamedTuple):
     ones: bool = False
     kept: bool = False
     nested: bool = False
+    scales: Tensor | None = None
+    moments: list[tuple[Tensor, Tensor]] | None = None
 
 
 class Program(Protocol):
