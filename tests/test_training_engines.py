@@ -304,23 +304,52 @@ FAULTS = {
     "a row too late": ("while (most[row / ROWS] <= key) row += ROWS;", "row = key + ROWS;"),
     "what lies past a row": ("for (long j = whole<T>(part.most); j < keys", "for (long j = keys; j < keys"),
     "a short series": ("TERMS = 13", "TERMS = 5"),
+    "a strip forgotten": ("C + row * wide + j, wide, k > 0", "C + row * wide + j, wide, false"),
+    "a turn that is none": ("if (!(i & half)) {", "if (false) {"),
 }
+
+
+def few_products(x: torch.Tensor, y: torch.Tensor) -> float:
+    """The largest relative difference of products of few rows, either way."""
+    found = [compiled.few_times(x, y), compiled.few_times(x, y.t().contiguous().t())]
+    return max(gap((x.double() @ y.double()), product.double()) for product in found)
+
+
+def few_factors(dtype=torch.float64) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    sizes = [(5, 228, 180), (10, 70, 99), (3, 1, 1), (20, 130, 257), (8, 64, 48), (17, 33, 1024)]
+    draw = lambda *size: torch.randn(*size, generator=generator, dtype=torch.float64).to(dtype)  # noqa: E731
+    return [(draw(rows, a), draw(a, b)) for rows, a, b in sizes]
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no g++")
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-14), (torch.float32, 1e-5)])
+def test_few_rows_times_a_large_matrix(monkeypatch, dtype, bound):
+    for x, y in few_factors(dtype):
+        assert few_products(x, y) < bound
+        found = compiled.few_times(x, y)
+        torch.set_num_threads(3)
+        assert torch.equal(found, compiled.few_times(x, y))
+        torch.set_num_threads(1)
+    monkeypatch.setattr(compiled, "_LARGE", 1)
+    for chosen in (small(f"2-hop/{host}/attention", head_dim=3, layers=2) for host in ("random", "trained")):
+        assert apart(trainer(chosen, "wide"), trainer(chosen, "paths"), 2) < 1e-9
 
 
 @pytest.mark.full
 @pytest.mark.skipif(compiled.library() is None, reason="no g++")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_compiled_attention_is_seen(fault, monkeypatch, tmp_path):
+def test_a_fault_in_compiled_code_is_seen(fault, monkeypatch, tmp_path):
     text, (good, bad) = compiled.SOURCE.read_text(), FAULTS[fault]
     assert good in text
-    (tmp_path / "attention.cpp").write_text(text.replace(good, bad))
+    (tmp_path / "compiled.cpp").write_text(text.replace(good, bad))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiled, "SOURCE", tmp_path / "attention.cpp")
+    monkeypatch.setattr(compiled, "SOURCE", tmp_path / "compiled.cpp")
     monkeypatch.setattr(compiler, "_OPTIONS", ("-O1", *compiler._OPTIONS[1:]))
     function = compiled.compiled_attention()
-    assert any(
-        largest_gap(both_ways(kernel._function(), *which), both_ways(function, *which)) > 1e-9 for which in SHARED
-    )
+    gaps = (largest_gap(both_ways(kernel._function(), *which), both_ways(function, *which)) for which in SHARED)
+    products = (few_products(x, y) for x, y in few_factors())
+    assert any(wrong > 1e-9 for wrong in (*products, *gaps))
 
 
 @pytest.mark.parametrize("repeat", [1, 3])

@@ -1,5 +1,5 @@
-"""Attention of `kernel` in compiled code, where there is a compiler: on a CPU, in float32 and float64. Weights are computed
-again on the way back, from the largest logit of each row and one over its sum."""
+"""What compiled code does where there is a compiler, on a CPU in float32 and float64: attention of `kernel`, whose weights are
+computed again on the way back, from the largest logit of each row and one over its sum; and a few rows times a large matrix."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from utfproof.ground.compiler import shared_library
 if TYPE_CHECKING:
     from torch import Tensor
 
-SOURCE = Path(__file__).with_name("attention.cpp")
+SOURCE = Path(__file__).with_suffix(".cpp")
 _NAMES = {"torch.float32": "float", "torch.float64": "double"}
-_SHAPES = 8
-"""First and last sequence of a part, sequences, rows, keys, widths of keys and values, rows of a position."""
+_FEW = 32
+"""Rows up to which a product with a large matrix waits for memory."""
+_LARGE = 2**20
+"""Entries from which on a matrix is large: it stays in no cache of a core."""
+_BLOCK = 48
+"""Columns of such a product that are one piece of work."""
 
 
 def library() -> ctypes.CDLL | None:
@@ -30,19 +34,32 @@ def fits(queries: Tensor) -> bool:
     return queries.device.type == "cpu" and str(queries.dtype) in _NAMES and library() is not None
 
 
-def _call(way: str, shapes: tuple[int, ...], tensors: list[Tensor | None], like: Tensor) -> None:
-    """Run one way over all sequences, a part for each thread."""
+def _call(name: str, count: int, numbers: tuple[int, ...], tensors: list[Tensor | None], like: Tensor) -> None:
+    """Run a function over `count` pieces of work, a part for each thread."""
     import torch
 
-    function = library()[f"{way}_{_NAMES[str(like.dtype)]}"]  # type: ignore[index]
-    function.argtypes = [ctypes.c_long] * _SHAPES + [ctypes.c_void_p] * len(tensors)
+    function = library()[f"{name}_{_NAMES[str(like.dtype)]}"]  # type: ignore[index]
+    function.argtypes = [ctypes.c_long] * (2 + len(numbers)) + [ctypes.c_void_p] * len(tensors)
     places = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-    count, threads = len(like), torch.get_num_threads()
+    threads = torch.get_num_threads()
     cuts = [count * part // threads for part in range(threads + 1)]
     if threads == 1:
-        function(0, count, count, *shapes, *places)
+        function(0, count, *numbers, *places)
     else:
-        list(_pool(threads).map(lambda start, end: function(start, end, count, *shapes, *places), cuts[:-1], cuts[1:]))
+        list(_pool(threads).map(lambda start, end: function(start, end, *numbers, *places), cuts[:-1], cuts[1:]))
+
+
+def is_few(x: Tensor, y: Tensor) -> bool:
+    """Whether `few_times` is for x [rows, a] and y [a, b]: few rows, and a large matrix or its transpose as it stands."""
+    return len(x) <= _FEW and y.numel() >= _LARGE and fits(x) and (y.is_contiguous() or y.t().is_contiguous())
+
+
+def few_times(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y, reading y once."""
+    x, found = x.contiguous(), x.new_empty(len(x), y.shape[1])
+    name, matrix = ("few", y) if y.is_contiguous() else ("few_back", y.t())
+    _call(name, -(-y.shape[1] // _BLOCK), (*x.shape, y.shape[1]), [x, matrix, found], x)
+    return found
 
 
 @cache
@@ -62,8 +79,8 @@ def compiled_attention() -> Any:
             q, k, look = q.contiguous(), k.contiguous(), None if look is None else look.contiguous()
             v = k if shared else v.contiguous()
             found, rows = q.new_empty(*q.shape[:2], v.shape[2]), q.new_empty(2, *q.shape[:2])
-            shapes = (q.shape[1], k.shape[1], q.shape[2], v.shape[2], repeat)
-            _call("forward", shapes, [q, k, v, look, found, *rows], q)
+            shapes = (len(q), q.shape[1], k.shape[1], q.shape[2], v.shape[2], repeat)
+            _call("forward", len(q), shapes, [q, k, v, look, found, *rows], q)
             context.save_for_backward(q, k, v, look, rows)
             context.shapes, context.shared = shapes, shared
             return found
@@ -75,7 +92,7 @@ def compiled_attention() -> Any:
             dv = None if context.shared else torch.empty_like(v)
             v = k if context.shared else v
             tensors = [q, k, v, look, *rows, gradients[0].contiguous(), dq, dk, dv]
-            _call("backward", context.shapes, tensors, q)
+            _call("backward", len(q), context.shapes, tensors, q)
             return dq, dk, dv, None, None
 
     return Compiled

@@ -10,14 +10,23 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from utfproof.training import compiled
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 def times(x: Tensor, y: Tensor) -> Tensor:
     """x @ y for [S, a, b] and [S, b, c]; a single model's is a plain product, which uses all threads."""
-    # squeezed, not indexed: the gradient of an index is filled with zeros first
-    return (x.squeeze(0) @ y.squeeze(0)).unsqueeze(0) if len(x) == 1 else x @ y
+    import torch
+
+    if len(x) > 1:
+        return x @ y
+    x, y = x.squeeze(0), y.squeeze(0)  # not indexed: the gradient of an index is filled with zeros first
+    if not (torch.is_grad_enabled() and y.requires_grad) and compiled.is_few(x, y):
+        found: Tensor = _functions()[2].apply(x, y)
+        return found.unsqueeze(0)
+    return (x @ y).unsqueeze(0)
 
 
 def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -70,7 +79,8 @@ class Matrices:
 
 @cache
 def _functions() -> tuple[Any, ...]:
-    """The autograd functions, made when torch is there: a parameter's matrices, and a product with one of them."""
+    """The autograd functions, made when torch is there: a parameter's matrices, a product with one of them, and one
+    of few rows with a large matrix that is not trained."""
     import torch
 
     class Split(torch.autograd.Function):
@@ -104,7 +114,17 @@ def _functions() -> tuple[Any, ...]:
                 return times(g, y), _written(g.transpose(1, 2), x, context.into), None, None
             return times(g, y.transpose(1, 2)), _written(x.transpose(1, 2), g, context.into), None, None
 
-    return Split, Product
+    class Few(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Any, y: Any) -> Any:
+            context.save_for_backward(y)
+            return compiled.few_times(x, y)
+
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            return times(gradients[0].unsqueeze(0), context.saved_tensors[0].t().unsqueeze(0)).squeeze(0), None
+
+    return Split, Product, Few
 
 
 def _written(x: Tensor, y: Tensor, place: Tensor | None) -> Tensor:

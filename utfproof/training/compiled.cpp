@@ -1,7 +1,8 @@
-// Causal softmax attention over short sequences, forward and backward, one sequence after another within the cache.
+// What path space does on a CPU: causal softmax attention over short sequences, forward and backward, one sequence after another
+// within the cache; and a few rows times a matrix that no cache holds, which is read once.
 //
 // Each product is made of tiles of ROWS rows and up to three vectors of columns that stay in registers. Nothing depends on the
-// number of threads: all sums are of one sequence.
+// number of threads: a sum is never divided.
 
 #include <algorithm>
 #include <cstdint>
@@ -102,10 +103,10 @@ void product(long columns, long inner, const T *a, long across, long along, cons
     if (columns - done == L) tile<T, 1>(inner, a, across, along, b + done, width, c + done, stride, add);
 }
 
-// x [rows, width] as columns of `stride` numbers.
-template <class T> void transposed(const T *x, long rows, long width, T *found, long stride) {
+// x [rows, width], rows `apart` numbers apart, as columns of `stride` numbers.
+template <class T> void transposed(const T *x, long rows, long width, T *found, long stride, long apart) {
     for (long i = 0; i < rows; i++)
-        for (long j = 0; j < width; j++) found[j * stride + i] = x[i * width + j];
+        for (long j = 0; j < width; j++) found[j * stride + i] = x[i * apart + j];
 }
 
 template <class T> struct Space : std::vector<T> {
@@ -168,7 +169,7 @@ void forward(long start, long end, long sequences, long rows, long n, long e, lo
     Space<T> Kt(e, keys), S(ROWS, keys), averages(ROWS, wide);
     for (long b = start; b < end; b++) {
         const T *Q = queries.of(b), *values_here = values.of(b);
-        transposed(k + b * n * e, n, e, (T *)Kt, keys);
+        transposed(k + b * n * e, n, e, (T *)Kt, keys, e);
         for (long row = 0; row < rows; row += ROWS) {
             Rows<T> part(S, keys, look ? look + b * (rows / repeat) : look, row, rows, repeat);
             product<T>(whole<T>(part.most), e, Q + row * e, e, 1, Kt, keys, S, keys);
@@ -211,8 +212,8 @@ void backward(long start, long end, long sequences, long rows, long n, long e, l
     std::vector<long> most(padded / ROWS);
     for (long b = start; b < end; b++) {
         const T *Q = queries.of(b), *K = known.of(b), *G = gradients.of(b);
-        transposed(K, n, e, (T *)Kt, keys);
-        if (!shared) transposed(v + b * n * f, n, f, Vt, keys);
+        transposed(K, n, e, (T *)Kt, keys, e);
+        if (!shared) transposed(v + b * n * f, n, f, Vt, keys, f);
         for (long row = 0; row < rows; row += ROWS) {
             T *slopes = D + row * keys;
             Rows<T> part(A + row * keys, keys, look ? look + b * (rows / repeat) : look, row, rows, repeat);
@@ -254,6 +255,81 @@ void backward(long start, long end, long sequences, long rows, long n, long e, l
     }
 }
 
+constexpr long STRIP = 16, BLOCK = 48;
+
+// Numbers that are wanted soon: hardware looks less far ahead. A place that does not exist is no fault.
+template <class T> void ahead(const T *x, long count) {
+    for (long i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(x + i, 0, 2);
+}
+
+// Columns start * BLOCK ... end * BLOCK of x [rows, inner] y [inner, width], y strip by strip.
+template <class T> void few(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
+    const long first = start * BLOCK, count = std::min(end * BLOCK, width) - first, wide = whole<T>(count);
+    const long padded = (rows + ROWS - 1) / ROWS * ROWS;
+    Space<T> X(padded, inner), C(padded, wide), edge(STRIP, wide);
+    std::memcpy(X, x, rows * inner * sizeof(T));
+    for (long k = 0; k < inner; k += STRIP) {
+        const long depth = std::min(STRIP, inner - k);
+        const T *from = y + k * width + first;
+        const bool last = k + depth == inner;  // past it nothing may be read
+        for (long i = 0; last && i < depth; i++) std::memcpy(edge + i * wide, from + i * width, count * sizeof(T));
+        for (long j = 0; j < wide; j += 3 * LANES<T>) {
+            for (long i = STRIP; !last && i < 2 * STRIP; i++) ahead(from + i * width + j, 3 * LANES<T>);
+            for (long row = 0; row < padded; row += ROWS)
+                product<T>(std::min(wide - j, 3 * LANES<T>), depth, X + row * inner + k, inner, 1, (last ? (T *)edge : from) + j,
+                           last ? wide : width, C + row * wide + j, wide, k > 0);
+        }
+    }
+    for (long i = 0; i < rows; i++) std::memcpy(found + i * width + first, C + i * wide, count * sizeof(T));
+}
+
+// x [LANES, LANES] as columns.
+template <class T> void turned(const T *x, long width, T *found, long stride) {
+    constexpr long L = LANES<T>;
+    typename Of<T>::Vec v[L];
+    for (long i = 0; i < L; i++) v[i] = at(x + i * width);
+#pragma GCC unroll 4
+    for (long half = 1; half < L; half *= 2) {
+        typename Of<T>::Bits low, high;
+        for (long i = 0; i < L; i++) {
+            low[i] = i & half ? L + i - half : i;
+            high[i] = i & half ? L + i : i + half;
+        }
+#pragma GCC unroll 16
+        for (long i = 0; i < L; i++)
+            if (!(i & half)) {
+                const typename Of<T>::Vec a = v[i], b = v[i + half];
+                v[i] = __builtin_shuffle(a, b, low);
+                v[i + half] = __builtin_shuffle(a, b, high);
+            }
+    }
+    for (long i = 0; i < L; i++) at(found + i * stride) = v[i];
+}
+
+// Columns start * BLOCK ... end * BLOCK of x [rows, inner] y^T for y [width, inner].
+template <class T> void few_back(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
+    constexpr long L = LANES<T>, TWO = 2 * L, DEPTH = 64;
+    const long padded = (rows + ROWS - 1) / ROWS * ROWS, stop = std::min(end * BLOCK, width);
+    Space<T> X(padded, inner), C(padded, TWO), columns(DEPTH, TWO);
+    std::memcpy(X, x, rows * inner * sizeof(T));
+    for (long first = start * BLOCK; first < stop; first += TWO) {
+        const long count = std::min(TWO, stop - first);
+        for (long k = 0; k < inner; k += DEPTH) {
+            const long depth = std::min(DEPTH, inner - k);
+            const T *from = y + first * inner + k;
+            if (count == TWO && depth == DEPTH) {
+                for (long i = 0; i < TWO; i += L)
+                    for (long j = 0; j < DEPTH; j += L) turned(from + i * inner + j, inner, columns + j * TWO + i, TWO);
+                for (long i = 0; i < TWO; i++) ahead(from + i * inner + DEPTH, DEPTH);
+            } else
+                transposed(from, count, depth, (T *)columns, TWO, inner);
+            for (long row = 0; row < padded; row += ROWS)
+                product<T>(TWO, depth, X + row * inner + k, inner, 1, columns, TWO, C + row * TWO, TWO, k > 0);
+        }
+        for (long i = 0; i < rows; i++) std::memcpy(found + i * width + first, C + i * TWO, count * sizeof(T));
+    }
+}
+
 }  // namespace
 
 #define BOTH_WAYS(T)                                                                                                           \
@@ -265,6 +341,12 @@ void backward(long start, long end, long sequences, long rows, long n, long e, l
                                  const T *q, const T *k, const T *v, const int64_t *look, const T *tops, const T *units,      \
                                  const T *g, T *dq, T *dk, T *dv) {                                                           \
         backward(start, end, sequences, rows, n, e, f, repeat, q, k, v, look, tops, units, g, dq, dk, dv);                    \
+    }                                                                                                                         \
+    extern "C" void few_##T(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {      \
+        few(start, end, rows, inner, width, x, y, found);                                                                     \
+    }                                                                                                                         \
+    extern "C" void few_back_##T(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) { \
+        few_back(start, end, rows, inner, width, x, y, found);                                                                \
     }
 
 BOTH_WAYS(float)
