@@ -71,8 +71,7 @@ def furnished(tmp_path, monkeypatch):
 @pytest.fixture
 def one_thread():
     """PyTorch on one thread."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -89,6 +88,21 @@ def browser():
         if os.environ.get("UTFPROOF_REQUIRE_BROWSER"):
             pytest.fail(str(missing))
         pytest.skip(str(missing))
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Write a page and open it; returns its address."""
+
+    def opened(text, fragment="", *, width=1280, dark=False):
+        path = tmp_path / "page.html"
+        path.write_bytes(text.encode())
+        browser.window(width, dark=dark)
+        browser.console()
+        browser.open(path.as_uri() + fragment)
+        return path.as_uri()
+
+    return opened
 
 
 def pytest_addoption(parser):

@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
-import test_tasks
 
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
@@ -23,7 +22,7 @@ from utfproof.training.tasks import TASKS, khop, parentheses, task_baselines, ta
 from utfproof.training.tasks.khop import answer_laws, k_hop_baselines  # noqa: E402
 from utfproof.training.tasks.parentheses import parentheses_baselines  # noqa: E402
 
-_one_thread = test_tasks._one_thread
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # --- baselines --------------------------------------------------------------------------------------------------

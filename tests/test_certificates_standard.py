@@ -157,15 +157,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_in_the_hosts_are_found(fault, tmp_path, monkeypatch):
-    name, owner, attribute, wrong = FAULTS[fault]
-    document = corpus.standard(name, (2, 3, 2, 2))
-    assert verdict(document, tmp_path).code == 0
-    monkeypatch.setattr(owner, attribute, wrong)
-    assert verdict(document, tmp_path).code == 1
-
-
 ROWS_FAULTS = {
     "heads of the trie are one": (
         "tied", checker.Tied, "move",
@@ -198,10 +189,11 @@ ROWS_FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ROWS_FAULTS)
-def test_rows_that_are_not_written_out_are_tested(fault, tmp_path, monkeypatch):
-    name, owner, attribute, wrong = ROWS_FAULTS[fault]
-    document = corpus.rows(name, (2, 3, 2, 2, 2))
+@pytest.mark.parametrize("fault", [*FAULTS, *ROWS_FAULTS])
+def test_faults_in_the_hosts_are_found(fault, tmp_path, monkeypatch):
+    """Where an embedding is the standard one, and where rows are not written out."""
+    name, owner, attribute, wrong = (FAULTS | ROWS_FAULTS)[fault]
+    document = corpus.standard(name, (2, 3, 2, 2)) if fault in FAULTS else corpus.rows(name, (2, 3, 2, 2, 2))
     assert verdict(document, tmp_path).code == 0
     monkeypatch.setattr(owner, attribute, wrong)
     assert verdict(document, tmp_path).code == 1

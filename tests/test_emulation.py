@@ -45,27 +45,23 @@ KERNELS = {
 # --- attention in chunks -------------------------------------------------------------------------------------------
 
 
+def chunks_agree(kernel, rows, positions, width):
+    queries, keys, x = np.random.default_rng(len(positions)).normal(size=(3, len(positions), width))
+    whole = kernel(queries, keys, positions, layer=1, head=1) @ x
+    chunked = ChunkedAttention(kernel, rows).attended(queries, keys, x, positions, layer=1, head=1)
+    return np.allclose(chunked, whole, rtol=1e-13, atol=1e-15)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("rows", [1, 3, 7, 64, None])
 def test_chunks_are_the_same_attention(name, rows):
-    rng = np.random.default_rng(0)
-    queries, keys, x = rng.normal(size=(3, 17, 4))
-    kernel, positions = KERNELS[name], np.arange(17)
-    whole = kernel(queries, keys, positions, layer=1, head=1) @ x
-    chunked = ChunkedAttention(kernel, rows).attended(queries, keys, x, positions, layer=1, head=1)
-    assert np.allclose(chunked, whole, rtol=1e-13, atol=1e-15)
+    assert chunks_agree(KERNELS[name], rows, np.arange(17), 4)
 
 
 @given(st.lists(st.integers(-40, 40), min_size=1, max_size=12), st.booleans(), st.integers(1, 9), st.integers(1, 5))
 def test_chunks_at_any_positions(positions, causal, window, rows):
     """Keys are only skipped where positions count upwards; elsewhere the mask decides, and each token sees itself."""
-    n = len(positions)
-    rng = np.random.default_rng(n)
-    queries, keys, x = rng.normal(size=(3, n, 2))
-    kernel = SoftmaxAttention(causal=causal, window=window)
-    whole = kernel(queries, keys, np.array(positions), layer=0, head=0) @ x
-    chunked = ChunkedAttention(kernel, rows).attended(queries, keys, x, np.array(positions), layer=0, head=0)
-    assert np.allclose(chunked, whole, rtol=1e-13, atol=1e-15)
+    assert chunks_agree(SoftmaxAttention(causal=causal, window=window), rows, np.array(positions), 2)
 
 
 @pytest.mark.parametrize(

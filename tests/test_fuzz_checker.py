@@ -479,10 +479,14 @@ def with_files_of_the_corpus(folder):
                 shutil.copy(path, folder / f"{place}-{path.name}" if path.suffix == ".safetensors" else folder)
 
 
-def test_mutated_corpus(tmp_path):
+@pytest.mark.parametrize(
+    ("count", "seed", "least"),
+    [(300, 1, 0), *(pytest.param(3000, seed, 20, marks=pytest.mark.exhaustive) for seed in range(2, 10))],
+)
+def test_mutated_corpus(count, seed, least, tmp_path):
     with_files_of_the_corpus(tmp_path)
-    seen = fuzz(300, 1, tmp_path, corpus_inputs)
-    assert min(seen["corpus", code] for code in (0, 1, 2)) > 0
+    seen = fuzz(count, seed, tmp_path, corpus_inputs)
+    assert min(seen["corpus", code] for code in (0, 1, 2)) > least
 
 
 def fuzz_weights(count, seed, folder):
@@ -528,11 +532,3 @@ def test_more_damaged_weights(tmp_path):
 @pytest.mark.parametrize("seed", range(2, 10))
 def test_more_random_input(seed, tmp_path):
     fuzz(4000, seed, tmp_path)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2, 10))
-def test_more_of_the_mutated_corpus(seed, tmp_path):
-    with_files_of_the_corpus(tmp_path)
-    seen = fuzz(3000, seed, tmp_path, corpus_inputs)
-    assert min(seen["corpus", code] for code in (0, 1, 2)) > 20

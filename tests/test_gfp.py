@@ -474,31 +474,20 @@ def check_tensor(matrix, p, device):
     assert (there.cpu().numpy() == matrix).all()
 
 
-@pytest.fixture
-def one_torch_thread():
-    """Two pools of spinning threads in one process slow each other down on small matrices."""
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("one_torch_thread")
+# two pools of spinning threads in one process slow each other down on small matrices
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("device", "largest"),
+    [
+        pytest.param("cpu", (150, 140), marks=pytest.mark.full),
+        pytest.param("cuda", (500, 640), marks=pytest.mark.gpu),
+    ],
+)
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_torch_gives_the_same(family):
-    for index, shape in enumerate(((0, 3), (3, 0), (1, 1), (30, 20), (20, 90), (150, 140))):
+def test_torch_gives_the_same(family, device, largest):
+    for index, shape in enumerate(((0, 3), (3, 0), (1, 1), (30, 20), (20, 90), largest)):
         p = PRIMES[index]
-        check_tensor(FAMILIES[family](np.random.default_rng(index), *shape, p), p, "cpu")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_cuda_gives_the_same(family):
-    for index, shape in enumerate(((0, 3), (3, 0), (1, 1), (30, 20), (20, 90), (500, 640))):
-        p = PRIMES[index]
-        check_tensor(FAMILIES[family](np.random.default_rng(index), *shape, p), p, "cuda")
+        check_tensor(FAMILIES[family](np.random.default_rng(index), *shape, p), p, device)
 
 
 @pytest.mark.gpu

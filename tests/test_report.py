@@ -341,23 +341,18 @@ def test_points_below_the_diagonal_are_never_thinned_out(monkeypatch, parts):
 
 
 def at(*path):
-    """A change that sets what stands at a path."""
+    """A change that sets what stands at a path; `...` takes it away."""
     *way, last, value = path
 
     def change(document):
         for key in way:
             document = document[key]
         document[last] = value
+        if value is ...:
+            del document[last]
 
     return change
 
 
 def without(*path):
-    *way, last = path
-
-    def change(document):
-        for key in way:
-            document = document[key]
-        del document[last]
-
-    return change
+    return at(*path, ...)

@@ -150,20 +150,6 @@ def test_the_page_is_self_contained(folder):
 # --- in a browser --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def show(browser, tmp_path):
-    """Write a page and open it."""
-
-    def opened(text, *, width=1280, dark=False):
-        path = tmp_path / "page.html"
-        path.write_bytes(text.encode())
-        browser.window(width, dark=dark)
-        browser.console()
-        browser.open(path.as_uri())
-
-    return opened
-
-
 TAB, ENTER = "\ue004", "\ue007"
 PAPER = "return getComputedStyle(document.body).backgroundColor"
 FOCUS = """

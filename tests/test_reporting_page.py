@@ -100,21 +100,6 @@ def test_import_of_reports_is_light():
 # --- the page, in a browser ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def show(browser, tmp_path):
-    """Write a page and open it; returns its address."""
-
-    def opened(text, fragment=""):
-        path = tmp_path / "page.html"
-        path.write_bytes(text.encode())
-        browser.window(1280)
-        browser.console()
-        browser.open(path.as_uri() + fragment)
-        return path.as_uri()
-
-    return opened
-
-
 VISIBLE = "return [...document.querySelectorAll('tbody.claim')].filter(b => b.getClientRects().length).map(b => b.id)"
 OPEN = """
 return [...document.querySelectorAll('tr.evidence')].filter(r => r.getClientRects().length).map(r => r.parentElement.id)

@@ -19,16 +19,9 @@ from utfproof.training.tasks import khop, parentheses, task_baselines, task_name
 from utfproof.training.tasks.khop import k_hop_baselines  # noqa: E402
 from utfproof.training.tasks.parentheses import parentheses_baselines  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 REJECT = 1e-9
 """Seeds are fixed, so a law is either rejected beyond doubt or not at all."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def fits(counts: Counter, law: dict) -> bool:

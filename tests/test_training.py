@@ -196,47 +196,37 @@ def test_a_stopped_run_ends_as_one_that_was_not(tmp_path, name, stop):
     assert replace(again, seconds=0) == replace(result, seconds=0)
 
 
-def test_optimizer_state_dropped_is_seen(tmp_path, monkeypatch):
-    chosen = small()
-    runs.run(chosen, [1], setting(tmp_path / "whole"))
-    stop_after(23, chosen, tmp_path / "parts")
-    restore = Trainer.restore
-
-    def forgetful(self, tensors):
-        held = self.tensors()
-        kept = {name: t if name.startswith("parameter") else held[name].clone() for name, t in tensors.items()}
-        restore(self, kept)
-
-    monkeypatch.setattr(Trainer, "restore", forgetful)
-    runs.run(chosen, [1], setting(tmp_path / "parts"))
-    assert outcome(tmp_path / "parts") != outcome(tmp_path / "whole")
+def forgetful(self, tensors, restore=Trainer.restore):
+    """The optimizer's state is dropped."""
+    held = self.tensors()
+    restore(self, {name: t if name.startswith("parameter") else held[name].clone() for name, t in tensors.items()})
 
 
-def test_data_drawn_anew_is_seen(tmp_path, monkeypatch):
+def drawn_anew(self, step, batch=Trainer.batch):
     """As if the state of the random numbers were not restored: the stream of batches starts over."""
-    chosen = small()
-    runs.run(chosen, [1], setting(tmp_path / "whole"))
-    stop_after(23, chosen, tmp_path / "parts")
-    batch = Trainer.batch
-    monkeypatch.setattr(Trainer, "batch", lambda self, step: batch(self, step - 20))
-    runs.run(chosen, [1], setting(tmp_path / "parts"))
-    assert outcome(tmp_path / "parts") != outcome(tmp_path / "whole")
+    return batch(self, step - 20)
 
 
-def test_a_log_that_is_not_cut_back_is_seen(tmp_path, monkeypatch):
+def not_cut_back(self, path, size, header, init=runs._Log.__init__):
+    """The log has a line for step 25, the checkpoint is of step 20."""
+    init(self, path, path.stat().st_size if path.exists() else size, header)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "fault", "stop"),
+    [
+        (Trainer, "restore", forgetful, 23),
+        (Trainer, "batch", drawn_anew, 23),
+        (runs._Log, "__init__", not_cut_back, 27),
+    ],
+)
+def test_a_run_that_goes_on_wrongly_is_seen(tmp_path, monkeypatch, owner, name, fault, stop):
     chosen = small()
     runs.run(chosen, [1], setting(tmp_path / "whole"))
-    stop_after(27, chosen, tmp_path / "parts")  # the log has a line for step 25, the checkpoint is of step 20
-    monkeypatch.setattr(runs._Log, "__init__", _keeps_everything(runs._Log.__init__))
+    stop_after(stop, chosen, tmp_path / "parts")
+    monkeypatch.setattr(owner, name, fault)
     runs.run(chosen, [1], setting(tmp_path / "parts"))
     assert outcome(tmp_path / "parts")[0] != outcome(tmp_path / "whole")[0]
-
-
-def _keeps_everything(init):
-    def changed(self, path, size, header):
-        init(self, path, path.stat().st_size if path.exists() else size, header)
-
-    return changed
 
 
 @pytest.mark.full
