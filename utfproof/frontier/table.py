@@ -70,6 +70,16 @@ class FrontierEntry:
             return self.paper.value < self.proved.value
         return self.reached is not None and self.reached.value < self.paper.value
 
+    def cell(self, papers: Sequence[str], none: str = "none") -> str:
+        """What is proved and reached, in a cell of a table, with the paper's dimensions; none: where no m will do."""
+        if self.impossible is not None:
+            return none
+        reached = "open" if self.reached is None else str(self.reached)
+        text = reached if self.exact else f"{self.proved} … {reached}"
+        if self.written is not None:
+            text += f" ~{self.written.value}"
+        return f"{text} ({', '.join(papers)})" if papers else text
+
 
 @dataclass
 class Frontier:

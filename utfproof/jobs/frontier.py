@@ -261,21 +261,11 @@ def _grid(found: Found, group: FrontierGroup) -> list[str]:
                 told[:] = [other for other in told if other != text.rstrip("!")] + [text]
     heads = sorted({h for h, _ in entries})
     layers = sorted({length for _, length in entries})
-    cells = {at: _cell(entry, papers.get(at, [])) for at, entry in entries.items()}
+    cells = {at: entry.cell(papers.get(at, [])) for at, entry in entries.items()}
     widths = {h: max(len(f"H = {h}"), *(len(cells[h, length]) for length in layers)) for h in heads}
     lines = ["   L  " + "  ".join(f"H = {h}".ljust(widths[h]) for h in heads)]
     lines += [f"  {length:2}  " + "  ".join(cells[h, length].ljust(widths[h]) for h in heads) for length in layers]
     return [line.rstrip() for line in lines]
-
-
-def _cell(entry: FrontierEntry, papers: list[str]) -> str:
-    if entry.impossible is not None:
-        return "none"
-    reached = "open" if entry.reached is None else str(entry.reached)
-    text = reached if entry.exact else f"{entry.proved} … {reached}"
-    if entry.written is not None:
-        text += f" ~{entry.written.value}"
-    return f"{text} ({', '.join(papers)})" if papers else text
 
 
 def _named(found: Found, group: FrontierGroup) -> list[str]:

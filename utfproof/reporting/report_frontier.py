@@ -212,20 +212,10 @@ def _numbers(
     at = {(entry.shape.heads, entry.shape.layers): entry for entry in entries}
     rows = []
     for length in sorted({length for _, length in at}):
-        cells = [_cell(at[h, length], papers.get((h, length), [])) if (h, length) in at else "" for h in heads]
+        told = {h: [f"{paper}{'!' * refuted}" for paper, refuted in papers.get((h, length), [])] for h in heads}
+        cells = [at[h, length].cell(told[h], none="no m") if (h, length) in at else "" for h in heads]
         rows.append((length, *cells))
     return table(
         "m proved … m reached (the paper's); one number: both; *, **, †: no certificate made; ! refuted",
         ("L", *(f"H = {h}" for h in heads)), rows,
     )  # fmt: skip
-
-
-def _cell(entry: FrontierEntry, papers: list[tuple[Paper, bool]]) -> str:
-    if entry.impossible is not None:
-        return "no m"
-    reached = "open" if entry.reached is None else str(entry.reached)
-    text = reached if entry.exact else f"{entry.proved} … {reached}"
-    if entry.written is not None:
-        text += f" ~{entry.written.value}"
-    told = ", ".join(f"{paper}{'!' * refuted}" for paper, refuted in papers)
-    return f"{text} ({told})" if told else text
