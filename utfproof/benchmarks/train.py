@@ -270,7 +270,7 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
     rows = _rows(trainer, v)
     if ones:  # of words of each length, those alive and those that rest: the longest are alive where the loss looks
         measured = [(2 * B * n, c) for c, _ in rows[:-1]] + [(B * looks, rows[-1][0])]
-        total += sum(positions * (2 * c * c + 3 * c) for positions, c in measured)
+        total += sum(positions * (2 * c * c + 3 * c) for positions, c in measured) - B * looks * v * out  # tokens stand
     for layer in range(1, L):
         k = looks if layer == L - 1 else n
         c, w = rows[layer]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.training.matrices import add_product
+from utfproof.training.matrices import add_product, times
 from utfproof.training.models import NORM_EPSILON, Model
 from utfproof.training.normed import chunks
 from utfproof.training.programs import IndexProgram, Tables, heads_that_move, word_maps
@@ -100,7 +100,7 @@ class Standing:
         forms, sums = self._moments[self._level]
         if look is not None and not isinstance(self._rest, float):
             self._rest = self._rest.gather(2, look[..., None].expand(*look.shape, 2))
-        found = _function().apply(stream.reshape(S, B * k, c), forms, sums).view(S, B, k, -1, 2)
+        found = _functions()[0].apply(stream.reshape(S, B * k, c), forms, sums).view(S, B, k, -1, 2)
         square, mean = (found[..., 0, :] + self._rest).split(1, -1)
         if found.shape[3] > 1:
             self._rest = self._rest + found[..., 1, :]
@@ -109,27 +109,24 @@ class Standing:
 
     def read(self, stream: Tensor, *, scaled: bool = True) -> Tensor:
         """Coefficients of LN(x): the mean is taken from each word's ones. Not scaled: as they are, of mean 0."""
-        import torch
-
         scale, mean = self.measure(stream)
-        if not scaled:
-            return stream
-        ones = torch.eye(self._v, dtype=stream.dtype, device=stream.device)[-1]
-        return stream * scale - (scale * mean) * ones.repeat(stream.shape[-1] // self._v)
+        return _functions()[1].apply(stream, scale, mean, self._v) if scaled else stream
 
-    def outputs(self, streams: Tensor, last: Tensor, tables: Tensor, look: Tensor | None) -> Tensor:
-        """What U reads of LN(x) [S, B, k, d_out], from coefficients over words of all lengths and those of the longest."""
-        S, B, k, c = streams.shape
-        scale, mean = self.measure(last, look)
-        of_ones = tables.view(S, -1, self._v, tables.shape[-1])[:, :, -1].sum(1)
-        found = (streams.reshape(S, B * k, c) @ tables).view(S, B, k, -1)
-        return scale * (found - mean * of_ones[:, None, None])
+    def outputs(self, streams: list[Tensor], tables: Tensor, look: Tensor | None) -> Tensor:
+        """What U reads of LN(x) [S, B, k, d_out], from coefficients over the words of each length."""
+        scale, mean = self.measure(streams[-1], look)
+        of_ones = tables.view(len(tables), -1, self._v, tables.shape[-1])[:, :, -1].sum(1)
+        parts = tables.split([stream.shape[-1] for stream in streams], 1)
+        found = -mean * of_ones[:, None, None]
+        for stream, part in zip(streams, parts, strict=True):
+            found = found + times(stream.flatten(1, 2), part).view_as(found)
+        return scale * found
 
 
 @cache
-def _function() -> Any:
-    """The autograd function c [S, n, c], G [S, K, c, c], y [S, K, c] -> c G c^T and c y [S, n, 2 K], made when torch is there.
-    G is symmetric."""
+def _functions() -> tuple[Any, Any]:
+    """The autograd functions, made when torch is there: from c [S, n, c], symmetric G [S, K, c, c] and y [S, K, c] to c G c^T
+    and c y [S, n, 2 K]; and s (c - mu where c belongs to a row of ones)."""
     import torch
 
     class Moments(torch.autograd.Function):
@@ -157,4 +154,18 @@ def _function() -> Any:
                     add_product(dG[part[0], number], x.transpose(1, 2), x * weight)
             return dp, dG, g[..., 1::2].transpose(1, 2) @ p
 
-    return Moments
+    class Read(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, p: Any, scale: Any, mean: Any, v: int) -> Any:
+            context.save_for_backward(p, scale, mean)
+            context.v, found = v, p * scale
+            found[..., v - 1 :: v].sub_(scale * mean)
+            return found
+
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            (p, scale, mean), g = context.saved_tensors, gradients[0]
+            of_ones = g[..., context.v - 1 :: context.v].sum(-1, keepdim=True)
+            return g * scale, (g * p).sum(-1, keepdim=True) - mean * of_ones, -scale * of_ones, None
+
+    return Moments, Read

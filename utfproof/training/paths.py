@@ -109,10 +109,9 @@ class PathEngine:
             gram = None if tables.grams is None else tables.grams[-1]
             if gram is not None:
                 return normalised_times(stream, gram, tables.outputs, tables.ones)
-            every = torch.cat([*rested, stream], 3) if rested else stream
             if standing is not None:
-                return standing.outputs(every, stream, tables.outputs, look)
-            return _rows_times(every, tables.outputs)
+                return standing.outputs([*rested, stream], tables.outputs, look)
+            return _rows_times(torch.cat([*rested, stream], 3) if rested else stream, tables.outputs)
         if model.residual:  # the values were read by U before they were averaged: the stream's own letter is left
             moved = moved + _rows_times(here, tables.outputs[:, : stream.shape[-1]])
         return moved
