@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import typer
 
 from utfproof.certificates import checker
+from utfproof.certificates.expected import expecting
 from utfproof.cli import signals, verified
 from utfproof.cli.declare import Command
 from utfproof.cli.display import require_mode, shown
@@ -43,7 +44,9 @@ def _check(context: typer.Context) -> None:
     if judged:
         words.remove(verified.FLAG)
         verified.require(own)
-    with shown(mode), stage("check", whole=True) as doing:
+    with shown(mode), stage("check", whole=True) as doing, expecting(
+        lambda seconds: doing.reach(doing.done, f"{doing.done + 1:.0f}: about {seconds} s")
+    ):  # fmt: skip
         code = checker.main(
             words, "utfproof check", lambda path: doing.reach(doing.done + 1, f"{doing.done + 1:.0f}: {path}")
         )
