@@ -1,6 +1,5 @@
 """Chromium without a window, driven through chromedriver's WebDriver protocol with the standard library alone."""
 
-import base64
 import contextlib
 import json
 import os
@@ -72,11 +71,6 @@ class Browser:
         """Messages of warning or worse since the last call."""
         entries = self._call("POST", "/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries if entry["level"] in ("SEVERE", "WARNING")]
-
-    def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A PNG of the page."""
-        data = self.devtools("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(data["data"]))
 
 
 def request(method: str, url: str, body: dict[str, Any] | None = None) -> Any:

@@ -40,7 +40,7 @@ class CannotCarry(Refuted):
         super().__init__(message)
         self.rank = rank
         self.columns = columns
-        self.misfit = self.residual = misfit  # `residual` was its name
+        self.misfit = misfit
 
 
 class OutsideClass(Refuted):

@@ -121,7 +121,7 @@ def linear_test_weights(
     stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
     document = stored.document
     require_linear_test(stored.shape)
-    source = StoredWeights(stored.shape, stored.m, stored.file, stored.tied, device)
+    source = StoredWeights(stored.file, stored.shape, stored.m, stored.tied, device)
     found = _certified(source, document, primes, max_memory)
     stored.file.require_unchanged()
     return found

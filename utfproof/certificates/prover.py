@@ -196,7 +196,7 @@ def decide_weights(
         proof = certificate("rank-deficient", shape, m, document, {"method": "dimension"}, rank=None)
         found = WeightsDecision(proof, f"the embedding dimension m = {m} is below M = {stored.M}")
     else:
-        source = StoredWeights(shape, m, stored.file, stored.tied, device)
+        source = StoredWeights(stored.file, shape, m, stored.tied, device)
         found = _decide_dense(source, document, primes, witness, max_memory)
     stored.file.require_unchanged()
     return found

@@ -30,7 +30,7 @@ from utfproof.matching import r_all
 from utfproof.matching.modular import r_all_modulo
 from utfproof.shapes import Shape
 from utfproof.systems import TiedUniversal, Universal
-from utfproof.weights import TensorFile
+from utfproof.weights import StoredHost
 
 Draw = Callable[[str, int, int, int], Any]
 """(tensor, columns, layer, head) -> that matrix of the host; layers and heads count from 0."""
@@ -190,27 +190,13 @@ class RandomDraw:
 
 
 @dataclass(frozen=True)
-class StoredWeights:
+class StoredWeights(StoredHost):
     """A host's weights from a file, in the number formats they were stored in."""
 
-    shape: Shape
-    m: int
-    file: TensorFile
-    tied: bool
     device: str = "cpu"
 
     def __str__(self) -> str:
         return f"R_all of {self.file.path} at {self.shape}, m = {self.m},"
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """R_V, or its factors."""
-        return ("R_Vv", "R_Vo") if "R_Vv" in self.file.tensors else ("R_V",)
-
-    def matrix(self, tensor: str, layer: int, head: int) -> np.ndarray:
-        """One matrix as stored."""
-        array = self.file.tensors[tensor]
-        return array if tensor == "U" else array[head] if self.tied else array[layer, head]
 
     def r_all(self, p: int) -> Any:
         """R_all modulo p [m, M], centred residues, of the integers of section 4.8; factors are never multiplied first."""

@@ -133,7 +133,7 @@ def certify_tied_weights(
         kind = TiedUniversal if tied else Universal
         return _dense(r_all(kind(shape, m, parts["R_Q"], parts["R_K"], first, parts["U"], R_Vo=parts.get("R_Vo"))))
 
-    source = StoredWeights(shape, m, file, tied)
+    source = StoredWeights(file, shape, m, tied)
     found = _decide(_Host(file.path, shape, m, document, source.r_all, dense, tied), primes, max_memory)
     file.require_unchanged()
     return found

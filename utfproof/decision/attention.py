@@ -154,11 +154,9 @@ def exact_host(stored: StoredHost) -> Universal:
     """The host with the rationals that its floats are, as object arrays."""
 
     def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
-        array = stored.file.tensors[tensor]
-        return exact(array if tensor == "U" else array[head] if stored.tied else array[layer, head])
+        return exact(stored.matrix(tensor, layer, head))
 
-    values = ("R_V",) if stored.factor_width is None else ("R_Vv", "R_Vo")
-    return assemble(stored.shape, stored.m, stored.tied, draw, values)
+    return assemble(stored.shape, stored.m, stored.tied, draw, stored.values)
 
 
 def matched_target(host: Universal, seed: int = 0) -> tuple[Target, np.ndarray] | None:

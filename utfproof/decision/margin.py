@@ -153,8 +153,7 @@ def _exact_least(stored: StoredHost) -> float:
     zero where it is beyond float64."""
 
     def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
-        array = stored.file.tensors[tensor]
-        matrix = exact(array if tensor == "U" else array[head] if stored.tied else array[layer, head])
+        matrix = exact(stored.matrix(tensor, layer, head))
         # integers: powers of two scale columns, which are scaled to length one in the end
         return exact(np.vectorize(int, otypes=[object])(matrix * shifts[tensor]))
 
@@ -162,8 +161,7 @@ def _exact_least(stored: StoredHost) -> float:
         name: max((x.denominator for x in exact(array).reshape(-1) if x), default=1)
         for name, array in stored.file.tensors.items()
     }
-    values = ("R_V",) if stored.factor_width is None else ("R_Vv", "R_Vo")
-    integers = r_all(assemble(stored.shape, stored.m, stored.tied, draw, values))
+    integers = r_all(assemble(stored.shape, stored.m, stored.tied, draw, stored.values))
     gram = integers.T @ integers
     inverse = rational.inverse(gram)
     if inverse is None:

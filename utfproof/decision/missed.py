@@ -136,7 +136,7 @@ def missed_target(host: StoredHost, decision: HostDecision, *, max_memory: int |
         return Missed(host.shape, stored_integer(evidence["column"]), z, certified=True)
     if host.m >= host.M:
         return None
-    source = StoredWeights(host.shape, host.m, host.file, host.tied)
+    source = StoredWeights(host.file, host.shape, host.m, host.tied)
     p = gfp.DEFAULT_PRIMES[0]
     require_memory(8 * (6 * host.m * host.M + 4 * host.m * host.m), f"a target that {source} misses", max_memory)
     if host.m * host.M > CHEAP_KERNEL_ENTRIES and not host.shape.residual:

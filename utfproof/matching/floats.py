@@ -58,11 +58,6 @@ class Embedding:
     misfit: float | None = None
     condition_estimated: bool = False
 
-    @property
-    def residual(self) -> float | None:
-        """`misfit`, by its earlier name."""
-        return self.misfit
-
 
 def deficient(shape: Shape, rank: int, columns: int, misfit: float, kind: str = "numerical rank") -> CannotCarry:
     """The error for a target that a deficient R_all does not reach."""

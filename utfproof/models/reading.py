@@ -163,7 +163,7 @@ def read_model(
     unknown = _unknown(facts, family)
     assumed = {name: value for name, value in family.assumed.items() if name in unknown or name not in FACTS}
     facts.values = {**assumed, **facts.values}
-    layers = _attention(claims, facts, arrays, sizes, prefixes, family, tables)
+    layers = _attention(claims, facts, arrays, sizes, tables)
     norm = None
     if norms:
         norm, arrays = read_norms(claims, family, facts, arrays, prefixes)
@@ -341,8 +341,6 @@ def _attention(
     facts: Facts,
     arrays: dict[str, np.ndarray],
     sizes: dict[str, int],
-    prefixes: list[str],
-    family: Family,
     tables: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[LayerAttention, ...]:
     """Each layer's attention, by the facts."""

@@ -175,6 +175,16 @@ class StoredHost:
         return int(self.file.tensors["R_Vv"].shape[-1]) if "R_Vv" in self.file.tensors else None
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """R_V, or its factors."""
+        return ("R_V",) if self.factor_width is None else ("R_Vv", "R_Vo")
+
+    def matrix(self, tensor: str, layer: int, head: int) -> np.ndarray:
+        """One matrix as stored."""
+        array = self.file.tensors[tensor]
+        return array if tensor == "U" else array[head] if self.tied else array[layer, head]
+
+    @property
     def document(self) -> dict[str, str]:
         """What a certificate's claim says of this host. MalformedInput where a weight is not finite."""
         for name in self.file.tensors:
