@@ -37,6 +37,7 @@ from utfproof.systems import Target, TiedTarget, Universal
 ENGINES = ("m-wide", "index-map", "path-space")
 PRECISIONS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 """Unit roundoff of each working precision."""
+_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2}
 
 READ_BLOCK = 128
 """Coordinates of the stream summed at a time by R_Q, R_K and U."""
@@ -317,6 +318,14 @@ def dense_memory(host: Universal) -> int:
     return 8 * (layers * host.shape.heads * host.m * (host.m + 2 * host.shape.head_dim) + host.m * host.shape.d_out)
 
 
+def copied_memory(host: Universal, place: Placement) -> int:
+    """Bytes that `wide_host` takes: dense float64 matrices stay where they are; of others each is copied, by way of one in
+    float64."""
+    if not place.uses_torch and place.precision == "float64" and default_engine(host) != "index-map":
+        return 0
+    return dense_memory(host) * _BYTES[place.precision] // 8 + 8 * host.m**2
+
+
 class Engine:
     """A host made ready to run: `run(x, E, kernel)` in one of the ENGINES, on one device, in one precision.
 
@@ -332,7 +341,7 @@ class Engine:
         self.place.probe()
         if self.name == "m-wide":
             require_memory(
-                2 * dense_memory(self.host),
+                copied_memory(self.host, self.place),
                 f"the dense host at {self.host.shape}, m = {self.host.m},",
                 embedder.max_memory,
             )

@@ -6,7 +6,7 @@ OUTPUT. Layers count from 0. All norms are upper bounds (spectral norms of large
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import hypot, pi, sqrt
 from typing import Any
@@ -27,6 +27,8 @@ OUTPUT: Reading = (2, -1, -1)
 
 _EXACT_NORM = 512
 _POWER_STEPS, _POWER_STARTS = 3, 16
+_TOGETHER = 2**18
+"""Entries of blocks that are copied at a time."""
 
 
 def readings(shape: Shape) -> Iterator[Reading]:
@@ -146,9 +148,16 @@ def _starts(shape: Shape, stack: SuffixStack) -> np.ndarray:
     return np.asarray(np.cumsum(widths) - widths)
 
 
-def _block_columns(columns: np.ndarray, starts: np.ndarray, width: int) -> np.ndarray:
-    """Blocks [rows, count, width] that start at these columns."""
-    return columns[:, starts[:, None] + np.arange(width)]
+def _block_columns(columns: np.ndarray, starts: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    """Blocks [rows, count, width] that start at these columns, so many at a time that their copies stay small."""
+    step = max(1, _TOGETHER // (columns.shape[0] * width))
+    for first in range(0, len(starts), step):
+        yield columns[:, starts[first : first + step, None] + np.arange(width)]
+
+
+def _joined(parts: Iterable[np.ndarray], *tail: int) -> np.ndarray:
+    """One array [count, *tail] of these pieces, of which there may be none."""
+    return np.concatenate([np.zeros((0, *tail)), *parts])
 
 
 class _Measured:
@@ -159,13 +168,17 @@ class _Measured:
         starts = _starts(shape, stack)
         self.last = stack.kind == 2
         self.numbers = _reading_numbers(shape, stack)
-        blocks = _block_columns(columns, starts[~self.last], shape.head_dim)
         self.inf, self.two = np.zeros(len(starts)), np.zeros(len(starts))
-        if blocks.shape[1]:
-            self.inf[~self.last] = np.sqrt((blocks**2).sum(axis=2).max(axis=0))
-            self.two[~self.last] = block_norms(blocks)
-        outputs = _block_columns(columns, starts[self.last], shape.d_out)
-        self.out_inf, self.out_two = np.abs(outputs).max(axis=0), np.sqrt((outputs**2).sum(axis=0))
+        reads = [
+            (np.sqrt((blocks**2).sum(axis=2).max(axis=0)), block_norms(blocks))
+            for blocks in _block_columns(columns, starts[~self.last], shape.head_dim)
+        ]
+        self.inf[~self.last], self.two[~self.last] = (_joined(part[i] for part in reads) for i in (0, 1))
+        outputs = [
+            (np.abs(blocks).max(axis=0), np.sqrt((blocks**2).sum(axis=0)))
+            for blocks in _block_columns(columns, starts[self.last], shape.d_out)
+        ]
+        self.out_inf, self.out_two = (_joined((part[i] for part in outputs), shape.d_out) for i in (0, 1))
 
     def summed(self, keep: np.ndarray) -> dict[Reading, Norms]:
         """Over the words of each reading, of the blocks to keep."""
@@ -209,9 +222,9 @@ def _blocked_factors(matrix: Any) -> np.ndarray:
     if isinstance(matrix, SelectionMatrix):
         count = np.bincount(matrix.coordinates()[1], minlength=matrix.shape[1]).astype(np.float64)
         return np.where(count > 1, count, 0.0)
-    columns = to_numpy(matrix).astype(np.float64)
-    starts = np.arange(0, columns.shape[0], READ_BLOCK)
-    squares = np.add.reduceat(columns**2, starts, axis=0)
+    columns = to_numpy(matrix).astype(np.float64, copy=False)
+    starts = range(0, columns.shape[0], READ_BLOCK)
+    squares = np.array([(columns[at : at + READ_BLOCK] ** 2).sum(axis=0) for at in starts])
     factors: np.ndarray = np.sqrt(
         min(READ_BLOCK, columns.shape[0]) * squares.max(axis=0) + len(starts) * squares.sum(axis=0)
     )
@@ -303,7 +316,8 @@ def _value_norms(matrix: Any) -> tuple[float, float, int]:
     if isinstance(matrix, SelectionMatrix):
         terms = int(np.bincount(matrix.coordinates()[1]).max(initial=0))
         return spectral_norm(matrix), sqrt(terms), terms if terms > 1 else 0
-    two = np.linalg.norm(to_numpy(matrix).astype(np.float64), axis=0)
+    dense = to_numpy(matrix).astype(np.float64, copy=False)
+    two = np.sqrt(np.einsum("ij,ij->j", dense, dense))  # takes no copy
     return spectral_norm(matrix), float(two.max(initial=0.0)), int(matrix.shape[0])
 
 
