@@ -14,12 +14,13 @@ from utfproof.certificates.lower_bounds import (
     span_certificate,
     span_dimension,
     target_entries,
+    target_rows,
 )
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_host, register_host, two_sided_host
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit, Undecided
-from utfproof.exact import rational
+from utfproof.exact import gfp, rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.matching import isolating_target, r_all, w_all
@@ -42,6 +43,24 @@ LOWER = [
 
 
 # --- lower bounds ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("dims", [(2, 3, 2, 2), (3, 2, 1, 3), (1, 4, 2, 2)])
+def test_rows_of_targets_are_their_w_all(dims, residual, tied):
+    """Word by word modulo p as in exact arithmetic, large entries included, in order; shared attention has the outputs."""
+    shape, p = Shape(*dims, residual=residual), gfp.DEFAULT_PRIMES[0]
+    targets = [integer_target(shape, seed, tied=tied, bound=2**40) for seed in range(3)]
+    every = np.concatenate([gfp.residues(np.asarray(w_all(target), dtype=object), p) for target in targets])
+    assert np.array_equal(target_rows(targets, p), every)
+    longest = shape.words_at(shape.layers)
+    outputs = every[:, -shape.d_out * longest :]
+    assert np.array_equal(target_rows(targets, p, Notion.SHARED_ATTENTION, "E"), outputs)
+    both = outputs.reshape(3, shape.d_in, longest, shape.d_out).transpose(0, 1, 3, 2).reshape(-1, longest)
+    assert np.array_equal(target_rows(targets, p, Notion.SHARED_ATTENTION, "E and U"), both)
+    with pytest.raises(MalformedInput, match="do not fit 64 bits"):
+        target_rows(targets, 2**61 - 1)
 
 
 @pytest.mark.parametrize(("notion", "targets", "free", "dims", "least"), LOWER)

@@ -28,7 +28,6 @@ from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.matching import w_all
 from utfproof.shapes import Shape, matching_dimension, positive_integer, require_plain, require_words
 from utfproof.systems import Target
 
@@ -137,34 +136,36 @@ def target_rows(
     """Rows modulo p that the targets make a host's dimension bound, centred residues in float64: by matching all rows of the
     W_all [targets * d_in, M]; for shared attention with E free the rows of their output columns [targets * d_in, d_in H^L];
     with E and U free the entries ((M_w)_ij)_w [targets * d_in^2, H^L]."""
-    if notion is Notion.MATCHING:
-        return np.concatenate([gfp.residues(np.asarray(w_all(target), dtype=object), p) for target in targets])
-    rows = []
-    for target in targets:
-        products = _products_modulo(target, p)  # [H^L, d_in, d_in]
-        count, b, _ = products.shape
-        rows.append(products.transpose(1, 2, 0).reshape(b * b, count) if free == BOTH else
-                    products.transpose(1, 0, 2).reshape(b, count * b))  # fmt: skip
-    return np.asarray(gfp.residues(np.concatenate(rows), p))
-
-
-def _products_modulo(target: Target, p: int) -> np.ndarray:
-    """M_w [H^L, d_in, d_in] modulo p for the words of length L, as int64."""
-    shape = target.shape
-    if shape.d_in * (p - 1) ** 2 >= 2**63:
+    shape, count = targets[0].shape, len(targets)
+    b, tied = shape.d_in, targets[0].tied
+    if max(b, shape.head_dim) * (p - 1) ** 2 >= 2**63:
         raise MalformedInput(
-            f"products modulo {p} of {shape.d_in} x {shape.d_in} matrices do not fit 64 bits; use a prime below 2^31 / d_in"
+            f"products modulo {p} of {b} x {b} matrices do not fit 64 bits; use a prime below 2^31 / d_in"
         )
-    forms = np.array(
-        [
-            [np.asarray(target.value_form(t, h), dtype=object) % p for h in range(shape.heads)]
-            for t in range(shape.layers)
-        ]
-    ).astype(np.int64)  # [L, H, d_in, d_in]
-    products = np.eye(shape.d_in, dtype=np.int64)[None]
-    for layer in forms:
-        products = np.einsum("wij,hjk->whik", products, layer).reshape(-1, shape.d_in, shape.d_in) % p
-    return products
+
+    def residues(tensor: str) -> np.ndarray:
+        """[targets, L or 1, H, rows, columns], 0 ... p-1."""
+        found = np.array([np.asarray(getattr(target, tensor), dtype=object) for target in targets]) % p
+        return (found[:, None] if tied else found).astype(np.int64)
+
+    readers, values = [residues("W_Q"), residues("W_K")], residues("W_V") @ residues("W_O") % p
+    if shape.residual:
+        values = np.concatenate(
+            [np.broadcast_to(np.eye(b, dtype=np.int64), (*values.shape[:2], 1, b, b)), values], axis=2
+        )
+    products = np.broadcast_to(np.eye(b, dtype=np.int64), (count, 1, b, b))  # [targets, words, d_in, d_in]
+    read: list[list[np.ndarray]] = [[], []]
+    for layer in range(shape.layers):
+        at = 0 if tied else layer
+        for part, matrices in zip(read, readers if notion is Notion.MATCHING else (), strict=False):
+            part.append((products[:, :, None] @ matrices[:, None, at]).transpose(0, 3, 1, 2, 4).reshape(count, b, -1))
+        products = (products[:, :, None] @ values[:, None, at] % p).reshape(count, -1, b, b)
+    if free == BOTH:
+        rows = products.transpose(0, 2, 3, 1).reshape(count * b * b, -1)
+    else:
+        outputs = products.transpose(0, 2, 1, 3).reshape(count, b, -1)
+        rows = np.concatenate([*read[0], *read[1], outputs], axis=2).reshape(count * b, -1)
+    return np.asarray(gfp.residues(rows, p))
 
 
 def _span_shape(shape: Shape, notion: Notion, free: str | None) -> tuple[int, int]:
