@@ -26,9 +26,6 @@ NANOSECONDS = {
     "multiplied": 130, "eliminated": 230, "followed": 930, "traced": 460, "placed": 1610, "columns": 130, "ones": 290,
     "drawing": 0.77, "summed": 0.33,
 }  # fmt: skip
-_COUNTING = ("counting", "two-sided-counting", "commuting-trie")
-_GAUGED = ("shared-query-groups", "residual-query")
-_SYMMETRIC = ("symmetric-keys", "symmetric-keys-deep")
 
 
 def powers(a: int, count: int) -> int:
@@ -43,22 +40,24 @@ def mixed(a: int, b: int, count: int) -> int:
 
 def identity(claim: Claim, make: Callable[[], IndexHost], e: Blocks | None, u: Blocks | None) -> Counter[str]:
     """Of `require_words`: how words act is the same for all columns of a reader, and E is read where they end."""
-    s, name = claim.shape, claim.construction
+    s, (host, _, targets, _) = claim.shape, checker.IDENTITIES[claim.construction]
+    counting, symmetric = issubclass(host, checker.Counting), issubclass(host, checker.SymmetricKeys)
+    gauged = targets == checker.GENERIC and not symmetric
     b, d, H, L, every = s.d_in, s.head_dim, s.heads, s.layers, s.heads * s.layers
     group, letters = min(-(-b // d), H), s.letters
 
     def ends(t: int) -> int:
         """Coordinates in which one ends, over the words of length t."""
-        return math.comb(t + H - 1, H - 1) if name in _COUNTING else letters**t
+        return math.comb(t + H - 1, H - 1) if counting else letters**t
 
     def passed(t: int) -> int:
         """The sum of those of shorter words."""
-        return math.comb(t + H - 1, H) if name in _COUNTING else powers(letters, t)
+        return math.comb(t + H - 1, H) if counting else powers(letters, t)
 
     found = Counter[str](file=1)
     if claim.notion != "shared attention":
-        runs = H * (2 * min(d, H) if name in _SYMMETRIC else 3 if name in _GAUGED else 2)  # of a layer's readers
-        width = 1 if name in _SYMMETRIC else min(b, d) if name in _GAUGED else d if name == "commuting-trie" else b
+        runs = H * (2 * min(d, H) if symmetric else 3 if gauged else 2)  # of a layer's readers
+        width = 1 if symmetric else min(b, d) if gauged else d if host is checker.CommutingTrie else b
         found["moves"] += sum(runs * letters * passed(layer) for layer in range(L))
         found["read"] += sum(runs * width * ends(layer) for layer in range(L))
     if u is None:
@@ -70,11 +69,11 @@ def identity(claim: Claim, make: Callable[[], IndexHost], e: Blocks | None, u: B
     products = L * every + every * (1 + (claim.notion == "matching"))  # of a vector and a matrix of the target
     if e is not None:
         products += 2 * sum(len(word) for part in (e, u) if part is not None for _, word in part.blocks)
-        found["drawn"] += every * b * (b if claim.notion == "shared attention" else 2 * b + 2 * d * (name in _COUNTING))
+        found["drawn"] += every * b * (b if claim.notion == "shared attention" else 2 * b + 2 * d * (counting))
         found["eliminated"] += 2 * L * b**3 * e.inverses
         return found + Counter(products=products, multiplied=products * b**2)
     found["named"] += found["moves"] * L  # coordinates go by words, which are tuples
-    if name in _SYMMETRIC:
+    if symmetric:
         found["blocks"] += (H**L + H * powers(H, L) * (H - group + 1)) * L
     else:
         layers = 1 if claim.targets in checker.TIED else L
@@ -83,7 +82,7 @@ def identity(claim: Claim, make: Callable[[], IndexHost], e: Blocks | None, u: B
         found["multiplied"] += 2 * layers * H * d * b**2 + s.readers(L) * b**3 + inside * b**2
         found["entries"] += s.readers(L) * b**2 + inside * b
         found["blocks"] += s.readers(L) + inside // min(b, d) + s.leaves
-        if name in _GAUGED:
+        if gauged:
             groups, wide = L * (H // group), group * d
             found["multiplied"] += groups * (b * b * (wide + d) + wide * d * b + 2 * group * b * d * d)
             found["eliminated"] += groups * 2 * (b**3 + group * d**3)
@@ -93,7 +92,7 @@ def identity(claim: Claim, make: Callable[[], IndexHost], e: Blocks | None, u: B
 def standard(claim: Claim) -> Counter[str]:
     """Of `require_standard`: every word of every reader is followed."""
     s = claim.shape
-    H, L, readers = s.heads, s.layers, 0 if claim.construction == "register" else 2 * s.heads
+    H, L, readers = s.heads, s.layers, 2 * s.heads * (checker.IDENTITIES[claim.construction][0] is not checker.Register)
     followed = powers(H, L + 1) + readers * sum(powers(H, layer) for layer in range(1, L + 1))
     return Counter(file=1, followed=followed)
 
