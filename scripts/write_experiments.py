@@ -240,10 +240,10 @@ def optimum_part(tables: list[Table]) -> str:
 
 
 def _gap(found: Table, line: Any) -> str:
-    """What training from scratch leaves on the table for one host; "" where nobody has tried for as many steps."""
+    """What one host holds, and what training from scratch leaves of it where that was tried for as many steps."""
     as_long = [run for run in line.from_scratch if run.steps >= found.steps]
     if not as_long:
-        return ""
+        return f"{line.host}, m = {line.m}: the host holds {percent(line.embedded)} %."
     best = max(as_long, key=lambda run: run.accuracy)
     lost = 100 * (line.embedded - best.accuracy)
     said = f"{line.host}, m = {line.m}: the host holds {percent(line.embedded)} %; training from N(0, 0.02²) finds "
@@ -343,8 +343,7 @@ def conclusions(folder: Path) -> str:
     text = [*of_cells(complete), *of_printed(complete), *of_choices(runs), *of_scaling(runs)]
     text += [sentence for found in factorials(runs) for sentence in effects(found)]
     for found in optimum_tables(read_documents(folder / "optimum"), runs):
-        gaps = [sentence for line in found.lines if (sentence := _gap(found, line))]
-        text += [f"{found.title}: {sentence}" for sentence in gaps]
+        text += [f"{found.title}: {_gap(found, line)}" for line in found.lines]
     text += [sentence for name in BENCH if (folder / name).exists() for sentence in of_speed(folder / name)]
     return "\n\n".join([BEGIN, "\n".join(f"* {sentence}" for sentence in text), END])
 
