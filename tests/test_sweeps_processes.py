@@ -23,6 +23,7 @@ from utfproof.sweeps import executor, table
 from utfproof.sweeps.executor import MAX_DEATHS, DaskWorkers, LocalWorkers, WorkersLost
 from utfproof.sweeps.jobs import Answer, SweepTask, code_digest, run_task
 from utfproof.sweeps.run import run_sweep
+from utfproof.sweeps.segments import ResultBatch, run_batch
 from utfproof.sweeps.spec import read_spec
 from utfproof.sweeps.store import Store
 
@@ -437,6 +438,34 @@ def test_no_scheduler_and_no_dask_are_one_line(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     code, out, err = cli("sweep", "s.toml", "--scheduler", "tcp://127.0.0.1:1")
     assert (code, " -m pip install dask" in err) == (2, True)
+
+
+def test_what_a_cluster_is_sent_is_small_and_runs_as_it_is():
+    """A scheduler keeps its last messages: a batch is bytes there, no objects."""
+    tasks = [SweepTask(job, code_digest()) for job in sweep_of(certify_group(seed="0..999")).jobs]
+    seen = []
+
+    class Future:
+        status = "finished"
+
+        def __init__(self, function, *arguments):
+            seen.append(arguments)
+            self.result = lambda: function(*arguments)
+
+    client = types.SimpleNamespace(
+        submit=lambda *arguments, **_: Future(*arguments), nthreads=lambda: {}, status="running"
+    )
+    completed = type("Completed", (list,), {"add": list.append, "__next__": list.pop})()
+    waiting = executor._Waiting([ResultBatch(tuple(tasks))])
+    assert list(DaskWorkers("tcp://here:1")._run(client, completed, waiting, len_of)) == [1000]
+    ((data,),) = seen
+    assert isinstance(data, bytes)
+    assert len(data) < 80_000
+    assert executor.run_sent(executor.sent(run_batch, ResultBatch((tasks[0],)))).keys == (tasks[0].key,)
+
+
+def len_of(batch):
+    return len(batch.tasks)
 
 
 def test_what_a_cluster_gives_up_is_named():

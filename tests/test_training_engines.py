@@ -425,12 +425,12 @@ def test_heads_of_a_prefix_tree_add_where_they_move(monkeypatch):
 NESTED_FAULTS = {
     "epsilon": lambda p: p.setattr(nested, "NORM_EPSILON", 1e-3),
     "a mean left out": lambda p: p.setattr(
-        nested.Standing,
+        nested.PositionScales,
         "measure",
-        lambda *a, f=nested.Standing.measure: (lambda scale, mean: (scale, 0 * mean))(*f(*a)),
+        lambda *a, f=nested.PositionScales.measure: (lambda scale, mean: (scale, 0 * mean))(*f(*a)),
     ),
     "what rests forgotten": lambda p: p.setattr(
-        nested.Standing, "_rest", property(lambda _: 0.0, lambda *_: None), raising=False
+        nested.PositionScales, "_rest", property(lambda _: 0.0, lambda *_: None), raising=False
     ),
     "no scale in the first layer": lambda p: p.setattr(
         nested.Tables,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import threading
 import time
 import uuid
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -191,6 +193,18 @@ def _start() -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
+def sent(function: Run, item: Item) -> bytes:
+    """What to run on what, as a cluster gets it. Dask keeps the last thousand messages of every connection, and these as
+    objects: a batch of a thousand jobs takes more than a megabyte there, its bytes a twentieth."""
+    return zlib.compress(pickle.dumps((function, item)), 1)
+
+
+def run_sent(data: bytes) -> Any:
+    """On a worker: what the driver sent is run."""
+    function, item = pickle.loads(zlib.decompress(data))
+    return function(item)
+
+
 class DaskWorkers:
     """The workers of a Dask scheduler at this address (extra `cluster`). They need the same utfproof installed, and the files
     that jobs name at the same paths; results come back to the driver, which alone writes."""
@@ -233,7 +247,7 @@ class DaskWorkers:
                 while (held < _WINDOW or len(out) < ahead) and (item := waiting.take()) is not None:
                     number, held = number + 1, held + item.size
                     key = f"utfproof-{run}-{number}-{item.key}"
-                    future = client.submit(function, item, key=key, retries=2, pure=False)
+                    future = client.submit(run_sent, sent(function, item), key=key, retries=2, pure=False)
                     out[future] = item
                     completed.add(future)
                 if not out:

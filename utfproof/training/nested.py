@@ -86,7 +86,7 @@ class NestedNormedProgram:
         return found
 
 
-class Standing:
+class PositionScales:
     """Scales and means of positions, layer by layer: what rests is summed up."""
 
     def __init__(self, moments: list[tuple[Tensor, Tensor]], v: int) -> None:

@@ -19,7 +19,7 @@ from utfproof.ground.selection import SelectionMatrix
 from utfproof.training.kernel import attention
 from utfproof.training.matrices import times
 from utfproof.training.models import Model
-from utfproof.training.nested import NestedNormedProgram, Standing, is_nested
+from utfproof.training.nested import NestedNormedProgram, PositionScales, is_nested
 from utfproof.training.normed import NormedProgram, normalised, normalised_times
 from utfproof.training.programs import DenseProgram, IndexProgram, Program, Tables, TrainedProgram
 
@@ -80,7 +80,7 @@ class PathEngine:
 
         model = self.model
         last, rested = model.shape.layers - 1, []
-        standing = None if tables.moments is None else Standing(tables.moments, stream.shape[-1])
+        standing = None if tables.moments is None else PositionScales(tables.moments, stream.shape[-1])
         for layer in range(last + 1):
             seen = look if layer == last else None
             queries, keys = tables.queries[layer] * model.scale, tables.keys[layer]
