@@ -56,7 +56,7 @@ def test_another_figure_in_a_data_file_shows(copy, capsys):
         assert write_experiments.main(["--check", "--results", str(copy)]) == 1, path.name
         path.write_text(held)
     assert write_experiments.main(["--check", "--results", str(copy)]) == 0
-    assert "docs/experiments-tables.md is not what python scripts/" in capsys.readouterr().err
+    assert "experiments-tables.md is not what python scripts/" in capsys.readouterr().err
 
 
 def test_a_figure_typed_by_hand_shows(copy):
