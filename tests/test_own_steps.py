@@ -159,3 +159,23 @@ def test_equal_states_are_computed_once():
     assert len(seen.token) == 3
     wide_ids = torch.arange(30).repeat(2, 1)  # 31^30 counts: keys are made small on the way
     assert len(shared.states_of(wide_ids, None).token) == 30
+
+
+def test_numbers_below_the_normal_range_are_zero_in_a_step_only():
+    """Sharp attention is full of them, and each takes a processor a hundred times as long."""
+    from utfproof.training import loop
+
+    def product():
+        return (torch.tensor(1e-310, dtype=torch.float64) * 1).item()
+
+    trainer, seen = loop.Trainer(preset("1-hop/sparse/attention", batch=2, length=8), [0]), []
+    genuine = trainer.losses
+    trainer.losses = lambda batch: (seen.append(product()), genuine(batch))[1]  # type: ignore[method-assign]
+    assert product() > 0
+    trainer.step()
+    trainer.evaluate(2)
+    assert seen == [0.0]
+    assert product() > 0
+    with loop.tiny_is_zero(), loop.tiny_is_zero():
+        pass
+    assert product() > 0
