@@ -247,9 +247,9 @@ def of_printed(complete: list[RunResult]) -> list[str]:
         ours = {
             preset_of(run).name: 100 * run.accuracy for run in complete if preset_of(run).task == task and not run.seed
         }
-        for variant, row in rows.items():
-            for host, said in zip(PAPER_HOSTS, row, strict=True):
-                name = f"{task}/{host}/{next(v for v, words in PAPER_VARIANTS.items() if words == variant)}"
+        for variant, row in PAPER_VARIANTS.items():
+            for host, said in zip(PAPER_HOSTS, rows[row], strict=True):
+                name = f"{task}/{host}/{variant}"
                 if said < rules["chance"]:
                     here = f"; here it ends at {ours[name]:.1f} %" if name in ours else ""
                     low.append(

@@ -162,7 +162,7 @@ class Trainer:
         self.done = 0
         self.first_batch = 0  # of the stream of training batches
         self.on_gpu = torch.device(device).type == "cuda"
-        self.fixed = self.on_gpu if fixed is None else fixed
+        self.fixed = self.on_gpu and not preset.grow_from if fixed is None else fixed
         self._most: int | None = None
         self._ids = torch.tensor(self.task.input_ids, device=device)
         self._graph: Any = None

@@ -80,14 +80,14 @@ class PathEngine:
 
         model = self.model
         last, rested = model.shape.layers - 1, []
-        standing = None if tables.moments is None else PositionScales(tables.moments, stream.shape[-1])
+        scales = None if tables.moments is None else PositionScales(tables.moments, stream.shape[-1])
         for layer in range(last + 1):
             seen = look if layer == last else None
             queries, keys = tables.queries[layer] * model.scale, tables.keys[layer]
             gram = None if tables.grams is None else tables.grams[layer]
             read = stream if gram is None else normalised(stream, gram, tables.ones)
-            if standing is not None:  # the first layer's scales stand in its tables
-                read = standing.read(stream, scaled=bool(layer))
+            if scales is not None:  # the first layer's scales stand in its tables
+                read = scales.read(stream, scaled=bool(layer))
             stream = read if tables.kept else stream
             here, asked = (x if seen is None else _pick(x, seen) for x in (stream, read))
             if layer == 0 and self.counting:
@@ -95,9 +95,8 @@ class PathEngine:
                 moved = _by_counts(here, counts if seen is None else _pick(counts, seen), queries, keys)
             else:
                 moved = self._attend(read, asked, seen, queries, keys, tables.outputs if layer == last else None)
-            moved = (
-                moved if layer or tables.scales is None else moved * tables.scales.repeat(1, 1, 1, model.shape.heads)
-            )
+            if layer == 0 and tables.scales is not None:
+                moved = moved * tables.scales.repeat(1, 1, 1, model.shape.heads)
             if layer == last and self._early(layer, stream):
                 break
             if tables.nested:
@@ -109,8 +108,8 @@ class PathEngine:
             gram = None if tables.grams is None else tables.grams[-1]
             if gram is not None:
                 return normalised_times(stream, gram, tables.outputs, tables.ones)
-            if standing is not None:
-                return standing.outputs([*rested, stream], tables.outputs, look)
+            if scales is not None:
+                return scales.outputs([*rested, stream], tables.outputs, look)
             return _rows_times(torch.cat([*rested, stream], 3) if rested else stream, tables.outputs)
         if model.residual:  # the values were read by U before they were averaged: the stream's own letter is left
             moved = moved + _rows_times(here, tables.outputs[:, : stream.shape[-1]])

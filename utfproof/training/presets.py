@@ -112,14 +112,19 @@ class Preset:
         """(H, L, d, d_in), without the residual stream: the shape whose m-bar is the paper's m."""
         return quiet_shape(self.heads, self.layers, self.head_dim, self.vocabulary)
 
+    @property
+    def whole_length(self) -> int:
+        """`length`, or the task's own."""
+        return int(getattr(self.make_task(), kind_of(self.task).length))
+
     def make_task(self, *, scored: bool = False, step: int | None = None) -> Task:
         """The task with this preset's loss, length and hops; scored: the one that accuracy is measured on, with k hops always;
         step: the one of that step, where strings grow. MalformedInput for a length or hops that it does not have."""
-        name = kind_of(self.task).length
-        options: dict[str, int] = {name: self.length} if self.length else {}
+        length = self.length
         if self.grow_from and step is not None:
-            whole: int = getattr(self.make_task(), name)
-            options[name] = min(whole, self.grow_from + 2 * step * (whole - self.grow_from) // self.steps)
+            whole = self.whole_length
+            length = min(whole, self.grow_from + 2 * step * (whole - self.grow_from) // self.steps)
+        options: dict[str, int] = {kind_of(self.task).length: length} if length else {}
         if self.max_hops >= 0 and not scored:
             options |= {"min_hops": self.min_hops, "max_hops": self.max_hops}
         return task_named(self.task, loss=self.loss, **options)
@@ -148,19 +153,15 @@ class Preset:
         if not self.norm and (self.norm_gain or self.norm_place != "pre"):
             raise MalformedInput("norm_place and norm_gain belong to layer normalisation, which this preset has not")
         least = dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1)
-        for name, bound in {
-            **least,
-            "length": 0,
-            "grow_from": 0,
-            "warmup": 0,
-            "mlp_width": 1 if self.mlp else 0,
-            "seed": 0,
-        }.items():
+        least |= {**dict.fromkeys(("length", "grow_from", "warmup", "seed"), 0), "mlp_width": int(self.mlp)}
+        for name, bound in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < bound:
                 raise MalformedInput(f"{name} must be an integer from {bound} on, got {value!r}")
-        if self.grow_from and self.grow_from > (whole := getattr(self.make_task(), kind_of(self.task).length)):
-            raise MalformedInput(f"strings cannot grow from grow_from {self.grow_from} to their length {whole}")
+        if self.grow_from > self.whole_length:
+            raise MalformedInput(
+                f"strings cannot grow from grow_from {self.grow_from} to their length {self.whole_length}"
+            )
         for name in ("learning_rate", "weight_decay", "init_std", "betas"):
             values = getattr(self, name) if name == "betas" else (getattr(self, name),)
             try:
