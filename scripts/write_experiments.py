@@ -29,7 +29,7 @@ from experiment_choices import (
 from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
-from utfproof.training.figure import FREE, PANELS, panels_of, scaling_points
+from utfproof.training.figure import FREE, PANELS, ScalingPoint, lines, panels_of, scaling_points
 from utfproof.training.optimum import read_documents
 from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
 from utfproof.training.presets import (
@@ -38,7 +38,7 @@ from utfproof.training.presets import (
     PAPER_VARIANTS,
     SCALING_TASK,
 )
-from utfproof.training.results import RunResult, differences, preset_of, read_results, with_seeds
+from utfproof.training.results import RunResult, differences, preset_of, read_results
 from utfproof.training.tables import percent
 from utfproof.training.task import standing
 from utfproof.training.tasks import best_rule, task_baselines
@@ -170,21 +170,31 @@ def ablation_part(runs: list[RunResult]) -> str:
     return "\n\n".join(["### Variants, scaled down", said, *text])
 
 
-def scaling_settings(runs: list[RunResult]) -> list[dict[str, Any]]:
-    """What is changed from the paper's setting of the scaling figure, each time that points were run with several seeds."""
-    settings: dict[str, dict[str, Any]] = {}
-    for group in with_seeds(runs).values():
-        if len(group) > 1 and panels_of(preset_of(group[0])):
-            other = {name: value for name, value in differences(group[0]).items() if name not in FREE}
-            settings[json.dumps(other, sort_keys=True)] = other
-    return list(settings.values())
+SWEPT = 3
+"""Points that a line of the scaling figure has where it is told of."""
+
+
+def scaling_lines(runs: list[RunResult]) -> list[tuple[dict[str, Any], list[list[ScalingPoint]]]]:
+    """(what is changed from the paper's setting, lines of the scaling figure) of each setting in which something was swept."""
+    settings = {json.dumps(changed, sort_keys=True): changed for run in runs if (changed := _changed(run)) is not None}
+    found = [
+        (changed, [line for line in lines(scaling_points(runs, changed)) if len(line) >= SWEPT])
+        for changed in sorted(settings.values(), key=len)
+    ]
+    return [(changed, swept) for changed, swept in found if swept]
+
+
+def _changed(run: RunResult) -> dict[str, Any] | None:
+    """In what a run differs from the paper's setting of the scaling figure, but for what that sweeps; None for other runs."""
+    if not panels_of(preset_of(run)):
+        return None
+    return {name: value for name, value in differences(run).items() if name not in FREE}
 
 
 def scaling_part(runs: list[RunResult]) -> str:
     """The points of the scaling figure, one table for each setting."""
     text = []
-    for setting in scaling_settings(runs):
-        points = [point for point in scaling_points(runs, setting) if len(point.measured.accuracies) > 1]
+    for setting, swept in scaling_lines(runs):
         rows = [
             [
                 PANELS[point.panel],
@@ -192,15 +202,18 @@ def scaling_part(runs: list[RunResult]) -> str:
                 str(point.head_dim),
                 str(point.m),
                 f"{point.measured.steps}{'' if point.measured.complete else ' *'}",
-                f"{percent(point.measured.mean)} ± {percent(point.measured.deviation or 0)}",
+                " ± ".join(
+                    percent(value) for value in (point.measured.mean, point.measured.deviation) if value is not None
+                ),
                 str(len(point.measured.accuracies)),
             ]
-            for point in points
+            for line in swept
+            for point in line
         ]
         changed = ", ".join(said_field(name, value) for name, value in sorted(setting.items())) or "nothing"
-        arguments = " ".join(f"--set {name}={value}" for name, value in sorted(setting.items()))
+        arguments = [f"--set {name}={value}" for name, value in sorted(setting.items())]
         text += [
-            f"Changed from the paper's setting: {changed} (`utfproof figure scaling {arguments}`). "
+            f"Changed from the paper's setting: {changed} (`{' '.join(['utfproof figure scaling', *arguments])}`). "
             "Accuracy on 2-hop, in percent:",
             table(["panel", "model", "head dimension", "m", "steps", "mean ± sd", "seeds"], rows),
         ]
@@ -208,9 +221,19 @@ def scaling_part(runs: list[RunResult]) -> str:
 
 
 def brief_part(runs: list[RunResult]) -> str:
-    """Everything that is no complete cell, and no point of the scaling figure with several seeds."""
-    points = {run.key for group in with_seeds(runs).values() for run in group if len(group) > 1}
-    kept = [run for run in runs if not (is_cell(run) and run.complete) and run.key not in points]
+    """Everything that is no complete cell, and told of nowhere else."""
+    swept = [
+        (changed, line[0].panel, line[0].host, line[0].variant, line[0].measured.steps)
+        for changed, found in scaling_lines(runs)
+        for line in found
+    ]
+
+    def told(run: RunResult) -> bool:
+        point = preset_of(run)
+        places = [(_changed(run), panel, point.host, point.variant, run.steps) for panel in panels_of(point)]
+        return (is_cell(run) and run.complete) or any(place in swept for place in places)
+
+    kept = [run for run in runs if not told(run)]
     if not kept:
         return ""
     said = (
@@ -376,16 +399,17 @@ def of_cells(complete: list[RunResult]) -> list[str]:
 def of_scaling(runs: list[RunResult]) -> list[str]:
     """What the figure's points of each setting span, beside the best simple rule."""
     text = []
-    for setting in scaling_settings(runs):
-        points = [point for point in scaling_points(runs, setting) if len(point.measured.accuracies) > 1]
+    for setting, swept in scaling_lines(runs):
+        points = {(p.host, p.variant, p.m, p.head_dim, p.measured.steps): p for line in swept for p in line}.values()
         low, high = (pick(points, key=lambda point: point.measured.mean) for pick in (min, max))
         best = best_rule(SCALING_TASK, setting.get("length", 0))
         assert best is not None
         changed = ", ".join(said_field(name, value) for name, value in sorted(setting.items())) or "the paper's setting"
         text.append(
-            f"The scaling figure, {changed}: {len(points)} points from {percent(low.measured.mean)} % (m = {low.m}) to "
-            f"{percent(high.measured.mean)} % (m = {high.m}); the {best.name} alone tell {percent(best.accuracy)} %"
-            f"{', which no point passes' if high.measured.mean < best.accuracy else ''}."
+            f"The scaling figure, {changed}: {len(points)} settings of m and head dimension from "
+            f"{percent(low.measured.mean)} % (m = {low.m}) to {percent(high.measured.mean)} % (m = {high.m}); the "
+            f"{best.name} alone tell {percent(best.accuracy)} %"
+            f"{', which none passes: no learning of hops is shown' if high.measured.mean < best.accuracy else ''}."
         )
     return text
 

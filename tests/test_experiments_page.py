@@ -113,9 +113,25 @@ def test_points_of_the_scaling_figure_are_told_with_their_spread(copy):
     runs = read_results(copy / "training")
     said = write_experiments.scaling_part(runs)
     assert "utfproof figure scaling --set batch=32" in said
+    assert "58.9 ± 0.3 | 5 |" in said
     one_seed = [run for run in runs if run.seed == 0]
-    assert write_experiments.scaling_part(one_seed) == ""
-    assert write_experiments.brief_part(runs).count("\n") < write_experiments.brief_part(one_seed).count("\n") + 5
+    alone = write_experiments.scaling_part(one_seed)
+    assert alone.count("\n") == said.count("\n")
+    assert "±" not in alone.replace("mean ± sd", "")
+    at_home = [run for run in one_seed if run.preset["m"] == 1024 and run.preset["head_dim"] == 28]
+    assert write_experiments.scaling_part(at_home) == ""  # nothing was swept
+    assert write_experiments.brief_part(at_home) != ""
+
+
+def test_a_run_that_the_scaling_figure_tells_of_is_not_listed_again(copy):
+    from utfproof.training.results import preset_of, read_results
+
+    runs = read_results(copy / "training")
+    kept = [run for run in runs if run.preset["m"] == 56 and run.preset["length"] == 30]
+    assert kept
+    assert len(write_experiments.brief_part(kept).splitlines()) > len(kept)
+    whole = write_experiments.brief_part(runs)
+    assert not any(f"| {preset_of(run).name} | 56 |" in whole for run in kept)
 
 
 def test_a_factorial_is_told_when_every_combination_was_run(copy):

@@ -24,6 +24,7 @@ from utfproof.training.results import (
     run_key,
     write_result,
 )
+from utfproof.training.tasks import task_baselines
 
 pytest.importorskip("torch")
 
@@ -365,6 +366,23 @@ def test_points_stand_in_their_panels(drawn):
         assert bars.has_yerr
     heights = [segment[1][1] - segment[0][1] for segment in picture.axes[0].containers[0][2][0].get_segments()]
     assert heights == pytest.approx([200 * statistics.stdev([0.0, 0.01, 0.02, 0.03, 0.04])] * len(heights))
+
+
+def test_the_data_fill_the_axis_and_rules_are_lines_or_named_at_its_edge(drawn):
+    rules = {rule.name: 100 * rule.accuracy for rule in task_baselines("2-hop")}
+    between = rules["last five characters"]
+    points = scaling_presets("Hd")
+    runs = [run(point, seed=s, accuracy=0.6 + 0.02 * n + 0.01 * s) for n, point in enumerate(points) for s in range(2)]
+    picture, _ = drawn(runs)
+    for axes in picture.axes:
+        low, high = axes.get_ylim()
+        assert 58 < low < 60 < 69 < high < 71  # 60 to 69 %, and deviations
+        across = {line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == ":"}
+        assert across == {reached for reached in rules.values() if low <= reached <= high} >= {between}
+        assert any(text.startswith("below: last four characters, ") for text in _texts(axes))
+        assert not any(text.startswith("above") for text in _texts(axes))
+    picture, _ = drawn([run(points[0], accuracy=0.5)])
+    assert any(text.startswith("above: last character, 5") for text in _texts(picture.axes[0]))
 
 
 def test_other_experiments_stay_out_of_the_figure(drawn):

@@ -74,47 +74,39 @@ def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None 
     return sorted(points, key=lambda point: (point.panel, point.host, point.variant, point.measured.steps, point.m))
 
 
+def lines(points: Iterable[ScalingPoint]) -> list[list[ScalingPoint]]:
+    """Points that belong on one line: of one panel, host, variant and number of steps, in order of m."""
+    found: dict[tuple[str, str, str, int], list[ScalingPoint]] = {}
+    for point in points:
+        found.setdefault((point.panel, point.host, point.variant, point.measured.steps), []).append(point)
+    return [sorted(line, key=lambda point: point.m) for line in found.values()]
+
+
 def plot_scaling(
     results: Iterable[RunResult], path: Path | str, setting: dict[str, Any] | None = None
 ) -> list[ScalingPoint]:
     """Draw the three panels: a line for each host, variant and number of steps, ± 1 sd over seeds; brief runs dashed and
-    hollow; a panel without points says so. Returns what was drawn. MalformedInput where `path` cannot be written."""
+    hollow; a panel without points says so. The axis spans what was measured; a simple rule is a line across, or is named at
+    the edge that it lies beyond. Returns what was drawn. MalformedInput where `path` cannot be written."""
     picture_format(path)
     from matplotlib.figure import Figure
 
     points = scaling_points(results, setting)
     length = setting.get("length", 0) if setting else 0
-    rules = {rule.name: rule.accuracy for rule in task_baselines(SCALING_TASK, length=length)}
+    rules = {rule.name: 100 * rule.accuracy for rule in task_baselines(SCALING_TASK, length=length)}
     figure = Figure(figsize=(14, 4.2), layout="constrained")
-    colours = {host: f"C{number}" for number, host in enumerate(PAPER_HOSTS)}
     marks = dict(zip(sorted({point.variant for point in points}), "osd^v", strict=False))
     for axes, (panel, title) in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True):
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("m")
-        axes.set_ylim(0, 103)
-        for name in ("chance", "last two characters"):
-            axes.axhline(100 * rules[name], color="grey", linewidth=0.8, linestyle=":")
-            axes.annotate(name, (0.01, 100 * rules[name]), xycoords=("axes fraction", "data"), fontsize=7, color="grey")
-        here = [point for point in points if point.panel == panel]
+        axes.set_ylim(*_band(points))
+        _draw_rules(axes, rules)
+        here = [line for line in lines(points) if line[0].panel == panel]
+        for line in here:
+            _draw_line(axes, line, marks[line[0].variant])
         if not here:
             axes.text(0.5, 0.5, "nothing measured", ha="center", va="center", transform=axes.transAxes)
             continue
-        for host, variant, steps in dict.fromkeys((p.host, p.variant, p.measured.steps) for p in here):
-            line = [p for p in here if (p.host, p.variant, p.measured.steps) == (host, variant, steps)]
-            complete = line[0].measured.complete
-            seeds = sorted({len(p.measured.accuracies) for p in line})
-            counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]}"
-            axes.errorbar(
-                [p.m for p in line],
-                [100 * p.measured.mean for p in line],
-                yerr=[100 * (p.measured.deviation or 0) for p in line],
-                color=colours[host],
-                marker=marks[variant],
-                markerfacecolor=colours[host] if complete else "white",
-                linestyle="-" if complete else "--",
-                capsize=3,
-                label=f"{host}, {variant}, {steps} steps{'' if complete else ' (brief)'}, seeds: {counted}",
-            )
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
     figure.axes[0].set_ylabel("accuracy on 2-hop, percent")
@@ -124,3 +116,46 @@ def plot_scaling(
         )
     write_figure(figure, path)
     return points
+
+
+def _band(points: list[ScalingPoint]) -> tuple[float, float]:
+    """What the axis spans, in percent: the points with their deviations, and a margin."""
+    ends = [100 * (p.measured.mean + sign * (p.measured.deviation or 0)) for p in points for sign in (-1, 1)]
+    low, high = (min(ends), max(ends)) if ends else (0.0, 100.0)
+    margin = max(0.08 * (high - low), 0.5)
+    return low - margin, high + margin
+
+
+def _draw_rules(axes: Any, rules: dict[str, float]) -> None:
+    """What simple rules reach, in percent, in axes whose limits are set."""
+    low, high = axes.get_ylim()
+    for name, reached in rules.items():
+        if low <= reached <= high:
+            axes.axhline(reached, color="grey", linewidth=0.8, linestyle=":")
+            axes.annotate(name, (0.01, reached), xycoords=("axes fraction", "data"), fontsize=6, color="grey")
+    above = min(((reached, name) for name, reached in rules.items() if reached > high), default=None)
+    below = max(((reached, name) for name, reached in rules.items() if reached < low), default=None)
+    for side, found, height, align in (("above", above, 0.985, "top"), ("below", below, 0.015, "bottom")):
+        if found is not None:
+            said = f"{side}: {found[1]}, {found[0]:.1f}"
+            axes.text(0.01, height, said, transform=axes.transAxes, va=align, fontsize=6, color="grey")
+
+
+def _draw_line(axes: Any, line: list[ScalingPoint], mark: str) -> None:
+    """One line of points, in the colour of its host."""
+    first = line[0]
+    colour = f"C{list(PAPER_HOSTS).index(first.host)}"
+    complete, steps = first.measured.complete, first.measured.steps
+    seeds = sorted({len(point.measured.accuracies) for point in line})
+    counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]}"
+    axes.errorbar(
+        [point.m for point in line],
+        [100 * point.measured.mean for point in line],
+        yerr=[100 * (point.measured.deviation or 0) for point in line],
+        color=colour,
+        marker=mark,
+        markerfacecolor=colour if complete else "white",
+        linestyle="-" if complete else "--",
+        capsize=3,
+        label=f"{first.host}, {first.variant}, {steps} steps{'' if complete else ' (brief)'}, seeds: {counted}",
+    )
