@@ -94,6 +94,9 @@ def plot_scaling(
     points = scaling_points(results, setting)
     length = setting.get("length", 0) if setting else 0
     rules = {rule.name: 100 * rule.accuracy for rule in task_baselines(SCALING_TASK, length=length)}
+    rules = {
+        name: reached for name, reached in rules.items() if name.partition(", ")[0] == name
+    }  # that know the position
     figure = Figure(figsize=(14, 4.2), layout="constrained")
     marks = dict(zip(sorted({point.variant for point in points}), "osd^v", strict=False))
     for axes, (panel, title) in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True):
@@ -108,7 +111,9 @@ def plot_scaling(
             axes.text(0.5, 0.5, "nothing measured", ha="center", va="center", transform=axes.transAxes)
             continue
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="x-small")
+    named = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if named:
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=3, fontsize="x-small")
     figure.axes[0].set_ylabel("accuracy on 2-hop, percent")
     if setting:
         figure.suptitle(
@@ -129,10 +134,13 @@ def _band(points: list[ScalingPoint]) -> tuple[float, float]:
 def _draw_rules(axes: Any, rules: dict[str, float]) -> None:
     """What simple rules reach, in percent, in axes whose limits are set."""
     low, high = axes.get_ylim()
-    for name, reached in rules.items():
+    free = high  # names stand apart: of lines that are too close the upper one's is written
+    for name, reached in sorted(rules.items(), key=lambda rule: -rule[1]):
         if low <= reached <= high:
             axes.axhline(reached, color="grey", linewidth=0.8, linestyle=":")
-            axes.annotate(name, (0.01, reached), xycoords=("axes fraction", "data"), fontsize=6, color="grey")
+            if reached <= free:
+                axes.annotate(name, (0.01, reached), xycoords=("axes fraction", "data"), fontsize=6, color="grey")
+                free = reached - (high - low) / 30
     above = min(((reached, name) for name, reached in rules.items() if reached > high), default=None)
     below = max(((reached, name) for name, reached in rules.items() if reached < low), default=None)
     for side, found, height, align in (("above", above, 0.985, "top"), ("below", below, 0.015, "bottom")):
