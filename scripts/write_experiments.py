@@ -38,8 +38,8 @@ from utfproof.training.presets import (
     PAPER_VARIANTS,
     SCALING_TASK,
 )
-from utfproof.training.results import RunResult, differences, preset_of, read_results
-from utfproof.training.tables import percent
+from utfproof.training.results import RunResult, differences, paper_cells, preset_of, read_results
+from utfproof.training.tables import coverage, percent
 from utfproof.training.task import standing
 from utfproof.training.tasks import best_rule, task_baselines
 
@@ -373,9 +373,7 @@ def conclusions(folder: Path) -> str:
 
 def of_cells(complete: list[RunResult]) -> list[str]:
     """How the cells that were run in full stand to the paper's figures and to simple rules."""
-    cells = sum(len(row) for rows in paper.ABLATIONS.values() for row in rows.values())
-    places = {(point.task, point.host, point.variant) for point in map(preset_of, complete)}
-    text = [f"{len(places) or 'None'} of the paper's {cells} cells {'have' if places else 'has'} been run in full."]
+    text = [f"{coverage(paper_cells(complete)[0])}."]
     off = [(100 * run.accuracy - said, run) for run in complete if (said := printed(run)) is not None]
     near = [gap for gap, _ in off if abs(gap) <= NEAR]
     if off:

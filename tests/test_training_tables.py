@@ -229,7 +229,7 @@ def test_mean_and_deviation_over_seeds():
     assert found.mean == statistics.fmean(values)
     assert found.deviation == statistics.stdev(values)
     assert found.accuracy == f"{100 * statistics.fmean(values):.1f} ± {100 * statistics.stdev(values):.1f}"
-    assert found.circumstances == "3 seeds, 15000 steps, cpu"
+    assert found.circumstances == "3 seeds, cpu"
     single, _ = paper_cells([run(point, accuracy=0.3)])
     assert single["2-hop", "random", "attention-only"].deviation is None
 
@@ -276,6 +276,29 @@ def test_hosts_that_the_paper_does_not_have_are_listed_apart(name):
     assert [item.name for item in further] == [name]
 
 
+def test_what_most_cells_share_is_said_once():
+    names = [f"1-hop/{host}/attention" for host in PAPER_HOSTS]
+    runs = [run(preset(name)) for name in names[:2]] + [run(preset(names[2], steps=20), device="cuda")]
+    cells, _ = paper_cells(runs)
+    assert training_tables.coverage(cells) == "2 of the paper's 75 cells have been run in full"
+    said = [part.circumstances for part in training_tables.tables(cells)]
+    assert said[4] == "measured: 1 seed, cpu; attention-only, fully trained: 1 seed, 20 steps, cuda"
+    assert [bool(line) for line in said] == [True, False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_no_number_of_the_tables_is_cut(tmp_path, cli, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    points = [preset("4-hop/random/attention"), preset("1-hop/sparse/attention", m=500)]
+    for point in points:
+        for seed, accuracy in enumerate((0.4321, 0.4123)):
+            write_result(run(point, seed, accuracy=accuracy), tmp_path)
+    _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000)
+    first = out.partition("Table 1b")[0]
+    assert {"39.4", "35.2", "42.2", "95.6", "45.3", "parentheses"} <= set(first.split())
+    assert "\nm 500:\n  1-hop/sparse/attention  42.2 ± 1.4, 2 seeds, cpu\n" in out
+
+
 def test_tables_command(tmp_path, cli):
     code, out, err = cli("tables", "--results", tmp_path, "--sequences", 2000)
     assert (code, err) == (0, "")
@@ -287,7 +310,11 @@ def test_tables_command(tmp_path, cli):
     for seed, accuracy in enumerate((0.4321, 0.4323)):
         write_result(run(preset("4-hop/random/mlp-norm", steps=20), seed, accuracy=accuracy), tmp_path)
     _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000, "--markdown")
-    assert "| MLP and LN | 82.8 |  | 70.9 | 43.2 ± 0.0 *<br>2 seeds<br>20 steps<br>cpu | 100.0 |  |  | 45.3 |" in out
+    assert (
+        "| MLP and LN | 82.8 |  | 70.9 | 43.2 ± 0.0 * | 100.0 |  |  | 45.3 |\n\nMeasured: 2 seeds, 20 steps, cpu.\n"
+        in out
+    )
+    assert out.startswith("None of the paper's 75 cells has been run in full.")
     _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000, "--json")
     document = json.loads(out)
     rows = {(part["title"], row["label"]): row for part in document["tables"] for row in part["rows"]}

@@ -49,7 +49,7 @@ class Tables(Job, order=170):
         from utfproof.training import optimum_table
         from utfproof.training.optimum import read_documents
         from utfproof.training.results import paper_cells, read_results
-        from utfproof.training.tables import document, markdown, tables
+        from utfproof.training.tables import coverage, document, markdown, tables
 
         if self.says("as_json") and self.as_markdown:
             raise MalformedInput("--json and --markdown exclude each other")
@@ -62,9 +62,10 @@ class Tables(Job, order=170):
 
         def show() -> None:
             if self.as_markdown:
-                print(markdown(parts, rules, further), end="")
+                print(f"{coverage(cells)}.\n\n{markdown(parts, rules, further)}", end="")
                 print(f"\n{optimum_table.markdown(found)}" if found else "", end="")
             else:
+                print(f"{coverage(cells)}\n")
                 _print(parts, rules, further)
                 _print_optimum(found)
 
@@ -101,19 +102,25 @@ def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[F
     from rich.console import Console
     from rich.text import Text
 
-    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, cell_lines, row_cells
+    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, by_difference, row_cells
 
     console = Console(highlight=False)
-    sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "measured")]
+    sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "here")]
     for part in parts:
-        lines = [["\n".join(cell) for cell in row_cells(row, rules)] for row in part.rows]
+        lines = [row_cells(row, rules) for row in part.rows]
         _draw(console, f"{part.title} ({part.label})", ["", *sides, "optimum\n≥", "best\nrule"], lines)
+        console.print(Text(f"{part.circumstances}\n" if part.circumstances else ""))
     for task, found in rules.items():
         console.print(Text(baseline_line(task, found)))
     console.print()
     if further:
-        lines = [[f.name, f.differences, "\n".join(cell_lines(f.measured))] for f in further]
-        _draw(console, "Further runs", ["run", "differs in", "measured"], lines)
+        console.print(Text("Further runs", style="bold"))
+        for differences, runs in by_difference(further).items():
+            console.print(Text(f"\n{differences}:"))
+            width = max(len(item.name) for item in runs)
+            for item in runs:
+                console.print(Text(f"  {item.name:{width}}  {item.said}"))
+        console.print()
     console.print(Text(f"{REMARK}; {BRIEF}"))
 
 
@@ -139,8 +146,8 @@ def _draw(console: Console, title: str, header: list[str], lines: list[list[str]
     table = Table(
         title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", padding=(0, 1, 0, 0)
     )
-    for name in header:
-        table.add_column(Text(name), overflow="fold")
+    for name, column in zip(header, zip(*lines, strict=True), strict=True):
+        table.add_column(Text(name), overflow="fold", no_wrap=not any(" " in cell for cell in column))  # no word is cut
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
     console.print(table)

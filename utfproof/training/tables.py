@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
+from statistics import fmean, mode, stdev
 from typing import Any
 
 from utfproof.paper import tables as paper
@@ -46,9 +46,9 @@ class Measured:
 
     @property
     def circumstances(self) -> str:
-        """Seeds, steps and device."""
+        """Seeds, steps where they are fewer than the paper's, and device."""
         seeds = f"{len(self.accuracies)} seed{'s' if len(self.accuracies) > 1 else ''}"
-        return f"{seeds}, {self.steps} steps, {'/'.join(self.devices)}"
+        return f"{seeds}, {'' if self.complete else f'{self.steps} steps, '}{'/'.join(self.devices)}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,21 @@ class TablePart:
     title: str
     rows: tuple[Row, ...]
 
+    @property
+    def circumstances(self) -> str:
+        """A line that tells how the measured cells were run: what most of them share, then each that differs."""
+        places = {
+            f"{row.label}, {name}": measured.circumstances
+            for row in self.rows
+            for name, measured in zip(HOSTS.values(), row.measured, strict=True)
+            if measured is not None
+        }
+        if not places:
+            return ""
+        most = mode(places.values())
+        others = [f"{place}: {said}" for place, said in places.items() if said != most]
+        return "; ".join([f"measured: {most}", *others])
+
 
 @dataclass(frozen=True)
 class Further:
@@ -91,6 +106,11 @@ class Further:
     name: str
     differences: str
     measured: Measured
+
+    @property
+    def said(self) -> str:
+        """Accuracy, seeds, steps and device."""
+        return f"{self.measured.accuracy}, {self.measured.circumstances}"
 
 
 Cells = Mapping[tuple[str, str, str], Measured]
@@ -132,6 +152,14 @@ def tables(cells: Cells, held: Mapping[tuple[str, str], float] | None = None) ->
     return found
 
 
+def coverage(cells: Cells) -> str:
+    """How many of the paper's cells have been run with all its steps, in words."""
+    complete = sum(cell.complete for cell in cells.values())
+    every = sum(len(printed) for rows in paper.ABLATIONS.values() for printed in rows.values())
+    said = f"{complete} of the paper's {every} cells have" if complete else f"None of the paper's {every} cells has"
+    return f"{said} been run in full"
+
+
 def percent(fraction: float) -> str:
     """A fraction in percent with one decimal place, as the paper prints."""
     return f"{100 * fraction:.1f}"
@@ -148,11 +176,6 @@ def baseline_line(task: str, rules: Sequence[Rule]) -> str:
     return f"{line} ({drawn[0].sequences} sequences, standard error at most {100 * error:.2f}{exact})"
 
 
-def cell_lines(measured: Measured | None) -> list[str]:
-    """A measured cell as short lines: accuracy, seeds, steps, device."""
-    return [measured.accuracy, *measured.circumstances.split(", ")] if measured else [""]
-
-
 HEADER = [
     "",
     *(f"{name}, {side}" for name in HOSTS.values() for side in ("paper", "measured")),
@@ -161,13 +184,21 @@ HEADER = [
 ]
 
 
-def row_cells(row: Row, rules: Mapping[str, Sequence[Rule]]) -> list[list[str]]:
-    """The cells of a row, each as short lines: label, printed and measured accuracy of each host, what hosts are known to hold,
-    and what the best simple rule reaches."""
+def row_cells(row: Row, rules: Mapping[str, Sequence[Rule]]) -> list[str]:
+    """The cells of a row: label, printed and measured accuracy of each host, what hosts are known to hold, and what the best
+    simple rule reaches."""
     best = max((rule.accuracy for rule in rules.get(row.task, ())), default=None)
     pairs = zip(row.printed, row.measured, strict=True)
-    middle = [cell for printed, measured in pairs for cell in ([f"{printed:.1f}"], cell_lines(measured))]
-    return [[row.label], *middle, *([""] if known is None else [percent(known)] for known in (row.held, best))]
+    middle = [cell for printed, found in pairs for cell in (f"{printed:.1f}", found.accuracy if found else "")]
+    return [row.label, *middle, *("" if known is None else percent(known) for known in (row.held, best))]
+
+
+def by_difference(further: Sequence[Further]) -> dict[str, list[Further]]:
+    """Further runs by what is different."""
+    found: dict[str, list[Further]] = {}
+    for item in further:
+        found.setdefault(item.differences, []).append(item)
+    return found
 
 
 BRIEF = "* brief: fewer steps than the paper's"
@@ -182,11 +213,12 @@ def markdown(parts: Iterable[TablePart], rules: Mapping[str, Sequence[Rule]], fu
     text = []
     for part in parts:
         text += [f"### {part.title}", "", _bar(HEADER), _bar(["---"] * len(HEADER))]
-        text += [*(_bar(["<br>".join(cell) for cell in row_cells(row, rules)]) for row in part.rows), ""]
+        text += [*(_bar(row_cells(row, rules)) for row in part.rows), ""]
+        text += [f"{part.circumstances[0].upper()}{part.circumstances[1:]}.", ""] if part.circumstances else []
     text += [*(f"- {baseline_line(task, found)}" for task, found in rules.items()), ""]
     if further:
         text += ["### Further runs", "", _bar(["run", "differs in", "measured"]), _bar(["---"] * 3)]
-        text += [_bar([f.name, f.differences, "<br>".join(cell_lines(f.measured))]) for f in further]
+        text += [_bar([f.name, f.differences, f.said]) for f in further]
         text += [""]
     return "\n".join([*text, f"{REMARK[0].upper()}{REMARK[1:]}. {BRIEF}.", ""])
 
