@@ -296,6 +296,7 @@ def test_no_number_of_the_tables_is_cut(tmp_path, cli, monkeypatch, width):
     _, out, _ = cli("tables", "--results", tmp_path, "--sequences", 2000)
     first = out.partition("Table 1b")[0]
     assert {"39.4", "35.2", "42.2", "95.6", "45.3", "parentheses"} <= set(first.split())
+    assert "42.2 ± 1.4" in first
     assert "\nm 500:\n  1-hop/sparse/attention  42.2 ± 1.4, 2 seeds, cpu\n" in out
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from utfproof.training.tables import Further, Rule, TablePart
 
 
+SHORT = 16
+"""Characters of cells that stay on one line."""
+
+
 def results_folder(given: Path | None) -> Path:
     """The folder of results: the default one may be missing (nothing was measured), one that is named may not."""
     from utfproof.training.results import DEFAULT_FOLDER
@@ -102,7 +106,7 @@ def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[F
     from rich.console import Console
     from rich.text import Text
 
-    from utfproof.training.tables import BRIEF, HOSTS, REMARK, baseline_line, by_difference, row_cells
+    from utfproof.training.tables import BRIEF, HOSTS, REMARK, SAME, baseline_line, by_difference, row_cells
 
     console = Console(highlight=False)
     sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "here")]
@@ -116,10 +120,12 @@ def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[F
     if further:
         console.print(Text("Further runs", style="bold"))
         for differences, runs in by_difference(further).items():
-            console.print(Text(f"\n{differences}:"))
+            console.print(
+                Text(f"\n{differences}:" if differences != SAME else "\nhosts that the paper does not train:")
+            )
             width = max(len(item.name) for item in runs)
             for item in runs:
-                console.print(Text(f"  {item.name:{width}}  {item.said}"))
+                console.print(Text(f"  {item.name:{width}}  {item.said}"), soft_wrap=True)
         console.print()
     console.print(Text(f"{REMARK}; {BRIEF}"))
 
@@ -140,6 +146,8 @@ def _print_optimum(found: list[Table]) -> None:
 
 def _draw(console: Console, title: str, header: list[str], lines: list[list[str]]) -> None:
     from rich import box
+    from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -147,7 +155,10 @@ def _draw(console: Console, title: str, header: list[str], lines: list[list[str]
         title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, title_style="bold", padding=(0, 1, 0, 0)
     )
     for name, column in zip(header, zip(*lines, strict=True), strict=True):
-        table.add_column(Text(name), overflow="fold", no_wrap=not any(" " in cell for cell in column))  # no word is cut
+        whole = all(len(cell) <= SHORT for cell in column)
+        words = [part for cell in (name, *column) for part in (cell.split("\n") if whole else cell.split())]
+        table.add_column(Text(name), overflow="fold", no_wrap=whole, min_width=max(map(len, words), default=1))
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
-    console.print(table)
+    least = Measurement.get(console, console.options.update(width=1000), table).minimum
+    Console(highlight=False, width=max(console.width, least)).print(table)  # rather beyond the edge than cut

@@ -17,7 +17,7 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import read_json, write_json
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
-from utfproof.training.tables import Further, Measured
+from utfproof.training.tables import SAME, Further, Measured
 
 FORMAT = "utfproof-training-result"
 VERSION = 1
@@ -268,7 +268,7 @@ def paper_cells(results: Iterable[RunResult]) -> tuple[dict[tuple[str, str, str]
         if point.host in PAPER_HOSTS and not set(other) - {"steps"} and cell not in cells:
             cells[cell] = measured(runs)
         else:
-            words = ", ".join(f"{name} {other[name]}" for name in sorted(other)) or "—"
+            words = ", ".join(f"{name} {other[name]}" for name in sorted(other)) or SAME
             further.append(Further(f"{point.task}/{point.host}/{point.variant}", words, measured(runs)))
     return cells, sorted(further, key=lambda item: (item.name, item.differences, item.measured.steps))
 

@@ -99,6 +99,10 @@ class TablePart:
         return "; ".join([f"measured: {most}", *others])
 
 
+SAME = "—"
+"""In place of differences, where there are none: a host that is not the paper's, at the paper's setting."""
+
+
 @dataclass(frozen=True)
 class Further:
     """Runs that are no cell of the paper's tables, or are brief where others are not: what they are, in words."""
