@@ -5,7 +5,7 @@ Sums and multiples of such elements are again such elements, so a proof that end
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from utfproof.search import nullstellensatz as ns
@@ -26,6 +26,11 @@ class Member:
         return Member({i: product for i, c in self.cofactors.items() if (product := ns.multiply(factor, c))})
 
 
+MemberMatrix = list[list[Member]]
+NORMAL = ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1))
+"""Words of three letters: the first of those with k letters 1."""
+
+
 def _sum(members: Iterable[Member]) -> Member:
     total = Member({})
     for member in members:
@@ -33,110 +38,114 @@ def _sum(members: Iterable[Member]) -> Member:
     return total
 
 
-def derive_three_layers() -> list[ns.Polynomial]:
-    """Cofactors for looped-three-layers, along the written proof: R_i C = 0 for C = R_0 R_1 - R_1 R_0; so E_01 C and E_10
-    C, which are combinations of the R_w C, vanish, that is C = 0; all R_w commute, but E_01 and E_10 do not.
+def _filled(entry: Callable[[int, int], Member]) -> MemberMatrix:
+    return [[entry(i, j) for j in range(2)] for i in range(2)]
 
-    Equations of the system, in order: words of one letter 1 (001 = 010, 001 = 100), of two (011 = 101, 011 = 110), four
-    entries each; then sum x_k N_k = E_01 and sum y_k N_k = E_10, N_k the first word with k letters 1.
+
+def _left_times(A: ns.Matrix, B: MemberMatrix) -> MemberMatrix:
+    return _filled(lambda i, j: _sum(B[k][j].times(A[i][k]) for k in range(2)))
+
+
+def _right_times(B: MemberMatrix, A: ns.Matrix) -> MemberMatrix:
+    return _filled(lambda i, j: _sum(B[i][k].times(A[k][j]) for k in range(2)))
+
+
+class _ThreeLayers:
+    """looped-three-layers: hosts R_0, R_1 of dimension 2, X = sum x_k N_k and Y = sum y_k N_k, N_k the product of word k.
+
+    Equations, in order: words of one letter 1 (001 = 010, 001 = 100), of two (011 = 101, 011 = 110), four entries each; then
+    X = E_01 and Y = E_10.
     """
-    names, equations = ns.SYSTEMS["looped-three-layers"]()
-    width = len(names)
-    R = [[[ns.variable(4 * h + 2 * i + j, width) for j in range(2)] for i in range(2)] for h in range(2)]
-    minus = ns.constant(-1, width)
 
-    def entry(first: int, i: int, j: int) -> Member:
-        return Member({first + 2 * i + j: ns.constant(1, width)})
+    X, Y = 8, 12
+    """First unknowns of the combinations."""
+    IS_X, IS_Y = 16, 20
+    """Their equations."""
 
-    # R_0 C = R_0 R_0 R_1 - R_0 R_1 R_0; R_1 C = R_1 R_0 R_1 - R_1 R_1 R_0 = (011 - 110) - (011 - 101)
-    RC = [
-        [[entry(0, i, j) for j in range(2)] for i in range(2)],
-        [[entry(12, i, j) + entry(8, i, j).times(minus) for j in range(2)] for i in range(2)],
-    ]
-    normal = [(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1)]
-    commutator = [
-        [
-            ns.add(ns.matrix_product(R[0], R[1])[i][j], ns.scale(-1, ns.matrix_product(R[1], R[0])[i][j]))
-            for j in range(2)
-        ]
-        for i in range(2)
-    ]
+    def __init__(self) -> None:
+        names, self.equations = ns.SYSTEMS["looped-three-layers"]()
+        self.width = len(names)
+        self.R = [[[self.unknown(4 * h + 2 * i + j) for j in range(2)] for i in range(2)] for h in range(2)]
+        self.minus = ns.constant(-1, self.width)
 
-    def through(first_variable: int, first_equation: int, row: int) -> list[Member]:
-        """Row `row` of (sum_k x_k N_k) C - (sum_k x_k N_k - E) C = E C."""
-        out = []
-        for j in range(2):
-            terms = []
-            for k, (a, b, last) in enumerate(normal):
-                left = ns.matrix_product(R[a], R[b])
-                x = ns.variable(first_variable + k, width)
-                terms += [RC[last][i][j].times(ns.multiply(x, left[row][i])) for i in range(2)]
-            terms += [entry(first_equation, row, i).times(ns.multiply(minus, commutator[i][j])) for i in range(2)]
-            out.append(_sum(terms))
-        return out
+    def unknown(self, number: int) -> ns.Polynomial:
+        return ns.variable(number, self.width)
 
-    # E_01 C has row 1 of C in row 0, E_10 C has row 0 of C in row 1
-    C = [through(12, 20, 1), through(8, 16, 0)]
-    Y = _combination(R, normal, 12, width)
-    one = ns.constant(1, width)
-    unit = {
-        (i, j): [[one if (a, b) == (i, j) else {} for b in range(2)] for a in range(2)] for i, j in ((0, 1), (1, 0))
-    }
+    def equation(self, first: int) -> MemberMatrix:
+        """The four equations from that one on, as a matrix."""
+        return _filled(lambda i, j: Member({first + 2 * i + j: ns.constant(1, self.width)}))
 
-    def left_times(A: ns.Matrix, B: list[list[Member]]) -> list[list[Member]]:
-        return [[_sum(B[k][j].times(A[i][k]) for k in range(2)) for j in range(2)] for i in range(2)]
+    def unit(self, row: int, column: int) -> ns.Matrix:
+        one = ns.constant(1, self.width)
+        return [[one if (i, j) == (row, column) else {} for j in range(2)] for i in range(2)]
 
-    def right_times(B: list[list[Member]], A: ns.Matrix) -> list[list[Member]]:
-        return [[_sum(B[i][k].times(A[k][j]) for k in range(2)) for j in range(2)] for i in range(2)]
-
-    # [X, R_h] and then [X, Y] by the product rule, as elements of the ideal: [R_0, R_1] = C
-    def against(h: int, A: Sequence[tuple[int, int, int]], first: int) -> list[list[Member]]:
-        """[sum_k x_k N_k, R_h]."""
-        total = [[Member({}) for _ in range(2)] for _ in range(2)]
-        for k, word in enumerate(A):
-            for place, letter in enumerate(word):
-                if letter == h:
-                    continue
-                sign = (
-                    ns.variable(first + k, width) if letter < h else ns.multiply(minus, ns.variable(first + k, width))
-                )
-                inner = C
-                for g in reversed(word[:place]):
-                    inner = left_times(R[g], inner)
-                for g in word[place + 1 :]:
-                    inner = right_times(inner, R[g])
-                total = [[total[i][j] + inner[i][j].times(sign) for j in range(2)] for i in range(2)]
+    def combination(self, first: int) -> ns.Matrix:
+        """X or Y, by its first unknown."""
+        total: ns.Matrix = [[{}, {}], [{}, {}]]
+        for k, (a, b, c) in enumerate(NORMAL):
+            product = ns.matrix_product(self.R[a], ns.matrix_product(self.R[b], self.R[c]))
+            scaled = [[ns.multiply(self.unknown(first + k), entry) for entry in row] for row in product]
+            total = [[ns.add(total[i][j], scaled[i][j]) for j in range(2)] for i in range(2)]
         return total
 
-    with_letters = [against(h, normal, 8) for h in range(2)]
-    total = [[Member({}) for _ in range(2)] for _ in range(2)]
-    for k, word in enumerate(normal):
-        y = ns.variable(12 + k, width)
-        for place, letter in enumerate(word):
-            inner = with_letters[letter]
-            for g in reversed(word[:place]):
-                inner = left_times(R[g], inner)
-            for g in word[place + 1 :]:
-                inner = right_times(inner, R[g])
-            total = [[total[i][j] + inner[i][j].times(y) for j in range(2)] for i in range(2)]
+    def commutator(self) -> MemberMatrix:
+        """C = R_0 R_1 - R_1 R_0 as an element of the ideal: R_i C = 0, so E_01 C and E_10 C, combinations of the R_w C, vanish;
+        E_01 C has row 1 of C in row 0, E_10 C has row 0 of C in row 1."""
+        R = self.R
+        there, back = ns.matrix_product(R[0], R[1]), ns.matrix_product(R[1], R[0])
+        C = [[ns.add(there[i][j], ns.scale(-1, back[i][j])) for j in range(2)] for i in range(2)]
+        late, early = self.equation(12), self.equation(8)
+        # R_0 C = R_0 R_0 R_1 - R_0 R_1 R_0; R_1 C = R_1 R_0 R_1 - R_1 R_1 R_0 = (011 - 110) - (011 - 101)
+        RC = [self.equation(0), _filled(lambda i, j: late[i][j] + early[i][j].times(self.minus))]
+
+        def through(first: int, equation: int, row: int, j: int) -> Member:
+            """Entry j of row `row` of X C - (X - E) C = E C."""
+            terms = []
+            for k, (a, b, last) in enumerate(NORMAL):
+                left = ns.matrix_product(R[a], R[b])[row]
+                terms += [RC[last][i][j].times(ns.multiply(self.unknown(first + k), left[i])) for i in range(2)]
+            held = self.equation(equation)[row]
+            return _sum([*terms, *(held[i].times(ns.multiply(self.minus, C[i][j])) for i in range(2))])
+
+        return _filled(lambda i, j: through(self.X, self.IS_X, 0, j) if i else through(self.Y, self.IS_Y, 1, j))
+
+    def against(self, first: int, inner: Callable[[int], MemberMatrix | None]) -> MemberMatrix:
+        """[X, A] (or [Y, A]) by the product rule; inner(letter): [R_letter, A], None where that is 0."""
+        total = _filled(lambda i, j: Member({}))
+        for k, word in enumerate(NORMAL):
+            for place, letter in enumerate(word):
+                part = inner(letter)
+                if part is None:
+                    continue
+                for g in reversed(word[:place]):
+                    part = _left_times(self.R[g], part)
+                for g in word[place + 1 :]:
+                    part = _right_times(part, self.R[g])
+                total = [[total[i][j] + part[i][j].times(self.unknown(first + k)) for j in range(2)] for i in range(2)]
+        return total
+
+
+def derive_three_layers() -> list[ns.Polynomial]:
+    """Cofactors for looped-three-layers, along the written proof: C = [R_0, R_1] vanishes, so all R_w commute, but E_01 and
+    E_10 do not."""
+    system = _ThreeLayers()
+    C = system.commutator()
+    negative = [[entry.times(system.minus) for entry in row] for row in C]
+
+    def with_letter(h: int) -> MemberMatrix:
+        """[X, R_h]: [R_0, R_1] = C."""
+        return system.against(system.X, lambda letter: None if letter == h else C if letter < h else negative)
+
+    with_letters = [with_letter(h) for h in range(2)]
+    both = system.against(system.Y, lambda letter: with_letters[letter])
     # [X, Y] - [E_01, E_10] = (X - E_01) Y - Y (X - E_01) + E_01 (Y - E_10) - (Y - E_10) E_01
-    dX = [[entry(16, i, j) for j in range(2)] for i in range(2)]
-    dY = [[entry(20, i, j) for j in range(2)] for i in range(2)]
-    first = right_times(dX, Y)[0][0] + left_times(Y, dX)[0][0].times(minus)
-    second = left_times(unit[0, 1], dY)[0][0] + right_times(dY, unit[0, 1])[0][0].times(minus)
+    dX, dY = system.equation(system.IS_X), system.equation(system.IS_Y)
+    Y, unit = system.combination(system.Y), system.unit(0, 1)
+    first = _right_times(dX, Y)[0][0] + _left_times(Y, dX)[0][0].times(system.minus)
+    second = _left_times(unit, dY)[0][0] + _right_times(dY, unit)[0][0].times(system.minus)
     # entry (0,0) of [E_01, E_10] is 1
-    member = total[0][0] + (first + second).times(minus)
-    return [member.cofactors.get(i, {}) for i in range(len(equations))]
-
-
-def _combination(R: list[ns.Matrix], words: Sequence[tuple[int, ...]], first: int, width: int) -> ns.Matrix:
-    """sum_k x_k N_k."""
-    total: ns.Matrix = [[{}, {}], [{}, {}]]
-    for k, (a, b, c) in enumerate(words):
-        product = ns.matrix_product(R[a], ns.matrix_product(R[b], R[c]))
-        x = ns.variable(first + k, width)
-        total = [[ns.add(total[i][j], ns.multiply(x, product[i][j])) for j in range(2)] for i in range(2)]
-    return total
+    member = both[0][0] + (first + second).times(system.minus)
+    return [member.cofactors.get(i, {}) for i in range(len(system.equations))]
 
 
 DERIVATIONS = {"looped-three-layers": derive_three_layers}
