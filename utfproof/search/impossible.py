@@ -250,11 +250,27 @@ def _sparse_support(rows: list[dict[int, int]], prime: int, max_memory: int | No
     Short rows are used up first (a row with one or two unknowns removes one at no cost); what is left, once rows are long,
     is solved as a dense system.
     """
+    right = {0: 1}
+    found = _short_rows_used(rows, right, prime)
+    if found is None:
+        return None
+    solved, left = found
+    x = _solved_densely(rows, right, left, prime, max_memory)
+    if x is None:
+        return None
+    for pivot, row, value in reversed(solved):
+        total = value - sum(v * x.get(unknown, 0) for unknown, v in row.items() if unknown != pivot)
+        x[pivot] = total * pow(row[pivot], -1, prime) % prime
+    return [unknown for unknown, value in x.items() if value]
+
+
+def _short_rows_used(
+    rows: list[dict[int, int]], right: dict[int, int], prime: int
+) -> tuple[list[tuple[int, dict[int, int], int]], list[int]] | None:
+    """Eliminate by rows of at most LONG_ROW unknowns, in place, right-hand sides too: (pivot, row, side) of each that was
+    used, and the numbers of those that are left; None where a row says 0 = 1."""
     import heapq
 
-    from utfproof.exact import gfp
-
-    right = {0: 1}
     holders: dict[int, set[int]] = {}
     for number, row in enumerate(rows):
         for unknown in row:
@@ -276,46 +292,63 @@ def _sparse_support(rows: list[dict[int, int]], prime: int, max_memory: int | No
         if length > LONG_ROW:
             break
         pivot = min(row, key=lambda unknown: len(holders[unknown]))
-        inverse = pow(row[pivot], -1, prime)
         active.discard(number)
         for unknown in row:
             holders[unknown].discard(number)
         solved.append((pivot, row, right.get(number, 0)))
+        inverse = pow(row[pivot], -1, prime)
         for other in holders.pop(pivot):
             theirs = rows[other]
             factor = theirs.pop(pivot) * inverse % prime
-            for unknown, value in row.items():
-                if unknown == pivot:
-                    continue
-                new = (theirs.get(unknown, 0) - factor * value) % prime
-                if new:
-                    theirs[unknown] = new
-                    holders[unknown].add(other)
-                elif unknown in theirs:
-                    del theirs[unknown]
-                    holders[unknown].discard(other)
+            _subtract(theirs, factor, row, pivot, prime, holders, other)
             if right.get(number, 0):
                 right[other] = (right.get(other, 0) - factor * right[number]) % prime
             heapq.heappush(heap, (len(theirs), other))
-    x: dict[int, int] = {}
-    left = sorted(active)
-    if left:
-        unknowns = sorted({unknown for number in left for unknown in rows[number]})
-        column = {unknown: k for k, unknown in enumerate(unknowns)}
-        require_memory(40 * len(left) * len(unknowns), f"{len(left)} equations in {len(unknowns)} unknowns", max_memory)
-        table, side = np.zeros((len(left), len(unknowns))), np.zeros((len(left), 1))
-        for k, number in enumerate(left):
-            side[k, 0] = right.get(number, 0)
-            for unknown, value in rows[number].items():
-                table[k, column[unknown]] = value
-        solution = gfp.solve(gfp.centred(table, prime), gfp.centred(side, prime), prime)
-        if solution is None:
-            return None
-        x = {unknown: int(v) % prime for unknown, v in zip(unknowns, np.asarray(solution)[:, 0], strict=True)}
-    for pivot, row, value in reversed(solved):
-        total = value - sum(v * x.get(unknown, 0) for unknown, v in row.items() if unknown != pivot)
-        x[pivot] = total * pow(row[pivot], -1, prime) % prime
-    return [unknown for unknown, value in x.items() if value]
+    return solved, sorted(active)
+
+
+def _subtract(
+    theirs: dict[int, int],
+    factor: int,
+    row: dict[int, int],
+    pivot: int,
+    prime: int,
+    holders: dict[int, set[int]],
+    other: int,
+) -> None:
+    """theirs -= factor row but for the pivot, in place; holders: the rows that hold an unknown, theirs under `other`."""
+    for unknown, value in row.items():
+        if unknown == pivot:
+            continue
+        new = (theirs.get(unknown, 0) - factor * value) % prime
+        if new:
+            theirs[unknown] = new
+            holders[unknown].add(other)
+        elif unknown in theirs:
+            del theirs[unknown]
+            holders[unknown].discard(other)
+
+
+def _solved_densely(
+    rows: list[dict[int, int]], right: dict[int, int], left: list[int], prime: int, max_memory: int | None
+) -> dict[int, int] | None:
+    """A solution of the rows of these numbers, unknown -> residue; None if there is none."""
+    from utfproof.exact import gfp
+
+    if not left:
+        return {}
+    unknowns = sorted({unknown for number in left for unknown in rows[number]})
+    column = {unknown: k for k, unknown in enumerate(unknowns)}
+    require_memory(40 * len(left) * len(unknowns), f"{len(left)} equations in {len(unknowns)} unknowns", max_memory)
+    table, side = np.zeros((len(left), len(unknowns))), np.zeros((len(left), 1))
+    for k, number in enumerate(left):
+        side[k, 0] = right.get(number, 0)
+        for unknown, value in rows[number].items():
+            table[k, column[unknown]] = value
+    solution = gfp.solve(gfp.centred(table, prime), gfp.centred(side, prime), prime)
+    if solution is None:
+        return None
+    return {unknown: int(v) % prime for unknown, v in zip(unknowns, np.asarray(solution)[:, 0], strict=True)}
 
 
 def _exactly(

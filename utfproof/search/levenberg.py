@@ -168,7 +168,6 @@ def levenberg_marquardt(
     the unknowns of every target. Deterministic.
     """
     T = equations.targets
-    P, local = equations.global_size, equations.local_size
     state = state.copy()
     r = equations.residual(state)
     B = len(r)
@@ -186,35 +185,10 @@ def levenberg_marquardt(
     made = 0
     for made in range(1, iterations + 1):
         rows = np.flatnonzero(active)
-        part, b, mu = state.pick(rows), len(rows), like(ridges[rows], r)
-        added = like(damping[rows], r) + mu
-        eq = equations.pick(rows)
-        host_j, local_j = eq.linearised(part)
-        if held_local is not None:
-            local_j = local_j * held_local
-        flat_r = take(r, rows).reshape(b, T, -1)
-        inner = diagonal_added(local_j.swapaxes(-1, -2) @ local_j, added[:, None])
-        g_local = (local_j.swapaxes(-1, -2) @ flat_r[..., None])[..., 0] + mu[:, None, None] * eq.local_vector(part)
-        if held_local is not None:
-            g_local = g_local * held_local
-        step_host, back = zeros(r, b, P), g_local
-        if P:
-            g_host = T * mu[:, None] * eq.global_vector(part)
-            if held is not None:
-                host_j = host_j * take(held, rows)[:, None, None, :]
-                g_host = g_host * take(held, rows)
-            flat = host_j.reshape(b, -1, P)
-            g_host = g_host + (flat_r.reshape(b, 1, -1) @ flat)[:, 0]
-            cross = local_j.swapaxes(-1, -2) @ host_j  # [b, t, local, P]
-            eliminated = solve(inner, namespace(r).concatenate([cross, g_local[..., None]], axis=3))
-            left = cross.reshape(b, T * local, P).swapaxes(-1, -2)
-            schur = flat.swapaxes(-1, -2) @ flat - left @ eliminated[..., :-1].reshape(b, T * local, P)
-            schur = diagonal_added(schur, T * added)
-            rhs = g_host - (left @ eliminated[..., -1].reshape(b, T * local, 1))[..., 0]
-            step_host = -solve(schur, rhs[..., None])[..., 0]
-            back = g_local + (cross @ step_host[:, None, :, None])[..., 0]
-        step_local = -solve(inner, back[..., None])[..., 0]
-        trial = eq.moved(part, step_host, step_local)
+        part, eq = state.pick(rows), equations.pick(rows)
+        held_rows = None if held is None else take(held, rows)
+        mu = like(ridges[rows], r)
+        trial = eq.moved(part, *_step(eq, part, take(r, rows), mu, like(damping[rows], r) + mu, held_rows, held_local))
         trial_r = eq.residual(trial)
         trial_cost = cost_of(trial, trial_r, ridges[rows])
         better = trial_cost < cost[rows]
@@ -230,6 +204,44 @@ def levenberg_marquardt(
         if not active.any():
             break
     return Fit(state, rms(r), state.largest(), made)
+
+
+def _step(
+    equations: Any, state: Any, r: Array, ridge: Array, added: Array, held: Array | None, held_local: Array | None
+) -> tuple[Array, Array]:
+    """(of the host [b, P], of the locals [b, t, local]): the step at residual r; the unknowns of each target are eliminated.
+
+    ridge [b]; added [b]: ridge and damping, on the diagonal; held [b, P] and held_local [local]: 0 where nothing moves.
+    """
+    b, T = len(r), equations.targets
+    P, local = equations.global_size, equations.local_size
+    host_j, local_j = equations.linearised(state)
+    if held_local is not None:
+        local_j = local_j * held_local
+    flat_r = r.reshape(b, T, -1)
+    inner = diagonal_added(local_j.swapaxes(-1, -2) @ local_j, added[:, None])
+    g_local = (local_j.swapaxes(-1, -2) @ flat_r[..., None])[..., 0] + ridge[:, None, None] * equations.local_vector(
+        state
+    )
+    if held_local is not None:
+        g_local = g_local * held_local
+    step_host, back = zeros(r, b, P), g_local
+    if P:
+        g_host = T * ridge[:, None] * equations.global_vector(state)
+        if held is not None:
+            host_j = host_j * held[:, None, None, :]
+            g_host = g_host * held
+        flat = host_j.reshape(b, -1, P)
+        g_host = g_host + (flat_r.reshape(b, 1, -1) @ flat)[:, 0]
+        cross = local_j.swapaxes(-1, -2) @ host_j  # [b, t, local, P]
+        eliminated = solve(inner, namespace(r).concatenate([cross, g_local[..., None]], axis=3))
+        left = cross.reshape(b, T * local, P).swapaxes(-1, -2)
+        schur = flat.swapaxes(-1, -2) @ flat - left @ eliminated[..., :-1].reshape(b, T * local, P)
+        schur = diagonal_added(schur, T * added)
+        rhs = g_host - (left @ eliminated[..., -1].reshape(b, T * local, 1))[..., 0]
+        step_host = -solve(schur, rhs[..., None])[..., 0]
+        back = g_local + (cross @ step_host[:, None, :, None])[..., 0]
+    return step_host, -solve(inner, back[..., None])[..., 0]
 
 
 def solve(matrices: Array, right: Array) -> Array:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
-from utfproof.search.monomial import MonomialGrid, Vector, anneal, exhaust, least_sumset
+from utfproof.search.monomial import FitOutcome, MonomialGrid, Vector, anneal, exhaust, least_sumset
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
 
@@ -345,6 +345,14 @@ def search_monomial(
     outcome = last.verdict
     if host is not None and host.host is None:
         outcome = "sets only"
+    setting = {
+        "engine": engine,
+        "seconds": seconds,
+        "host_seconds": host_seconds,
+        "restarts": restarts,
+        "steps": steps,
+        "seed": seed,
+    }
     return {
         "search": "monomial",
         "problem": {
@@ -355,39 +363,37 @@ def search_monomial(
             "targets": "all tied" if grid.tied else "all untied",
             "host": "untied",
         },
-        "setting": {
-            "engine": engine,
-            "seconds": seconds,
-            "host_seconds": host_seconds,
-            "restarts": restarts,
-            "steps": steps,
-            "seed": seed,
-        },
+        "setting": setting,
         "exponents": len(grid.points()),
         "least_m": least,
-        "sets": [
-            {
-                "m": o.m,
-                "method": o.method,
-                "outcome": o.verdict,
-                "nodes": o.nodes,
-                "starts": o.starts,
-                "seconds": round(o.seconds, 3),
-                "note": o.note,
-                "A": None if o.sets is None else [list(v) for v in o.sets[0]],
-                "B": None if o.sets is None else [list(v) for v in o.sets[1]],
-            }
-            for o in outcomes
-        ],
-        "host": None
-        if host is None
-        else {
-            "engine": host.engine,
-            "status": host.status,
-            "tries": host.tries,
-            "seconds": round(host.seconds, 3),
-            "all_targets": host.host is not None and serves_all(host.host),
-            "host": None if host.host is None else host.host.document(),
-        },
+        "sets": [_sets(found) for found in outcomes],
+        "host": None if host is None else _told(host),
         "outcome": outcome,
+    }
+
+
+def _sets(found: FitOutcome) -> dict[str, Any]:
+    """What one method said about exponents at one m."""
+    return {
+        "m": found.m,
+        "method": found.method,
+        "outcome": found.verdict,
+        "nodes": found.nodes,
+        "starts": found.starts,
+        "seconds": round(found.seconds, 3),
+        "note": found.note,
+        "A": None if found.sets is None else [list(v) for v in found.sets[0]],
+        "B": None if found.sets is None else [list(v) for v in found.sets[1]],
+    }
+
+
+def _told(found: HostOutcome) -> dict[str, Any]:
+    """What the search for a host came to."""
+    return {
+        "engine": found.engine,
+        "status": found.status,
+        "tries": found.tries,
+        "seconds": round(found.seconds, 3),
+        "all_targets": found.host is not None and serves_all(found.host),
+        "host": None if found.host is None else found.host.document(),
     }
