@@ -225,13 +225,7 @@ def _arrays(
     claims: Claims, family: Family, prefixes: list[str], outer: dict[str, str], facts: Facts
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """The tensors in this package's axes, and the sizes of the letters."""
-    said = {letter: facts.values[name] for letter, name in SIZES.items() if facts.values.get(name) is not None}
-    for letter, value in said.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-            raise claims.file.refuse(f"{facts.sources[SIZES[letter]]} is {short(value)}, expected a positive integer")
-    if said.get("L", len(prefixes)) != len(prefixes):
-        raise claims.file.refuse(f"{facts.sources['layers']} says {said['L']} layers, {len(prefixes)} are found")
-    said.pop("L", None)
+    said = _said_sizes(claims, facts, prefixes)
     P = said.pop("P", None)
     words = {letter: facts.sources[name] for letter, name in SIZES.items() if name in facts.sources}
     axes = Axes(claims, family, said, words)
@@ -255,6 +249,30 @@ def _arrays(
             f"{outer['W_pos']} has {len(found['W_pos'])} positions, {facts.sources['context']} says {P}"
         )
     _outer_defaults(claims, family, facts, found, outer)
+    found |= _of_layers(claims, family, prefixes, axes, facts)
+    sizes = dict(axes.sizes)
+    if sizes["H"] % sizes["G"]:
+        raise claims.file.refuse(f"{sizes['G']} heads of keys do not divide the {sizes['H']} heads of queries")
+    if facts.get("tiled_groups"):
+        _bring_groups_together(found, sizes, facts)
+    return found, {**sizes, "L": len(prefixes)} | ({} if P is None else {"P": P})
+
+
+def _said_sizes(claims: Claims, facts: Facts, prefixes: list[str]) -> dict[str, int]:
+    """The sizes that a configuration says, by letter; layers, which must be as many as are found, are left out."""
+    said = {letter: facts.values[name] for letter, name in SIZES.items() if facts.values.get(name) is not None}
+    for letter, value in said.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+            raise claims.file.refuse(f"{facts.sources[SIZES[letter]]} is {short(value)}, expected a positive integer")
+    if said.get("L", len(prefixes)) != len(prefixes):
+        raise claims.file.refuse(f"{facts.sources['layers']} says {said['L']} layers, {len(prefixes)} are found")
+    said.pop("L", None)
+    return said
+
+
+def _of_layers(claims: Claims, family: Family, prefixes: list[str], axes: Axes, facts: Facts) -> dict[str, np.ndarray]:
+    """The tensors of all layers, [L, ...] by role."""
+    found: dict[str, np.ndarray] = {}
     layers = []
     for prefix in prefixes:
         parts: dict[str, np.ndarray] = {}
@@ -266,9 +284,8 @@ def _arrays(
                 wanted = [prefix + name for name, entry in family.layer.items() if role in entry.roles]
                 raise claims.file.refuse(f"tensor {' or '.join(wanted)} is missing")
         layers.append(parts)
-    sizes = dict(axes.sizes)
     for role in LAYER_ROLES:
-        expected = tuple(sizes[letter] for letter in CANONICAL[role].split())
+        expected = tuple(axes.sizes[letter] for letter in CANONICAL[role].split())
         found[role] = np.stack([parts.get(role, np.zeros(expected)) for parts in layers])
     for role in ("rot_cos", "rot_sin"):
         if any(role in parts for parts in layers) and facts.get("positions") != "rotary":
@@ -278,17 +295,16 @@ def _arrays(
             )
         if all(role in parts for parts in layers):
             found[role] = np.stack([parts[role] for parts in layers])
-    if sizes["H"] % sizes["G"]:
-        raise claims.file.refuse(f"{sizes['G']} heads of keys do not divide the {sizes['H']} heads of queries")
-    if facts.get(
-        "tiled_groups"
-    ):  # head h reads group h mod G: brought into consecutive ones, outputs are a sum over heads
-        order = [h for g in range(sizes["G"]) for h in range(g, sizes["H"], sizes["G"])]
-        for role in ("W_Q", "b_Q", "W_O"):
-            found[role] = found[role][:, order]
-        if facts.get("slopes"):
-            facts.values["slopes"] = tuple(facts.values["slopes"][h] for h in order)
-    return found, {**sizes, "L": len(prefixes)} | ({} if P is None else {"P": P})
+    return found
+
+
+def _bring_groups_together(found: dict[str, np.ndarray], sizes: dict[str, int], facts: Facts) -> None:
+    """Head h reads group h mod G: heads of a group are made neighbours, in place; outputs are a sum over heads."""
+    order = [h for g in range(sizes["G"]) for h in range(g, sizes["H"], sizes["G"])]
+    for role in ("W_Q", "b_Q", "W_O"):
+        found[role] = found[role][:, order]
+    if facts.get("slopes"):
+        facts.values["slopes"] = tuple(facts.values["slopes"][h] for h in order)
 
 
 def _outer_defaults(
