@@ -107,6 +107,20 @@ def test_runs_that_differ_in_positions_stand_side_by_side(copy):
     assert write_experiments.choices_part(alone) == ""
 
 
+def test_what_the_paper_s_code_did_is_weighed_by_pairs(copy):
+    from utfproof.training.results import read_results
+
+    runs = read_results(copy / "training")
+    (said,) = experiment_choices.of_choices(runs)
+    assert "positions, learned in place of none: nearer in 4 of 5 pairs, within 5 points in 4 (before, in 1)" in said
+    worse = [replace(run, accuracy=0.0) if run.preset["positions"] == "learned" else run for run in runs]
+    assert (
+        "learned in place of none: nearer in 0 of 5 pairs, within 5 points in 0"
+        in experiment_choices.of_choices(worse)[0]
+    )
+    assert experiment_choices.of_choices([run for run in runs if experiment_choices.is_cell(run)]) == []
+
+
 def test_points_of_the_scaling_figure_are_told_with_their_spread(copy):
     from utfproof.training.results import read_results
 
