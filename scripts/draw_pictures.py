@@ -13,8 +13,11 @@ from utfproof.frontier.questions import ALL, ALMOST_ALL, Question
 from utfproof.frontier.table import frontier
 from utfproof.ground.notions import Notion
 from utfproof.reporting import pictures
+from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour
 from utfproof.reporting.svg import COLOURS, number, rect, svg, text
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
+from utfproof.training.figure import PANELS, band, beyond, lines, reached_by_rules, scaling_points
+from utfproof.training.results import read_results
 
 FOLDER = ROOT / "docs" / "pictures"
 PLOTTED = Shape(2, 2, 3, 3)
@@ -158,6 +161,38 @@ def depth() -> str:
     return svg(right + 60, bottom + 54, title, body)
 
 
+def scaling() -> str:
+    """Accuracy on 2-hop against m at the paper's setting: the random host with LN, one line for each panel of the figure."""
+    points = [
+        point
+        for point in scaling_points(read_results(ROOT / "results" / "training"))
+        if point.measured.complete and (point.host, point.variant) == ("random", "residual-norm")
+    ]
+    low, high = band(points)
+    across = Axis.of([point.m for point in points], log=True, name="m (logarithmic)")
+    panel = Panel(across, Axis(low, high, name="accuracy on 2-hop, %"), width=560.0)
+    rules = reached_by_rules()
+    for name, reached in rules.items():
+        if low <= reached <= high:
+            panel.line([(across.low, reached), (across.high, reached)], "currentColor", dash="1 3", width=0.9)
+            panel.note(across.low, reached, name, shift=6)
+    for edge, said in beyond(rules, low, high).items():
+        panel.note(across.high, high if edge == "top" else low, said, anchor="end", shift=-6)
+    for place, line in enumerate(lines(points)):
+        tone, shape = colour(place), MARKERS[place]
+        panel.line([(point.m, 100 * point.measured.mean) for point in line], tone)
+        for point in line:
+            panel.mark(
+                point.m, 100 * point.measured.mean, shape, tone, title=f"m = {point.m}: {point.measured.accuracy}"
+            )
+            spread = 100 * (point.measured.deviation or 0)
+            panel.line([(point.m, 100 * point.measured.mean + sign * spread) for sign in (-1, 1)], tone, width=1.0)
+        height = low + (0.16 + 0.08 * place) * (high - low)
+        panel.mark(0.93 * across.high, height, shape, tone)
+        panel.note(0.93 * across.high, height, PANELS[line[0].panel], anchor="end", shift=-8)
+    return panel.drawing("Accuracy on 2-hop against m at the paper's setting: random host, residual stream and LN")
+
+
 def drawings() -> dict[str, str]:
     """Every picture by its file name."""
     return {
@@ -165,6 +200,7 @@ def drawings() -> dict[str, str]:
         "least-m.svg": least(),
         "depth.svg": depth(),
         "prefix-tree.svg": pictures.embedding_svg(build_host("sparse", DRAWN)),
+        "scaling.svg": scaling(),
         "r-all-tied.svg": pictures.r_all_svg(build_host("tied", DRAWN)),
     }
 

@@ -410,7 +410,7 @@ def test_the_data_fill_the_axis_and_rules_are_lines_or_named_at_its_edge(drawn):
         assert any(text.startswith("below: last four characters, ") for text in _texts(axes))
         assert not any(text.startswith("above") for text in _texts(axes))
     picture, _ = drawn([run(points[0], accuracy=0.5)])
-    assert any(text.startswith("above: last character, 5") for text in _texts(picture.axes[0]))
+    assert any(text.startswith("above: last ") and text.endswith("52.2") for text in _texts(picture.axes[0]))
 
 
 def test_other_experiments_stay_out_of_the_figure(drawn):

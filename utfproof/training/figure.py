@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,17 +92,13 @@ def plot_scaling(
     from matplotlib.figure import Figure
 
     points = scaling_points(results, setting)
-    length = setting.get("length", 0) if setting else 0
-    rules = {rule.name: 100 * rule.accuracy for rule in task_baselines(SCALING_TASK, length=length)}
-    rules = {
-        name: reached for name, reached in rules.items() if name.partition(", ")[0] == name
-    }  # that know the position
+    rules = reached_by_rules(setting)
     figure = Figure(figsize=(14, 4.2), layout="constrained")
     marks = dict(zip(sorted({point.variant for point in points}), "osd^v", strict=False))
     for axes, (panel, title) in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True):
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("m")
-        axes.set_ylim(*_band(points))
+        axes.set_ylim(*band(points))
         _draw_rules(axes, rules)
         here = [line for line in lines(points) if line[0].panel == panel]
         for line in here:
@@ -123,7 +119,7 @@ def plot_scaling(
     return points
 
 
-def _band(points: list[ScalingPoint]) -> tuple[float, float]:
+def band(points: Sequence[ScalingPoint]) -> tuple[float, float]:
     """What the axis spans, in percent: the points with their deviations, and a margin."""
     ends = [100 * (p.measured.mean + sign * (p.measured.deviation or 0)) for p in points for sign in (-1, 1)]
     low, high = (min(ends), max(ends)) if ends else (0.0, 100.0)
@@ -131,22 +127,33 @@ def _band(points: list[ScalingPoint]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
+def reached_by_rules(setting: dict[str, Any] | None = None) -> dict[str, float]:
+    """What simple rules that know the position reach at a setting of the figure, in percent, the best first."""
+    rules = task_baselines(SCALING_TASK, length=(setting or {}).get("length", 0))
+    known = {rule.name: 100 * rule.accuracy for rule in rules if ", " not in rule.name}
+    return dict(sorted(known.items(), key=lambda rule: -rule[1]))
+
+
+def beyond(rules: dict[str, float], low: float, high: float) -> dict[str, str]:
+    """The nearest rules above and below what an axis spans, in words."""
+    above = [f"above: {name}, {reached:.1f}" for name, reached in rules.items() if reached > high][-1:]
+    below = [f"below: {name}, {reached:.1f}" for name, reached in rules.items() if reached < low][:1]
+    return {edge: said[0] for edge, said in (("top", above), ("bottom", below)) if said}
+
+
 def _draw_rules(axes: Any, rules: dict[str, float]) -> None:
     """What simple rules reach, in percent, in axes whose limits are set."""
     low, high = axes.get_ylim()
     free = high  # names stand apart: of lines that are too close the upper one's is written
-    for name, reached in sorted(rules.items(), key=lambda rule: -rule[1]):
+    for name, reached in rules.items():
         if low <= reached <= high:
             axes.axhline(reached, color="grey", linewidth=0.8, linestyle=":")
             if reached <= free:
                 axes.annotate(name, (0.01, reached), xycoords=("axes fraction", "data"), fontsize=6, color="grey")
                 free = reached - (high - low) / 30
-    above = min(((reached, name) for name, reached in rules.items() if reached > high), default=None)
-    below = max(((reached, name) for name, reached in rules.items() if reached < low), default=None)
-    for side, found, height, align in (("above", above, 0.985, "top"), ("below", below, 0.015, "bottom")):
-        if found is not None:
-            said = f"{side}: {found[1]}, {found[0]:.1f}"
-            axes.text(0.01, height, said, transform=axes.transAxes, va=align, fontsize=6, color="grey")
+    for edge, said in beyond(rules, low, high).items():
+        height = {"top": 0.985, "bottom": 0.015}[edge]
+        axes.text(0.01, height, said, transform=axes.transAxes, va=edge, fontsize=6, color="grey")
 
 
 def _draw_line(axes: Any, line: list[ScalingPoint], mark: str) -> None:
