@@ -30,6 +30,7 @@ from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, ScalingPoint, lines, panels_of, scaling_points
+from utfproof.training.fixed_attention import NAMES
 from utfproof.training.optimum import read_documents
 from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
 from utfproof.training.presets import (
@@ -40,7 +41,7 @@ from utfproof.training.presets import (
 )
 from utfproof.training.results import RunResult, differences, paper_cells, preset_of, read_results
 from utfproof.training.tables import coverage, percent
-from utfproof.training.task import standing
+from utfproof.training.task import Baseline, standing
 from utfproof.training.tasks import best_rule, task_baselines
 
 PAGE = ROOT / "docs" / "experiments.md"
@@ -387,11 +388,26 @@ def of_cells(complete: list[RunResult]) -> list[str]:
         best = max(known, key=lambda rule: rule.accuracy)
         here = [run for run in complete if preset_of(run).task == task]
         passed = [preset_of(run).name for run in here if run.accuracy > best.accuracy]
+        text += of_fixed_attention(task, here, known)
         text.append(
             f"{task}: {len(passed)} of {len(here)} runs pass every simple rule (the best, {best.name}, has "
             f"{percent(best.accuracy)} %){': ' + ', '.join(passed) if passed else ''}."
         )
     return text
+
+
+def of_fixed_attention(task: str, complete: list[RunResult], rules: list[Baseline]) -> list[str]:
+    """How far beyond heads that look at nothing the cells without normalisation and MLP are."""
+    reached = {rule.name: rule.accuracy for rule in rules}
+    said = [
+        f"{point.host} {point.variant} {percent(run.accuracy)} (fixed {percent(reached[name])})"
+        for run in complete
+        if (point := preset_of(run)).variant in ("attention", "residual") and not run.seed
+        if (name := NAMES[point.residual]) in reached
+    ]
+    if not said:
+        return []
+    return [f"{task}, in percent, beside the best model whose attention looks at nothing: {', '.join(said)}."]
 
 
 def of_scaling(runs: list[RunResult]) -> list[str]:

@@ -171,6 +171,19 @@ def test_the_recursion_written_with_random_agrees():
     assert fits(Counter(draw(4) for _ in range(20_000)), balanced_law(4))
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_batch_of_a_single_sequence(size):
+    for name in ("parentheses", "2-hop"):
+        for seed in range(20):
+            batch = task_named(name).batch(size, seeded(seed, "single", 0))
+            assert batch.inputs.shape == batch.targets.shape == (size, task_named(name).context)
+    for seed in range(40):  # the law's own check: every string that is said to be balanced is
+        drawn = parentheses.balanced_strings(torch.tensor([7]), 30, seeded(seed, "single", 1))[0, :14]
+        depth = torch.where(drawn == parentheses.OPEN, 1, -1).cumsum(0)
+        assert depth.min() >= 0
+        assert depth[-1] == 0
+
+
 def test_long_balanced_strings():
     """At full size: every string balanced, and the number of outer parts as the slow recursion has it."""
     amount = torch.full((20_000,), 30)

@@ -342,6 +342,8 @@ def test_baseline_lines_say_what_is_exact():
     assert training_tables.baseline_line("2-hop", [exact]) == "baselines, 2-hop: chance 25.0 (exact)"
     line = training_tables.baseline_line("parentheses", [exact, counted])
     assert "counting 93.1 (500 sequences, standard error at most 0.05; exact: chance)" in line
+    line = training_tables.baseline_line("2-hop", [exact, exact, exact, replace(counted, sequences=90), counted])
+    assert "(exact but for counting, counting: 90 to 500 sequences, standard error at most 0.05)" in line
 
 
 # --- the figure -------------------------------------------------------------------------------------------------

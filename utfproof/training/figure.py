@@ -129,7 +129,7 @@ def band(points: Sequence[ScalingPoint]) -> tuple[float, float]:
 
 def reached_by_rules(setting: dict[str, Any] | None = None) -> dict[str, float]:
     """What simple rules that know the position reach at a setting of the figure, in percent, the best first."""
-    rules = task_baselines(SCALING_TASK, length=(setting or {}).get("length", 0))
+    rules = task_baselines(SCALING_TASK, 0, length=(setting or {}).get("length", 0))
     known = {rule.name: 100 * rule.accuracy for rule in rules if ", " not in rule.name}
     return dict(sorted(known.items(), key=lambda rule: -rule[1]))
 

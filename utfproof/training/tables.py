@@ -175,9 +175,15 @@ def baseline_line(task: str, rules: Sequence[Rule]) -> str:
     line = f"baselines, {task}: " + ", ".join(f"{rule.name} {percent(rule.accuracy)}" for rule in rules)
     if not drawn:
         return f"{line} (exact)"
-    error = max(rule.standard_error for rule in drawn)
-    exact = "" if len(drawn) == len(rules) else f"; exact: {', '.join(r.name for r in rules if not r.sequences)}"
-    return f"{line} ({drawn[0].sequences} sequences, standard error at most {100 * error:.2f}{exact})"
+    error = 100 * max(rule.standard_error for rule in drawn)
+    least, most = (pick(rule.sequences for rule in drawn) for pick in (min, max))
+    counted = f"{least} sequences" if least == most else f"{least} to {most} sequences"
+    said = f"{counted}, standard error at most {error:.2f}"
+    if len(drawn) == len(rules):
+        return f"{line} ({said})"
+    fewer = min(([rule for rule in rules if not rule.sequences], drawn), key=len)
+    names = ", ".join(rule.name for rule in fewer)
+    return f"{line} (exact but for {names}: {said})" if fewer is drawn else f"{line} ({said}; exact: {names})"
 
 
 HEADER = [

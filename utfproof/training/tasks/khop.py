@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
+from utfproof.training.fixed_attention import fixed_attention_rules
 from utfproof.training.task import WINDOWS, Baseline, Batch, Kind, Setting, check_loss, check_size, window_name
 
 if TYPE_CHECKING:
@@ -282,13 +283,20 @@ def _setting(name: str) -> Setting | None:
 
 def _kind(hops: int) -> Kind:
     name = f"{hops}-hop"
+    setting = _setting(name)
+
+    def baselines(sequences: int, length: int) -> list[Baseline]:
+        task = KHop(hops, hops, length or KHop.length)
+        drawn = fixed_attention_rules(task, setting.layers, sequences) if setting and sequences else []
+        return [*k_hop_baselines(hops, task.length), *drawn]
+
     return Kind(
         name,
         lambda **options: KHop(**{"min_hops": hops, "max_hops": hops, **options}),
-        lambda sequences, length: k_hop_baselines(hops, length or KHop.length),
+        baselines,
         exact=True,
         options=("min_hops", "max_hops"),
-        setting=_setting(name),
+        setting=setting,
         upstream={"positions": "learned", "min_hops": 0, "max_hops": MOST_HOPS},
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
+from utfproof.training.fixed_attention import fixed_attention_rules
 from utfproof.training.task import (
     SEQUENCES,
     WINDOWS,
@@ -183,7 +184,7 @@ def balanced_strings(amount: Tensor, pairs: int, generator: torch.Generator) -> 
     every = torch.arange(pairs, dtype=torch.int32, device=device).expand(size, pairs)
     # openings that the string does not have are segments of their own
     missing = every >= amount[:, None]
-    closed_after = every.flatten()  # the opening after which each one is closed, flat over the batch
+    closed_after = every.reshape(-1).clone()  # the opening after which each one is closed, flat over the batch
     # one entry for each opening that is still in a segment with others; what becomes of it depends on its segment alone
     opening = torch.arange(size * pairs, device=device)
     number = every.flatten()
@@ -299,19 +300,23 @@ def parentheses_rules(text: Tensor, length: Tensor) -> dict[str, Tensor]:
 
 _NUMBERS = paper.OPTIMISATION["parentheses"]
 
+_SETTING = Setting(
+    **{key: paper.TABLE_ROWS["parentheses"][key] for key in ("heads", "layers", "head_dim", "m")},
+    steps=int(_NUMBERS["steps"]),
+    batch=int(_NUMBERS["batch"]),
+    learning_rate=float(_NUMBERS["learning rate"]),
+    warmup=int(_NUMBERS["warm-up"]),
+)
 KINDS = (
     Kind(
         "parentheses",
         Parentheses,
-        lambda sequences, length: parentheses_baselines(sequences),
+        lambda sequences, length: [
+            *parentheses_baselines(sequences),
+            *fixed_attention_rules(Parentheses(), _SETTING.layers, sequences),
+        ],
         length="pairs",
-        setting=Setting(
-            **{key: paper.TABLE_ROWS["parentheses"][key] for key in ("heads", "layers", "head_dim", "m")},
-            steps=int(_NUMBERS["steps"]),
-            batch=int(_NUMBERS["batch"]),
-            learning_rate=float(_NUMBERS["learning rate"]),
-            warmup=int(_NUMBERS["warm-up"]),
-        ),
+        setting=_SETTING,
         upstream={"positions": "learned", "weight_decay": 0.001, "decay": "cosine"},
     ),
 )
