@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -267,13 +268,15 @@ def test_pictures_are_refused_first(place, capsys, command, path, words):
     refused(capsys, place, [path if a == "OUT" else a for a in PICTURES[command]], 2, words)
 
 
-@pytest.fixture
+@contextmanager
 def small_files():
-    """No file may grow beyond 64 bytes, as on a full disk."""
+    """No file may grow beyond 64 bytes, as on a full disk: around the command alone, for pytest may write to a file itself."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 FULL = {
@@ -289,10 +292,11 @@ FULL = {
 
 
 @pytest.mark.parametrize("command", FULL)
-def test_a_full_disk(place, capsys, small_files, command):
+def test_a_full_disk(place, capsys, command):
     """What was there stays, and of several files none appears."""
     require_packages(FULL[command])
-    refused(capsys, place, FULL[command], 74, "File too large")
+    with small_files():
+        refused(capsys, place, FULL[command], 74, "File too large")
 
 
 def test_a_full_file_system(place):
