@@ -172,10 +172,13 @@ def scaling() -> str:
     across = Axis.of([point.m for point in points], log=True, name="m (logarithmic)")
     panel = Panel(across, Axis(low, high, name="accuracy on 2-hop, %"), width=560.0)
     rules = reached_by_rules()
+    free = high  # names stand apart: of lines that are too close the upper one's is written
     for name, reached in rules.items():
         if low <= reached <= high:
             panel.line([(across.low, reached), (across.high, reached)], "currentColor", dash="1 3", width=0.9)
-            panel.note(across.low, reached, name, shift=6)
+            if reached <= free:
+                panel.note(across.low, reached, name, shift=6)
+                free = reached - 0.08 * (high - low)
     for edge, said in beyond(rules, low, high).items():
         panel.note(across.high, high if edge == "top" else low, said, anchor="end", shift=-6)
     for place, line in enumerate(lines(points)):
@@ -187,9 +190,9 @@ def scaling() -> str:
             )
             spread = 100 * (point.measured.deviation or 0)
             panel.line([(point.m, 100 * point.measured.mean + sign * spread) for sign in (-1, 1)], tone, width=1.0)
-        height = low + (0.16 + 0.08 * place) * (high - low)
-        panel.mark(0.93 * across.high, height, shape, tone)
-        panel.note(0.93 * across.high, height, PANELS[line[0].panel], anchor="end", shift=-8)
+        height = high - (0.06 + 0.08 * place) * (high - low)
+        panel.mark(1.1 * across.low, height, shape, tone)
+        panel.note(1.1 * across.low, height, PANELS[line[0].panel], shift=8)
     return panel.drawing("Accuracy on 2-hop against m at the paper's setting: random host, residual stream and LN")
 
 

@@ -171,7 +171,7 @@ def ablation_part(runs: list[RunResult]) -> str:
     return "\n\n".join(["### Variants, scaled down", said, *text])
 
 
-SWEPT = 3
+SWEPT = 2
 """Points that a line of the scaling figure has where it is told of."""
 
 

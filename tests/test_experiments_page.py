@@ -143,7 +143,7 @@ def test_a_run_that_the_scaling_figure_tells_of_is_not_listed_again(copy):
     from utfproof.training.results import preset_of, read_results
 
     runs = read_results(copy / "training")
-    kept = [run for run in runs if run.preset["m"] == 56 and run.preset["length"] == 30]
+    kept = [run for run in runs if run.preset["m"] == 56 and run.preset.get("length") == 30]
     assert kept
     assert len(write_experiments.brief_part(kept).splitlines()) > len(kept)
     whole = write_experiments.brief_part(runs)
