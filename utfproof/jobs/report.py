@@ -146,5 +146,5 @@ def _exact_rules(task: str) -> list[Any]:
     from utfproof.training.tables import Rule
     from utfproof.training.tasks import kind_of, task_baselines
 
-    found = task_baselines(task) if kind_of(task).exact else []
+    found = task_baselines(task, 0) if kind_of(task).exact else []
     return [Rule(b.name, b.rule, b.accuracy, b.answers, b.standard_error, b.sequences) for b in found]
