@@ -16,7 +16,7 @@ from utfproof.reporting import pictures
 from utfproof.reporting.report_charts import MARKERS, Axis, Panel, colour
 from utfproof.reporting.svg import COLOURS, number, rect, svg, text
 from utfproof.shapes import Shape, paper_dimension, paper_looped_dimension
-from utfproof.training.figure import PANELS, band, beyond, lines, reached_by_rules, scaling_points
+from utfproof.training.figure import PANELS, across, band, beyond, lines, reached_by_rules, scaling_points
 from utfproof.training.results import read_results
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -169,18 +169,15 @@ def scaling() -> str:
         if point.measured.complete and (point.host, point.variant) == ("random", "residual-norm")
     ]
     low, high = band(points)
-    across = Axis.of([point.m for point in points], log=True, name="m (logarithmic)")
-    panel = Panel(across, Axis(low, high, name="accuracy on 2-hop, %"), width=560.0)
+    embedding = Axis.of([point.m for point in points], log=True, name="m (logarithmic)")
+    panel = Panel(embedding, Axis(low, high, name="accuracy on 2-hop, %"), width=560.0)
     rules = reached_by_rules()
-    free = high  # names stand apart: of lines that are too close the upper one's is written
-    for name, reached in rules.items():
-        if low <= reached <= high:
-            panel.line([(across.low, reached), (across.high, reached)], "currentColor", dash="1 3", width=0.9)
-            if reached <= free:
-                panel.note(across.low, reached, name, shift=6)
-                free = reached - 0.08 * (high - low)
+    for reached, name in across(rules, low, high, 0.08):
+        panel.line([(embedding.low, reached), (embedding.high, reached)], "currentColor", dash="1 3", width=0.9)
+        if name:
+            panel.note(embedding.low, reached, name, shift=6)
     for edge, said in beyond(rules, low, high).items():
-        panel.note(across.high, high if edge == "top" else low, said, anchor="end", shift=-6)
+        panel.note(embedding.high, high if edge == "top" else low, said, anchor="end", shift=-6)
     for place, line in enumerate(lines(points)):
         tone, shape = colour(place), MARKERS[place]
         panel.line([(point.m, 100 * point.measured.mean) for point in line], tone)
@@ -191,8 +188,8 @@ def scaling() -> str:
             spread = 100 * (point.measured.deviation or 0)
             panel.line([(point.m, 100 * point.measured.mean + sign * spread) for sign in (-1, 1)], tone, width=1.0)
         height = high - (0.06 + 0.08 * place) * (high - low)
-        panel.mark(1.1 * across.low, height, shape, tone)
-        panel.note(1.1 * across.low, height, PANELS[line[0].panel], shift=8)
+        panel.mark(1.1 * embedding.low, height, shape, tone)
+        panel.note(1.1 * embedding.low, height, PANELS[line[0].panel], shift=8)
     return panel.drawing("Accuracy on 2-hop against m at the paper's setting: random host, residual stream and LN")
 
 

@@ -141,16 +141,24 @@ def beyond(rules: dict[str, float], low: float, high: float) -> dict[str, str]:
     return {edge: said[0] for edge, said in (("top", above), ("bottom", below)) if said}
 
 
+def across(rules: dict[str, float], low: float, high: float, apart: float) -> list[tuple[float, str]]:
+    """The rules that an axis spans, and what is written at their lines: nothing where a line is closer to the last one named
+    above it than the share `apart` of the axis."""
+    found, free = [], high
+    for name, reached in rules.items():
+        if low <= reached <= high:
+            found.append((reached, name if reached <= free else ""))
+            free = reached - apart * (high - low) if reached <= free else free
+    return found
+
+
 def _draw_rules(axes: Any, rules: dict[str, float]) -> None:
     """What simple rules reach, in percent, in axes whose limits are set."""
     low, high = axes.get_ylim()
-    free = high  # names stand apart: of lines that are too close the upper one's is written
-    for name, reached in rules.items():
-        if low <= reached <= high:
-            axes.axhline(reached, color="grey", linewidth=0.8, linestyle=":")
-            if reached <= free:
-                axes.annotate(name, (0.01, reached), xycoords=("axes fraction", "data"), fontsize=6, color="grey")
-                free = reached - (high - low) / 30
+    for reached, name in across(rules, low, high, 1 / 30):
+        axes.axhline(reached, color="grey", linewidth=0.8, linestyle=":")
+        if name:
+            axes.annotate(name, (0.01, reached), xycoords=("axes fraction", "data"), fontsize=6, color="grey")
     for edge, said in beyond(rules, low, high).items():
         height = {"top": 0.985, "bottom": 0.015}[edge]
         axes.text(0.01, height, said, transform=axes.transAxes, va=edge, fontsize=6, color="grey")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from utfproof.training.task import Baseline, Task, seeded
+from utfproof.training.task import Baseline, Batch, Task, seeded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,19 +34,18 @@ def fixed_attention_rules(task: Task, layers: int, answers: int) -> list[Baselin
     `answers` answers of others (at most SCORED)."""
     per_sequence = int(task.batch(1, seeded(0, "fixed attention", 0)).scored.sum())
     fitted, scored = (max(1, min(SEQUENCES, min(answers, most) // per_sequence)) for most in (FITTED, SCORED))
-    return [_rule(task, layers, residual, fitted, scored) for residual in NAMES]
-
-
-def _rule(task: Task, layers: int, residual: bool, fitted: int, scored: int) -> Baseline:
-    ids = task.input_ids
     seen, fresh = (task.batch(size, seeded(0, "fixed attention", part)) for part, size in enumerate((fitted, scored)))
+    return [_rule(task.input_ids, layers, residual, seen, fresh) for residual in NAMES]
+
+
+def _rule(ids: tuple[int, ...], layers: int, residual: bool, seen: Batch, fresh: Batch) -> Baseline:
     chosen = seen.loss_mask
     known, targets = seen.targets[chosen].unique(return_inverse=True)
     matrix = softmax_regression(means(seen.inputs, ids, layers, residual)[chosen], targets, len(known))
     right = known[(means(fresh.inputs, ids, layers, residual) @ matrix).argmax(-1)] == fresh.targets
     said = f"the best readout of {'the tokens and all means up to ' if residual else ''}their {layers}-fold causal mean"
     accuracy, second = (float(right[mask].double().mean()) for mask in (fresh.scored, fresh.scored_answers))
-    return Baseline(NAMES[residual], said, accuracy, second, scored)
+    return Baseline(NAMES[residual], said, accuracy, second, len(fresh.inputs))
 
 
 def means(inputs: Tensor, ids: tuple[int, ...], layers: int, residual: bool) -> Tensor:

@@ -105,9 +105,9 @@ class Kind:
     """A task as it is registered, by the name that presets and runs know.
 
     make: the task; its options are keywords, its loss and vocabulary those of every preset. baselines: (sequences drawn,
-    length, 0 for the usual one) -> what simple rules reach. exact: they are computed and not drawn. length: the option of
-    `make` that a preset's `length` sets; options: further ones that presets have fields for. setting: for presets of its own.
-    upstream: fields of presets that follow public code where the paper is silent.
+    length, 0 for the usual one) -> what simple rules reach. exact: with no sequences drawn they are those that are
+    computed. length: the option of `make` that a preset's `length` sets; options: further ones that presets have fields for.
+    setting: for presets of its own. upstream: fields of presets that follow public code where the paper is silent.
     """
 
     name: str
