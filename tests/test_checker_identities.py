@@ -563,8 +563,7 @@ def test_faults_in_the_checker_change_a_verdict_of_the_corpus(fault, monkeypatch
     assert any(checker.check_file(path, LIMITS).code != code for path, code in new_files())
 
 
-def test_without_faults_none_changes():
-    files = new_files()
-    assert len(files) > 300
-    assert all(checker.check_file(path, LIMITS).code == code for path, code in files)
+def test_files_for_the_faults_are_there():
+    """That none changes without a fault, test_corpus sees."""
+    assert len(new_files()) > 300
     assert {RULES[name][1][-1] for name in RULES} == {"all untied", "all tied", INVERTIBLE}

@@ -18,8 +18,7 @@ class Member:
     cofactors: dict[int, ns.Polynomial]
 
     def __add__(self, other: Member) -> Member:
-        keys = self.cofactors.keys() | other.cofactors.keys()
-        return Member({i: ns.add(self.cofactors.get(i, {}), other.cofactors.get(i, {})) for i in keys})
+        return _sum((self, other))
 
     def times(self, factor: ns.Polynomial) -> Member:
         """A multiple."""
@@ -32,10 +31,11 @@ NORMAL = ((0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1))
 
 
 def _sum(members: Iterable[Member]) -> Member:
-    total = Member({})
+    terms: dict[int, list[ns.Polynomial]] = {}
     for member in members:
-        total = total + member
-    return total
+        for i, cofactor in member.cofactors.items():
+            terms.setdefault(i, []).append(cofactor)
+    return Member({i: ns.add(*found) for i, found in terms.items()})
 
 
 def _filled(entry: Callable[[int, int], Member]) -> MemberMatrix:
@@ -111,7 +111,7 @@ class _ThreeLayers:
 
     def against(self, first: int, inner: Callable[[int], MemberMatrix | None]) -> MemberMatrix:
         """[X, A] (or [Y, A]) by the product rule; inner(letter): [R_letter, A], None where that is 0."""
-        total = _filled(lambda i, j: Member({}))
+        parts: list[MemberMatrix] = []
         for k, word in enumerate(NORMAL):
             for place, letter in enumerate(word):
                 part = inner(letter)
@@ -121,8 +121,8 @@ class _ThreeLayers:
                     part = _left_times(self.R[g], part)
                 for g in word[place + 1 :]:
                     part = _right_times(part, self.R[g])
-                total = [[total[i][j] + part[i][j].times(self.unknown(first + k)) for j in range(2)] for i in range(2)]
-        return total
+                parts.append([[entry.times(self.unknown(first + k)) for entry in row] for row in part])
+        return _filled(lambda i, j: _sum(part[i][j] for part in parts))
 
 
 def derive_three_layers() -> list[ns.Polynomial]:

@@ -9,6 +9,7 @@ argument; what is checked is that it has no solution in any field that contains 
 from __future__ import annotations
 
 import json
+import operator
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -54,7 +55,8 @@ def add(*terms: Polynomial) -> Polynomial:
     total: Polynomial = {}
     for term in terms:
         for monomial, value in term.items():
-            total[monomial] = total.get(monomial, Fraction(0)) + value
+            held = total.get(monomial)
+            total[monomial] = value if held is None else held + value
     return {monomial: value for monomial, value in total.items() if value}
 
 
@@ -68,8 +70,9 @@ def multiply(a: Polynomial, b: Polynomial) -> Polynomial:
     total: Polynomial = {}
     for left, value in a.items():
         for right, other in b.items():
-            monomial = tuple(x + y for x, y in zip(left, right, strict=True))
-            total[monomial] = total.get(monomial, Fraction(0)) + value * other
+            monomial = tuple(map(operator.add, left, right))
+            held = total.get(monomial)
+            total[monomial] = value * other if held is None else held + value * other
     return {monomial: value for monomial, value in total.items() if value}
 
 

@@ -163,9 +163,10 @@ def require_terms(terms: int, symbols: int, what: str) -> None:
 def from_ring(polynomial: Any) -> Entry:
     """A polynomial of SymPy's ring as a dict of monomials."""
     out = {}
-    for exponents, coefficient in polynomial.terms():
+    for exponents, coefficient in polynomial.items():  # .terms() would sort them
         if coefficient:
-            out[tuple(i for i, power in enumerate(exponents) for _ in range(power))] = int(coefficient)
+            present = itertools.compress(itertools.count(), exponents)  # few of a thousand symbols
+            out[tuple(i for i in present for _ in range(exponents[i]))] = int(coefficient)
     return out
 
 
