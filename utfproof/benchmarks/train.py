@@ -87,6 +87,32 @@ def run(setting: TrainSetting, progress: Any = None) -> dict[str, Any]:
 
 
 def _one_task(task: str, setting: TrainSetting, progress: Any) -> dict[str, Any]:
+    trainers = _trainers(task, setting)
+    calls, losses, wait = {}, {}, waiting(setting.device)
+    for name, trainer in trainers.items():  # the first step starts threads and maps work space
+        trainer.step()
+        losses[name] = float(trainer.loss[0])
+        calls[name] = int(_SAMPLE / max(timed(trainer.step, 1, wait).elapsed, 1e-9)) + 1
+    times: dict[str, list[Seconds]] = {name: [] for name in trainers}
+    for _ in range(setting.repetitions):
+        for name, trainer in trainers.items():
+            times[name].append(timed(trainer.step, calls[name], wait))
+        if progress is not None:
+            progress()
+    entries = _entries(trainers, losses, times)
+    first = next(iter(trainers.values()))
+    shape = first.preset.shape
+    return {
+        "task": task,
+        "dimensions": [shape.heads, shape.layers, shape.head_dim, shape.d_in],
+        "batch": first.preset.batch,
+        "context": first.task.context,
+        "contestants": entries,
+    }
+
+
+def _trainers(task: str, setting: TrainSetting) -> dict[str, Trainer]:
+    """By host and engine: the engine of its own choice, and the m-wide one."""
     from utfproof.training.loop import Trainer
     from utfproof.training.presets import preset
 
@@ -101,17 +127,13 @@ def _one_task(task: str, setting: TrainSetting, progress: Any) -> dict[str, Any]
         }
         trainer = Trainer(chosen, [setting.seed], **options)
         trainers[f"{host} {trainer.engine.name}"] = trainer
-    calls, losses, wait = {}, {}, waiting(setting.device)
-    for name, trainer in trainers.items():  # the first step starts threads and maps work space
-        trainer.step()
-        losses[name] = float(trainer.loss[0])
-        calls[name] = int(_SAMPLE / max(timed(trainer.step, 1, wait).elapsed, 1e-9)) + 1
-    times: dict[str, list[Seconds]] = {name: [] for name in trainers}
-    for _ in range(setting.repetitions):
-        for name, trainer in trainers.items():
-            times[name].append(timed(trainer.step, calls[name], wait))
-        if progress is not None:
-            progress()
+    return trainers
+
+
+def _entries(
+    trainers: dict[str, Trainer], losses: dict[str, float], times: dict[str, list[Seconds]]
+) -> list[dict[str, Any]]:
+    """What was measured of each, and its ratios to those that it is compared with."""
     entries = []
     for name, trainer in trainers.items():
         median = _median(times[name], "elapsed")
@@ -137,15 +159,7 @@ def _one_task(task: str, setting: TrainSetting, progress: Any) -> dict[str, Any]
             least = multiplications(trainers[reference])
             entry["fewer multiplications than " + reference] = least / entry["multiplications"]
         entries.append(entry)
-    first = next(iter(trainers.values()))
-    shape = first.preset.shape
-    return {
-        "task": task,
-        "dimensions": [shape.heads, shape.layers, shape.head_dim, shape.d_in],
-        "batch": first.preset.batch,
-        "context": first.task.context,
-        "contestants": entries,
-    }
+    return entries
 
 
 def _median(samples: list[Seconds], which: str) -> float:

@@ -274,21 +274,7 @@ def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
     from utfproof.decision.verdict import HostVerdict
 
     stored, decision = found.stored, found.decision
-    certificate = decision.certificate
-    document: dict[str, Any] = {
-        "verdict": words.verdict_in_words(decision),
-        "notion": decision.notion.value,
-        "targets": str(decision.targets),
-        "scope": str(decision.scope),
-        "kind": None if certificate is None else certificate.kind,
-        "host": None if certificate is None else certificate.document["claim"].get("host"),
-        "shape": options.shape_document(stored.shape, stored.m),
-        "M": stored.M,
-        "reason": words.why(found),
-        "implies": words.implies(decision),
-        "does_not_imply": words.does_not_imply(decision),
-        "files": list(found.files.values()),
-    }
+    document = _verdict_document(found)
     rows = {
         "verdict": f"{document['verdict']} (targets: {decision.targets})",
         "shape": f"{stored.shape}, m = {stored.m}, M = {stored.M}",
@@ -328,6 +314,28 @@ def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
         document["explanation"] = [{"heading": heading, "lines": lines} for heading, lines in report]
     text = partial(_print_report, report) if explain else None
     return Outcome(document, subject, rows, decision.verdict.exit_code, text=text)
+
+
+def _verdict_document(found: Findings) -> dict[str, Any]:
+    """What every verdict's document says."""
+    from utfproof.decision import explain as words
+
+    stored, decision = found.stored, found.decision
+    certificate = decision.certificate
+    return {
+        "verdict": words.verdict_in_words(decision),
+        "notion": decision.notion.value,
+        "targets": str(decision.targets),
+        "scope": str(decision.scope),
+        "kind": None if certificate is None else certificate.kind,
+        "host": None if certificate is None else certificate.document["claim"].get("host"),
+        "shape": options.shape_document(stored.shape, stored.m),
+        "M": stored.M,
+        "reason": words.why(found),
+        "implies": words.implies(decision),
+        "does_not_imply": words.does_not_imply(decision),
+        "files": list(found.files.values()),
+    }
 
 
 def _missed_document(found: Findings) -> dict[str, Any] | None:

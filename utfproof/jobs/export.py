@@ -68,18 +68,7 @@ class Export(Dimensions, Limited, Job, order=80):
             if facts.get("host") != self.host:
                 raise MalformedInput(f"this embedding was found for the host {facts.get('host')}, not for {self.host}")
             return own_norm.export(E, facts, self.output, self.layout, self.context, limit)
-        sizes = {
-            "heads": self.heads,
-            "layers": self.layers,
-            "head_dim": self.head_dim,
-            "d_in": self.d_in,
-            "d_out": self.d_out,
-            "m": self.m,
-        }
-        said = {name: _agreed(facts, name, value) for name, value in sizes.items()}
-        said["positions"] = _agreed(facts, "positions", self.positions)
-        said["seed"] = _agreed(facts, "seed", self.seed)
-        words = {"law": _agreed_text(facts, "law", self.law), "dtype": _agreed_text(facts, "dtype", self.dtype)}
+        said, words = self._said(facts)
         machine = _host(self.host, facts, said, words, self.residual, limit)
         rows = said["positions"] or 0
         tokens = machine.shape.d_in - rows
@@ -97,21 +86,28 @@ class Export(Dimensions, Limited, Job, order=80):
             )
             write_arrays(self.output, tensors, metadata)
             written = [self.output]
+        paths = [str(path) for path in written]
         document: dict[str, Any] = {
             "layout": self.layout,
             "shape": options.shape_document(machine.shape, machine.m),
             "vocabulary": tokens,
             "positions": rows,
-            "files": [str(path) for path in written],
+            "files": paths,
         }
         table: dict[str, Any] = {
             "shape": f"{machine.shape}, m = {machine.m}",
             "inputs": f"{tokens} tokens" + (f" and {rows} learned positions" if rows else ""),
-            "files": ", ".join(str(path) for path in written),
+            "files": ", ".join(paths),
         }
         if self.layout != "module":
             document["d_head"] = table["d_head"] = int(metadata["d_head"])
         return Outcome(document, f"export {self.host}", table)
+
+    def _said(self, facts: dict[str, str]) -> tuple[dict[str, int | None], dict[str, str | None]]:
+        """Numbers and words of the host, from the options or the embedding's metadata."""
+        names = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed")
+        said = {name: _agreed(facts, name, getattr(self, name)) for name in names}
+        return said, {name: _agreed_text(facts, name, getattr(self, name)) for name in ("law", "dtype")}
 
 
 def _agreed(facts: dict[str, str], name: str, value: int | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,6 +203,12 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         console.print(Text(group.title, style="bold"))
         lines = [*_grid(found, group), *(_named(found, group) if which else [])]
         console.print(Text("\n".join(lines)), end="\n\n")
+    for note in _notes(found, document):
+        console.print(Text(note))
+
+
+def _notes(found: Found, document: dict[str, Any]) -> list[str]:
+    """What stands below the tables: what their signs mean, and how many sides are of which kind."""
     sides = document["sides"]
     told = any(entry.paper is not None for entry in found.entries) or not any(e.shape.residual for e in found.entries)
     paper = " (paper's bound, for looped hosts second where it differs)" * told
@@ -211,24 +218,15 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         f"{sides['m ≥ 1']} say no more than m ≥ 1.",
     ]
     if sides["on demand"]:
-        first = next(
-            entry.shape
-            for entry in found.entries
-            for side in (entry.proved, entry.reached)
-            if side is not None and side.status == "on demand"
-        )
+        first = next(entry.shape for entry, _ in _sides(found, "on demand"))
         notes.append(
             f"* {sides['on demand']} sides by formula, certificate on demand, for example: utfproof frontier "
             f"--heads {first.heads} --layers {first.layers} --head-dim {first.head_dim} --d-in {first.d_in} "
             "--largest 100000000 --certificates DIR"
         )
     if sides.get("proof"):
-        claims = sorted({
-            side.bound.claim
-            for entry in found.entries
-            for side in (entry.proved, entry.reached)
-            if side is not None and side.status == "proof" and side.bound is not None and side.bound.claim
-        })  # fmt: skip
+        bounds = [side.bound for _, side in _sides(found, "proof")]
+        claims = sorted({bound.claim for bound in bounds if bound is not None and bound.claim})
         notes.append(
             f"† {sides['proof']} sides by a written proof, without a certificate (--bounds names its page"
             + (f"; checked by utfproof verify: {', '.join(claims)})." if claims else ").")
@@ -246,8 +244,15 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
         )
     if any(entry.paper_refuted for entry in found.entries):
         notes.append("! the paper's bound contradicts what is certified here.")
-    for note in notes:
-        console.print(Text(note))
+    return notes
+
+
+def _sides(found: Found, status: str) -> Iterator[tuple[FrontierEntry, Side]]:
+    """The sides of this status, each with its entry."""
+    for entry in found.entries:
+        for side in (entry.proved, entry.reached):
+            if side is not None and side.status == status:
+                yield entry, side
 
 
 def _grid(found: Found, group: FrontierGroup) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable, together
@@ -13,6 +13,9 @@ from utfproof.jobs.certify import require_json
 from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
+
+if TYPE_CHECKING:
+    from utfproof.decision.shared import SharedHost, SharedRefutation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +53,6 @@ class RefuteLower(Limited, Job, order=40, name="refute-lower"):
             self.host, layers=self.layers, d_in=self.d_in, head_dim=self.head_dim, max_memory=self.limit
         )
         found = refute_shared(given)
-        shape, m = given.shape, given.m
         files = []
         with together():
             if found.target is not None:
@@ -59,36 +61,44 @@ class RefuteLower(Limited, Job, order=40, name="refute-lower"):
             files += [str(path) for path in found.certificate.write(self.output)]
         if self.target is None and found.target is None:
             options.remove_earlier_target(beside)
-        method = found.certificate.document["evidence"]["method"]
-        document: dict[str, Any] = {
-            "verdict": "not universal in the shared-attention model",
-            "notion": "shared attention",
-            "targets": "all untied",
-            "free": "E and U",
-            "method": method,
-            "shape": options.shape_document(shape, m),
-            "words": shape.leaves,
-            "word": None if found.word is None else list(found.word),
-            "unused": list(given.unused),
-            "files": files,
-        }
-        if found.word is None:
-            why = f"m^2 = {m * m} < H^L = {shape.leaves}: some vector annihilates the products R_w (too large to write down)"
-            missed = "some target of one word; none is named"
-        else:
-            entries = len(found.certificate.document["evidence"]["y"])
-            why = f"an integer vector with {entries} nonzero entries annihilates the {shape.leaves} products R_w"
-            word = ", ".join(map(str, found.word))
-            missed = f"the target whose only nonzero route is head word ({word}), M = e_1 e_1^T along it"
-        rows = {
-            "verdict": f"{document['verdict']} (E and U both free, targets: all untied)",
-            "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {shape.leaves}, {'tied' if given.tied else 'untied'} values",
-            "why": why,
-            "not served": missed,
-            "means": "no E and U give this target's outputs under every attention from outside",
-            "does not mean": "that the host is not universal functionally, where its own softmax makes the attention, nor that "
-            "it fails for weight-tied targets",
-            **({"not used": ", ".join(given.unused) + " (the model has R_V only)"} if given.unused else {}),
-            "written": ", ".join(files),
-        }
-        return Outcome(document, f"refute-lower {self.host}", rows, 1)
+        return _outcome(given, found, files, f"refute-lower {self.host}")
+
+
+def _outcome(given: SharedHost, found: SharedRefutation, files: list[str], subject: str) -> Outcome:
+    """What is said of a host that some target refutes."""
+    shape, m = given.shape, given.m
+    method = found.certificate.document["evidence"]["method"]
+    document: dict[str, Any] = {
+        "verdict": "not universal in the shared-attention model",
+        "notion": "shared attention",
+        "targets": "all untied",
+        "free": "E and U",
+        "method": method,
+        "shape": options.shape_document(shape, m),
+        "words": shape.leaves,
+        "word": None if found.word is None else list(found.word),
+        "unused": list(given.unused),
+        "files": files,
+    }
+    if found.word is None:
+        why = (
+            f"m^2 = {m * m} < H^L = {shape.leaves}: some vector annihilates the products R_w (too large to write down)"
+        )
+        missed = "some target of one word; none is named"
+    else:
+        entries = len(found.certificate.document["evidence"]["y"])
+        why = f"an integer vector with {entries} nonzero entries annihilates the {shape.leaves} products R_w"
+        word = ", ".join(map(str, found.word))
+        missed = f"the target whose only nonzero route is head word ({word}), M = e_1 e_1^T along it"
+    rows = {
+        "verdict": f"{document['verdict']} (E and U both free, targets: all untied)",
+        "shape": f"{shape}, m = {m}, m^2 = {m * m}, H^L = {shape.leaves}, {'tied' if given.tied else 'untied'} values",
+        "why": why,
+        "not served": missed,
+        "means": "no E and U give this target's outputs under every attention from outside",
+        "does not mean": "that the host is not universal functionally, where its own softmax makes the attention, nor that "
+        "it fails for weight-tied targets",
+        **({"not used": ", ".join(given.unused) + " (the model has R_V only)"} if given.unused else {}),
+        "written": ", ".join(files),
+    }
+    return Outcome(document, subject, rows, 1)

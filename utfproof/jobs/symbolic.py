@@ -13,6 +13,8 @@ from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
 
 if TYPE_CHECKING:
+    from utfproof.exact.symbolic.determinant import LinePolynomial
+    from utfproof.exact.symbolic.generic import GenericMatrix, Multilinearity
     from utfproof.matching.symbolic import Symbolic as Found
 
 
@@ -62,33 +64,14 @@ def _document(found: Found, entries: bool) -> dict[str, Any]:
         "spanning": None,
     }
     if found.generic is not None and found.multilinear is not None:
-        linear = found.multilinear
-        document["r_all"] = {
-            "symbols": found.generic.layout.size,
-            "terms": found.generic.terms,
-            "routes": list(found.generic.routes),
-            "homogeneous_columns": found.homogeneous,
-            "multilinear": linear.holds,
-            "highest_degree_in_one_symbol": linear.highest,
-        }
-        if entries:
-            names = found.generic.layout.names()
-            document["r_all"]["entries"] = [[_terms(entry, names) for entry in row] for row in found.generic.entries]
+        document["r_all"] = _r_all(found.generic, found.multilinear, found.homogeneous, entries)
     if found.determinant is not None:
         p = found.determinant
         document["determinant"] = {"terms": p.terms, "degrees": list(p.degrees), "routes": list(p.routes)}
         if entries:
             document["determinant"]["polynomial"] = _terms(p.polynomial, p.layout.names())
     if found.line is not None:
-        document["line"] = {
-            "from": "tied" if found.tied else "sparse",
-            "to": f"integers -2 ... 2, seed {found.seed}",
-            "coefficients": [str(value) for value in found.line.coefficients],
-            "degree": found.line.degree,
-            "at_the_sparse_host": found.line.constant,
-            "confirmed_at": list(found.line.fresh),
-            "routes": list(found.line.routes),
-        }
+        document["line"] = _line(found.line, found)
     if found.blocks is not None:
         permutation = found.blocks.permutation
         document["blocks"] |= {
@@ -103,6 +86,35 @@ def _document(found: Found, entries: bool) -> dict[str, Any]:
             "rank": found.spanning.rank,
         }
     return document
+
+
+def _r_all(generic: GenericMatrix, linear: Multilinearity, homogeneous: bool | None, entries: bool) -> dict[str, Any]:
+    """R_all itself, entry by entry where that is asked for."""
+    document: dict[str, Any] = {
+        "symbols": generic.layout.size,
+        "terms": generic.terms,
+        "routes": list(generic.routes),
+        "homogeneous_columns": homogeneous,
+        "multilinear": linear.holds,
+        "highest_degree_in_one_symbol": linear.highest,
+    }
+    if entries:
+        names = generic.layout.names()
+        document["entries"] = [[_terms(entry, names) for entry in row] for row in generic.entries]
+    return document
+
+
+def _line(line: LinePolynomial, found: Found) -> dict[str, Any]:
+    """The determinant along a line through a construction."""
+    return {
+        "from": "tied" if found.tied else "sparse",
+        "to": f"integers -2 ... 2, seed {found.seed}",
+        "coefficients": [str(value) for value in line.coefficients],
+        "degree": line.degree,
+        "at_the_sparse_host": line.constant,
+        "confirmed_at": list(line.fresh),
+        "routes": list(line.routes),
+    }
 
 
 def _terms(entry: dict[tuple[int, ...], int], names: tuple[str, ...]) -> list[list[Any]]:

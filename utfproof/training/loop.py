@@ -145,12 +145,7 @@ class Trainer:
         self.scored_task: Task = preset.make_task(scored=True)
         name = engine_name(preset, engine)
         if name != "paths":
-            rows = [preset.batch * self.task.context] * preset.layers
-            if name == "shared":
-                batch = self.task.batch(preset.batch, seeded(seeds[0], "train", 0, device))
-                rows = shared_rows(batch.inputs, looked_at(batch.loss_mask), preset.layers)
-            needed = wide_memory(preset, self.task.context, dtype, rows)
-            require_memory(needed, f"a step of {preset.batch} sequences m-wide, m = {preset.m},", max_memory)
+            self._require_memory_of_a_step(name, seeds[0], max_memory)
         self.model: Model = build_model(
             preset, seeds, self.task.context, device=device, dtype=dtype, max_memory=max_memory
         )
@@ -166,25 +161,42 @@ class Trainer:
         self._most: int | None = None
         self._ids = torch.tensor(self.task.input_ids, device=device)
         self._graph: Any = None
-        rate: Any = torch.zeros((), device=device) if self.on_gpu else 0.0
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = self._optimizer()
+        kept = torch.float64 if dtype == "float64" else torch.float32
+        self.loss = torch.zeros(len(seeds), device=device, dtype=kept)
+        self.accuracy = torch.zeros(len(seeds), device=device, dtype=kept)
+
+    def _require_memory_of_a_step(self, engine: str, seed: int, max_memory: int | None) -> None:
+        """ResourceLimit where an m-wide step takes too much; with equal states once, as on the first batch."""
+        preset, context = self.preset, self.task.context
+        rows = [preset.batch * context] * preset.layers
+        if engine == "shared":
+            batch = self.task.batch(preset.batch, seeded(seed, "train", 0, self.device))
+            rows = shared_rows(batch.inputs, looked_at(batch.loss_mask), preset.layers)
+        needed = wide_memory(preset, context, self.dtype, rows)
+        require_memory(needed, f"a step of {preset.batch} sequences m-wide, m = {preset.m},", max_memory)
+
+    def _optimizer(self) -> Any:
+        """AdamW with its state made at once: a captured graph may make none."""
+        import torch
+
+        rate: Any = torch.zeros((), device=self.device) if self.on_gpu else 0.0
+        optimizer = torch.optim.AdamW(
             self.model.parameters(),
             lr=rate,
-            betas=preset.betas,
+            betas=self.preset.betas,
             eps=EPSILON,
-            weight_decay=preset.weight_decay,
+            weight_decay=self.preset.weight_decay,
             fused=True,
             capturable=self.on_gpu,
         )
         for parameter in self.model.parameters():
-            self.optimizer.state[parameter] = {
+            optimizer.state[parameter] = {
                 "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
                 "exp_avg": torch.zeros_like(parameter, memory_format=torch.preserve_format),
                 "exp_avg_sq": torch.zeros_like(parameter, memory_format=torch.preserve_format),
             }
-        kept = torch.float64 if dtype == "float64" else torch.float32
-        self.loss = torch.zeros(len(seeds), device=device, dtype=kept)
-        self.accuracy = torch.zeros(len(seeds), device=device, dtype=kept)
+        return optimizer
 
     # --- one step ---------------------------------------------------------------------------------------------------
 
