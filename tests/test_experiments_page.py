@@ -11,6 +11,8 @@ import experiment_choices
 import pytest
 import write_experiments
 
+from utfproof.training.optimum_table import FromScratch, Line, Table
+
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[1]
@@ -171,3 +173,18 @@ def test_a_factorial_is_told_when_every_combination_was_run(copy):
     assert "hops drawn adds +5.0 points on average (+0.0 … +10.0" in said
     assert experiment_choices.factorial_part(runs[1:]) == ""
     assert experiment_choices.factorial_part([*runs[:-1], replace(runs[-1], complete=False)]) == ""
+
+
+def test_the_gap_is_to_the_best_run_that_was_long_enough():
+    def line(host, *runs):
+        scratch = tuple(FromScratch(accuracy, steps, 0, "") for accuracy, steps in runs)
+        return Line(host, 456, None, 0.97, 0.0, 1.0, (), scratch)
+
+    hosts = (line("sparse", (0.3, 4000), (0.4, 5000), (0.9, 3999)), line("random", (0.9, 10)), line("tied"))
+    target = Table("a target", "1-hop", "attention", True, 0.97, 4000, 1000, hosts, ("a rule", 0.5), ())
+    _, rows = write_experiments.gaps_part([target])
+    assert rows.splitlines()[2:] == [
+        "| a target | sparse, m = 456 | 97.0 | 40.0 | 5000 | 50.0 (a rule) | 57.0 |",
+        "| a target | random, tied, m = 456 | 97.0 |  |  | 50.0 (a rule) |  |",
+    ]
+    assert write_experiments.gaps_part([]) == []

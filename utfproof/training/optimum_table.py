@@ -95,6 +95,7 @@ def _table(document: dict[str, Any], runs: Sequence[RunResult]) -> Table:
         for name, host in document["hosts"].items()
     )
     length = f", length {preset.length}" if preset.length else ""
+    length += f", strings growing from {preset.grow_from}" if preset.grow_from else ""
     title = (
         f"{preset.task}, {preset.variant}, {preset.shape}, trained at width {preset.m}{length}, seed {document['seed']}"
     )
