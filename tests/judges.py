@@ -9,11 +9,17 @@ from utfproof.certificates import checker
 LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
 
 
+def write_anew(path, raw):
+    """Write a file anew. Some file systems wait for the disk when one is overwritten, and thousands are, here."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(raw)
+
+
 def verdict_on(found, folder, limits=LIMITS):
     """The checker's; `found`: a certificate, or its document."""
     path = folder / "certificate.json"
     if isinstance(found, dict):
-        path.write_bytes(sceptic.canonical(found))
+        write_anew(path, sceptic.canonical(found))
     else:
         found.write(path)
     return checker.check_file(path, limits)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 import sceptic
+from judges import write_anew
 from sceptic import DTYPES, INDEX, LAWS, RANDOM, judge
 from test_certificates import BASES, LIMITS, copy_sidecars
 from tiers import full_where
@@ -301,7 +302,7 @@ def test_field_by_field(base, tmp_path):
         raw = text_of(mutant).encode()
         if raw == original or ("sidecar" in base and re.match(r"evidence.rows\[(?!0]|1]|64])", name)):
             continue  # three of the 65 rows are enough
-        path.write_bytes(raw)
+        write_anew(path, raw)
         verdict = checker.check_file(path, LIMITS)
         expected = judge(raw, tmp_path)
         assert "broke off" not in verdict.message, (name, verdict)

@@ -1,9 +1,11 @@
 """Certificates: the corpus, the prover against the checker, every mutation of a certificate, planted faults in the
 prover, limits, and the command line of the checker. `sceptic.judge` is the independent second opinion."""
 
+import contextlib
 import dataclasses
 import hashlib
 import inspect
+import io
 import json
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import pytest
 import sceptic
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from judges import LIMITS, verdict_on
+from judges import LIMITS, verdict_on, write_anew
 from make_corpus import CORPUS
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 
@@ -101,20 +103,33 @@ def test_corpus_regenerates_byte_for_byte(tmp_path):
     assert contents(tmp_path) == contents(CORPUS)
 
 
+@pytest.fixture(scope="module")
+def lines():
+    """What the checker prints on the folders of the corpus, a line a file."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for folder, code in FOLDERS.items():
+            assert checker.main([str(CORPUS / folder)]) == code
+    found = printed.getvalue().splitlines()
+    assert len(found) == len(FILES)
+    return dict(zip(FILES, found, strict=True))
+
+
+@pytest.fixture(scope="module")
+def with_numpy():
+    """Limits of one run: the headers of weights are read once."""
+    return checker.fresh(dataclasses.replace(LIMITS, numpy=True))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_corpus(path, capsys):
+def test_corpus(path, lines, with_numpy):
     code = FOLDERS[path.parent.name]
-    verdict = checker.check_file(path, dataclasses.replace(LIMITS, numpy=True))
+    verdict = checker.judged(path, with_numpy)
     assert verdict.code == code, verdict
     assert verdict.message
-    assert checker.main([str(path)]) == code
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert len(out.splitlines()) == 1
-    assert str(path) in out
-    assert checker.LABELS[code] in out
-    assert out.isascii()
-    assert "broke off" not in verdict.message + out
+    assert lines[path].startswith(f"{checker.LABELS[code]:9} {path}: ")
+    assert lines[path].isascii()
+    assert "broke off" not in verdict.message + lines[path]
 
 
 @pytest.mark.parametrize("kind", CERTIFICATES)
@@ -122,7 +137,7 @@ def test_what_a_form_rules_out(kind, tmp_path):
     path, count = tmp_path / "derived.json", 0
     for name, document in corpus_forms.derived(kind):
         raw = corpus.encoded(document)
-        path.write_bytes(raw)
+        write_anew(path, raw)
         verdict = checker.check_file(path, LIMITS)
         assert (verdict.code, judge(raw, tmp_path)) == (2, 2), (name, verdict)
         assert verdict.message.isprintable(), name
@@ -133,17 +148,17 @@ def test_what_a_form_rules_out(kind, tmp_path):
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_corpus_on_the_command_line(folder):
-    """The folder as a whole, its first files in the other forms of output: `test_corpus` checks each."""
-    paths = sorted((CORPUS / folder).glob("*.json"))
-    done = run_checker("--json", CORPUS / folder)
+    """All forms of output; `test_corpus` has every file."""
+    paths, code = sorted((CORPUS / folder).glob("*.json"))[:20], FOLDERS[folder]
+    done = run_checker("--json", *paths)
     found = json.loads(done.stdout)
-    assert (done.returncode, found["exit_code"], done.stderr) == (FOLDERS[folder], FOLDERS[folder], "")
-    assert [entry["code"] for entry in found["results"]] == [FOLDERS[folder]] * len(paths)
-    done = run_checker(*paths[:20])
-    assert (done.returncode, done.stderr) == (FOLDERS[folder], "")
+    assert (done.returncode, found["exit_code"], done.stderr) == (code, code, "")
+    assert [entry["code"] for entry in found["results"]] == [code] * 20
+    done = run_checker(*paths)
+    assert (done.returncode, done.stderr) == (code, "")
     assert len(done.stdout.splitlines()) == 20
-    done = run_checker("--quiet", *paths[:20])
-    assert done.returncode == FOLDERS[folder]
+    done = run_checker("--quiet", *paths)
+    assert done.returncode == code
     assert bool(done.stdout) == (folder != "valid")
 
 

@@ -16,6 +16,7 @@ import corpus_weights
 import make_corpus as corpus
 import pytest
 import sceptic
+from judges import write_anew
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 from test_certificate_fields import Pairs, paired, replacements, text_of
 from test_certificates import BASES, LIMITS, WEIGHTS, copy_sidecars
@@ -440,7 +441,7 @@ def fuzz(count, seed, folder, source=inputs):
     path = folder / "fuzz.json"
     seen = {}
     for how, raw in source(count, seed):
-        path.write_bytes(raw)
+        write_anew(path, raw)
         start = time.process_time()
         old = signal.signal(signal.SIGALRM, stop)
         signal.alarm(20)
@@ -506,11 +507,11 @@ def fuzz_weights(count, seed, folder):
             raw = raw[: 8 + length] + damaged(source, raw[8 + length :], raw)[: len(raw) - 8 - length]
             if source.random() < 0.2:
                 raw = damaged(source, raw, raw)
-        place.write_bytes(raw)
+        write_anew(place, raw)
         found = sceptic.tensors_of(raw)
         if found is not None and all(name.isascii() for name in found):
             document = corpus.changed(document, "claim", "host", "weights", sceptic.digest_of(found))
-        path.write_bytes(sceptic.canonical(document))
+        write_anew(path, sceptic.canonical(document))
         verdict = checker.check_file(path, LIMITS)
         assert "broke off" not in verdict.message, (verdict, raw[:2000])
         assert verdict.code == judge(path.read_bytes(), folder), (verdict, raw[:2000])

@@ -97,14 +97,20 @@ def test_a_terminal_sees_what_how_far_and_how_long_still():
 
 
 def test_plain_is_a_line_for_each_stage_and_none_is_nothing():
-    done = subprocess.run([sys.executable, "-c", SLOW.format(mode="plain")], capture_output=True, text=True, check=True)
-    assert done.stdout == "result\n"
+    modes = ("plain", "auto", "none")  # side by side: each sleeps for two seconds
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", SLOW.format(mode=mode)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for mode in modes
+    ]
+    said = dict(zip(modes, [process.communicate() for process in running], strict=True))
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert [output for output, _ in said.values()] == ["result\n"] * 3
     assert re.fullmatch(
-        r"\[ +0\.\d s\] first thing, 8 pieces\n\[ +[2-9]\.\d s\] second thing, about 3 s\n", done.stderr
-    ), done.stderr
-    for mode, stream in (("auto", subprocess.PIPE), ("none", subprocess.PIPE)):
-        done = subprocess.run([sys.executable, "-c", SLOW.format(mode=mode)], stdout=stream, stderr=stream, check=True)
-        assert done.stderr == b""
+        r"\[ +0\.\d s\] first thing, 8 pieces\n\[ +[2-9]\.\d s\] second thing, about 3 s\n", said["plain"][1]
+    ), said["plain"][1]
+    assert said["auto"][1] == said["none"][1] == ""
 
 
 # --- commands ------------------------------------------------------------------------------------------------
