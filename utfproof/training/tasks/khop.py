@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
+from utfproof.training.counting import counting_rule
 from utfproof.training.fixed_attention import fixed_attention_rules
 from utfproof.training.task import WINDOWS, Baseline, Batch, Kind, Setting, check_loss, check_size, window_name
 
@@ -287,7 +288,9 @@ def _kind(hops: int) -> Kind:
 
     def baselines(sequences: int, length: int) -> list[Baseline]:
         task = KHop(hops, hops, length or KHop.length)
-        drawn = fixed_attention_rules(task, setting.layers, sequences) if setting and sequences else []
+        drawn = [counting_rule(task, sequences)] if sequences else []
+        if sequences and setting:
+            drawn += fixed_attention_rules(task, setting.layers, sequences)
         return [*k_hop_baselines(hops, task.length), *drawn]
 
     return Kind(

@@ -1,0 +1,71 @@
+"""The rule that order tells nothing: the same as a dictionary written out, blind to order, no better than it can be."""
+
+from collections import Counter
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from utfproof.training.counting import MOST, NAME, counting_rule, keys  # noqa: E402
+from utfproof.training.task import seeded  # noqa: E402
+from utfproof.training.tasks import task_baselines, task_named  # noqa: E402
+
+TASKS = [
+    ("1-hop", {"length": 30}),
+    ("2-hop", {"length": 9}),
+    ("2-hop", {"min_hops": 0, "length": 12}),
+    ("parentheses", {}),
+]
+
+
+def by_dictionary(task, sequences):
+    """Accuracy over what is scored: plain integers, one position after the other."""
+    seen, fresh = (task.batch(sequences // 2, seeded(0, NAME, part)) for part in range(2))
+
+    def positions(batch):
+        for row, wanted, scored in zip(
+            batch.inputs.tolist(), batch.targets.tolist(), batch.scored.tolist(), strict=True
+        ):
+            counts = Counter()
+            for token, target, asked in zip(row, wanted, scored, strict=True):
+                counts[token] += 1
+                if asked:
+                    yield (token, *(min(counts[other], MOST) for other in task.input_ids)), target
+
+    answers, all_answers = {}, Counter()
+    for key, target in positions(seen):
+        answers.setdefault(key, Counter())[target] += 1
+        all_answers[target] += 1
+    common = min(all_answers, key=lambda target: (-all_answers[target], target))
+    right = total = 0
+    for key, target in positions(fresh):
+        found = answers.get(key)
+        right += (max(found, key=lambda t: (found[t], t)) if found else common) == target
+        total += 1
+    return right / total
+
+
+@pytest.mark.parametrize(("name", "options"), TASKS)
+def test_a_dictionary_says_the_same(name, options):
+    task = task_named(name, **options)
+    found = counting_rule(task, 400)
+    assert (found.name, found.sequences) == (NAME, 200)
+    assert found.accuracy == by_dictionary(task, 400)
+
+
+def test_what_came_before_may_change_places():
+    ids = (4, 7, 9)
+    row = torch.tensor([[7, 4, 9, 4, 7, 9, 9]])
+    moved = torch.tensor([[9, 4, 4, 7, 7, 9, 9]])
+    assert keys(row, ids)[0, -2:].tolist() == keys(moved, ids)[0, -2:].tolist()
+    assert keys(row, ids)[0, 3] != keys(row[:, [0, 1, 3, 2]], ids)[0, 3]  # the token itself counts
+    assert len(set(keys(torch.full((1, 20), 7), ids)[0].tolist())) == MOST
+
+
+def test_where_it_stands_among_the_rules():
+    """The 2-hop answer is often the character itself, which counts tell; its neighbours tell more."""
+    rules = {rule.name: rule.accuracy for rule in task_baselines("2-hop", 10_000, 30)}
+    assert rules["last two characters"] < rules[NAME] < rules["last five characters"]
+    assert NAME not in {
+        rule.name for rule in task_baselines("2-hop", 0, 30)
+    }  # nothing is drawn where exact is asked for
