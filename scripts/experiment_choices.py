@@ -11,7 +11,7 @@ from pages import table
 
 from utfproof.paper import tables as paper
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
-from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
+from utfproof.training.results import RunResult, differences, measured, with_seeds
 from utfproof.training.tables import Measured, percent
 from utfproof.training.tasks import kind_of, task_baselines
 from utfproof.training.tasks.khop import MOST_HOPS
@@ -22,7 +22,7 @@ NEAR = 5
 
 def printed(run: RunResult) -> float | None:
     """What the paper prints for this cell, in percent."""
-    point = preset_of(run)
+    point = run.point
     if point.host not in PAPER_HOSTS:
         return None
     row = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]]
@@ -31,7 +31,7 @@ def printed(run: RunResult) -> float | None:
 
 def is_cell(run: RunResult) -> bool:
     """Whether the run is a cell of the paper's tables, brief or not."""
-    return preset_of(run).host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
+    return run.point.host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
 
 
 def said_field(name: str, value: Any) -> str:
@@ -91,8 +91,8 @@ def choices_part(runs: list[RunResult]) -> str:
             point = one.measured
             rows.append(
                 [
-                    preset_of(one.runs[0]).name,
-                    str(preset_of(one.runs[0]).m),
+                    one.runs[0].point.name,
+                    str(one.runs[0].point.m),
                     one.changed,
                     str(point.steps),
                     "" if one.printed is None else f"{one.printed:.1f}",
@@ -101,7 +101,7 @@ def choices_part(runs: list[RunResult]) -> str:
                     str(len(one.runs)),
                 ]
             )
-        usual = getattr(preset_of(pairs[0][0].runs[0]), name)
+        usual = getattr(pairs[0][0].runs[0].point, name)
         columns = [f"{WORDS.get(choice, str(choice))}, %" for choice in (usual, value)]
         head = ["run", "m", "changed in both", "steps", "paper, %", *columns, "seeds"]
         text += [f"### {TITLES[name]}", said, table(head, rows)]
@@ -119,10 +119,10 @@ class Side(NamedTuple):
 
 def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, Side]]:
     """Pairs of runs (all seeds of each) that differ in this field alone: as the preset has it, and with this value."""
-    groups = {without(preset_of(group[0])): group for group in with_seeds(runs).values()}
+    groups = {without(group[0].point): group for group in with_seeds(runs).values()}
     found = []
     for group in groups.values():
-        point = preset_of(group[0])
+        point = group[0].point
         if getattr(point, name) != value or point.name not in PRESETS:
             continue
         usual = getattr(PRESETS[point.name], name)
@@ -140,7 +140,7 @@ def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, S
         changed = ", ".join(said_field(n, v) for n, v in sorted(other.items()))
         one, other_side = (Side(side, measured(side), said, changed) for side in sides)
         found.append((one, other_side))
-    return sorted(found, key=lambda pair: (preset_of(pair[0].runs[0]).name, preset_of(pair[0].runs[0]).m))
+    return sorted(found, key=lambda pair: (pair[0].runs[0].point.name, pair[0].runs[0].point.m))
 
 
 FACTORS: dict[str, dict[str, dict[str, Any]]] = {
@@ -171,15 +171,15 @@ class Factorial(NamedTuple):
 
 def factorials(runs: list[RunResult]) -> list[Factorial]:
     """Of one seed each: the cells that were trained, for the paper's number of steps, under all combinations."""
-    known = {without(preset_of(run)): run for run in runs if run.complete and not run.seed}
+    known = {without(run.point): run for run in runs if run.complete and not run.seed}
     found = []
     for run in known.values():
-        if not is_cell(run) or "max_hops" not in kind_of(preset_of(run).task).options:
+        if not is_cell(run) or "max_hops" not in kind_of(run.point.task).options:
             continue
         accuracies = {}
         for key in itertools.product(*FACTORS.values()):
             fields = {k: v for name, value in zip(FACTORS, key, strict=True) for k, v in FACTORS[name][value].items()}
-            twin = known.get(without(replace(preset_of(run), **fields)))
+            twin = known.get(without(replace(run.point, **fields)))
             if twin is not None:
                 accuracies[key] = twin.accuracy
         if len(accuracies) == 2 ** len(FACTORS):
@@ -196,7 +196,7 @@ def factorial_part(runs: list[RunResult]) -> str:
         rows = [
             [*key, percent(accuracy), f"{100 * accuracy - said:+.1f}"] for key, accuracy in found.accuracies.items()
         ]
-        point = preset_of(found.run)
+        point = found.run.point
         text += [
             f"{point.name}, {found.run.steps} steps, seed 0; the paper prints {said:.1f} %:",
             table([*FACTORS, "measured, %", "points from the paper's"], rows),
@@ -214,7 +214,7 @@ def factorial_part(runs: list[RunResult]) -> str:
 def effects(found: Factorial) -> list[str]:
     """What each factor adds, on average and at its least and most."""
     return [
-        f"{preset_of(found.run).name}: {name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
+        f"{found.run.point.name}: {name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
         f"({min(added):+.1f} … {max(added):+.1f} under the {len(added)} combinations of the others)."
         for name, added in found.effects().items()
     ]
@@ -228,7 +228,7 @@ def of_choices(runs: list[RunResult]) -> list[str]:
         if not pairs:
             continue
         gaps = [[abs(100 * side.measured.mean - (one.printed or 0)) for side in (one, other)] for one, other in pairs]
-        usual = getattr(preset_of(pairs[0][0].runs[0]), name)
+        usual = getattr(pairs[0][0].runs[0].point, name)
         words = [WORDS.get(choice, str(choice)) for choice in (usual, value)]
         near = [sum(gap[side] <= NEAR for gap in gaps) for side in (0, 1)]
         told.append(
@@ -254,9 +254,7 @@ def of_printed(complete: list[RunResult]) -> list[str]:
         rules = {rule.name: 100 * rule.accuracy for rule in task_baselines(task)}
         if "does not exist" not in rules:
             continue
-        ours = {
-            preset_of(run).name: 100 * run.accuracy for run in complete if preset_of(run).task == task and not run.seed
-        }
+        ours = {run.point.name: 100 * run.accuracy for run in complete if run.point.task == task and not run.seed}
         for variant, row in PAPER_VARIANTS.items():
             for host, said in zip(PAPER_HOSTS, rows[row], strict=True):
                 name = f"{task}/{host}/{variant}"

@@ -39,7 +39,7 @@ from utfproof.training.presets import (
     PAPER_VARIANTS,
     SCALING_TASK,
 )
-from utfproof.training.results import RunResult, differences, paper_cells, preset_of, read_results
+from utfproof.training.results import RunResult, differences, paper_cells, read_results
 from utfproof.training.tables import coverage, percent
 from utfproof.training.task import Baseline, standing
 from utfproof.training.tasks import best_rule, task_baselines
@@ -66,7 +66,7 @@ def run_rows(runs: list[RunResult]) -> list[list[str]]:
     """A line for each run."""
     rows = []
     for run in runs:
-        point, other = preset_of(run), differences(run)
+        point, other = run.point, differences(run)
         said = printed(run) if is_cell(run) else None
         changed = ", ".join(said_field(name, other[name]) for name in sorted(other) if name != "steps")
         rows.append(
@@ -100,7 +100,7 @@ def cells_part(runs: list[RunResult]) -> str:
 
 def remarks(run: RunResult) -> list[str]:
     """What a complete cell is above or below, and where the paper's figure stands on its curve."""
-    point, said, found = preset_of(run), printed(run), []
+    point, said, found = run.point, printed(run), []
     if point.task in PAPER_TASKS:
         rules = task_baselines(point.task)
         found.append(f"{point.name}: {percent(run.accuracy)} % is {standing(run.accuracy, rules)}.")
@@ -113,13 +113,13 @@ def remarks(run: RunResult) -> list[str]:
 
 def smaller_part(runs: list[RunResult]) -> str:
     """The smaller hosts, and the sparse and random ones that were trained in the same way."""
-    shown = [run for run in runs if preset_of(run).variant == "attention" and preset_of(run).host in BESIDE]
+    shown = [run for run in runs if run.point.variant == "attention" and run.point.host in BESIDE]
     schedules: dict[tuple[Any, ...], list[RunResult]] = {}
     for run in shown:
         schedules.setdefault(_schedule(run), []).append(run)
     text = []
     for (task, steps, batch, *_), group in sorted(schedules.items(), key=str):
-        if not any(preset_of(run).host in SMALLER for run in group) or len(group) == 1:
+        if not any(run.point.host in SMALLER for run in group) or len(group) == 1:
             continue
         group.sort(key=lambda run: -run.accuracy)
         text += [
@@ -131,7 +131,7 @@ def smaller_part(runs: list[RunResult]) -> str:
 
 def _schedule(run: RunResult) -> tuple[Any, ...]:
     """What two runs have in common that were trained in the same way."""
-    point = preset_of(run)
+    point = run.point
     names = ("learning_rate", "warmup", "length", "loss", "positions", "init_std", "heads", "layers", "head_dim")
     return (point.task, run.steps, point.batch, *(getattr(point, name) for name in names))
 
@@ -140,7 +140,7 @@ def ablation_part(runs: list[RunResult]) -> str:
     """Variants and hosts of one task side by side, for each setting other than the paper's under which many were run."""
     settings: dict[str, dict[tuple[str, str], RunResult]] = {}
     for run in runs:
-        point, other = preset_of(run), differences(run)
+        point, other = run.point, differences(run)
         if point.host in PAPER_HOSTS and set(other) - {"steps"} and not set(other) & {"m", "head_dim"} and not run.seed:
             said = ", ".join(said_field(name, other[name]) for name in sorted(other))
             settings.setdefault(f"{point.task}, {said}", {})[point.variant, point.host] = run
@@ -187,7 +187,7 @@ def scaling_lines(runs: list[RunResult]) -> list[tuple[dict[str, Any], list[list
 
 def _changed(run: RunResult) -> dict[str, Any] | None:
     """In what a run differs from the paper's setting of the scaling figure, but for what that sweeps; None for other runs."""
-    if not panels_of(preset_of(run)):
+    if not panels_of(run.point):
         return None
     return {name: value for name, value in differences(run).items() if name not in FREE}
 
@@ -230,7 +230,7 @@ def brief_part(runs: list[RunResult]) -> str:
     ]
 
     def told(run: RunResult) -> bool:
-        point = preset_of(run)
+        point = run.point
         places = [(_changed(run), panel, point.host, point.variant, run.steps) for panel in panels_of(point)]
         return (is_cell(run) and run.complete) or any(place in swept for place in places)
 
@@ -393,14 +393,14 @@ def of_cells(complete: list[RunResult]) -> list[str]:
     if off:
         text.append(f"{len(near)} of these runs end within {NEAR} points of the paper's figure.")
     for word, sign in (("Above", 1), ("Below", -1)):
-        far = sorted((-sign * gap, preset_of(run).name) for gap, run in off if sign * gap > NEAR)
+        far = sorted((-sign * gap, run.point.name) for gap, run in off if sign * gap > NEAR)
         if far:
             text.append(f"{word} it, in points: {', '.join(f'{name} by {-gap:.1f}' for gap, name in far)}.")
-    rules = {task: task_baselines(task) for task in dict.fromkeys(preset_of(run).task for run in complete)}
+    rules = {task: task_baselines(task) for task in dict.fromkeys(run.point.task for run in complete)}
     for task, known in rules.items():
         best = max(known, key=lambda rule: rule.accuracy)
-        here = [run for run in complete if preset_of(run).task == task]
-        passed = [preset_of(run).name for run in here if run.accuracy > best.accuracy]
+        here = [run for run in complete if run.point.task == task]
+        passed = [run.point.name for run in here if run.accuracy > best.accuracy]
         text += of_fixed_attention(task, here, known)
         text.append(
             f"{task}: {len(passed)} of {len(here)} runs pass every simple rule (the best, {best.name}, has "
@@ -415,7 +415,7 @@ def of_fixed_attention(task: str, complete: list[RunResult], rules: list[Baselin
     said = [
         f"{point.host} {point.variant} {percent(run.accuracy)} (fixed {percent(reached[name])})"
         for run in complete
-        if (point := preset_of(run)).variant in ("attention", "residual") and not run.seed
+        if (point := run.point).variant in ("attention", "residual") and not run.seed
         if (name := NAMES[point.residual]) in reached
     ]
     if not said:

@@ -142,14 +142,14 @@ def test_points_of_the_scaling_figure_are_told_with_their_spread(copy):
 
 
 def test_a_run_that_the_scaling_figure_tells_of_is_not_listed_again(copy):
-    from utfproof.training.results import preset_of, read_results
+    from utfproof.training.results import read_results
 
     runs = read_results(copy / "training")
     kept = [run for run in runs if run.preset["m"] == 56 and run.preset.get("length") == 30]
     assert kept
     assert len(write_experiments.brief_part(kept).splitlines()) > len(kept)
     whole = write_experiments.brief_part(runs)
-    assert not any(f"| {preset_of(run).name} | 56 |" in whole for run in kept)
+    assert not any(f"| {run.point.name} | 56 |" in whole for run in kept)
 
 
 def test_a_factorial_is_told_when_every_combination_was_run(copy):

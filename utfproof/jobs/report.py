@@ -110,12 +110,12 @@ def training_of(found: Gathered) -> Training | None:
     if not sources:
         return None
     from utfproof.reporting.report_training import Curve, Training
-    from utfproof.training.results import paper_cells, preset_of
+    from utfproof.training.results import paper_cells
     from utfproof.training.tables import HOSTS, document, tables
 
     results = _results(sources)
     cells, further = paper_cells(results)
-    presets = [preset_of(result) for result in results]
+    presets = [result.point for result in results]
     curves = tuple(
         Curve(
             point.task, point.host, point.variant, point.m, result.seed, result.steps, result.complete, result.accuracy,

@@ -11,7 +11,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.plots import picture_format, write_figure
 from utfproof.shapes import paper_dimension
 from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset, field_names
-from utfproof.training.results import RunResult, differences, measured, preset_of, with_seeds
+from utfproof.training.results import RunResult, differences, measured, with_seeds
 from utfproof.training.tables import Measured
 from utfproof.training.tasks import task_baselines
 
@@ -65,7 +65,7 @@ def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None 
     for runs in with_seeds(results).values():
         if {name: value for name, value in differences(runs[0]).items() if name not in FREE} != wanted:
             continue  # another loss, positions, rate: not this experiment
-        preset = preset_of(runs[0])
+        preset = runs[0].point
         found = measured(runs)
         points += [
             ScalingPoint(panel, preset.host, preset.variant, preset.m, preset.head_dim, found)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from utfproof.training.presets import PAPER_VARIANTS, PRESETS, Preset
-from utfproof.training.results import RunResult, preset_of
+from utfproof.training.results import RunResult
 from utfproof.training.tables import percent
 from utfproof.training.tasks import best_rule
 
@@ -147,7 +147,7 @@ def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) 
     """Runs of this host at this task, those with most steps; a host that is called otherwise in presets is the same one."""
     found = []
     for run in runs:
-        theirs = preset_of(run)
+        theirs = run.point
         same = all(getattr(theirs, name) == getattr(preset, name) for name in _SAME)
         if not same or (theirs.host, theirs.m) != (host, m) or theirs.init_std != START:
             continue

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,20 @@ class RunResult:
     """(step, loss, accuracy) along the way."""
     note: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The name under which the run is kept."""
         return run_key(self.preset, self.seed, self.steps)
+
+    @cached_property
+    def without_seed(self) -> str:
+        """What runs that differ in their seed only have in common."""
+        return run_key(self.preset, 0, self.steps)
+
+    @cached_property
+    def point(self) -> Preset:
+        """The preset as run."""
+        return _point(self.preset)
 
 
 _UNLESS_CHANGED = {"length": 0, "grow_from": 0, "min_hops": -1, "max_hops": -1, "norm_place": "pre", "norm_gain": False}
@@ -185,7 +196,7 @@ def from_document(document: Any, source: str) -> RunResult:
     values["curve"] = _curve(values["curve"], source)
     _check_preset(values["preset"], source)
     result = RunResult(**values)
-    if result.complete != is_complete(result.preset, result.steps):
+    if result.complete != is_complete(result.point, result.steps):
         raise MalformedInput(f"{source}: complete is {result.complete}, which {result.steps} steps contradict")
     return result
 
@@ -211,16 +222,11 @@ def _check_preset(values: dict[str, Any], source: str) -> None:
         raise MalformedInput(f"{source}: {error}") from None
 
 
-def preset_of(result: RunResult) -> Preset:
-    """The preset of a run."""
-    return _point(result.preset)
-
-
 def with_seeds(results: Iterable[RunResult]) -> dict[str, list[RunResult]]:
     """Runs that differ in their seed only, by their common key (without the seed), in order of the seeds."""
     groups: dict[str, list[RunResult]] = {}
     for result in sorted(results, key=lambda run: run.seed):
-        groups.setdefault(run_key(result.preset, 0, result.steps), []).append(result)
+        groups.setdefault(result.without_seed, []).append(result)
     return groups
 
 
@@ -242,7 +248,7 @@ def measured(runs: list[RunResult]) -> Measured:
 
 def differences(run: RunResult) -> dict[str, Any]:
     """The fields in which a run differs from the preset of its task, host and variant: field -> the run's value."""
-    mine = preset_of(run)
+    mine = run.point
     name = f"{mine.task}/{mine.host}/{mine.variant}"
     if name not in PRESETS:
         return {"task": mine.task}
@@ -262,7 +268,7 @@ def paper_cells(results: Iterable[RunResult]) -> tuple[dict[tuple[str, str, str]
         with_seeds(results).values(), key=lambda runs: (runs[0].complete, _at_schedule(runs[0]), runs[0].steps)
     )
     for runs in reversed(groups):
-        point = preset_of(runs[0])
+        point = runs[0].point
         other = differences(runs[0])
         cell = (point.task, point.host, PAPER_VARIANTS.get(point.variant, point.variant))
         if point.host in PAPER_HOSTS and not set(other) - {"steps"} and cell not in cells:
