@@ -130,19 +130,31 @@ def no_tie(states_of):
     return found
 
 
+FIRST_MLP = (shared.SharedEngine, "_first_mlp")
+
+
 @pytest.mark.parametrize(
-    ("module", "name", "fault"),
+    ("variant", "place", "fault"),
     [
-        (shared, "states_of", no_tie),
-        (shared, "states_of", lambda old: lambda *a: (s := old(*a))._replace(counts=s.counts.clamp(max=1))),
-        (shared, "states_of", lambda old: lambda ids, look: old(ids, None if look is None else look - 1)),
-        (wide, "NORM_EPSILON", lambda old: 2 * old),
+        ("mlp-norm", (shared, "states_of"), no_tie),
+        (
+            "mlp-norm",
+            (shared, "states_of"),
+            lambda old: lambda *a: (s := old(*a))._replace(counts=s.counts.clamp(max=1)),
+        ),
+        ("mlp-norm", (shared, "states_of"), lambda old: lambda ids, look: old(ids, None if look is None else look - 1)),
+        ("mlp-norm", (wide, "NORM_EPSILON"), lambda old: 2 * old),
+        ("mlp-norm", (shared, "NORM_EPSILON"), lambda old: 2 * old),
+        ("mlp-norm", FIRST_MLP, lambda old: lambda e, n, p, rows, x: old(e, n, p, rows, x + rows[:1])),
+        ("mlp", FIRST_MLP, lambda old: lambda e, n, p, rows, x: old(e, n, p, rows + rows.mean(), x)),
+        ("mlp", (shared, "gelu"), lambda old: lambda x: old(x) + 1e-6 * x),
+        ("mlp", (shared.SharedEngine, "_outputs"), lambda old: lambda *a: old(*a) * (1 + 1e-6)),
     ],
 )
-def test_a_fault_in_the_engine_is_seen(monkeypatch, module, name, fault):
-    point = small("parentheses/random/mlp-norm")
+def test_a_fault_in_the_engine_is_seen(monkeypatch, variant, place, fault):
+    point = small(f"parentheses/random/{variant}")
     assert apart(point, "shared") < WITHIN
-    monkeypatch.setattr(module, name, fault(getattr(module, name)))
+    monkeypatch.setattr(*place, fault(getattr(*place)))
     assert apart(point, "shared") > 1e-9
 
 

@@ -514,6 +514,8 @@ COUNTED = [
     *((f"parentheses/{host}/mlp-norm", {"heads": 2}) for host in HOSTS[:4]),
     *((f"4-hop/{host}/mlp", {"layers": 3}) for host in ("sparse", "random", "trained")),
     ("2-hop/random/mlp", {"layers": 1}),
+    ("2-hop/random/mlp-norm", {"norm_gain": True}),
+    ("2-hop/random/mlp-norm", {"norm_place": "post"}),
     *((f"2-hop/sparse/{v}", {"layers": 3, "head_dim": 9}) for v in ("attention", "residual-norm")),
 ]
 

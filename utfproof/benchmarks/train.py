@@ -203,9 +203,23 @@ def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
         maps = H if part is None else sum(value.dim() == 2 for value in part.values)
         total += passes * read * width * 2 * H * d
         total += passes * (v if by_number else count) * m * inner * maps
-        total += 3 * H * v * (v * d + count * m) if by_number else 3 * count * n * H * (d + m)
-        total += passes * 2 * count * m * preset.mlp * preset.mlp_width
+        mixes = by_number and preset.mlp and preset.norm_place == "pre"
+        mixed = (H + (mixes and preset.residual)) * v
+        total += 3 * (H * v * v * d + mixed * count * m) if by_number else 3 * count * n * H * (d + m)
+        total += preset.mlp and _mlp(trainer, layer, count, passes, mixes * mixed)
     return total
+
+
+def _mlp(trainer: Trainer, layer: int, count: int, passes: int, mixed: int) -> int:
+    """One layer's on so many rows. Where states are shared, the rows that the first ones are mixed of go through its first
+    matrix, and U through the last layer's second."""
+    preset, m, w, out = trainer.preset, trainer.model.m, trainer.preset.mlp_width, trainer.model.shape.d_out
+    first = last = passes * count * m * w
+    if mixed:
+        first = passes * (mixed + ("gain" in trainer.model)) * m * w + 3 * count * mixed * w
+    if getattr(trainer.engine, "folds", False) and layer == preset.layers - 1:
+        last = passes * (w + 1) * m * out + 3 * count * w * out
+    return first + last
 
 
 def _tables(trainer: Trainer, v: int) -> int:

@@ -2,8 +2,10 @@
 
 Without positions a token's state after the first layer depends on the token and on how many of each came before: equal states
 of a batch are grouped, computed once with their MLP, and handed out. The last layer is computed only where the loss looks, and
-what no such position sees is left out from the start. Elsewhere it is the m-wide engine, whose readers, values, norms and MLPs
-it uses; losses and gradients are the same but for rounding.
+what no such position sees is left out from the start. Products of matrices are made in the cheaper order at both ends: what the
+first MLP reads is mixed of few rows, which go through its first matrix in place of the states; what the last one writes is read
+by U alone. Elsewhere it is the m-wide engine, whose readers, values, norms and MLPs it uses; losses and gradients are the same
+but for rounding.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
-from utfproof.training.models import Model
-from utfproof.training.wide import WideEngine
+from utfproof.training.models import NORM_EPSILON, Model
+from utfproof.training.wide import WideEngine, gelu
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,6 +67,16 @@ class SharedEngine(WideEngine):
         if model.learned_positions:
             raise MalformedInput("with learned positions no two states are equal; use engine wide")
         super().__init__(model)
+        self.folds = model.mlp and not model.norm and model.shape.layers > 1
+        """Whether U is multiplied into the last MLP: no norm stands between."""
+
+    def _outputs(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
+        if not self.folds:
+            return super()._outputs(number, ids, look)
+        x, U = self._looked(number, ids, look), self.model["U"][number]
+        weight, bias, back, shift = self._mlp_parts(number, self.model.shape.layers - 1)
+        outputs = gelu(x @ weight + bias) @ (back @ U) + shift @ U
+        return outputs + x @ U if self.model.residual else outputs
 
     def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
         import torch
@@ -76,20 +88,43 @@ class SharedEngine(WideEngine):
             rows = look if layer == L - 1 else None
             moved = self._averages(number, layer, x, index, rows)
             asked = x[index if rows is None else index.gather(1, rows)]
-            x = self._through(number, layer, asked, lambda _, moved=moved: moved).flatten(0, 1)  # type: ignore[misc]
+            before = self.folds and layer == L - 1
+            x = self._through(number, layer, asked, lambda _, moved=moved: moved, not before)  # type: ignore[misc]
+            x = x.flatten(0, 1)
             index = torch.arange(len(x), device=x.device).view(asked.shape[:2])
         return x[index if L > 1 or look is None else index.gather(1, look)]
 
     def _first(self, number: int, states: States) -> Tensor:
         """The states after the first layer, [G, m]: tokens are attended to by their number."""
+        import torch
+
         model = self.model
         H, rows = model.shape.heads, model["E"][number][states.tokens]
         read = self._read_at(number, rows, 0)
         queries, keys = self._read(number, 0, read).view(len(rows), 2, H, -1).permute(1, 2, 0, 3)
         logits = ((queries * model.scale) @ keys.transpose(-1, -2))[:, states.token]  # [H, G, v]
         attention = (logits + states.counts.to(rows.dtype).log()).softmax(-1)
-        moved = sum(attention[head] @ self._move(number, 0, head, read) for head in range(H))
-        return self._through(number, 0, rows[states.token], lambda _: moved)
+        moved = torch.cat([self._move(number, 0, head, read) for head in range(H)])
+        shares = torch.cat([*attention], 1)
+        if not model.mlp or (model.norm and model.norm_place == "post"):
+            return self._through(number, 0, rows[states.token], lambda _: shares @ moved)
+        if model.residual:
+            own = torch.nn.functional.one_hot(states.token, len(rows)).to(shares)
+            shares, moved = torch.cat([own, shares], 1), torch.cat([rows, moved])
+        x = shares @ moved
+        written = self._first_mlp(number, shares, moved, x)
+        return x + written if model.residual else written
+
+    def _first_mlp(self, number: int, shares: Tensor, rows: Tensor, x: Tensor) -> Tensor:
+        """What the first MLP writes to states x = shares [G, c] @ rows [c, m]."""
+        weight, bias, back, shift = self._mlp_parts(number, 0)
+        if self.model.norm:
+            scale = (x.var(-1, correction=0, keepdim=True) + NORM_EPSILON).rsqrt()
+            shares, rows = shares * scale, rows - rows.mean(-1, keepdim=True)
+            if "gain" in self.model:
+                rows = rows * self._part("gain", number, 1)
+                bias = bias + self._part("shift", number, 1) @ weight
+        return gelu(shares @ (rows @ weight) + bias) @ back + shift
 
     def _averages(self, number: int, layer: int, x: Tensor, index: Tensor, look: Tensor | None) -> Tensor:
         """sum_h A^h x R_V^h [B, k, m] at the positions look [B, k] of sequences index [B, n] of the states x [G, m]."""

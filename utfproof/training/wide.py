@@ -69,13 +69,15 @@ class WideEngine:
         import torch
 
         self._parts = {}
-        found = []
-        for number in range(len(self.model.seeds)):
-            x = self._looked(number, inputs[number], None if look is None else look[number])
-            if self.model.norm and self.model.norm_place == "pre":
-                x = self._norm(number, x, -1)
-            found.append(x @ self.model["U"][number])
-        return torch.stack(found)
+        looks = [None] * len(inputs) if look is None else look
+        return torch.stack([self._outputs(number, ids, looks[number]) for number, ids in enumerate(inputs)])
+
+    def _outputs(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
+        """Outputs [B, k, d_out] of one model at the positions look [B, k]; at all without it."""
+        x = self._looked(number, ids, look)
+        if self.model.norm and self.model.norm_place == "pre":
+            x = self._norm(number, x, -1)
+        return x @ self.model["U"][number]
 
     def _part(self, name: str, *place: int) -> Tensor:
         """model[name][place] at a seed, layer (or LN), and head where there are heads. All are taken at once: the gradient of
@@ -99,10 +101,13 @@ class WideEngine:
             x = self._through(number, layer, x, partial(self._attend, number, layer))
         return x if look is None else x.gather(1, look[..., None].expand(-1, -1, x.shape[-1]))
 
-    def _through(self, number: int, layer: int, x: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
-        """Rows x [..., m] after a layer; attend: of the rows that it reads, what the layer's attention moves to them."""
+    def _through(
+        self, number: int, layer: int, x: Tensor, attend: Callable[[Tensor], Tensor], mlp: bool = True
+    ) -> Tensor:
+        """Rows x [..., m] after a layer, or before its MLP; attend: of the rows that it reads, what the layer's attention moves
+        to them."""
         model = self.model
-        for part in (attend, partial(self._mlp, number, layer)) if model.mlp else (attend,):
+        for part in (attend, partial(self._mlp, number, layer)) if model.mlp and mlp else (attend,):
             place = layer * (1 + model.mlp) + (part is not attend)
             moved = part(self._read_at(number, x, place))
             x = x + moved if model.residual else moved
@@ -159,9 +164,15 @@ class WideEngine:
         return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift, NORM_EPSILON)
 
     def _mlp(self, number: int, layer: int, x: Tensor) -> Tensor:
-        import torch
+        weight, bias, back, shift = self._mlp_parts(number, layer)
+        return gelu(x @ weight + bias) @ back + shift
 
-        weight, bias, back, shift = (
-            self._part(f"mlp_{n}", number, layer) for n in ("in", "in_bias", "out", "out_bias")
-        )
-        return torch.nn.functional.gelu(x @ weight + bias) @ back + shift
+    def _mlp_parts(self, number: int, layer: int) -> list[Tensor]:
+        """W_in [m, w], b_in [w], W_out [w, m], b_out [m]."""
+        return [self._part(f"mlp_{name}", number, layer) for name in ("in", "in_bias", "out", "out_bias")]
+
+
+def gelu(x: Tensor) -> Tensor:
+    import torch
+
+    return torch.nn.functional.gelu(x)
