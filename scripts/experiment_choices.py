@@ -34,6 +34,12 @@ def is_cell(run: RunResult) -> bool:
     return run.point.host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
 
 
+def averaged(runs: list[RunResult]) -> list[RunResult]:
+    """A run for all that differ in their seed only, with their mean accuracy."""
+    groups = with_seeds(runs).values()
+    return [replace(group[0], accuracy=measured(group).mean) for group in groups]
+
+
 def said_field(name: str, value: Any) -> str:
     """Such as batch 32, or positions learned."""
     return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
@@ -218,6 +224,24 @@ def effects(found: Factorial) -> list[str]:
         f"({min(added):+.1f} … {max(added):+.1f} under the {len(added)} combinations of the others)."
         for name, added in found.effects().items()
     ]
+
+
+def of_rates(runs: list[RunResult]) -> list[str]:
+    """What the paper's cells reach at other learning rates than its table's, alike in all else."""
+    groups: dict[tuple[Any, ...], list[RunResult]] = {}
+    for run in averaged([run for run in runs if run.complete and run.point.host in PAPER_HOSTS]):
+        groups.setdefault(without(run.point, "learning_rate"), []).append(run)
+    text = []
+    for group in groups.values():
+        if len(group) == 1 or not any(map(is_cell, group)):
+            continue
+        group.sort(key=lambda run: run.point.learning_rate)
+        said = [
+            f"{percent(run.accuracy)} at {run.point.learning_rate:g}" + " (the paper's)" * is_cell(run) for run in group
+        ]
+        point = group[0].point
+        text.append(f"{point.task}/{point.host}/{point.variant} by learning rate, in percent: {', '.join(said)}.")
+    return text
 
 
 def of_choices(runs: list[RunResult]) -> list[str]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 from experiment_choices import (
     NEAR,
+    averaged,
     choices_part,
     effects,
     factorial_part,
@@ -23,6 +25,7 @@ from experiment_choices import (
     is_cell,
     of_choices,
     of_printed,
+    of_rates,
     printed,
     said_field,
 )
@@ -32,15 +35,15 @@ from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, ScalingPoint, lines, panels_of, scaling_points
 from utfproof.training.fixed_attention import NAMES
 from utfproof.training.optimum import read_documents
-from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
+from utfproof.training.optimum_table import Table, by_schedule, cells, header, notes, optimum_tables
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
     PAPER_VARIANTS,
     SCALING_TASK,
 )
-from utfproof.training.results import RunResult, differences, paper_cells, read_results
-from utfproof.training.tables import coverage, percent
+from utfproof.training.results import RunResult, differences, paper_cells, read_results, with_seeds
+from utfproof.training.tables import coverage, mean_and_spread, percent
 from utfproof.training.task import Baseline, standing
 from utfproof.training.tasks import best_rule, task_baselines
 
@@ -63,9 +66,10 @@ def duration(seconds: float) -> str:
 
 
 def run_rows(runs: list[RunResult]) -> list[list[str]]:
-    """A line for each run."""
+    """A line for each run, or for all that differ in their seed only."""
     rows = []
-    for run in runs:
+    for alike in with_seeds(runs).values():
+        run = alike[0]
         point, other = run.point, differences(run)
         said = printed(run) if is_cell(run) else None
         changed = ", ".join(said_field(name, other[name]) for name in sorted(other) if name != "steps")
@@ -76,8 +80,8 @@ def run_rows(runs: list[RunResult]) -> list[list[str]]:
                 changed,
                 f"{run.steps}{'' if run.complete else ' *'}",
                 "" if said is None else f"{said:.1f}",
-                percent(run.accuracy),
-                duration(run.seconds),
+                mean_and_spread([run.accuracy for run in alike]) + f" ({len(alike)} seeds)" * (len(alike) > 1),
+                duration(statistics.median(run.seconds for run in alike)),
             ]
         )
     return rows
@@ -94,7 +98,7 @@ def cells_part(runs: list[RunResult]) -> str:
         return "\n\n".join([*text, "None has been run."])
     text.append(table(RUN_HEADER, run_rows(complete)))
     text.append("Times are elapsed ones on shared machines.")
-    text += [f"- {sentence}" for run in complete for sentence in remarks(run)]
+    text += [f"- {sentence}" for run in averaged(complete) for sentence in remarks(run)]
     return "\n\n".join([*text[:3], "\n".join(text[3:])]) if text[3:] else "\n\n".join(text)
 
 
@@ -273,14 +277,17 @@ def gaps_part(tables: list[Table]) -> list[str]:
         rule = "" if found.baseline is None else f"{percent(found.baseline[1])} ({found.baseline[0]})"
         untried: dict[tuple[int, float], list[str]] = {}
         for line in found.lines:
-            as_long = [run for run in line.from_scratch if run.steps >= found.steps]
-            if not as_long:
+            schedules = by_schedule(run for run in line.from_scratch if run.steps >= found.steps)
+            if not schedules:
                 untried.setdefault((line.m, line.embedded), []).append(line.host)
                 continue
-            best = max(as_long, key=lambda run: run.accuracy)
-            gap = f"{100 * (line.embedded - best.accuracy):.1f}"
+            means = {key: statistics.mean(run.accuracy for run in alike) for key, alike in schedules.items()}
+            best = max(means, key=lambda key: means[key])
+            reached = mean_and_spread([run.accuracy for run in schedules[best]])
+            how = f" ({', '.join(best[1:])})" if best[1:] else ""
+            gap = f"{100 * (line.embedded - means[best]):.1f}"
             held = [f"{line.host}, m = {line.m}", percent(line.embedded)]
-            rows.append([found.title, *held, percent(best.accuracy), str(best.steps), rule, gap])
+            rows.append([found.title, *held, reached + how, str(schedules[best][0].steps), rule, gap])
         rows += [
             [found.title, f"{', '.join(hosts)}, m = {m}", percent(embedded), "", "", rule, ""]
             for (m, embedded), hosts in untried.items()
@@ -377,8 +384,8 @@ def bench_table(path: Path) -> str:
 def conclusions(folder: Path) -> str:
     """What the data say, a sentence each: the part of the page between its two marks."""
     runs = read_results(folder / "training")
-    complete = [run for run in runs if is_cell(run) and run.complete]
-    text = [*of_cells(complete), *of_printed(complete), *of_choices(runs), *of_scaling(runs)]
+    complete = averaged([run for run in runs if is_cell(run) and run.complete])
+    text = [*of_cells(complete), *of_printed(complete), *of_rates(runs), *of_choices(runs), *of_scaling(runs)]
     text += [sentence for found in factorials(runs) for sentence in effects(found)]
     text += [sentence for name in BENCH if (folder / name).exists() for sentence in of_speed(folder / name)]
     optimum = gaps_part(optimum_tables(read_documents(folder / "optimum"), runs))
@@ -391,7 +398,9 @@ def of_cells(complete: list[RunResult]) -> list[str]:
     off = [(100 * run.accuracy - said, run) for run in complete if (said := printed(run)) is not None]
     near = [gap for gap, _ in off if abs(gap) <= NEAR]
     if off:
-        text.append(f"{len(near)} of these runs end within {NEAR} points of the paper's figure.")
+        text.append(
+            f"{len(near)} of them end within {NEAR} points of the paper's figure (means, where several seeds were run)."
+        )
     for word, sign in (("Above", 1), ("Below", -1)):
         far = sorted((-sign * gap, run.point.name) for gap, run in off if sign * gap > NEAR)
         if far:
@@ -403,7 +412,7 @@ def of_cells(complete: list[RunResult]) -> list[str]:
         passed = [run.point.name for run in here if run.accuracy > best.accuracy]
         text += of_fixed_attention(task, here, known)
         text.append(
-            f"{task}: {len(passed)} of {len(here)} runs pass every simple rule (the best, {best.name}, has "
+            f"{task}: {len(passed)} of {len(here)} cells pass every simple rule (the best, {best.name}, has "
             f"{percent(best.accuracy)} %){': ' + ', '.join(passed) if passed else ''}."
         )
     return text

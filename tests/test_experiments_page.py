@@ -147,7 +147,7 @@ def test_a_run_that_the_scaling_figure_tells_of_is_not_listed_again(copy):
     runs = read_results(copy / "training")
     kept = [run for run in runs if run.preset["m"] == 56 and run.preset.get("length") == 30]
     assert kept
-    assert len(write_experiments.brief_part(kept).splitlines()) > len(kept)
+    assert len(write_experiments.brief_part(kept).splitlines()) > len({run.without_seed for run in kept})
     whole = write_experiments.brief_part(runs)
     assert not any(f"| {run.point.name} | 56 |" in whole for run in kept)
 
@@ -188,3 +188,22 @@ def test_the_gap_is_to_the_best_run_that_was_long_enough():
         "| a target | random, tied, m = 456 | 97.0 |  |  | 50.0 (a rule) |  |",
     ]
     assert write_experiments.gaps_part([]) == []
+
+
+def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
+    from utfproof.training.results import read_results
+
+    name = "1-hop/sparse/attention"
+    runs = [run for run in read_results(copy / "training") if run.point.name == name and run.complete and not run.seed]
+    (sentence,) = write_experiments.of_rates(runs)
+    assert sentence.startswith(f"{name} by learning rate, in percent: ")
+    assert sentence.count("(the paper's)") == 1
+    rates = [float(rate) for rate in re.findall(r" at (0\.\d+)", sentence)]
+    assert rates == sorted(rates)
+    assert len(rates) > 2
+    usual = next(run for run in runs if write_experiments.is_cell(run))
+    assert write_experiments.of_rates([usual]) == []
+    twice = [replace(usual, accuracy=0.25), replace(usual, accuracy=0.75, seed=1)]
+    (mean,) = write_experiments.averaged(twice)
+    assert (mean.accuracy, mean.seed) == (0.5, 0)
+    assert "50.0 ± 35.4 (2 seeds)" in write_experiments.run_rows(twice)[0]

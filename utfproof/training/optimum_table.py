@@ -9,11 +9,11 @@ from typing import Any
 
 from utfproof.training.presets import PAPER_VARIANTS, PRESETS, Preset
 from utfproof.training.results import RunResult
-from utfproof.training.tables import percent
-from utfproof.training.tasks import best_rule
+from utfproof.training.tables import mean_and_spread, percent
+from utfproof.training.tasks import best_rule, kind_of
 
 _SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length")
-"""Fields in which a run from scratch is the target's; batch, steps and learning rate are said where they differ."""
+"""Fields in which a run from scratch is the target's; batch and learning rate are said where they are not the paper's."""
 _SETTING = ("heads", "layers", "head_dim", "length", "loss", "positions")
 """Fields that are the paper's own where a target shows what hosts hold in its tables."""
 START = 0.02
@@ -35,7 +35,7 @@ class TrainedOn:
 
 @dataclass(frozen=True)
 class FromScratch:
-    """A run of the same host and task from N(0, 0.02^2). other: in what else than host and m it differs from the target's."""
+    """A run of the same host and task from N(0, 0.02^2). other: its batch and rate where they are not the paper's."""
 
     accuracy: float
     steps: int
@@ -145,7 +145,7 @@ def _trained_on(part: dict[str, Any]) -> TrainedOn:
 
 def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) -> list[FromScratch]:
     """Runs of this host at this task, those with most steps; a host that is called otherwise in presets is the same one."""
-    found = []
+    found, usual = [], kind_of(preset.task).setting
     for run in runs:
         theirs = run.point
         same = all(getattr(theirs, name) == getattr(preset, name) for name in _SAME)
@@ -154,7 +154,7 @@ def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) 
         other = [
             f"{name.replace('_', ' ')} {getattr(theirs, name):g}"
             for name in ("batch", "learning_rate")
-            if getattr(theirs, name) != getattr(preset, name)
+            if usual is None or getattr(theirs, name) != getattr(usual, name)
         ]
         found.append(FromScratch(run.accuracy, run.steps, run.seed, ", ".join(other)))
     most = max((run.steps for run in found), default=0)
@@ -182,12 +182,20 @@ def cells(table: Table) -> list[list[str]]:
             said = [f"{percent(p.before)} → {percent(p.after)}{f' ({_schedule(p)})' if several else ''}" for p in these]
             parts.append("; ".join(said))
         scratch = "; ".join(
-            f"{percent(run.accuracy)} ({run.steps} steps{', ' + run.other if run.other else ''})"
-            for run in line.from_scratch
+            f"{mean_and_spread([run.accuracy for run in alike])} ({', '.join(said)})"
+            for said, alike in by_schedule(line.from_scratch).items()
         )
         gap = f"{line.largest_difference:.1e} of {line.largest_logit:.3g}"
         condition = "" if line.condition is None else f"{line.condition:.3g}"
         found.append([line.host, str(line.m), condition, percent(line.embedded), gap, *parts, scratch])
+    return found
+
+
+def by_schedule(runs: Iterable[FromScratch]) -> dict[tuple[str, ...], list[FromScratch]]:
+    """Runs that differ in their seed only, by how long and how they were trained."""
+    found: dict[tuple[str, ...], list[FromScratch]] = {}
+    for run in runs:
+        found.setdefault((f"{run.steps} steps", *filter(None, [run.other])), []).append(run)
     return found
 
 

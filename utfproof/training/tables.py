@@ -16,6 +16,12 @@ HOSTS = {"sparse": "sparse", "random": "random", "trained": "fully trained"}
 """Columns, in the order of the paper's triples, and what they are called."""
 
 
+def mean_and_spread(accuracies: Sequence[float]) -> str:
+    """Such as 96.1 ± 0.4, in percent: the mean, and the sample standard deviation where there are several."""
+    spread = f" ± {percent(stdev(accuracies))}" if len(accuracies) > 1 else ""
+    return f"{percent(fmean(accuracies))}{spread}"
+
+
 @dataclass(frozen=True)
 class Measured:
     """Runs that differ in their seed only. Accuracies are fractions, one for each seed."""
@@ -41,8 +47,7 @@ class Measured:
     @property
     def accuracy(self) -> str:
         """Such as 96.1 ± 0.4, in percent; * marks a brief run."""
-        spread = "" if self.deviation is None else f" ± {percent(self.deviation)}"
-        return f"{percent(self.mean)}{spread}{'' if self.complete else ' *'}"
+        return f"{mean_and_spread(self.accuracies)}{'' if self.complete else ' *'}"
 
     @property
     def circumstances(self) -> str:
