@@ -240,8 +240,8 @@ def of_rates(runs: list[RunResult]) -> list[str]:
             f"{percent(run.accuracy)} at {run.point.learning_rate:g}" + " (the paper's)" * is_cell(run) for run in group
         ]
         point = group[0].point
-        text.append(f"{point.task}/{point.host}/{point.variant} by learning rate, in percent: {', '.join(said)}.")
-    return text
+        text.append(f"{point.task}/{point.host}/{point.variant} {', '.join(said)}")
+    return [f"By learning rate, in percent: {'; '.join(text)}."] if text else []
 
 
 def of_choices(runs: list[RunResult]) -> list[str]:

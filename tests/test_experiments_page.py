@@ -158,7 +158,7 @@ def test_a_factorial_is_told_when_every_combination_was_run(copy):
     home = next(
         run
         for run in read_results(copy / "training")
-        if run.key.startswith("1-hop-sparse-residual-norm-m456-steps10000")
+        if run.point.name == "1-hop/sparse/residual-norm" and write_experiments.is_cell(run)
     )
     runs = []
     for key in itertools.product(*experiment_choices.FACTORS.values()):
@@ -196,7 +196,7 @@ def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
     name = "1-hop/sparse/attention"
     runs = [run for run in read_results(copy / "training") if run.point.name == name and run.complete and not run.seed]
     (sentence,) = write_experiments.of_rates(runs)
-    assert sentence.startswith(f"{name} by learning rate, in percent: ")
+    assert sentence.startswith(f"By learning rate, in percent: {name} ")
     assert sentence.count("(the paper's)") == 1
     rates = [float(rate) for rate in re.findall(r" at (0\.\d+)", sentence)]
     assert rates == sorted(rates)
