@@ -1,12 +1,14 @@
 """The rule that order tells nothing: the same as a dictionary written out, blind to order, no better than it can be."""
 
+import itertools
 from collections import Counter
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from utfproof.training.counting import MOST, NAME, counting_rule, keys  # noqa: E402
+from utfproof.training import counting  # noqa: E402
+from utfproof.training.counting import MOST, NAME, counted, counting_rule  # noqa: E402
 from utfproof.training.task import seeded  # noqa: E402
 from utfproof.training.tasks import task_baselines, task_named  # noqa: E402
 
@@ -54,12 +56,31 @@ def test_a_dictionary_says_the_same(name, options):
 
 
 def test_what_came_before_may_change_places():
-    ids = (4, 7, 9)
-    row = torch.tensor([[7, 4, 9, 4, 7, 9, 9]])
-    moved = torch.tensor([[9, 4, 4, 7, 7, 9, 9]])
-    assert keys(row, ids)[0, -2:].tolist() == keys(moved, ids)[0, -2:].tolist()
-    assert keys(row, ids)[0, 3] != keys(row[:, [0, 1, 3, 2]], ids)[0, 3]  # the token itself counts
-    assert len(set(keys(torch.full((1, 20), 7), ids)[0].tolist())) == MOST
+    row = [7, 4, 9, 4, 7, 9, 9]
+    moved = [9, 4, 4, 7, 7, 9, 9]
+    swapped = [7, 4, 4, 9, 7, 9, 9]
+    *_, key = counted(torch.tensor([row, moved, swapped]), MOST)
+    assert key[0, -2:].tolist() == key[1, -2:].tolist()
+    assert key[0, 3] != key[2, 3]  # the token itself counts
+    *_, key = counted(torch.full((1, 20), 7), MOST)
+    assert len(set(key[0].tolist())) == MOST
+
+
+@pytest.mark.parametrize("largest", [2**62, 50])
+def test_keys_are_equal_where_tokens_and_counts_are(monkeypatch, largest):
+    """With room for all counts in one number, and without."""
+    monkeypatch.setattr(counting, "_LARGEST", largest)
+    ids = torch.randint(0, 6, (40, 9), generator=torch.Generator().manual_seed(0)) * 3
+    tokens, place, counts, key = counted(ids, 4)
+    assert torch.equal(tokens[place], ids)
+    states = {}
+    for b, i in itertools.product(range(40), range(9)):
+        before = ids[b, : i + 1].tolist()
+        state = (before[-1], *(min(before.count(token), 4) for token in tokens.tolist()))
+        assert list(state[1:]) == counts[b, i].tolist()
+        states.setdefault(state, set()).add(int(key[b, i]))
+    assert all(len(found) == 1 for found in states.values())
+    assert len(set().union(*states.values())) == len(states)
 
 
 def test_where_it_stands_among_the_rules():

@@ -514,6 +514,7 @@ COUNTED = [
     *((f"parentheses/{host}/mlp-norm", {"heads": 2}) for host in HOSTS[:4]),
     *((f"4-hop/{host}/mlp", {"layers": 3}) for host in ("sparse", "random", "trained")),
     ("2-hop/random/mlp", {"layers": 1}),
+    *((f"2-hop/{name}", {"residual": False}) for name in ("random/mlp", "sparse/mlp-norm")),
     ("2-hop/random/mlp-norm", {"norm_gain": True}),
     ("2-hop/random/mlp-norm", {"norm_place": "post"}),
     *((f"2-hop/sparse/{v}", {"layers": 3, "head_dim": 9}) for v in ("attention", "residual-norm")),
@@ -592,7 +593,7 @@ def test_refusals():
     with pytest.raises(ResourceLimit):
         Trainer(small("4-hop/random/attention"), [0], max_memory=10**6)
     with pytest.raises(ResourceLimit, match="m-wide"):
-        Trainer(small("4-hop/sparse/attention", batch=10**6), [0], engine="wide")
+        Trainer(small("4-hop/trained/attention", batch=10**6), [0], engine="wide")
     with pytest.raises(MalformedInput, match="at least one"):
         Trainer(small("4-hop/sparse/attention"), [])
     with pytest.raises(MalformedInput, match="dtype"):

@@ -194,7 +194,8 @@ def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
     passes, inner = (2, m) if frozen else (3, 2 * d if "W_V" in model else m)
     v = len(batch.inputs.unique())
     rows = shared_rows(batch.inputs[0], looked_at(batch.loss_mask[0]), L) if shared else [tokens] * L
-    total = 3 * preset.batch * looks * m * model.shape.d_out
+    folds = getattr(trainer.engine, "folds", False)
+    total = 3 * preset.batch * looks * m * model.shape.d_out * (preset.residual or not folds)
     for layer, count in enumerate(rows):
         by_number = shared and not layer
         read = v if by_number else rows[0] if shared and layer == 1 else tokens
@@ -205,7 +206,10 @@ def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
         total += passes * (v if by_number else count) * m * inner * maps
         mixes = by_number and preset.mlp and preset.norm_place == "pre"
         mixed = (H + (mixes and preset.residual)) * v
-        total += 3 * (H * v * v * d + mixed * count * m) if by_number else 3 * count * n * H * (d + m)
+        kept = None if part is None else part.kept
+        moved = H * m if kept is None else sum(run.stop - run.start for runs in kept for run in runs)
+        reached = mixed * count * m * (preset.residual or preset.norm or not mixes)
+        total += 3 * (H * v * v * d + reached) if by_number else 3 * count * n * (H * d + moved)
         total += preset.mlp and _mlp(trainer, layer, count, passes, mixes * mixed)
     return total
 

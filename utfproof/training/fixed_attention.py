@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from utfproof.training.task import Baseline, Batch, Task, seeded
+from utfproof.training.task import Baseline, Batch, Task, drawn_baseline, seeded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,10 +42,9 @@ def _rule(ids: tuple[int, ...], layers: int, residual: bool, seen: Batch, fresh:
     chosen = seen.loss_mask
     known, targets = seen.targets[chosen].unique(return_inverse=True)
     matrix = softmax_regression(means(seen.inputs, ids, layers, residual)[chosen], targets, len(known))
-    right = known[(means(fresh.inputs, ids, layers, residual) @ matrix).argmax(-1)] == fresh.targets
+    answers = known[(means(fresh.inputs, ids, layers, residual) @ matrix).argmax(-1)]
     said = f"the best readout of {'the tokens and all means up to ' if residual else ''}their {layers}-fold causal mean"
-    accuracy, second = (float(right[mask].double().mean()) for mask in (fresh.scored, fresh.scored_answers))
-    return Baseline(NAMES[residual], said, accuracy, second, len(fresh.inputs))
+    return drawn_baseline(NAMES[residual], said, answers, fresh)
 
 
 def means(inputs: Tensor, ids: tuple[int, ...], layers: int, residual: bool) -> Tensor:

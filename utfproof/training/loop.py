@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import require_device
 from utfproof.ground.resources import require_memory
-from utfproof.training.models import TRAINED, Model, build_model
+from utfproof.training.models import TRAINED, Model, build_model, is_trained
 from utfproof.training.paths import PathEngine
 from utfproof.training.shared import SharedEngine, shared_rows
 from utfproof.training.task import Batch, seeded
@@ -35,6 +35,8 @@ EVALUATION_BATCH = 256
 _KEPT = 31 * 2**20
 """Bytes allocated and freed at once: glibc keeps blocks up to the largest that was freed (at most 32 MiB) instead of giving
 their pages back and mapping them anew, thousands a step."""
+_CACHED = 400_000
+"""Numbers of states that are taken together m-wide on a CPU: they stay in the second-level cache."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -91,8 +93,13 @@ def stack_batches(batches: Sequence[Batch]) -> Batch:
     """The batches of several seeds side by side, [S, B, n] each."""
     import torch
 
-    names = ("inputs", "targets", "loss_mask", "scored", "scored_answers")
-    return Batch(**{name: torch.stack([getattr(batch, name) for batch in batches]) for name in names})
+    return Batch(**{name: torch.stack([getattr(batch, name) for batch in batches]) for name in vars(batches[0])})
+
+
+def parted(batch: Batch, size: int) -> Iterator[Batch]:
+    """Batches [S, B, n] of `size` sequences at a time, the last ones fewer."""
+    for start in range(0, batch.inputs.shape[1], size):
+        yield Batch(**{name: tensor[:, start : start + size] for name, tensor in vars(batch).items()})
 
 
 def looked_at(mask: Tensor, most: int | None = None) -> Tensor | None:
@@ -143,6 +150,8 @@ class Trainer:
         self.preset, self.device, self.dtype = preset, device, dtype
         self.task: Task = preset.make_task()
         self.scored_task: Task = preset.make_task(scored=True)
+        self.on_gpu = torch.device(device).type == "cuda"
+        self.fixed = self.on_gpu and not preset.grow_from if fixed is None else fixed
         name = engine_name(preset, engine)
         if name != "paths":
             self._require_memory_of_a_step(name, seeds[0], max_memory)
@@ -156,8 +165,6 @@ class Trainer:
         )
         self.done = 0
         self.first_batch = 0  # of the stream of training batches
-        self.on_gpu = torch.device(device).type == "cuda"
-        self.fixed = self.on_gpu and not preset.grow_from if fixed is None else fixed
         self._most: int | None = None
         self._ids = torch.tensor(self.task.input_ids, device=device)
         self._graph: Any = None
@@ -169,7 +176,7 @@ class Trainer:
     def _require_memory_of_a_step(self, engine: str, seed: int, max_memory: int | None) -> None:
         """ResourceLimit where an m-wide step takes too much; with equal states once, as on the first batch."""
         preset, context = self.preset, self.task.context
-        rows = [preset.batch * context] * preset.layers
+        rows = [self.together(engine, context) * context] * preset.layers
         if engine == "shared":
             batch = self.task.batch(preset.batch, seeded(seed, "train", 0, self.device))
             rows = shared_rows(batch.inputs, looked_at(batch.loss_mask), preset.layers)
@@ -226,19 +233,33 @@ class Trainer:
     def update(self, batch: Batch) -> None:
         """Loss, gradients and AdamW, for batches [S, B, n]."""
         self.optimizer.zero_grad(set_to_none=not self.on_gpu)
+        marked, scored, size = batch.loss_mask.sum((1, 2)), 0, self.together(self.engine.name, batch.inputs.shape[2])
+        self.loss.zero_(), self.accuracy.zero_()
         with tiny_is_zero():
-            losses, looked = self.losses(batch)
-            losses.sum().backward()
+            for part in parted(batch, size):
+                losses, looked = self.losses(part, marked)
+                losses.sum().backward()
+                self.loss += losses.detach()
+                self.accuracy += _right(looked).sum((1, 2))
+                scored = scored + looked.scored.sum((1, 2))
             self.optimizer.step()
-        self.loss.copy_(losses.detach())
-        self.accuracy.copy_(_share_right(looked.logits.detach(), looked.targets, looked.scored))
+        self.accuracy /= scored
 
-    def losses(self, batch: Batch) -> tuple[Tensor, Looked]:
-        """Mean losses [S] at the marked positions, and what they were computed from."""
+    def together(self, engine: str, context: int) -> int:
+        """Sequences of a step that are taken together: m-wide on a CPU, with a frozen host, those whose states stay in its
+        cache, else all. Gradients of trained matrices would have to be added up, and equal states be computed, once a part."""
+        preset = self.preset
+        if engine != "wide" or self.fixed or self.on_gpu or is_trained(preset.host):
+            return preset.batch
+        return min(preset.batch, max(1, _CACHED // (context * preset.m)))
+
+    def losses(self, batch: Batch, marked: Tensor | None = None) -> tuple[Tensor, Looked]:
+        """Mean losses [S] at the marked positions, and what they were computed from; marked [S]: how many these are, where the
+        batch is a part of a larger one, of whose means these are shares."""
         looked = self.look(batch, batch.loss_mask)
         nll = _nll(looked.logits, looked.targets)
         weight = looked.loss_mask.to(nll.dtype)
-        losses = (nll * weight).sum((1, 2)) / weight.sum((1, 2))
+        losses = (nll * weight).sum((1, 2)) / (weight.sum((1, 2)) if marked is None else marked)
         if self.fixed and self._most is not None:  # never silently: positions left out would be a wrong loss
             import torch
 
@@ -349,9 +370,9 @@ def _nll(logits: Tensor, targets: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(flat, targets.reshape(-1), reduction="none").view(targets.shape)
 
 
-def _share_right(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    right = (logits.argmax(-1) == targets) & mask
-    return right.sum((1, 2)) / mask.sum((1, 2))
+def _right(looked: Looked) -> Tensor:
+    """Which of the scored positions have the right answer, [S, B, k]."""
+    return (looked.logits.detach().argmax(-1) == looked.targets) & looked.scored
 
 
 def parallel_seeds(preset: Preset, device: str, engine: str) -> bool:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+_NARROW = 32
+"""Least side of a product that oneDNN takes."""
+_LARGE = 2**22
+"""Least number of multiplications that oneDNN takes: below, a call costs more than it saves."""
+
+
 def times(x: Tensor, y: Tensor) -> Tensor:
     """x @ y for [S, a, b] and [S, b, c]; a single model's is a plain product, which uses all threads."""
     import torch
@@ -26,7 +32,38 @@ def times(x: Tensor, y: Tensor) -> Tensor:
     if not (torch.is_grad_enabled() and y.requires_grad) and compiled.is_few(x, y):
         found: Tensor = _functions()[2].apply(x, y)
         return found.unsqueeze(0)
-    return (x @ y).unsqueeze(0)
+    return product(x, y).unsqueeze(0)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """x @ y for x [..., a] and y [a, b]: large ones in float32 on a CPU by oneDNN, whose kernels use what the processor has
+    (MKL's stop at AVX2 on some: half the speed where there is AVX-512)."""
+    if not _is_large(x, y):
+        return x @ y
+    found: Tensor = _functions()[3].apply(x, y)
+    return found
+
+
+def _is_large(x: Tensor, y: Tensor) -> bool:
+    import torch
+
+    if x.dtype != torch.float32 or y.dtype != torch.float32 or x.device.type != "cpu" or not _has_onednn():
+        return False
+    return min(x.shape[-1], *y.shape, x.numel() // max(1, x.shape[-1])) >= _NARROW and x.numel() * y.shape[1] >= _LARGE
+
+
+@cache
+def _has_onednn() -> bool:
+    import torch
+
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def _by_onednn(x: Tensor, y: Tensor) -> Tensor:
+    import torch
+
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, y.t(), None, "none", [], "")
+    return found
 
 
 def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -79,8 +116,8 @@ class Matrices:
 
 @cache
 def _functions() -> tuple[Any, ...]:
-    """The autograd functions, made when torch is there: a parameter's matrices, a product with one of them, and one
-    of few rows with a large matrix that is not trained."""
+    """The autograd functions, made when torch is there: a parameter's matrices, a product with one of them, one of few
+    rows with a large matrix that is not trained."""
     import torch
 
     class Split(torch.autograd.Function):
@@ -124,7 +161,19 @@ def _functions() -> tuple[Any, ...]:
         def backward(context: Any, *gradients: Any) -> Any:
             return times(gradients[0].unsqueeze(0), context.saved_tensors[0].t().unsqueeze(0)).squeeze(0), None
 
-    return Split, Product, Few
+    class Large(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: Any, y: Any) -> Any:
+            context.save_for_backward(x, y)
+            return _by_onednn(x, y)
+
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            (x, y), g, (of_x, of_y) = context.saved_tensors, gradients[0], context.needs_input_grad
+            flat, flat_g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+            return _by_onednn(g, y.t()) if of_x else None, _by_onednn(flat.t(), flat_g) if of_y else None
+
+    return Split, Product, Few, Large
 
 
 def _written(x: Tensor, y: Tensor, place: Tensor | None) -> Tensor:

@@ -15,14 +15,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
+from utfproof.training.counting import counted
+from utfproof.training.matrices import product, times
 from utfproof.training.models import NORM_EPSILON, Model
 from utfproof.training.wide import WideEngine, gelu
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_LARGEST = 2**62
-"""Keys of states are kept below this."""
 
 
 class States(NamedTuple):
@@ -40,14 +39,7 @@ def states_of(ids: Tensor, look: Tensor | None) -> States:
     import torch
 
     n = ids.shape[1]
-    tokens, place = ids.unique(return_inverse=True)
-    counts = torch.nn.functional.one_hot(place, len(tokens)).cumsum(1)
-    key, size = place, len(tokens)
-    for count in counts.unbind(-1):
-        if size * (n + 1) >= _LARGEST:
-            distinct, key = key.unique(return_inverse=True)
-            size = len(distinct)
-        key, size = key * (n + 1) + count, size * (n + 1)
+    tokens, place, counts, key = counted(ids, n)
     seen = torch.ones_like(ids, dtype=torch.bool)
     if look is not None:
         seen = torch.arange(n, device=ids.device) <= look.amax(1, keepdim=True)
@@ -75,7 +67,8 @@ class SharedEngine(WideEngine):
             return super()._outputs(number, ids, look)
         x, U = self._looked(number, ids, look), self.model["U"][number]
         weight, bias, back, shift = self._mlp_parts(number, self.model.shape.layers - 1)
-        outputs = gelu(x @ weight + bias) @ (back @ U) + shift @ U
+        readout = times(U.t().unsqueeze(0), back.t().unsqueeze(0)).squeeze(0)  # few rows, and a large matrix
+        outputs = gelu(product(x, weight) + bias) @ readout.t() + shift @ U
         return outputs + x @ U if self.model.residual else outputs
 
     def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
@@ -111,20 +104,23 @@ class SharedEngine(WideEngine):
         if model.residual:
             own = torch.nn.functional.one_hot(states.token, len(rows)).to(shares)
             shares, moved = torch.cat([own, shares], 1), torch.cat([rows, moved])
+        if not (model.residual or model.norm):
+            return self._first_mlp(number, shares, moved)
         x = shares @ moved
         written = self._first_mlp(number, shares, moved, x)
         return x + written if model.residual else written
 
-    def _first_mlp(self, number: int, shares: Tensor, rows: Tensor, x: Tensor) -> Tensor:
-        """What the first MLP writes to states x = shares [G, c] @ rows [c, m]."""
+    def _first_mlp(self, number: int, shares: Tensor, rows: Tensor, x: Tensor | None = None) -> Tensor:
+        """What the first MLP writes to states x = shares [G, c] @ rows [c, m]; a norm needs x itself."""
         weight, bias, back, shift = self._mlp_parts(number, 0)
         if self.model.norm:
+            assert x is not None
             scale = (x.var(-1, correction=0, keepdim=True) + NORM_EPSILON).rsqrt()
             shares, rows = shares * scale, rows - rows.mean(-1, keepdim=True)
             if "gain" in self.model:
                 rows = rows * self._part("gain", number, 1)
                 bias = bias + self._part("shift", number, 1) @ weight
-        return gelu(shares @ (rows @ weight) + bias) @ back + shift
+        return product(gelu(shares @ product(rows, weight) + bias), back) + shift
 
     def _averages(self, number: int, layer: int, x: Tensor, index: Tensor, look: Tensor | None) -> Tensor:
         """sum_h A^h x R_V^h [B, k, m] at the positions look [B, k] of sequences index [B, n] of the states x [G, m]."""
@@ -140,10 +136,26 @@ class SharedEngine(WideEngine):
         logits = queries @ reading[index, 1].permute(0, 2, 3, 1)  # [B, H, k, n]
         hidden = place > rows[:, None, :, None]
         attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
+        kept = self._kept(number, layer)
+        if kept is not None:
+            return self._kept_averages(attention, read, index, kept)
         averages: Tensor = _function().apply(attention.flatten(1, 2), read, index).view(B, H, rows.shape[1], -1)
         # as plain matrices: batches of one row are slow
         moved = [self._move(number, layer, head, averages[:, head].flatten(0, 1)) for head in range(H)]
         return torch.stack(moved).sum(0).view(*rows.shape, -1)
+
+    def _kept_averages(self, attention: Tensor, x: Tensor, index: Tensor, kept: list[list[slice]]) -> Tensor:
+        """The same for attention [B, H, k, n], where R_V^h keeps the coordinates kept[h] and no others: only these are
+        averaged."""
+        import torch
+
+        places = [torch.cat([torch.arange(run.start, run.stop, device=x.device) for run in runs]) for runs in kept]
+        own = x[:, torch.cat(places)].split([len(place) for place in places], 1)
+        averages = [
+            _function().apply(attention[:, head], columns.contiguous(), index) for head, columns in enumerate(own)
+        ]
+        total = x.new_zeros(*averages[0].shape[:2], x.shape[1])
+        return total.index_add(2, torch.cat(places), torch.cat(averages, 2))
 
 
 _CHUNK = 500_000

@@ -85,6 +85,13 @@ class Baseline:
         return math.sqrt(self.accuracy * (1 - self.accuracy) / self.sequences) if self.sequences else 0.0
 
 
+def drawn_baseline(name: str, rule: str, answers: Tensor, batch: Batch) -> Baseline:
+    """What a rule reaches that gives these answers [B, n] to a batch."""
+    right = answers == batch.targets
+    accuracy, second = (float(right[mask].double().mean()) for mask in (batch.scored, batch.scored_answers))
+    return Baseline(name, rule, accuracy, second, len(batch.inputs))
+
+
 @dataclass(frozen=True)
 class Setting:
     """How a task is trained: H, L and d, the embedding dimension m (None: the paper's m-bar at that shape), and the optimiser's

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from utfproof.training.matrices import product
 from utfproof.training.models import NORM_EPSILON, Model, dense, projection
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 class _Layer:
     """One layer of one frozen host as tensors: all readers side by side [m, 2Hd], and a value map for each head.
 
-    Rows that no reader reads are left out of the product. Values: a mask [m] where R_V is a diagonal projection, else dense.
+    Rows that no reader reads are left out of the product. Values: a mask [m] where R_V is a diagonal projection, else dense;
+    kept: the runs of coordinates that each head's mask keeps, where all have one.
     """
 
     def __init__(self, model: Model, number: int, layer: int) -> None:
@@ -32,13 +34,15 @@ class _Layer:
         self.first, self.last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
         self.readers = torch.as_tensor(readers[self.first : self.last]).to(like)
         self.values = [_value(entry.value[0], like) for entry in maps]
+        diagonal = all(value.dim() == 1 for value in self.values)
+        self.kept = [_runs(value) for value in self.values] if diagonal else None
 
     def read(self, x: Tensor) -> Tensor:
-        return x[..., self.first : self.last] @ self.readers
+        return product(x[..., self.first : self.last], self.readers)
 
     def move(self, head: int, x: Tensor) -> Tensor:
         value = self.values[head]
-        return x * value if value.dim() == 1 else x @ value
+        return x * value if value.dim() == 1 else product(x, value)
 
 
 def _value(matrix: object, like: Tensor) -> Tensor:
@@ -128,6 +132,10 @@ class WideEngine:
         hidden = torch.ones(n, n, dtype=torch.bool, device=x.device).triu(1)
         logits = (queries * model.scale) @ keys.transpose(-1, -2)
         attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
+        kept = self._kept(number, layer)
+        if kept is not None:
+            found: Tensor = _function().apply(attention, x, kept)
+            return found
         total = None
         for head in range(H):
             moved = self._move(number, layer, head, attention[:, head] @ x)
@@ -143,17 +151,21 @@ class WideEngine:
         if model.hosts is not None:
             return self._layers[number % len(self._layers)][layer].read(x)
         names = ("W_Q", "W_K") if "W_Q" in model else ("R_Q", "R_K")
-        return x @ torch.cat(
-            [self._part(name, number, layer, head) for name in names for head in range(model.shape.heads)], 1
-        )
+        parts = [self._part(name, number, layer, head) for name in names for head in range(model.shape.heads)]
+        return product(x, torch.cat(parts, 1))
+
+    def _kept(self, number: int, layer: int) -> list[list[slice]] | None:
+        """The coordinates that each head moves, where a frozen host's R_V are projections."""
+        return self._layers[number % len(self._layers)][layer].kept if self.model.hosts is not None else None
 
     def _move(self, number: int, layer: int, head: int, x: Tensor) -> Tensor:
         model = self.model
         if model.hosts is not None:
             return self._layers[number % len(self._layers)][layer].move(head, x)
         if "W_V" in model:
-            return x @ self._part("W_V", number, layer, head) @ self._part("W_O", number, layer, head)
-        return x @ self._part("R_V", number, layer, head)
+            narrow = product(x, self._part("W_V", number, layer, head))
+            return product(narrow, self._part("W_O", number, layer, head))
+        return product(x, self._part("R_V", number, layer, head))
 
     def _norm(self, number: int, x: Tensor, place: int) -> Tensor:
         import torch
@@ -165,7 +177,7 @@ class WideEngine:
 
     def _mlp(self, number: int, layer: int, x: Tensor) -> Tensor:
         weight, bias, back, shift = self._mlp_parts(number, layer)
-        return gelu(x @ weight + bias) @ back + shift
+        return product(gelu(product(x, weight) + bias), back) + shift
 
     def _mlp_parts(self, number: int, layer: int) -> list[Tensor]:
         """W_in [m, w], b_in [w], W_out [w, m], b_out [m]."""
@@ -176,3 +188,41 @@ def gelu(x: Tensor) -> Tensor:
     import torch
 
     return torch.nn.functional.gelu(x)
+
+
+def _runs(mask: Tensor) -> list[slice]:
+    """Where a mask [m] of zeros and ones is not 0."""
+    edges = mask.new_zeros(len(mask) + 2)
+    edges[1:-1] = mask
+    places = edges.diff().nonzero()[:, 0].tolist()
+    return [slice(start, end) for start, end in zip(places[::2], places[1::2], strict=True)]
+
+
+@cache
+def _function() -> Any:
+    """The autograd function A [B, H, n, n], x [B, n, m] -> sum_h A^h x P^h [B, n, m], P^h the projection onto the coordinates
+    kept[h]: no other is computed. Made when torch is there."""
+    import torch
+
+    class Projected(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, A: Any, x: Any, kept: Any) -> Any:
+            total = torch.zeros_like(x)
+            for head, runs in enumerate(kept):
+                for run in runs:
+                    total[..., run] += A[:, head] @ x[..., run]
+            context.save_for_backward(A, x)
+            context.kept = kept
+            return total
+
+        @staticmethod
+        def backward(context: Any, *gradients: Any) -> Any:
+            (A, x), g = context.saved_tensors, gradients[0]
+            dA, dx = torch.zeros_like(A), torch.zeros_like(x)
+            for head, runs in enumerate(context.kept):
+                for run in runs:
+                    dA[:, head] += g[..., run] @ x[..., run].transpose(-1, -2)
+                    dx[..., run] += A[:, head].transpose(-1, -2) @ g[..., run]
+            return dA, dx, None
+
+    return Projected
