@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from utfproof.training import loop, matrices, wide  # noqa: E402
+from utfproof.training import loop, matrices, shared, wide  # noqa: E402
 from utfproof.training.loop import Trainer  # noqa: E402
 from utfproof.training.presets import preset  # noqa: E402
 
@@ -122,6 +122,22 @@ def test_sequences_may_be_taken_a_few_at_a_time(monkeypatch, one_thread, changes
     assert few.together("wide", 62) == 3
     gaps = [float((one - other).norm() / one.norm()) for one, other in zip(all_at_once, by_parts, strict=True)]
     assert (max(gaps) <= 1e-12) == (fault is None)
+
+
+@pytest.mark.parametrize("multiple", [64, 1])
+def test_few_numbers_of_rows_are_asked_of_onednn(taken, monkeypatch, one_thread, multiple):
+    """Batches have any number of different states; oneDNN keeps kernels for every number of rows that it is asked for."""
+    monkeypatch.setattr(shared, "_ROWS", multiple)
+    chosen = preset("parentheses/trained/mlp", batch=40, steps=60, heads=2, head_dim=4, m=64, mlp_width=48)
+    held, counts = Trainer(chosen, [3], engine="shared"), set()
+    for _ in range(6):
+        batch = held.batch(held.done)
+        counts.add(len(shared.states_of(batch.inputs[0], loop.looked_at(batch.loss_mask)[0]).token))
+        held.step()
+    assert len(counts) > 3
+    rows = {side for shape in taken for side in (shape[0], shape[-2]) if side > 64}
+    assert all(number % 64 == 0 for number in rows) == (multiple == 64)
+    assert len(rows) < len(counts) or multiple == 1
 
 
 @pytest.mark.parametrize("mask", ["", "0", "1", "0110", "1101", "10101"])

@@ -50,6 +50,19 @@ def states_of(ids: Tensor, look: Tensor | None) -> States:
     return States(tokens, place[seen][one], counts[seen][one], index)
 
 
+_ROWS = 64
+"""Numbers of states are multiples of it: oneDNN keeps kernels, megabytes each, for every number of rows that it has met."""
+
+
+def padded(states: States) -> States:
+    """The same with the first state repeated, unused, up to a multiple of _ROWS."""
+    import torch
+
+    more = -len(states.token) % _ROWS
+    token, counts = (torch.cat([x, x[:1].expand(more, *x.shape[1:])]) for x in (states.token, states.counts))
+    return states._replace(token=token, counts=counts)
+
+
 class SharedEngine(WideEngine):
     """Forward passes of a model, equal states once. Raises MalformedInput for learned positions."""
 
@@ -74,7 +87,7 @@ class SharedEngine(WideEngine):
     def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
         import torch
 
-        states = states_of(ids, look)
+        states = padded(states_of(ids, look))
         index, L = states.index, self.model.shape.layers
         x = self._first(number, states)
         for layer in range(1, L):
@@ -199,5 +212,5 @@ def _function() -> Any:
 
 def shared_rows(ids: Tensor, look: Tensor | None, layers: int) -> list[int]:
     """Rows of each layer of a batch ids [B, n] of which the positions look [B, k] are asked."""
-    first, last = len(states_of(ids, look).token), (ids if look is None else look).numel()
+    first, last = len(padded(states_of(ids, look)).token), (ids if look is None else look).numel()
     return [first, *[ids.numel()] * (layers - 2), *[last] * (layers > 1)]
