@@ -169,6 +169,7 @@ def test_a_factorial_is_told_when_every_combination_was_run(copy):
         runs.append(replace(home, preset={**home.preset, **fields}, accuracy=accuracy))
     said = experiment_choices.factorial_part(runs)
     assert "| learned | drawn | constant | 80.0 | -20.0 |" in said
+    assert "nearest to the paper's 100.0 is positions learned, hops drawn, decay constant with 80.0 % (50.0 as" in said
     assert "positions learned adds +20.0 points on average (+20.0 … +20.0" in said
     assert "hops drawn adds +5.0 points on average (+0.0 … +10.0" in said
     assert experiment_choices.factorial_part(runs[1:]) == ""
