@@ -227,8 +227,8 @@ def effects(found: Factorial) -> list[str]:
     usual = shares[tuple(next(iter(values)) for values in FACTORS.values())]
     near = (
         f"{found.run.point.name} under all {len(shares)} combinations of {', '.join(FACTORS)}, at the paper's batch, rate and "
-        f"steps: {min(shares.values()):.1f} to {max(shares.values()):.1f} %; nearest to the paper's {said:.1f} is {choice} with "
-        f"{shares[key]:.1f} % ({usual:.1f} as the presets have it). Strength of the evidence: one cell, one seed each."
+        f"steps: {min(shares.values()):.1f} to {max(shares.values()):.1f} %; nearest to the paper's {said:.1f} is {choice} "
+        f"with {shares[key]:.1f} % ({usual:.1f} as the presets have it). Strength of the evidence: one cell, one seed each."
     )
     return [near] + [
         f"{found.run.point.name}: {name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
