@@ -194,8 +194,8 @@ def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
     passes, inner = (2, m) if frozen else (3, 2 * d if "W_V" in model else m)
     v = len(batch.inputs.unique())
     rows = shared_rows(batch.inputs[0], looked_at(batch.loss_mask[0]), L) if shared else [tokens] * L
-    folds = getattr(trainer.engine, "folds", False)
-    total = 3 * preset.batch * looks * m * model.shape.d_out * (preset.residual or not folds)
+    reads = preset.residual or not trainer.engine.folds  # type: ignore[union-attr]
+    total = 3 * preset.batch * looks * m * model.shape.d_out * reads
     for layer, count in enumerate(rows):
         by_number = shared and not layer
         read = v if by_number else rows[0] if shared and layer == 1 else tokens
@@ -221,7 +221,7 @@ def _mlp(trainer: Trainer, layer: int, count: int, passes: int, mixed: int) -> i
     first = last = passes * count * m * w
     if mixed:
         first = passes * (mixed + ("gain" in trainer.model)) * m * w + 3 * count * mixed * w
-    if getattr(trainer.engine, "folds", False) and layer == preset.layers - 1:
+    if trainer.engine.folds and layer == preset.layers - 1:  # type: ignore[union-attr]
         last = passes * (w + 1) * m * out + 3 * count * w * out
     return first + last
 

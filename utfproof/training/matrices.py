@@ -117,7 +117,7 @@ class Matrices:
 @cache
 def _functions() -> tuple[Any, ...]:
     """The autograd functions, made when torch is there: a parameter's matrices, a product with one of them, one of few
-    rows with a large matrix that is not trained."""
+    rows with a large matrix that is not trained, and a large one."""
     import torch
 
     class Split(torch.autograd.Function):

@@ -72,8 +72,8 @@ class SharedEngine(WideEngine):
         if model.learned_positions:
             raise MalformedInput("with learned positions no two states are equal; use engine wide")
         super().__init__(model)
+        # no norm stands between U and the last MLP
         self.folds = model.mlp and not model.norm and model.shape.layers > 1
-        """Whether U is multiplied into the last MLP: no norm stands between."""
 
     def _outputs(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
         if not self.folds:
@@ -149,26 +149,26 @@ class SharedEngine(WideEngine):
         logits = queries @ reading[index, 1].permute(0, 2, 3, 1)  # [B, H, k, n]
         hidden = place > rows[:, None, :, None]
         attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
-        kept = self._kept(number, layer)
-        if kept is not None:
-            return self._kept_averages(attention, read, index, kept)
+        if self._kept(number, layer) is not None:
+            masks = self._layers[number % len(self._layers)][layer].values
+            return self._kept_averages(attention, read, index, [mask.nonzero()[:, 0] for mask in masks])
         averages: Tensor = _function().apply(attention.flatten(1, 2), read, index).view(B, H, rows.shape[1], -1)
         # as plain matrices: batches of one row are slow
         moved = [self._move(number, layer, head, averages[:, head].flatten(0, 1)) for head in range(H)]
         return torch.stack(moved).sum(0).view(*rows.shape, -1)
 
-    def _kept_averages(self, attention: Tensor, x: Tensor, index: Tensor, kept: list[list[slice]]) -> Tensor:
+    def _kept_averages(self, attention: Tensor, x: Tensor, index: Tensor, kept: list[Tensor]) -> Tensor:
         """The same for attention [B, H, k, n], where R_V^h keeps the coordinates kept[h] and no others: only these are
         averaged."""
         import torch
 
-        places = [torch.cat([torch.arange(run.start, run.stop, device=x.device) for run in runs]) for runs in kept]
-        own = x[:, torch.cat(places)].split([len(place) for place in places], 1)
+        places = torch.cat(kept)
+        own = x[:, places].split([len(columns) for columns in kept], 1)
         averages = [
             _function().apply(attention[:, head], columns.contiguous(), index) for head, columns in enumerate(own)
         ]
         total = x.new_zeros(*averages[0].shape[:2], x.shape[1])
-        return total.index_add(2, torch.cat(places), torch.cat(averages, 2))
+        return total.index_add(2, places, torch.cat(averages, 2))
 
 
 _CHUNK = 500_000

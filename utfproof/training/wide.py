@@ -56,6 +56,8 @@ class WideEngine:
     """Forward passes of a model, m-wide. Nothing is left out but what no output reads."""
 
     name = "wide"
+    folds = False
+    """Whether U is multiplied into the last MLP."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
