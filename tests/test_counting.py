@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from utfproof.training import counting  # noqa: E402
-from utfproof.training.counting import MOST, NAME, counted, counting_rule  # noqa: E402
+from utfproof.training.counting import MOST, NAME, counted, counting_rule, state_key  # noqa: E402
 from utfproof.training.task import seeded  # noqa: E402
 from utfproof.training.tasks import task_baselines, task_named  # noqa: E402
 
@@ -59,10 +59,12 @@ def test_what_came_before_may_change_places():
     row = [7, 4, 9, 4, 7, 9, 9]
     moved = [9, 4, 4, 7, 7, 9, 9]
     swapped = [7, 4, 4, 9, 7, 9, 9]
-    *_, key = counted(torch.tensor([row, moved, swapped]), MOST)
+    _, *parts = counted(torch.tensor([row, moved, swapped]), MOST)
+    key = state_key(*parts)
     assert key[0, -2:].tolist() == key[1, -2:].tolist()
     assert key[0, 3] != key[2, 3]  # the token itself counts
-    *_, key = counted(torch.full((1, 20), 7), MOST)
+    _, *parts = counted(torch.full((1, 20), 7), MOST)
+    key = state_key(*parts)
     assert len(set(key[0].tolist())) == MOST
 
 
@@ -71,7 +73,8 @@ def test_keys_are_equal_where_tokens_and_counts_are(monkeypatch, largest):
     """With room for all counts in one number, and without."""
     monkeypatch.setattr(counting, "_LARGEST", largest)
     ids = torch.randint(0, 6, (40, 9), generator=torch.Generator().manual_seed(0)) * 3
-    tokens, place, counts, key = counted(ids, 4)
+    tokens, place, counts = counted(ids, 4)
+    key = state_key(place, counts)
     assert torch.equal(tokens[place], ids)
     states = {}
     for b, i in itertools.product(range(40), range(9)):

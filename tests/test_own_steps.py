@@ -1,7 +1,9 @@
 """Every engine against training steps that were written from the paper's text alone: losses, gradients, parameters."""
 
+import itertools
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import own_steps
@@ -142,6 +144,7 @@ FIRST_MLP = (shared.SharedEngine, "_first_mlp")
             (shared, "states_of"),
             lambda old: lambda *a: (s := old(*a))._replace(counts=s.counts.clamp(max=1)),
         ),
+        ("mlp-norm", (shared, "reduce"), lambda old: lambda _, counts: torch.stack(counts).amax(0)),
         ("mlp-norm", (shared, "states_of"), lambda old: lambda ids, look: old(ids, None if look is None else look - 1)),
         ("mlp-norm", (wide, "NORM_EPSILON"), lambda old: 2 * old),
         ("mlp-norm", (shared, "NORM_EPSILON"), lambda old: 2 * old),
@@ -159,11 +162,14 @@ def test_a_fault_in_the_engine_is_seen(monkeypatch, variant, place, fault):
 
 
 def test_equal_states_are_computed_once():
-    """All positions whose token and counts agree, among those that are seen from where the loss looks."""
+    """All positions whose token and proportions of tokens agree, among those that are seen from where the loss looks."""
     ids = torch.tensor([[1, 2, 1, 3], [2, 1, 1, 3], [1, 1, 2, 2]])
     states = shared.states_of(ids, None)
-    key = {(i, j): (int(ids[i, j]), *sorted(ids[i, : j + 1].tolist())) for i in range(3) for j in range(4)}
-    assert len(states.token) == len(set(key.values())) < 12
+    key = {}
+    for i, j in itertools.product(range(3), range(4)):
+        before = ids[i, : j + 1].tolist()
+        key[i, j] = before[-1], *(Fraction(before.count(token), len(before)) for token in (1, 2, 3))
+    assert len(states.token) == len(set(key.values())) == 7
     for a in key:
         for b in key:
             assert (states.index[a] == states.index[b]) == (key[a] == key[b])

@@ -1,6 +1,9 @@
 """What makes an m-wide step fast: products by oneDNN, a few sequences at a time, heads that keep coordinates."""
 
+import ctypes
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -138,6 +141,30 @@ def test_few_numbers_of_rows_are_asked_of_onednn(taken, monkeypatch, one_thread,
     rows = {side for shape in taken for side in (shape[0], shape[-2]) if side > 64}
     assert all(number % 64 == 0 for number in rows) == (multiple == 64)
     assert len(rows) < len(counts) or multiple == 1
+
+
+PAGE_FAULTS = """
+import resource, sys
+from utfproof.ground.resources import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+def blocks():
+    return [b"x" * (24 << 20) for _ in range(4)]
+blocks()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+blocks()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
+def test_freed_memory_is_kept():
+    """Four blocks of 24 MiB, freed and taken again: their pages are there, or are all mapped anew."""
+    with_it, without = (
+        int(subprocess.run([sys.executable, "-c", PAGE_FAULTS, how], capture_output=True, check=True).stdout)
+        for how in ("keep", "not")
+    )
+    assert 10 * with_it < without
 
 
 @pytest.mark.parametrize("mask", ["", "0", "1", "0110", "1101", "10101"])

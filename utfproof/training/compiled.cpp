@@ -1,5 +1,6 @@
-// What path space does on a CPU: causal softmax attention over short sequences, forward and backward, one sequence after another
-// within the cache; and a few rows times a matrix that no cache holds, which is read once.
+// What training does on a CPU: causal softmax attention over short sequences, forward and backward, one sequence after another
+// within the cache; a few rows times a matrix that no cache holds, which is read once; and a few averages of states that many
+// sequences share, each read where it stands.
 //
 // Each product is made of tiles of ROWS rows and up to three vectors of columns that stay in registers. Nothing depends on the
 // number of threads: a sum is never divided.
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -330,6 +332,111 @@ template <class T> void few_back(long start, long end, long rows, long inner, lo
     }
 }
 
+// Averages of shared states, sum over k < seen[b] of A [b, r, k] x [index[b, k]], and their gradients: A [sequences, rows, n],
+// x [states, m]. Tiles of R rows and C vectors stay in registers.
+constexpr int WIDE = BYTES == 64 ? 4 : 2;
+constexpr long PIECE = 64;
+
+// What is met of a row at a time: a vector, or at the edge a number. (As a template's argument a vector would lose its alignment.)
+template <class T> struct Vectors {
+    using V = typename Of<T>::Vec;
+    static constexpr long SIZE = LANES<T>;
+};
+template <class T> struct Numbers {
+    using V = T;
+    static constexpr long SIZE = 1;
+};
+template <class K, class T> typename K::V &met(T *place) { return *reinterpret_cast<typename K::V *>(place); }
+template <class K, class T> const typename K::V &met(const T *place) {
+    return *reinterpret_cast<const typename K::V *>(place);
+}
+template <int N> using Count = std::integral_constant<int, N>;
+
+// f(row, R) for all rows, four at a time as far as they go.
+template <class F> void by_rows(long rows, F f) {
+    long row = 0;
+    for (; rows - row >= 4; row += 4) f(row, Count<4>{});
+    for (; row < rows; row++) f(row, Count<1>{});
+}
+
+// f(column, what is met, C) for the columns from `first` to `last`.
+template <class T, class F> void by_columns(long first, long last, F f) {
+    const long L = LANES<T>;
+    for (; last - first >= WIDE * L; first += WIDE * L) f(first, Vectors<T>{}, Count<WIDE>{});
+    for (; last - first >= L; first += L) f(first, Vectors<T>{}, Count<1>{});
+    for (; first < last; first++) f(first, Numbers<T>{}, Count<1>{});
+}
+
+template <class T>
+void averages(long start, long end, long rows, long n, long m, const T *A, const T *x, const int64_t *index,
+              const int64_t *seen, T *found) {
+    for (long b = start; b < end; b++)
+        by_rows(rows, [&](long row, auto R) {
+            const T *a = A + (b * rows + row) * n;
+            by_columns<T>(0, m, [&](long j, auto kind, auto C) {
+                using K = decltype(kind);
+                typename K::V sum[R()][C()] = {};
+                for (long k = 0; k < seen[b]; k++)
+                    for (int c = 0; c < C(); c++) {
+                        const typename K::V held = met<K>(x + index[b * n + k] * m + j + c * K::SIZE);
+                        for (int i = 0; i < R(); i++) sum[i][c] += a[i * n + k] * held;
+                    }
+                for (int i = 0; i < R(); i++)
+                    for (int c = 0; c < C(); c++)
+                        met<K>(found + (b * rows + row + i) * m + j + c * K::SIZE) = sum[i][c];
+            });
+        });
+}
+
+// dA, 0 from seen[b] on.
+template <class T>
+void averages_weights(long start, long end, long rows, long n, long m, const T *g, const T *x, const int64_t *index,
+                      const int64_t *seen, T *dA) {
+    using V = typename Of<T>::Vec;
+    const long L = LANES<T>, whole_m = m / L * L;
+    for (long b = start; b < end; b++)
+        by_rows(rows, [&](long row, auto R) {
+            const T *from = g + (b * rows + row) * m;
+            T *to = dA + (b * rows + row) * n;
+            for (int i = 0; i < R(); i++) std::fill(to + i * n + seen[b], to + (i + 1) * n, T(0));
+            for (long k = 0; k < seen[b]; k++) {
+                const T *held = x + index[b * n + k] * m;
+                V sum[R()] = {};
+                for (long j = 0; j < whole_m; j += L)
+                    for (int i = 0; i < R(); i++) sum[i] += at(from + i * m + j) * at(held + j);
+                for (int i = 0; i < R(); i++) {
+                    to[i * n + k] = folded<T, false>(sum[i]);
+                    for (long j = whole_m; j < m; j++) to[i * n + k] += from[i * m + j] * held[j];
+                }
+            }
+        });
+}
+
+// dx, zeros before, in its columns start * PIECE ... end * PIECE.
+template <class T>
+void averages_states(long start, long end, long sequences, long rows, long n, long m, const T *A, const T *g,
+                     const int64_t *index, const int64_t *seen, T *dx) {
+    for (long first = start * PIECE; first < std::min(end * PIECE, m); first += PIECE)
+        by_columns<T>(first, std::min(first + PIECE, m), [&](long j, auto kind, auto C) {
+            using K = decltype(kind);
+            for (long b = 0; b < sequences; b++)
+                by_rows(rows, [&](long row, auto R) {
+                    const T *a = A + (b * rows + row) * n;
+                    typename K::V slopes[R()][C()];
+                    for (int i = 0; i < R(); i++)
+                        for (int c = 0; c < C(); c++)
+                            slopes[i][c] = met<K>(g + (b * rows + row + i) * m + j + c * K::SIZE);
+                    for (long k = 0; k < seen[b]; k++)
+                        for (int c = 0; c < C(); c++) {
+                            typename K::V &to = met<K>(dx + index[b * n + k] * m + j + c * K::SIZE);
+                            typename K::V sum = to;
+                            for (int i = 0; i < R(); i++) sum += a[i * n + k] * slopes[i][c];
+                            to = sum;
+                        }
+                });
+        });
+}
+
 }  // namespace
 
 #define BOTH_WAYS(T)                                                                                                           \
@@ -347,6 +454,18 @@ template <class T> void few_back(long start, long end, long rows, long inner, lo
     }                                                                                                                         \
     extern "C" void few_back_##T(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) { \
         few_back(start, end, rows, inner, width, x, y, found);                                                                \
+    }                                                                                                                         \
+    extern "C" void averages_##T(long start, long end, long rows, long n, long m, const T *A, const T *x,                     \
+                                 const int64_t *index, const int64_t *seen, T *found) {                                       \
+        averages(start, end, rows, n, m, A, x, index, seen, found);                                                           \
+    }                                                                                                                         \
+    extern "C" void averages_weights_##T(long start, long end, long rows, long n, long m, const T *g, const T *x,             \
+                                         const int64_t *index, const int64_t *seen, T *dA) {                                  \
+        averages_weights(start, end, rows, n, m, g, x, index, seen, dA);                                                      \
+    }                                                                                                                         \
+    extern "C" void averages_states_##T(long start, long end, long sequences, long rows, long n, long m, const T *A,          \
+                                        const T *g, const int64_t *index, const int64_t *seen, T *dx) {                       \
+        averages_states(start, end, sequences, rows, n, m, A, g, index, seen, dx);                                            \
     }
 
 BOTH_WAYS(float)

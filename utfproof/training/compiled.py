@@ -1,5 +1,6 @@
 """What compiled code does where there is a compiler, on a CPU in float32 and float64: attention of `kernel`, whose weights are
-computed again on the way back, from the largest logit of each row and one over its sum; and a few rows times a large matrix."""
+computed again on the way back, from the largest logit of each row and one over its sum; a few rows times a large matrix; and
+averages of states that sequences share."""
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ _LARGE = 2**20
 """Entries from which on a matrix is large: it stays in no cache of a core."""
 _BLOCK = 48
 """Columns of such a product that are one piece of work."""
+_PIECE = 64
+"""Columns of the states' gradients that are one."""
 
 
 def library() -> ctypes.CDLL | None:
@@ -60,6 +63,27 @@ def few_times(x: Tensor, y: Tensor) -> Tensor:
     name, matrix = ("few", y) if y.is_contiguous() else ("few_back", y.t())
     _call(name, -(-y.shape[1] // _BLOCK), (*x.shape, y.shape[1]), [x, matrix, found], x)
     return found
+
+
+def is_few_averages(A: Tensor) -> bool:
+    """Whether `averages` is for A [B, r, n]: few rows a sequence."""
+    return A.shape[1] <= _FEW and fits(A)
+
+
+def averages(A: Tensor, x: Tensor, index: Tensor, seen: Tensor) -> Tensor:
+    """sum_k A[b, r, k] x[index[b, k]] over k < seen[b], [B, r, m], for A [B, r, n], x [G, m], index [B, n], seen [B]."""
+    found = A.new_empty(*A.shape[:2], x.shape[1])
+    _call("averages", len(A), (*A.shape[1:], x.shape[1]), [A, x, index, seen, found], A)
+    return found
+
+
+def averages_back(A: Tensor, x: Tensor, index: Tensor, seen: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of A and x, for that of what `averages` found."""
+    dA, dx = A.new_empty(A.shape), x.new_zeros(x.shape)
+    numbers = (*A.shape[1:], x.shape[1])
+    _call("averages_weights", len(A), numbers, [g, x, index, seen, dA], A)
+    _call("averages_states", -(-x.shape[1] // _PIECE), (len(A), *numbers), [A, g, index, seen, dx], A)
+    return dA, dx
 
 
 @cache

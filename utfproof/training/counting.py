@@ -22,20 +22,25 @@ _LARGEST = 2**62
 """Keys are kept below this."""
 
 
-def counted(ids: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def counted(ids: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of ids [B, n]: the tokens [v] that occur; the place of each id in these [B, n]; how often each token has occurred up
-    to there, itself included, at most `most` [B, n, v]; a key [B, n], equal exactly where both are."""
+    to there, itself included, at most `most` [B, n, v]."""
     import torch
 
     tokens, place = ids.unique(return_inverse=True)
     counts = torch.nn.functional.one_hot(place, len(tokens)).cumsum(1).clamp(max=most)
-    key, size = place, len(tokens)
+    return tokens, place, counts
+
+
+def state_key(place: Tensor, counts: Tensor) -> Tensor:
+    """Of places [B, n] among v tokens and counts [B, n, v]: a key [B, n], equal exactly where both are."""
+    key, size, base = place, counts.shape[-1], int(counts.max()) + 1
     for count in counts.unbind(-1):
-        if size * (most + 1) >= _LARGEST:
+        if size * base >= _LARGEST:
             distinct, key = key.unique(return_inverse=True)
             size = len(distinct)
-        key, size = key * (most + 1) + count, size * (most + 1)
-    return tokens, place, counts, key
+        key, size = key * base + count, size * base
+    return key
 
 
 @cache
@@ -45,7 +50,8 @@ def counting_rule(task: Task, sequences: int) -> Baseline:
 
     half = max(1, min(sequences, SEQUENCES) // 2)
     seen, fresh = (task.batch(half, seeded(0, NAME, part)) for part in range(2))
-    _, _, _, key = counted(torch.cat([seen.inputs, fresh.inputs]), MOST)
+    _, place, counts = counted(torch.cat([seen.inputs, fresh.inputs]), MOST)
+    key = state_key(place, counts)
     answers = likeliest(key[:half][seen.scored], seen.targets[seen.scored], key[half:])
     said = f"the likeliest answer given the token and how often each has occurred (up to {MOST})"
     return drawn_baseline(NAME, said, answers, fresh)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import require_device
-from utfproof.ground.resources import require_memory
+from utfproof.ground.resources import keep_freed_memory, require_memory
 from utfproof.training.models import TRAINED, Model, build_model, is_trained
 from utfproof.training.paths import PathEngine
 from utfproof.training.shared import SharedEngine, shared_rows
@@ -32,9 +32,6 @@ ENGINES = ("auto", "paths", "shared", "wide")
 EPSILON = 1e-8
 """Of AdamW, as in torch."""
 EVALUATION_BATCH = 256
-_KEPT = 31 * 2**20
-"""Bytes allocated and freed at once: glibc keeps blocks up to the largest that was freed (at most 32 MiB) instead of giving
-their pages back and mapping them anew, thousands a step."""
 _CACHED = 400_000
 """Numbers of states that are taken together m-wide on a CPU: they stay in the second-level cache."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -146,7 +143,7 @@ class Trainer:
         import torch
 
         require_device(device)
-        torch.empty(_KEPT, dtype=torch.uint8)
+        keep_freed_memory()
         self.preset, self.device, self.dtype = preset, device, dtype
         self.task: Task = preset.make_task()
         self.scored_task: Task = preset.make_task(scored=True)

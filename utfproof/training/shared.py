@@ -1,21 +1,22 @@
 """The m-wide engine with every state computed once.
 
-Without positions a token's state after the first layer depends on the token and on how many of each came before: equal states
-of a batch are grouped, computed once with their MLP, and handed out. The last layer is computed only where the loss looks, and
-what no such position sees is left out from the start. Products of matrices are made in the cheaper order at both ends: what the
-first MLP reads is mixed of few rows, which go through its first matrix in place of the states; what the last one writes is read
-by U alone. Elsewhere it is the m-wide engine, whose readers, values, norms and MLPs it uses; losses and gradients are the same
-but for rounding.
+Without positions a token's state after the first layer depends on the token and on the proportions in which tokens came before
+(attention sums to 1, so twice as many of each are the same): equal states of a batch are grouped, computed once with their MLP,
+and handed out. The last layer is computed only where the loss looks, and what no such position sees is left out from the start.
+Products of matrices are made in the cheaper order at both ends: what the first MLP reads is mixed of few rows, which go through
+its first matrix in place of the states; what the last one writes is read by U alone. Elsewhere it is the m-wide engine, whose
+readers, values, norms and MLPs it uses; losses and gradients are the same but for rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
-from utfproof.training.counting import counted
+from utfproof.training import compiled
+from utfproof.training.counting import counted, state_key
 from utfproof.training.matrices import product, times
 from utfproof.training.models import NORM_EPSILON, Model
 from utfproof.training.wide import WideEngine, gelu
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class States(NamedTuple):
-    """G states after the first layer. tokens [v]: the ids that occur; token [G], counts [G, v]: of each state, by place in
-    tokens; index [B, n]: the state of each position (any, where no position that is looked at sees it)."""
+    """G states after the first layer. tokens [v]: the ids that occur; token [G], counts [G, v] over their common divisor: of
+    each state, by place in tokens; index [B, n]: the state of each position (any, where no position that is looked at sees it)."""
 
     tokens: Tensor
     token: Tensor
@@ -39,7 +40,9 @@ def states_of(ids: Tensor, look: Tensor | None) -> States:
     import torch
 
     n = ids.shape[1]
-    tokens, place, counts, key = counted(ids, n)
+    tokens, place, counts = counted(ids, n)
+    counts = counts // reduce(torch.gcd, counts.unbind(-1)).unsqueeze(-1)
+    key = state_key(place, counts)
     seen = torch.ones_like(ids, dtype=torch.bool)
     if look is not None:
         seen = torch.arange(n, device=ids.device) <= look.amax(1, keepdim=True)
@@ -147,26 +150,24 @@ class SharedEngine(WideEngine):
         reading = self._read(number, layer, read).view(-1, 2, H, d)
         queries = reading[index.gather(1, rows), 0].transpose(1, 2) * model.scale
         logits = queries @ reading[index, 1].permute(0, 2, 3, 1)  # [B, H, k, n]
-        hidden = place > rows[:, None, :, None]
+        hidden, seen = place > rows[:, None, :, None], rows.amax(1) + 1
         attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
         if self._kept(number, layer) is not None:
             masks = self._layers[number % len(self._layers)][layer].values
-            return self._kept_averages(attention, read, index, [mask.nonzero()[:, 0] for mask in masks])
-        averages: Tensor = _function().apply(attention.flatten(1, 2), read, index).view(B, H, rows.shape[1], -1)
+            return self._kept_averages(attention, read, index, seen, [mask.nonzero()[:, 0] for mask in masks])
+        averages: Tensor = _function().apply(attention.flatten(1, 2), read, index, seen).view(B, H, rows.shape[1], -1)
         # as plain matrices: batches of one row are slow
         moved = [self._move(number, layer, head, averages[:, head].flatten(0, 1)) for head in range(H)]
         return torch.stack(moved).sum(0).view(*rows.shape, -1)
 
-    def _kept_averages(self, attention: Tensor, x: Tensor, index: Tensor, kept: list[Tensor]) -> Tensor:
+    def _kept_averages(self, attention: Tensor, x: Tensor, index: Tensor, seen: Tensor, kept: list[Tensor]) -> Tensor:
         """The same for attention [B, H, k, n], where R_V^h keeps the coordinates kept[h] and no others: only these are
         averaged."""
         import torch
 
         places = torch.cat(kept)
         own = x[:, places].split([len(columns) for columns in kept], 1)
-        averages = [
-            _function().apply(attention[:, head], columns.contiguous(), index) for head, columns in enumerate(own)
-        ]
+        averages = [_function().apply(attention[:, head], columns, index, seen) for head, columns in enumerate(own)]
         total = x.new_zeros(*averages[0].shape[:2], x.shape[1])
         return total.index_add(2, places, torch.cat(averages, 2))
 
@@ -177,8 +178,9 @@ _CHUNK = 500_000
 
 @cache
 def _function() -> Any:
-    """The autograd function A [B, r, n], x [G, m], index [B, n] -> A x[index] [B, r, m], made when torch is there: the states
-    are handed out to a few sequences at a time, and gradients are added up in one order whatever the number of threads."""
+    """The autograd function A [B, r, n], x [G, m], index [B, n], seen [B] -> A x[index] [B, r, m], made when torch is there. A
+    is 0 from seen on. A few rows are compiled code's; else the states are handed out to a few sequences at a time. Gradients are
+    added up in one order whatever the number of threads."""
     import torch
 
     def chunks(index: Tensor, m: int) -> Iterator[tuple[slice, Tensor]]:
@@ -190,22 +192,28 @@ def _function() -> Any:
 
     class Averages(torch.autograd.Function):
         @staticmethod
-        def forward(context: Any, A: Any, x: Any, index: Any) -> Any:
+        def forward(context: Any, A: Any, x: Any, index: Any, seen: Any) -> Any:
+            A, x, index = A.contiguous(), x.contiguous(), index.contiguous()
+            context.few = compiled.is_few_averages(A)
+            context.save_for_backward(A, x, index, seen)
+            if context.few:
+                return compiled.averages(A, x, index, seen)
             found = A.new_empty(*A.shape[:2], x.shape[1])
             for part, which in chunks(index, x.shape[1]):
                 torch.bmm(A[part], x.index_select(0, which).view(-1, A.shape[2], x.shape[1]), out=found[part])
-            context.save_for_backward(A, x, index)
             return found
 
         @staticmethod
         def backward(context: Any, *gradients: Any) -> Any:
-            (A, x, index), g = context.saved_tensors, gradients[0].contiguous()
+            (A, x, index, seen), g = context.saved_tensors, gradients[0].contiguous()
+            if context.few:
+                return *compiled.averages_back(A, x, index, seen, g), None, None
             dA, dx = torch.empty_like(A), torch.zeros_like(x)
             for part, which in chunks(index, x.shape[1]):
                 held = x.index_select(0, which).view(-1, A.shape[2], x.shape[1])
                 torch.bmm(g[part], held.transpose(1, 2), out=dA[part])
                 dx.index_add_(0, which, (A[part].transpose(1, 2) @ g[part]).view(-1, x.shape[1]))
-            return dA, dx, None
+            return dA, dx, None, None
 
     return Averages
 
