@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 class States(NamedTuple):
     """G states after the first layer. tokens [v]: the ids that occur; token [G], counts [G, v] over their common divisor: of
-    each state, by place in tokens; index [B, n]: the state of each position (any, where no position that is looked at sees it)."""
+    each state, by place in tokens; index [B, n]: the state of each position (any, where no position looked at sees it)."""
 
     tokens: Tensor
     token: Tensor
@@ -179,8 +179,8 @@ _CHUNK = 500_000
 @cache
 def _function() -> Any:
     """The autograd function A [B, r, n], x [G, m], index [B, n], seen [B] -> A x[index] [B, r, m], made when torch is there. A
-    is 0 from seen on. A few rows are compiled code's; else the states are handed out to a few sequences at a time. Gradients are
-    added up in one order whatever the number of threads."""
+    is 0 from seen on. A few rows are compiled code's; else the states are handed out to a few sequences at a time. Gradients
+    are added up in one order whatever the number of threads."""
     import torch
 
     def chunks(index: Tensor, m: int) -> Iterator[tuple[slice, Tensor]]:
