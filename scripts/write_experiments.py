@@ -29,21 +29,22 @@ from experiment_choices import (
     printed,
     said_field,
 )
+from experiment_summary import in_short, tried
 from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
 from utfproof.training.figure import FREE, PANELS, ScalingPoint, lines, panels_of, scaling_points
 from utfproof.training.fixed_attention import NAMES
 from utfproof.training.optimum import read_documents
-from utfproof.training.optimum_table import Table, by_schedule, cells, header, notes, optimum_tables
+from utfproof.training.optimum_table import Table, cells, header, notes, optimum_tables
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
     PAPER_VARIANTS,
     SCALING_TASK,
 )
-from utfproof.training.results import RunResult, differences, paper_cells, read_results, with_seeds
-from utfproof.training.tables import coverage, mean_and_spread, percent
+from utfproof.training.results import RunResult, differences, read_results, with_seeds
+from utfproof.training.tables import mean_and_spread, percent
 from utfproof.training.task import Baseline, standing
 from utfproof.training.tasks import best_rule, task_baselines
 
@@ -277,17 +278,14 @@ def gaps_part(tables: list[Table]) -> list[str]:
         rule = "" if found.baseline is None else f"{percent(found.baseline[1])} ({found.baseline[0]})"
         untried: dict[tuple[int, float], list[str]] = {}
         for line in found.lines:
-            schedules = by_schedule(run for run in line.from_scratch if run.steps >= found.steps)
-            if not schedules:
+            best = tried(found, line)
+            if best is None:
                 untried.setdefault((line.m, line.embedded), []).append(line.host)
                 continue
-            means = {key: statistics.mean(run.accuracy for run in alike) for key, alike in schedules.items()}
-            best = max(means, key=lambda key: means[key])
-            reached = mean_and_spread([run.accuracy for run in schedules[best]])
-            how = f" ({', '.join(best[1:])})" if best[1:] else ""
-            gap = f"{100 * (line.embedded - means[best]):.1f}"
+            reached = mean_and_spread([run.accuracy for run in best.runs])
+            how = f" ({', '.join(best.schedule[1:])})" if best.schedule[1:] else ""
             held = [f"{line.host}, m = {line.m}", percent(line.embedded)]
-            rows.append([found.title, *held, reached + how, str(schedules[best][0].steps), rule, gap])
+            rows.append([found.title, *held, reached + how, str(best.runs[0].steps), rule, f"{best.gap:.1f}"])
         rows += [
             [found.title, f"{', '.join(hosts)}, m = {m}", percent(embedded), "", "", rule, ""]
             for (m, embedded), hosts in untried.items()
@@ -388,23 +386,20 @@ def conclusions(folder: Path) -> str:
     text = [*of_cells(complete), *of_printed(complete), *of_rates(runs), *of_choices(runs), *of_scaling(runs)]
     text += [sentence for found in factorials(runs) for sentence in effects(found)]
     text += [sentence for name in BENCH if (folder / name).exists() for sentence in of_speed(folder / name)]
-    optimum = gaps_part(optimum_tables(read_documents(folder / "optimum"), runs))
-    return "\n\n".join([BEGIN, "\n".join(f"* {sentence}" for sentence in text), *optimum, END])
+    tables = optimum_tables(read_documents(folder / "optimum"), runs)
+    lists = ["\n".join(f"* {sentence}" for sentence in part) for part in (in_short(complete, runs, tables), text)]
+    return "\n\n".join([BEGIN, lists[0], "In detail:", lists[1], *gaps_part(tables), END])
 
 
 def of_cells(complete: list[RunResult]) -> list[str]:
     """How the cells that were run in full stand to the paper's figures and to simple rules."""
-    text = [f"{coverage(paper_cells(complete)[0])}."]
+    text = []
     off = [(100 * run.accuracy - said, run) for run in complete if (said := printed(run)) is not None]
-    near = [gap for gap, _ in off if abs(gap) <= NEAR]
-    if off:
-        text.append(
-            f"{len(near)} of them end within {NEAR} points of the paper's figure (means, where several seeds were run)."
-        )
     for word, sign in (("Above", 1), ("Below", -1)):
         far = sorted((-sign * gap, run.point.name) for gap, run in off if sign * gap > NEAR)
         if far:
-            text.append(f"{word} it, in points: {', '.join(f'{name} by {-gap:.1f}' for gap, name in far)}.")
+            told = ", ".join(f"{name} by {-gap:.1f}" for gap, name in far)
+            text.append(f"{word} the paper's figure, in points (means, where several seeds were run): {told}.")
     rules = {task: task_baselines(task) for task in dict.fromkeys(run.point.task for run in complete)}
     for task, known in rules.items():
         best = max(known, key=lambda rule: rule.accuracy)

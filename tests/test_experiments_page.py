@@ -5,9 +5,11 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import experiment_choices
+import experiment_summary
 import pytest
 import write_experiments
 
@@ -206,3 +208,47 @@ def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
     (mean,) = write_experiments.averaged(twice)
     assert (mean.accuracy, mean.seed) == (0.5, 0)
     assert "50.0 ± 35.4 (2 seeds)" in write_experiments.run_rows(twice)[0]
+
+
+def test_the_summary_judges_where_the_data_say_so(copy):
+    """Each sentence with the fact that it states, with its opposite, and without the data that it needs."""
+    from utfproof.training.results import read_results
+    from utfproof.training.tasks import task_baselines
+
+    runs = read_results(copy / "training")
+    complete = write_experiments.averaged([run for run in runs if write_experiments.is_cell(run) and run.complete])
+    cells = {run.point.name: run for run in complete}
+    frozen, normed = cells["1-hop/sparse/attention"], cells["1-hop/trained/residual-norm"]
+    rules = {"1-hop": task_baselines("1-hop")}
+
+    averages = partial(experiment_summary.of_averages, rules=rules)
+    assert averages([frozen, normed]).endswith("looks at nothing; averages explain what they reach.")
+    assert "the 1 cells of frozen hosts" in averages([frozen, normed])
+    assert averages([replace(frozen, accuracy=0.5)]).endswith("looks at nothing.")
+    assert averages([normed]) == ""
+
+    beyond = partial(experiment_summary.of_rules, rules=rules)
+    good = [replace(run, accuracy=0.95) for run in (frozen, normed)]
+    assert beyond(good[1:]).endswith(f"{normed.point.name}; all of these have normalisation.")
+    assert beyond(good).endswith(f"{frozen.point.name}, {normed.point.name}.")
+    assert "0 of 1 cells pass" in beyond([replace(normed, accuracy=0.5)])
+    assert beyond([]) == ""
+
+    def target(*accuracies):
+        scratch = tuple(FromScratch(accuracy, 10, 0, "") for accuracy in accuracies)
+        line = Line("sparse", 456, None, 0.97, 0.0, 1.0, (), scratch)
+        return Table("a target", "1-hop", "attention", True, 0.97, 10, 1000, (line,), None, ())
+
+    said = experiment_summary.of_gaps([target(0.4), target(0.96), target()])
+    assert said.startswith(
+        "Of 2 hosts that were trained from scratch and that a trained target was embedded into, 1 hold over 5"
+    )
+    assert said.endswith("holds 97.0 %, training finds 40.0.")
+    assert experiment_summary.of_gaps([target()]) == ""
+
+    combinations = dict.fromkeys(itertools.product(*experiment_choices.FACTORS.values()), 0.5)
+    found = experiment_choices.Factorial(normed, {**combinations, ("learned", "k", "linear"): 0.9})
+    assert "ends at 50.0 % as the presets read the paper, at 90.0 with positions learned, as public" in (
+        experiment_summary.of_factorial(found)
+    )
+    assert experiment_summary.of_factorial(experiment_choices.Factorial(normed, combinations)) == ""

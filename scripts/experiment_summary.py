@@ -1,0 +1,117 @@
+"""The experiments in a few sentences, each computed: the top of what write_experiments.py writes into docs/experiments.md.
+
+A sentence that judges stands only where the data say so; without the data that it needs it is left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
+
+from experiment_choices import FACTORS, NEAR, Factorial, factorials, printed
+
+from utfproof.training.fixed_attention import NAMES
+from utfproof.training.models import is_trained
+from utfproof.training.optimum_table import FromScratch, Line, Table, by_schedule
+from utfproof.training.results import RunResult, paper_cells
+from utfproof.training.tables import coverage, percent
+from utfproof.training.task import Baseline
+from utfproof.training.tasks import kind_of, task_baselines
+
+
+class Tried(NamedTuple):
+    """A host that holds an embedded target, and the runs of the schedule that does best there from scratch; `reached`: their
+    mean accuracy."""
+
+    target: Table
+    line: Line
+    runs: list[FromScratch]
+    schedule: tuple[str, ...]
+    reached: float
+
+    @property
+    def gap(self) -> float:
+        """Points by which the host holds more than training finds."""
+        return 100 * (self.line.embedded - self.reached)
+
+
+def tried(target: Table, line: Line) -> Tried | None:
+    """None where nothing was trained for as many steps as the target was."""
+    schedules = by_schedule(run for run in line.from_scratch if run.steps >= target.steps)
+    means = {key: statistics.mean(run.accuracy for run in alike) for key, alike in schedules.items()}
+    if not means:
+        return None
+    best = max(means, key=lambda key: means[key])
+    return Tried(target, line, schedules[best], best, means[best])
+
+
+def in_short(complete: list[RunResult], runs: list[RunResult], tables: list[Table]) -> list[str]:
+    """complete: the paper's cells that were run in full, means over seeds; runs: all; tables: of the known optimum."""
+    hops = [run for run in complete if "max_hops" in kind_of(run.point.task).options]
+    rules = {task: task_baselines(task) for task in dict.fromkeys(run.point.task for run in complete)}
+    found = [of_coverage(complete), of_averages(hops, rules), of_rules(hops, rules), of_gaps(tables)]
+    return [sentence for sentence in [*found, *map(of_factorial, factorials(runs))] if sentence]
+
+
+def of_coverage(complete: list[RunResult]) -> str:
+    """How many cells there are, and how many of them end as the paper's do."""
+    off = [abs(100 * run.accuracy - said) for run in complete if (said := printed(run)) is not None]
+    near = sum(gap <= NEAR for gap in off)
+    ends = f"; {near} of them end within {NEAR} points of the paper's figure" if off else ""
+    return f"{coverage(paper_cells(complete)[0])}{ends}."
+
+
+def of_averages(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
+    """How far frozen hosts without normalisation and MLP are from heads that look at nothing."""
+    gaps = []
+    for run in hops:
+        point, known = run.point, {rule.name: rule.accuracy for rule in rules[run.point.task]}
+        name = NAMES[point.residual]
+        if not is_trained(point.host) and not (point.norm or point.mlp) and name in known:
+            gaps.append(100 * (run.accuracy - known[name]))
+    if not gaps:
+        return ""
+    judged = "; averages explain what they reach" if max(gaps) <= NEAR else ""
+    return (
+        f"k-hop, the {len(gaps)} cells of frozen hosts without normalisation: {min(gaps):+.1f} to {max(gaps):+.1f} points from "
+        f"the best model whose attention looks at nothing{judged}."
+    )
+
+
+def of_rules(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
+    """Which cells are beyond every simple rule."""
+    beyond = [run.point for run in hops if run.accuracy > max(rule.accuracy for rule in rules[run.point.task])]
+    if not hops:
+        return ""
+    names = f": {', '.join(point.name for point in beyond)}" if beyond else ""
+    judged = "; all of these have normalisation" if beyond and all(point.norm for point in beyond) else ""
+    return f"k-hop: {len(beyond)} of {len(hops)} cells pass every simple rule, such as the last five characters{names}{judged}."
+
+
+def of_gaps(tables: list[Table]) -> str:
+    """How much more hosts hold than training finds."""
+    known = [entry for target in tables for line in target.lines if (entry := tried(target, line)) is not None]
+    if not known:
+        return ""
+    more = [entry for entry in known if entry.gap > NEAR]
+    most = max(known, key=lambda entry: entry.gap)
+    return (
+        f"Of {len(known)} hosts that were trained from scratch and that a trained target was embedded into, {len(more)} hold "
+        f"over {NEAR} points more than training finds. The largest gap: {most.target.task}, {most.target.variant}, "
+        f"{most.line.host}, m = {most.line.m}, holds {percent(most.line.embedded)} %, training finds {percent(most.reached)}."
+    )
+
+
+def of_factorial(found: Factorial) -> str:
+    """What the combination that ends nearest to the paper's figure does."""
+    said, shares = printed(found.run), {key: 100 * accuracy for key, accuracy in found.accuracies.items()}
+    assert said is not None
+    usual = tuple(next(iter(values)) for values in FACTORS.values())
+    nearest = min(shares, key=lambda key: abs(shares[key] - said))
+    changed = [f"{name} {value}" for name, value, plain in zip(FACTORS, nearest, usual, strict=True) if value != plain]
+    if not changed:
+        return ""
+    return (
+        f"{found.run.point.name} ends at {shares[usual]:.1f} % as the presets read the paper, at {shares[nearest]:.1f} with "
+        f"{' and '.join(changed)}, as public code has it (the paper does not say); the paper prints {said:.1f}. One seed each."
+    )
