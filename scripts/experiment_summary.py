@@ -13,6 +13,7 @@ from experiment_choices import FACTORS, NEAR, Factorial, factorials, printed
 from utfproof.training.fixed_attention import NAMES
 from utfproof.training.models import is_trained
 from utfproof.training.optimum_table import FromScratch, Line, Table, by_schedule
+from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, PAPER_VARIANTS
 from utfproof.training.results import RunResult, paper_cells
 from utfproof.training.tables import coverage, percent
 from utfproof.training.task import Baseline
@@ -59,6 +60,20 @@ def of_coverage(complete: list[RunResult]) -> str:
     near = sum(gap <= NEAR for gap in off)
     ends = f"; {near} of them end within {NEAR} points of the paper's figure" if off else ""
     return f"{coverage(paper_cells(complete)[0])}{ends}."
+
+
+def of_missing(complete: list[RunResult]) -> str:
+    """The cells that were not run in full, by task and variant; hosts where only some of them are missing."""
+    have, told = {run.point.name for run in complete}, []
+    for task in PAPER_TASKS:
+        variants = []
+        for variant in PAPER_VARIANTS:
+            hosts = [host for host in PAPER_HOSTS if f"{task}/{host}/{variant}" not in have]
+            if hosts:
+                variants.append(variant + f" ({', '.join(hosts)})" * (len(hosts) < len(PAPER_HOSTS)))
+        if variants:
+            told.append(f"{task} {', '.join(variants)}")
+    return f"Not run in full: {'; '.join(told)}." if told else ""
 
 
 def of_averages(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:

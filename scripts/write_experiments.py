@@ -29,7 +29,7 @@ from experiment_choices import (
     printed,
     said_field,
 )
-from experiment_summary import in_short, tried
+from experiment_summary import in_short, of_missing, tried
 from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
@@ -383,11 +383,20 @@ def conclusions(folder: Path) -> str:
     """What the data say, a sentence each: the part of the page between its two marks."""
     runs = read_results(folder / "training")
     complete = averaged([run for run in runs if is_cell(run) and run.complete])
-    text = [*of_cells(complete), *of_printed(complete), *of_rates(runs), *of_choices(runs), *of_scaling(runs)]
-    text += [sentence for found in factorials(runs) for sentence in effects(found)]
+    text = [
+        of_missing(complete),
+        *of_cells(complete),
+        *of_printed(complete),
+        *of_rates(runs),
+        *of_choices(runs),
+        *of_scaling(runs),
+    ]
+    text += [" ".join(effects(found)) for found in factorials(runs)]
     text += [sentence for name in BENCH if (folder / name).exists() for sentence in of_speed(folder / name)]
     tables = optimum_tables(read_documents(folder / "optimum"), runs)
-    lists = ["\n".join(f"* {sentence}" for sentence in part) for part in (in_short(complete, runs, tables), text)]
+    lists = [
+        "\n".join(f"* {sentence}" for sentence in part if sentence) for part in (in_short(complete, runs, tables), text)
+    ]
     return "\n\n".join([BEGIN, lists[0], "In detail:", lists[1], *gaps_part(tables), END])
 
 

@@ -212,7 +212,8 @@ def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
 
 def test_the_summary_judges_where_the_data_say_so(copy):
     """Each sentence with the fact that it states, with its opposite, and without the data that it needs."""
-    from utfproof.training.results import read_results
+    from utfproof.training.presets import PRESETS
+    from utfproof.training.results import preset_fields, read_results
     from utfproof.training.tasks import task_baselines
 
     runs = read_results(copy / "training")
@@ -220,6 +221,19 @@ def test_the_summary_judges_where_the_data_say_so(copy):
     cells = {run.point.name: run for run in complete}
     frozen, normed = cells["1-hop/sparse/attention"], cells["1-hop/trained/residual-norm"]
     rules = {"1-hop": task_baselines("1-hop")}
+
+    tasks = experiment_summary.PAPER_TASKS
+    every = {
+        f"{task}/{host}/{variant}"
+        for task, host, variant in itertools.product(
+            tasks, experiment_summary.PAPER_HOSTS, experiment_summary.PAPER_VARIANTS
+        )
+    }
+    whole = [replace(normed, preset={**normed.preset, **preset_fields(PRESETS[name])}) for name in sorted(every)]
+    assert experiment_summary.of_missing(whole) == ""
+    gone = {"1-hop/random/mlp", *(name for name in every if name.startswith("4-hop/") and name.endswith("/mlp-norm"))}
+    rest = [run for run in whole if run.point.name not in gone]
+    assert experiment_summary.of_missing(rest) == "Not run in full: 1-hop mlp (random); 4-hop mlp-norm."
 
     averages = partial(experiment_summary.of_averages, rules=rules)
     assert "the 1 cells of frozen hosts without normalisation: +4.0 to +4.0 points" in averages([frozen, normed])
