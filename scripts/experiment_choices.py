@@ -163,6 +163,15 @@ class Factorial(NamedTuple):
     run: RunResult
     accuracies: dict[tuple[str, ...], float]
 
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """The presets' own combination."""
+        return tuple(next(iter(values)) for values in FACTORS.values())
+
+    def nearest(self, said: float) -> tuple[str, ...]:
+        """The combination that ends nearest to a figure in percent."""
+        return min(self.accuracies, key=lambda key: abs(100 * self.accuracies[key] - said))
+
     def effects(self) -> dict[str, list[float]]:
         """What the second value of each factor adds, in points, under each combination of the others."""
         return {
@@ -222,16 +231,15 @@ def effects(found: Factorial) -> list[str]:
     said = printed(found.run)
     assert said is not None
     shares = {key: 100 * accuracy for key, accuracy in found.accuracies.items()}
-    key = min(shares, key=lambda key: abs(shares[key] - said))
+    key, usual = found.nearest(said), shares[found.usual]
     choice = ", ".join(f"{name} {value}" for name, value in zip(FACTORS, key, strict=True))
-    usual = shares[tuple(next(iter(values)) for values in FACTORS.values())]
     near = (
         f"{found.run.point.name} under all {len(shares)} combinations of {', '.join(FACTORS)}, at the paper's batch, rate and "
         f"steps: {min(shares.values()):.1f} to {max(shares.values()):.1f} %; nearest to the paper's {said:.1f} is {choice} "
         f"with {shares[key]:.1f} % ({usual:.1f} as the presets have it). Strength of the evidence: one cell, one seed each."
     )
     return [near] + [
-        f"{found.run.point.name}: {name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
+        f"{name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
         f"({min(added):+.1f} … {max(added):+.1f} under the {len(added)} combinations of the others)."
         for name, added in found.effects().items()
     ]

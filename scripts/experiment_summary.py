@@ -99,7 +99,7 @@ def of_rules(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
         return ""
     names = f": {', '.join(point.name for point in beyond)}" if beyond else ""
     judged = "; all of these have normalisation" if beyond and all(point.norm for point in beyond) else ""
-    return f"k-hop: {len(beyond)} of {len(hops)} cells pass every simple rule, such as the last five characters{names}{judged}."
+    return f"k-hop: {len(beyond)} of {len(hops)} cells pass every simple rule{names}{judged}."
 
 
 def of_gaps(tables: list[Table]) -> str:
@@ -120,8 +120,7 @@ def of_factorial(found: Factorial) -> str:
     """What the combination that ends nearest to the paper's figure does."""
     said, shares = printed(found.run), {key: 100 * accuracy for key, accuracy in found.accuracies.items()}
     assert said is not None
-    usual = tuple(next(iter(values)) for values in FACTORS.values())
-    nearest = min(shares, key=lambda key: abs(shares[key] - said))
+    usual, nearest = found.usual, found.nearest(said)
     changed = [f"{name} {value}" for name, value, plain in zip(FACTORS, nearest, usual, strict=True) if value != plain]
     if not changed:
         return ""

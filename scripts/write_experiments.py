@@ -391,7 +391,7 @@ def conclusions(folder: Path) -> str:
         *of_choices(runs),
         *of_scaling(runs),
     ]
-    text += [" ".join(effects(found)) for found in factorials(runs)]
+    text += [" ".join(said[0].upper() + said[1:] for said in effects(found)) for found in factorials(runs)]
     text += [sentence for name in BENCH if (folder / name).exists() for sentence in of_speed(folder / name)]
     tables = optimum_tables(read_documents(folder / "optimum"), runs)
     lists = [
