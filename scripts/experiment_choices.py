@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import statistics
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from pages import table
 
 from utfproof.paper import tables as paper
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
-from utfproof.training.results import RunResult, differences, measured, with_seeds
+from utfproof.training.results import RunResult, differences, is_cell, measured, with_seeds
 from utfproof.training.tables import Measured, percent
 from utfproof.training.tasks import kind_of, task_baselines
 from utfproof.training.tasks.khop import MOST_HOPS
@@ -23,15 +22,10 @@ NEAR = 5
 def printed(run: RunResult) -> float | None:
     """What the paper prints for this cell, in percent."""
     point = run.point
-    if point.host not in PAPER_HOSTS:
+    if point.host not in PAPER_HOSTS or point.variant not in PAPER_VARIANTS:
         return None
     row = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]]
     return float(row[PAPER_HOSTS.index(point.host)])
-
-
-def is_cell(run: RunResult) -> bool:
-    """Whether the run is a cell of the paper's tables, brief or not."""
-    return run.point.host in PAPER_HOSTS and not set(differences(run)) - {"steps"}
 
 
 def averaged(runs: list[RunResult]) -> list[RunResult]:
@@ -43,6 +37,16 @@ def averaged(runs: list[RunResult]) -> list[RunResult]:
 def said_field(name: str, value: Any) -> str:
     """Such as batch 32, or positions learned."""
     return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+
+
+def said_fields(fields: dict[str, Any]) -> str:
+    """All of them, by name."""
+    return ", ".join(said_field(name, fields[name]) for name in sorted(fields))
+
+
+def counted(number: int, what: str) -> str:
+    """Such as 1 pair, or 3 pairs."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def without(point: Preset, *fields: str) -> tuple[Any, ...]:
@@ -99,7 +103,7 @@ def choices_part(runs: list[RunResult]) -> str:
                 [
                     one.runs[0].point.name,
                     str(one.runs[0].point.m),
-                    one.changed,
+                    said_fields(one.changed),
                     str(point.steps),
                     "" if one.printed is None else f"{one.printed:.1f}",
                     point.accuracy.rstrip(" *"),
@@ -120,7 +124,7 @@ class Side(NamedTuple):
     runs: list[RunResult]
     measured: Measured
     printed: float | None
-    changed: str
+    changed: dict[str, Any]
 
 
 def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, Side]]:
@@ -143,8 +147,7 @@ def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, S
         said = None
         if point.host in PAPER_HOSTS and point.m == PRESETS[point.name].m:
             said = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
-        changed = ", ".join(said_field(n, v) for n, v in sorted(other.items()))
-        one, other_side = (Side(side, measured(side), said, changed) for side in sides)
+        one, other_side = (Side(side, measured(side), said, other) for side in sides)
         found.append((one, other_side))
     return sorted(found, key=lambda pair: (pair[0].runs[0].point.name, pair[0].runs[0].point.m))
 
@@ -172,14 +175,15 @@ class Factorial(NamedTuple):
         """The combination that ends nearest to a figure in percent."""
         return min(self.accuracies, key=lambda key: abs(100 * self.accuracies[key] - said))
 
-    def effects(self) -> dict[str, list[float]]:
-        """What the second value of each factor adds, in points, under each combination of the others."""
+    def effects(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """What the second value of each factor adds, in points, under each combination of the others: by the combination with
+        the first value."""
         return {
-            name: [
-                100 * (self.accuracies[(*key[:place], values[1], *key[place + 1 :])] - accuracy)
+            name: {
+                key: 100 * (self.accuracies[(*key[:place], values[1], *key[place + 1 :])] - accuracy)
                 for key, accuracy in self.accuracies.items()
                 if key[place] == values[0]
-            ]
+            }
             for place, (name, values) in enumerate((name, list(values)) for name, values in FACTORS.items())
         }
 
@@ -239,32 +243,46 @@ def effects(found: Factorial) -> list[str]:
         f"with {shares[key]:.1f} % ({usual:.1f} as the presets have it). Strength of the evidence: one cell, one seed each."
     )
     return [near] + [
-        f"{name} {list(FACTORS[name])[1]} adds {statistics.mean(added):+.1f} points on average "
-        f"({min(added):+.1f} … {max(added):+.1f} under the {len(added)} combinations of the others)."
-        for name, added in found.effects().items()
+        f"{name} {list(FACTORS[name])[1]} adds {said_effect(added)}." for name, added in found.effects().items()
     ]
+
+
+def said_effect(added: dict[tuple[str, ...], float]) -> str:
+    """From the least to the most points; where the sign changes with another factor, with each of its values apart."""
+    if min(added.values()) < 0 < max(added.values()):
+        for place, (name, values) in enumerate(FACTORS.items()):
+            parts = {v: [points for key, points in added.items() if key[place] == v] for v in values}
+            if all(parts.values()) and all(min(part) > 0 or max(part) < 0 for part in parts.values()):
+                return " but ".join(f"{_span(part)} with {name} {value}" for value, part in parts.items())
+    return f"{_span(list(added.values()))} under the {len(added)} combinations of the others"
+
+
+def _span(points: list[float]) -> str:
+    return f"{min(points):+.1f} to {max(points):+.1f} points"
 
 
 def of_rates(runs: list[RunResult]) -> list[str]:
     """What the paper's cells reach at other learning rates than its table's, alike in all else."""
-    groups: dict[tuple[Any, ...], list[RunResult]] = {}
-    for run in averaged([run for run in runs if run.complete and run.point.host in PAPER_HOSTS]):
-        groups.setdefault(without(run.point, "learning_rate"), []).append(run)
+    groups: dict[tuple[Any, ...], list[list[RunResult]]] = {}
+    for alike in with_seeds(run for run in runs if run.complete and run.point.host in PAPER_HOSTS).values():
+        groups.setdefault(without(alike[0].point, "learning_rate"), []).append(alike)
     text = []
     for group in groups.values():
-        if len(group) == 1 or not any(map(is_cell, group)):
+        if len(group) == 1 or not any(is_cell(alike[0]) for alike in group):
             continue
-        group.sort(key=lambda run: run.point.learning_rate)
-        said = [
-            f"{percent(run.accuracy)} at {run.point.learning_rate:g}" + " (the paper's)" * is_cell(run) for run in group
-        ]
-        point = group[0].point
+        group.sort(key=lambda alike: alike[0].point.learning_rate)
+        said = []
+        for alike in group:
+            notes = ["the paper's"] * is_cell(alike[0]) + [f"{len(alike)} seeds"] * (len(alike) > 1)
+            note = f" ({', '.join(notes)})" if notes else ""
+            said.append(f"{percent(measured(alike).mean)} at {alike[0].point.learning_rate:g}{note}")
+        point = group[0][0].point
         text.append(f"{point.task}/{point.host}/{point.variant} {', '.join(said)}")
-    return [f"By learning rate, in percent: {'; '.join(text)}."] if text else []
+    return [f"By learning rate, in percent, one seed unless said otherwise: {'; '.join(text)}."] if text else []
 
 
 def of_choices(runs: list[RunResult]) -> list[str]:
-    """A paragraph: what the paper's code seems to have done where its text is silent, and how strong the evidence is."""
+    """A paragraph: which reading ends nearer to the paper's figures where its text is open, and how strong the evidence is."""
     told, every = [], []
     for name, (value, _) in CHOICES.items():
         pairs = [pair for pair in twins(runs, name, value) if pair[0].printed is not None]
@@ -276,18 +294,27 @@ def of_choices(runs: list[RunResult]) -> list[str]:
         near = [sum(gap[side] <= NEAR for gap in gaps) for side in (0, 1)]
         told.append(
             f"{TITLES[name].lower()}, {words[1]} in place of {words[0]}: nearer in {sum(b < a for a, b in gaps)} of "
-            f"{len(pairs)} pairs, within {NEAR} points in {near[1]} (before, in {near[0]})"
+            f"{counted(len(pairs), 'pair')} ({counted(_cells(pairs), 'cell')}), within {NEAR} points in {near[1]} (before, in "
+            f"{near[0]})"
         )
         every += pairs
     if not told:
         return []
-    full = sum(one.measured.complete and not one.changed for one, _ in every)
+    full = sum(one.measured.complete and not FULL & set(one.changed) for one, _ in every)
     alone = sum(len(one.runs) == 1 for one, _ in every)
     return [
-        "What the paper's code did where its text is silent, by pairs of runs that differ in nothing else, measured by how far "
-        f"they end from its figure: {'; '.join(told)}. Strength of the evidence: {alone} of the {len(every)} pairs are of one "
-        f"seed, {full} {'is' if full == 1 else 'are'} at the paper's own batch, rate and steps."
+        "Where the paper's text is open, pairs of runs that differ in nothing else, by how far they end from its figure: "
+        f"{'; '.join(told)}. Strength of the evidence: {counted(len(every), 'pair')} of {counted(_cells(every), 'cell')}, not "
+        f"independent; {alone} of one seed, {full} at the paper's own batch, rate, length and steps."
     ]
+
+
+FULL = {"batch", "learning_rate", "warmup", "length"}
+"""Fields in which a run is the paper's, beside its steps."""
+
+
+def _cells(pairs: list[tuple[Side, Side]]) -> int:
+    return len({one.runs[0].point.name for one, _ in pairs})
 
 
 def of_printed(complete: list[RunResult]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from typing import NamedTuple
 
-from experiment_choices import FACTORS, NEAR, Factorial, factorials, printed
+from experiment_choices import FACTORS, NEAR, Factorial, counted, factorials, printed
 
 from utfproof.training.fixed_attention import NAMES
 from utfproof.training.models import is_trained
@@ -16,19 +16,20 @@ from utfproof.training.optimum_table import FromScratch, Line, Table, by_schedul
 from utfproof.training.presets import PAPER_HOSTS, PAPER_TASKS, PAPER_VARIANTS
 from utfproof.training.results import RunResult, paper_cells
 from utfproof.training.tables import coverage, percent
-from utfproof.training.task import Baseline
+from utfproof.training.task import WINDOWS, Baseline, window_name
 from utfproof.training.tasks import kind_of, task_baselines
 
 
 class Tried(NamedTuple):
     """A host that holds an embedded target, and the runs of the schedule that does best there from scratch; `reached`: their
-    mean accuracy."""
+    mean accuracy; `tried`: schedules, this one included."""
 
     target: Table
     line: Line
     runs: list[FromScratch]
     schedule: tuple[str, ...]
     reached: float
+    tried: int
 
     @property
     def gap(self) -> float:
@@ -43,7 +44,13 @@ def tried(target: Table, line: Line) -> Tried | None:
     if not means:
         return None
     best = max(means, key=lambda key: means[key])
-    return Tried(target, line, schedules[best], best, means[best])
+    return Tried(target, line, schedules[best], best, means[best], len(means))
+
+
+def tries(entry: Tried) -> str:
+    """How many seeds the figure is of, and of how many schedules it is the best."""
+    best = f", the best of {entry.tried} schedules" if entry.tried > 1 else ", the only schedule tried"
+    return counted(len(entry.runs), "seed") + best
 
 
 def in_short(complete: list[RunResult], runs: list[RunResult], tables: list[Table]) -> list[str]:
@@ -88,7 +95,7 @@ def of_averages(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
         return ""
     return (
         f"k-hop, the {len(gaps)} cells of frozen hosts without normalisation: {min(gaps):+.1f} to {max(gaps):+.1f} points from "
-        f"the best model whose attention looks at nothing."
+        f"the best model whose heads attend to everything alike (fixed attention)."
     )
 
 
@@ -99,7 +106,12 @@ def of_rules(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
         return ""
     names = f": {', '.join(point.name for point in beyond)}" if beyond else ""
     judged = "; all of these have normalisation" if beyond and all(point.norm for point in beyond) else ""
-    return f"k-hop: {len(beyond)} of {len(hops)} cells pass every simple rule{names}{judged}."
+    widest = window_name(WINDOWS[-1])
+    best = {max(rules[run.point.task], key=lambda rule: rule.accuracy).name for run in hops}
+    more = (
+        f". The best of these rules looks at the {widest}; more characters would tell more" if best == {widest} else ""
+    )
+    return f"k-hop: {len(beyond)} of {len(hops)} cells pass every rule that is computed here{names}{judged}{more}."
 
 
 def of_gaps(tables: list[Table]) -> str:
@@ -109,10 +121,13 @@ def of_gaps(tables: list[Table]) -> str:
         return ""
     more = [entry for entry in known if entry.gap > NEAR]
     most = max(known, key=lambda entry: entry.gap)
+    once = sum(entry.tried == 1 for entry in known)
     return (
-        f"Of {len(known)} hosts that were trained from scratch and that a trained target was embedded into, {len(more)} hold "
-        f"over {NEAR} points more than training finds. The largest gap: {most.target.task}, {most.target.variant}, "
-        f"{most.line.host}, m = {most.line.m}, holds {percent(most.line.embedded)} %, training finds {percent(most.reached)}."
+        f"Of {len(known)} pairs of a trained target and a fixed host that holds it embedded, {len(more)} hold over {NEAR} "
+        f"points more than training the host from scratch finds, in as many steps. The largest gap: {most.target.task}, "
+        f"{most.target.variant}, {most.line.host}, m = {most.line.m}, holds {percent(most.line.embedded)} %, training finds "
+        f"{percent(most.reached)} ({tries(most)}). With {once} of the pairs one schedule alone was tried: better ones would "
+        "narrow the gaps."
     )
 
 
@@ -126,5 +141,6 @@ def of_factorial(found: Factorial) -> str:
         return ""
     return (
         f"{found.run.point.name} ends at {shares[usual]:.1f} % as the presets read the paper, at {shares[nearest]:.1f} with "
-        f"{' and '.join(changed)}, as public code has it (the paper does not say); the paper prints {said:.1f}. One seed each."
+        f"{' and '.join(changed)}, the nearest of {len(shares)} combinations of what the paper leaves open; the paper prints "
+        f"{said:.1f}. One seed each."
     )

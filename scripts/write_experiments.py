@@ -19,15 +19,15 @@ from experiment_choices import (
     NEAR,
     averaged,
     choices_part,
+    counted,
     effects,
     factorial_part,
     factorials,
-    is_cell,
     of_choices,
     of_printed,
     of_rates,
     printed,
-    said_field,
+    said_fields,
 )
 from experiment_summary import in_short, of_missing, tried
 from pages import ROOT, settle, table
@@ -43,7 +43,8 @@ from utfproof.training.presets import (
     PAPER_VARIANTS,
     SCALING_TASK,
 )
-from utfproof.training.results import RunResult, differences, read_results, with_seeds
+from utfproof.training.results import RunResult, differences, is_cell, read_results, with_seeds
+from utfproof.training.run import RunSetting
 from utfproof.training.tables import mean_and_spread, percent
 from utfproof.training.task import Baseline, standing
 from utfproof.training.tasks import best_rule, task_baselines
@@ -58,6 +59,8 @@ Written by `scripts/write_experiments.py` from `results/training/`, `results/opt
 What follows from them stands in [experiments](experiments.md)."""
 BENCH = tuple(f"bench-train{variant}-cpu.json" for variant in ("", "-residual-norm", "-mlp"))
 SMALLER = ("shared-key", "shared-query")
+SCORED = RunSetting.eval_sequences
+"""Sequences that a run is scored on unless said otherwise."""
 BESIDE = (*SMALLER, "sparse", "random")
 
 
@@ -73,12 +76,13 @@ def run_rows(runs: list[RunResult]) -> list[list[str]]:
         run = alike[0]
         point, other = run.point, differences(run)
         said = printed(run) if is_cell(run) else None
-        changed = ", ".join(said_field(name, other[name]) for name in sorted(other) if name != "steps")
+        changed = [said_fields({name: value for name, value in other.items() if name != "steps"})]
+        changed += [f"scored on {run.eval_sequences} sequences"] * (run.eval_sequences < SCORED)
         rows.append(
             [
                 f"{point.task}/{point.host}/{point.variant}",
                 str(point.m),
-                changed,
+                ", ".join(filter(None, changed)),
                 f"{run.steps}{'' if run.complete else ' *'}",
                 "" if said is None else f"{said:.1f}",
                 mean_and_spread([run.accuracy for run in alike]) + f" ({len(alike)} seeds)" * (len(alike) > 1),
@@ -147,8 +151,7 @@ def ablation_part(runs: list[RunResult]) -> str:
     for run in runs:
         point, other = run.point, differences(run)
         if point.host in PAPER_HOSTS and set(other) - {"steps"} and not set(other) & {"m", "head_dim"} and not run.seed:
-            said = ", ".join(said_field(name, other[name]) for name in sorted(other))
-            settings.setdefault(f"{point.task}, {said}", {})[point.variant, point.host] = run
+            settings.setdefault(f"{point.task}, {said_fields(other)}", {})[point.variant, point.host] = run
     text = []
     for setting, cells_run in sorted(settings.items()):
         if len(cells_run) < 10:
@@ -216,7 +219,7 @@ def scaling_part(runs: list[RunResult]) -> str:
             for line in swept
             for point in line
         ]
-        changed = ", ".join(said_field(name, value) for name, value in sorted(setting.items())) or "nothing"
+        changed = said_fields(setting) or "nothing"
         arguments = [f"--set {name}={value}" for name, value in sorted(setting.items())]
         text += [
             f"Changed from the paper's setting: {changed} (`{' '.join(['utfproof figure scaling', *arguments])}`). "
@@ -283,7 +286,8 @@ def gaps_part(tables: list[Table]) -> list[str]:
                 untried.setdefault((line.m, line.embedded), []).append(line.host)
                 continue
             reached = mean_and_spread([run.accuracy for run in best.runs])
-            how = f" ({', '.join(best.schedule[1:])})" if best.schedule[1:] else ""
+            notes = [*best.schedule[1:], *[f"best of {best.tried} schedules"] * (best.tried > 1)]
+            how = f" ({', '.join(notes)})" if notes else ""
             held = [f"{line.host}, m = {line.m}", percent(line.embedded)]
             rows.append([found.title, *held, reached + how, str(best.runs[0].steps), rule, f"{best.gap:.1f}"])
         rows += [
@@ -292,7 +296,9 @@ def gaps_part(tables: list[Table]) -> list[str]:
         ]
     said = (
         "What a host holds: a target trained at its own width, embedded exactly. What training from N(0, 0.02²) finds in the "
-        "same host, in as many steps or more (blank: not tried). Accuracies in percent, the gap in points."
+        "same host, in as many steps or more (blank: not tried), at the paper's rate unless said otherwise, on whole strings, "
+        "also where the target's grew. The best simple rule is told where it is exact. Accuracies in percent, the gap in "
+        "points."
     )
     return [said, table(GAP_HEADER, rows)] if rows else []
 
@@ -416,7 +422,7 @@ def of_cells(complete: list[RunResult]) -> list[str]:
         passed = [run.point.name for run in here if run.accuracy > best.accuracy]
         text += of_fixed_attention(task, here, known)
         text.append(
-            f"{task}: {len(passed)} of {len(here)} cells pass every simple rule (the best, {best.name}, has "
+            f"{task}: {len(passed)} of {len(here)} cells pass every rule that is computed here (the best, {best.name}, has "
             f"{percent(best.accuracy)} %){': ' + ', '.join(passed) if passed else ''}."
         )
     return text
@@ -433,7 +439,7 @@ def of_fixed_attention(task: str, complete: list[RunResult], rules: list[Baselin
     ]
     if not said:
         return []
-    return [f"{task}, in percent, beside the best model whose attention looks at nothing: {', '.join(said)}."]
+    return [f"{task}, in percent, beside the best model of fixed attention: {', '.join(said)}."]
 
 
 def of_scaling(runs: list[RunResult]) -> list[str]:
@@ -444,14 +450,21 @@ def of_scaling(runs: list[RunResult]) -> list[str]:
         low, high = (pick(points, key=lambda point: point.measured.mean) for pick in (min, max))
         best = best_rule(SCALING_TASK, setting.get("length", 0))
         assert best is not None
-        changed = ", ".join(said_field(name, value) for name, value in sorted(setting.items())) or "the paper's setting"
+        changed = said_fields(setting) or "the paper's setting"
+        steps, seeds = ({pick(p.measured) for p in points} for pick in (lambda m: m.steps, lambda m: len(m.accuracies)))
         text.append(
-            f"The scaling figure, {changed}: {len(points)} settings of m and head dimension from "
+            f"The scaling figure, {changed}, {_range(steps, 'step')}, {_range(seeds, 'seed')}: {len(points)} settings of m and "
+            "head dimension from "
             f"{percent(low.measured.mean)} % (m = {low.m}) to {percent(high.measured.mean)} % (m = {high.m}); the "
             f"{best.name} alone tell {percent(best.accuracy)} %"
-            f"{', which none passes: no learning of hops is shown' if high.measured.mean < best.accuracy else ''}."
+            f"{', which none passes: learning of hops is not shown' if high.measured.mean < best.accuracy else ''}."
         )
     return text
+
+
+def _range(numbers: set[int], what: str) -> str:
+    """Such as 5 seeds, or 1 to 5 seeds."""
+    return counted(max(numbers), what) if len(numbers) == 1 else f"{min(numbers)} to {counted(max(numbers), what)}"
 
 
 def of_speed(path: Path) -> list[str]:

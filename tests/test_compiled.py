@@ -1,5 +1,8 @@
 """Compiled code of training beside torch's operations and products written out, with any number of threads; its faults."""
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -130,6 +133,36 @@ def test_few_rows_times_a_large_matrix(dtype, bound):
         torch.set_num_threads(3)
         assert torch.equal(found, compiled.few_times(x, y))
         torch.set_num_threads(1)
+
+
+BEHIND = """
+import ctypes, mmap, sys, torch
+from utfproof.training import compiled
+rows, inner, width = map(int, sys.argv[1:])
+libc = ctypes.CDLL(None)
+held = []
+def placed(count):  # the last number stands before a page that may not be read
+    size = -(-4 * count // mmap.PAGESIZE) * mmap.PAGESIZE
+    pages = mmap.mmap(-1, size + mmap.PAGESIZE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    assert libc.mprotect(ctypes.c_void_p(start + size), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    held.append(pages)
+    return torch.frombuffer(pages, dtype=torch.float32, count=count, offset=size - 4 * count)
+x, y = placed(rows * inner).view(rows, inner), placed(inner * width).view(inner, width)
+x.fill_(1), y.fill_(1)
+for found in (compiled.few_times(x, y), ):
+    assert torch.equal(found, torch.full((rows, width), float(inner)))
+print("right", flush=True)
+import os; os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are guarded as Linux does it")
+@pytest.mark.parametrize("shape", [(3, 16385, 4), (4, 8200, 7), (3, 33, 1000), (2, 65537, 15)])
+def test_nothing_behind_a_matrix_is_read(shape):
+    arguments = [sys.executable, "-c", BEHIND, *map(str, shape)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
 
 @pytest.mark.full

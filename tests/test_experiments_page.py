@@ -113,16 +113,22 @@ def test_runs_that_differ_in_positions_stand_side_by_side(copy):
 
 
 def test_what_the_paper_s_code_did_is_weighed_by_pairs(copy):
-    from utfproof.training.results import read_results
+    from utfproof.training.results import differences, read_results
 
     runs = read_results(copy / "training")
     (said,) = experiment_choices.of_choices(runs)
     (nearer, pairs) = re.search(r"positions, learned in place of none: nearer in (\d+) of (\d+) pairs", said).groups()
     assert 0 < int(nearer) <= int(pairs)
     worse = [replace(run, accuracy=0.0) if run.preset["positions"] == "learned" else run for run in runs]
-    told = f"learned in place of none: nearer in 0 of {pairs} pairs, within 5 points in 0"
-    assert told in experiment_choices.of_choices(worse)[0]
-    assert experiment_choices.of_choices([run for run in runs if experiment_choices.is_cell(run)]) == []
+    told = re.compile(rf"learned in place of none: nearer in 0 of {pairs} pairs \(\d cells\), within 5 points in 0")
+    assert told.search(experiment_choices.of_choices(worse)[0])
+    full = [run for run in runs if run.complete and not experiment_choices.FULL & set(differences(run))]
+    (whole,) = experiment_choices.of_choices(full)  # pairs at the paper's own setting alone: all are counted as such
+    every = re.search(r"evidence: (\d+) pairs of \d cells?, not independent", whole)[1]
+    assert int(every) >= 8
+    assert f"{every} at the paper's own batch" in whole
+    assert f"{every} at the paper's own batch" in said
+    assert experiment_choices.of_choices([run for run in runs if write_experiments.is_cell(run)]) == []
 
 
 def test_points_of_the_scaling_figure_are_told_with_their_spread(copy):
@@ -170,8 +176,17 @@ def test_a_factorial_is_told_when_every_combination_was_run(copy):
     said = experiment_choices.factorial_part(runs)
     assert "| learned | drawn | constant | 80.0 | -20.0 |" in said
     assert "nearest to the paper's 100.0 is positions learned, hops drawn, decay constant with 80.0 % (50.0 as" in said
-    assert "positions learned adds +20.0 points on average (+20.0 … +20.0" in said
-    assert "hops drawn adds +5.0 points on average (+0.0 … +10.0" in said
+    assert "positions learned adds +20.0 to +20.0 points under the 4 combinations of the others." in said
+    assert "hops drawn adds +0.0 to +10.0 points under" in said
+    against = [
+        replace(run, accuracy=run.accuracy - 0.15 * (run.point.positions == "none") * (run.point.max_hops > 0))
+        for run in runs
+    ]
+    told = "hops drawn adds -15.0 to -5.0 points with positions none but +0.0 to +10.0"
+    assert told not in experiment_choices.factorial_part(against)  # 0 has no sign
+    more = [replace(run, accuracy=run.accuracy + 0.01 * (run.point.max_hops > 0)) for run in against]
+    told = "hops drawn adds -14.0 to -4.0 points with positions none but +1.0 to +11.0 points with positions learned."
+    assert told in experiment_choices.factorial_part(more)
     assert experiment_choices.factorial_part(runs[1:]) == ""
     assert experiment_choices.factorial_part([*runs[:-1], replace(runs[-1], complete=False)]) == ""
 
@@ -185,7 +200,7 @@ def test_the_gap_is_to_the_best_run_that_was_long_enough():
     target = Table("a target", "1-hop", "attention", True, 0.97, 4000, 1000, hosts, ("a rule", 0.5), ())
     _, rows = write_experiments.gaps_part([target])
     assert rows.splitlines()[2:] == [
-        "| a target | sparse, m = 456 | 97.0 | 40.0 | 5000 | 50.0 (a rule) | 57.0 |",
+        "| a target | sparse, m = 456 | 97.0 | 40.0 (best of 2 schedules) | 5000 | 50.0 (a rule) | 57.0 |",
         "| a target | random, tied, m = 456 | 97.0 |  |  | 50.0 (a rule) |  |",
     ]
     assert write_experiments.gaps_part([]) == []
@@ -197,8 +212,12 @@ def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
     name = "1-hop/sparse/attention"
     runs = [run for run in read_results(copy / "training") if run.point.name == name and run.complete and not run.seed]
     (sentence,) = write_experiments.of_rates(runs)
-    assert sentence.startswith(f"By learning rate, in percent: {name} ")
+    assert sentence.startswith(f"By learning rate, in percent, one seed unless said otherwise: {name} ")
     assert sentence.count("(the paper's)") == 1
+    twice = [replace(run, seed=seed) for run in runs if write_experiments.is_cell(run) for seed in (0, 1)]
+    assert (
+        "(the paper's, 2 seeds)" in write_experiments.of_rates([*twice, *(run for run in runs if run not in twice)])[0]
+    )
     rates = [float(rate) for rate in re.findall(r" at (0\.\d+)", sentence)]
     assert rates == sorted(rates)
     assert len(rates) > 2
@@ -242,8 +261,10 @@ def test_the_summary_judges_where_the_data_say_so(copy):
 
     beyond = partial(experiment_summary.of_rules, rules=rules)
     good = [replace(run, accuracy=0.95) for run in (frozen, normed)]
-    assert beyond(good[1:]).endswith(f"{normed.point.name}; all of these have normalisation.")
-    assert beyond(good).endswith(f"{frozen.point.name}, {normed.point.name}.")
+    assert f"{normed.point.name}; all of these have normalisation. The best of these rules looks" in beyond(good[1:])
+    assert f"{frozen.point.name}, {normed.point.name}. The best" in beyond(good)
+    few = [rule for rule in rules["1-hop"] if not rule.name.startswith("last")]
+    assert experiment_summary.of_rules(good, {"1-hop": few}).endswith(f"{frozen.point.name}, {normed.point.name}.")
     assert "0 of 1 cells pass" in beyond([replace(normed, accuracy=0.5)])
     assert beyond([]) == ""
 
@@ -254,14 +275,23 @@ def test_the_summary_judges_where_the_data_say_so(copy):
 
     said = experiment_summary.of_gaps([target(0.4), target(0.96), target()])
     assert said.startswith(
-        "Of 2 hosts that were trained from scratch and that a trained target was embedded into, 1 hold over 5"
+        "Of 2 pairs of a trained target and a fixed host that holds it embedded, 1 hold over 5 points more than training"
     )
-    assert said.endswith("holds 97.0 %, training finds 40.0.")
+    assert (
+        "holds 97.0 %, training finds 40.0 (1 seed, the only schedule tried). With 2 of the pairs one schedule" in said
+    )
+    other = FromScratch(0.3, 10, 0, "learning rate 0.1")
+    tables = [
+        replace(t, lines=tuple(replace(x, from_scratch=(*x.from_scratch, other)) for x in t.lines))
+        for t in [target(0.4)]
+    ]
+    said = experiment_summary.of_gaps(tables)
+    assert "training finds 40.0 (1 seed, the best of 2 schedules). With 0 of the pairs" in said
     assert experiment_summary.of_gaps([target()]) == ""
 
     combinations = dict.fromkeys(itertools.product(*experiment_choices.FACTORS.values()), 0.5)
     found = experiment_choices.Factorial(normed, {**combinations, ("learned", "k", "linear"): 0.9})
-    assert "ends at 50.0 % as the presets read the paper, at 90.0 with positions learned, as public" in (
+    assert "ends at 50.0 % as the presets read the paper, at 90.0 with positions learned, the nearest" in (
         experiment_summary.of_factorial(found)
     )
     assert experiment_summary.of_factorial(experiment_choices.Factorial(normed, combinations)) == ""

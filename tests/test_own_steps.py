@@ -106,6 +106,29 @@ def test_every_engine_takes_the_steps_of_the_text(case):
     assert max(found.values()) < WITHIN, found
 
 
+@pytest.mark.parametrize("fault", [None, "values", "gradient"])
+def test_the_steps_are_those_of_the_text_without_compiled_averages(monkeypatch, fault):
+    """Averages of many rows, of a GPU, or where there is no compiler."""
+    monkeypatch.setattr(shared.compiled, "is_few_averages", lambda A: False)
+    function = shared._function()
+    if fault is not None:
+        place, part = {"values": ("forward", 0), "gradient": ("backward", 1)}[fault]
+        right = getattr(function, place)
+
+        def wrong(*arguments):
+            found = right(*arguments)
+            return 2 * found if place == "forward" else (*found[:part], 1.5 * found[part], *found[part + 1 :])
+
+        monkeypatch.setattr(function, place, staticmethod(wrong))
+    cases = [
+        ("3-hop/random/mlp", {"layers": 3}),
+        ("parentheses/sparse/residual-norm", {}),
+        ("parentheses/trained/attention", {}),
+    ]
+    worst = [apart(small(name, **changes), "shared", steps=2) for name, changes in cases]
+    assert all(gap < WITHIN for gap in worst) if fault is None else worst[0] > 1e-6, worst
+
+
 FAULTS = {
     "another weight decay": ("attention", {"weight_decay": 0.02}),
     "another warm-up": ("attention", {"warmup": 3}),

@@ -459,3 +459,12 @@ def test_malformed(wrong):
 def rule(hops, name, length=100):
     """The baseline of that name."""
     return next(found for found in k_hop_baselines(hops, length) if found.name == name)
+
+
+def test_an_accuracy_is_level_with_rules_that_are_within_two_standard_errors():
+    from utfproof.training.task import Baseline, standing
+
+    rules = [Baseline("low", "", 0.3, 0.3), Baseline("drawn", "", 0.5, 0.5, 400), Baseline("high", "", 0.9, 0.9)]
+    assert standing(0.54, rules) == "above low (30.0 %), level with drawn (50.0 %), below high (90.0 %)"
+    assert standing(0.56, rules) == "above drawn (50.0 %), below high (90.0 %)"
+    assert standing(0.9, rules) == "above drawn (50.0 %), level with high (90.0 %)"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -285,6 +286,27 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, monkeypatch, capsys):
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
 
 
+def test_ctrl_c_is_heard_until_the_result_is_there(tmp_path, monkeypatch):
+    """After the last step, and while the result is measured: no further seed is begun, and nothing is done twice."""
+    step, evaluate = Trainer.step, Trainer.evaluate
+
+    def interrupted(self, *arguments, function, at):
+        found = function(self, *arguments)
+        if self.done == at:
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    given = setting(None, runs=tmp_path / "runs", results=tmp_path / "results")
+    for name, function in (("step", step), ("evaluate", evaluate)):
+        monkeypatch.setattr(Trainer, name, partialmethod(interrupted, function=function, at=40))
+        with pytest.raises(runs.Interrupted, match="after step 40"):
+            runs.run(small(), [0, 1], given)
+        monkeypatch.undo()
+        assert [path.name.split("-")[-2] for path in (tmp_path / "runs").iterdir()] == ["seed0"]
+        assert not (tmp_path / "results").exists()
+    assert [result.seed for result in runs.run(small(), [0, 1], given)] == [0, 1]
+
+
 # --- runs and results -------------------------------------------------------------------------------------------------------
 
 
@@ -323,12 +345,27 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         runs.run(small(steps=10), [2], setting(tmp_path))
 
 
+def test_one_process_at_a_time_goes_on_with_a_run(tmp_path):
+    from utfproof.ground.files import require_alone
+
+    (tmp_path / runs.LOG).write_bytes(b"")
+    with open(tmp_path / runs.LOG, "rb") as held:
+        require_alone(held, "free")
+        with pytest.raises(MalformedInput, match="another process goes on with the run in"):
+            runs.run(small(steps=10), [1], setting(tmp_path))
+    assert len(runs.run(small(steps=10), [1], setting(tmp_path))) == 1
+
+
 def test_damaged_checkpoints_are_refused(tmp_path):
     runs.run(small(steps=10), [1], setting(tmp_path))
     document = json.loads((tmp_path / checkpoint.DOCUMENT).read_bytes())
     tensors = tmp_path / document["tensors"]
     content = tensors.read_bytes()
     tensors.write_bytes(content[:200])
+    with pytest.raises(MalformedInput, match="is damaged: its SHA-256"):
+        runs.run(small(steps=10), [1], setting(tmp_path))
+    old = {name: value for name, value in document.items() if name != "sha256"}  # of a version without it
+    (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(old))
     with pytest.raises(MalformedInput, match="cannot read the checkpoint"):
         runs.run(small(steps=10), [1], setting(tmp_path))
     tensors.write_bytes(content)
@@ -338,7 +375,21 @@ def test_damaged_checkpoints_are_refused(tmp_path):
     (tmp_path / checkpoint.DOCUMENT).write_text("{")
     with pytest.raises(MalformedInput, match="no checkpoint"):
         runs.run(small(steps=10), [1], setting(tmp_path))
+    for name, wrong in (("identity", None), ("identity", 3), ("log_bytes", "4"), ("seconds", None)):
+        damaged = {**document, name: wrong} if wrong is not None else {k: v for k, v in document.items() if k != name}
+        (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(damaged))
+        with pytest.raises(MalformedInput, match=f"{name} is missing or wrong"):
+            runs.run(small(steps=10), [1], setting(tmp_path))
     (tmp_path / checkpoint.DOCUMENT).write_text(json.dumps(document))
+    tensors.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(MalformedInput, match="is damaged: its SHA-256"):
+        runs.run(small(steps=10), [1], setting(tmp_path))
+    tensors.write_bytes(content)
+    log = (tmp_path / runs.LOG).read_bytes()
+    for right, wrong in ((b'"step": ', b'"step"? '), (b'"step"', b'"stop"'), (b'"step": 5', b'"step": ""')):
+        (tmp_path / runs.LOG).write_bytes(log.replace(right, wrong))
+        with pytest.raises(MalformedInput, match="has a damaged line"):
+            runs.run(small(steps=10), [1], setting(tmp_path))
     (tmp_path / runs.LOG).write_bytes(b"")
     with pytest.raises(MalformedInput, match="shorter than its checkpoint"):
         runs.run(small(steps=10), [1], setting(tmp_path))
@@ -347,6 +398,9 @@ def test_damaged_checkpoints_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ([NAME, "--set", "seed=3"], "train` has --seed"),
+        ([NAME, "--set", "residual=2"], "residual is true or false, got 2"),
+        ([NAME, "--set", "norm=yes"], "norm is true or false, got 'yes'"),
         (["parentheses/sparse/attentoin"], "near: parentheses/sparse/attention"),
         ([NAME, "--set", "nonsense"], "NAME=VALUE"),
         ([NAME, "--set", "mm=3"], "no field mm"),
@@ -365,6 +419,23 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, monkeypatch, capsys, argumen
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, lines
     assert said in lines[0]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["4-hop/sparse/attention", "--set", "layers=60"],
+        ["parentheses/sparse/attention", "--set", "layers=25"],
+        ["parentheses/sparse/attention", "--batch", "1000000000000"],
+    ],
+)
+def test_what_no_memory_holds_is_one_line_and_exit_3(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert command_line(*arguments) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "E and U at m = " in line
+    assert not list(tmp_path.iterdir())
 
 
 def test_train_speaks_to_people_and_machines(tmp_path, monkeypatch, capsys):

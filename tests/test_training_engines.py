@@ -172,6 +172,65 @@ def test_seeds_side_by_side_are_the_single_runs(name):
             assert gap(single.model[name_][0].detach(), tensor[number].detach()) < 1e-10
 
 
+GAINS = [("2-hop/random/residual-norm", {"norm_gain": True}), ("2-hop/trained/residual-norm", {})]
+GAINS += [("parentheses/random/mlp-norm", {"norm_gain": True}), ("parentheses/trained/mlp", {})]
+
+
+@pytest.mark.parametrize("fault", [False, True])
+@pytest.mark.parametrize(("name", "changes"), GAINS)
+@pytest.mark.parametrize("engine", ["wide", "shared"])
+def test_seeds_side_by_side_have_their_own_gains_and_mlps(monkeypatch, engine, name, changes, fault):
+    chosen = small(name, heads=2, head_dim=3, layers=2, **changes)
+    both, *singles = (trainer(chosen, engine, seeds=seeds) for seeds in ((5, 6), (5,), (6,)))
+    part = WideEngine._part
+    if fault:  # the first seed's for all
+        monkeypatch.setattr(WideEngine, "_part", lambda self, name, number, *place: part(self, name, 0, *place))
+    worst = 0.0
+    for _ in range(3):
+        both.step()
+        for number, single in enumerate(singles):
+            single.step()
+            worst = max(worst, gap(single.loss[0], both.loss[number]))
+    for place, tensor in both.model.trained.items():
+        for number, single in enumerate(singles):
+            worst = max(worst, gap(single.model[place][0].detach(), tensor[number].detach()))
+    assert (worst < 1e-10) != fault
+
+
+BY_THREADS = [
+    ("parentheses/random/attention", "wide", {"batch": 64, "m": 256}),
+    ("parentheses/random/mlp", "shared", {"batch": 64, "m": 600}),
+    ("parentheses/random/residual", "shared", {"batch": 64, "m": 600}),
+    ("2-hop/random/attention", "paths", {"batch": 16, "m": 128}),
+]
+
+
+def of_several_threads(name, engine, changes, runs=3):
+    """E and U after three steps in float32 on two threads, as often as said."""
+    chosen = preset(name, steps=60, heads=2, head_dim=4, **changes)
+    found = []
+    for _ in range(runs):
+        held = Trainer(chosen, [3], engine=engine)
+        for _ in range(3):
+            held.step()
+        found.append([held.model[place].detach().clone() for place in "EU"])
+    return found
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("name", "engine", "changes"), BY_THREADS)
+def test_two_threads_add_up_in_one_order(two_threads, name, engine, changes):
+    first, *others = of_several_threads(name, engine, changes)
+    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
+
+
 @pytest.fixture
 def graphs_on_the_cpu(monkeypatch):
     """Stand-ins for CUDA's graphs: capturing runs nothing that lasts, replaying runs the step."""

@@ -316,7 +316,7 @@ def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
     ]
     (table,) = optimum_table.optimum_tables([document], made)
     (line,) = table.lines
-    other = "batch 8, learning rate 0.01"  # than the paper's
+    other = "batch 8, learning rate 0.01, warmup 2"  # than the paper's
     assert [(run.accuracy, run.seed, run.other) for run in line.from_scratch] == [(0.61, 0, other), (0.62, 1, other)]
     assert line.embedded == table.trained == document["trained"]["accuracy"]
     text = optimum_table.markdown([table])
@@ -329,8 +329,8 @@ def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
     assert "for 4 steps, learning rate 0.01: sparse" in optimum_table.notes(twice)[1]
     slower = scratch(replace(beside, learning_rate=0.5, batch=9), 0.5)
     (table,) = optimum_table.optimum_tables([document], [slower])
-    assert table.lines[0].from_scratch[0].other == "batch 9, learning rate 0.5"
-    usual = scratch(replace(beside, learning_rate=0.001, batch=1000), 0.5)
+    assert table.lines[0].from_scratch[0].other == "batch 9, learning rate 0.5, warmup 2"
+    usual = scratch(replace(beside, learning_rate=0.001, batch=1000, warmup=50), 0.5)
     (table,) = optimum_table.optimum_tables([document], [usual])
     assert optimum_table.cells(table)[0][-1] == "50.0 (6 steps)"
     assert optimum_table.optimum_tables([{**document, "hosts": {}}], made) == []
@@ -451,3 +451,20 @@ def test_training_that_diverges_ends_in_one_line(tmp_path, capsys):
     assert "training diverged, no result is written" in shown.err
     assert not (tmp_path / "results").exists()
     assert not (tmp_path / "run" / "checkpoint.json").exists()
+
+
+def test_runs_of_another_experiment_are_not_from_scratch_and_schedules_are_told_apart():
+    from utfproof.training.optimum_table import _from_scratch
+
+    target = preset("1-hop/trained-own-width/attention")
+    point = preset("1-hop/sparse/attention")
+    other = [{"min_hops": 0, "max_hops": 16}, {"positions": "learned"}, {"length": 9}, {"loss": "answer"}]
+    made = [scratch(replace(point, **changes), 0.9) for changes in other]
+    assert _from_scratch(target, "sparse", point.m, made) == []
+    schedules = [{}, {"decay": "constant"}, {"weight_decay": 0.5}, {"warmup": 7}, {"grow_from": 5}]
+    found = _from_scratch(target, "sparse", point.m, [scratch(replace(point, **changes), 0.5) for changes in schedules])
+    said = {"", "decay constant", "weight decay 0.5", "warmup 7", "grow from 5"}
+    assert {run.other for run in found} == said
+    normed = preset("1-hop/trained-own-width/residual-norm")
+    post = scratch(preset("1-hop/sparse/residual-norm", norm_place="post"), 0.9)
+    assert _from_scratch(normed, "sparse", post.point.m, [post]) == []

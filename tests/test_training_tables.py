@@ -174,6 +174,13 @@ def test_not_a_number_is_refused(tmp_path):
         write_result(run(preset("1-hop/sparse/attention"), loss=math.inf), tmp_path)
 
 
+def test_a_repeated_key_is_refused(tmp_path):
+    path, _ = _document(tmp_path)
+    path.write_text(path.read_text().replace('"loss": 0.1', '"loss": 0.2, "loss": 0.1'))
+    with pytest.raises(MalformedInput, match="key 'loss' is repeated"):
+        read_results(tmp_path)
+
+
 def test_a_copy_is_not_counted_twice(tmp_path):
     path, _ = _document(tmp_path)
     (tmp_path / "copy.json").write_bytes(path.read_bytes())
@@ -274,6 +281,20 @@ def test_hosts_that_the_paper_does_not_have_are_listed_apart(name):
     cells, further = paper_cells([run(preset(name))])
     assert not cells
     assert [item.name for item in further] == [name]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"host": "tied"}, {"host": "random-tied"}, {"host": "sparse-front"}, {"norm": True}]
+)
+def test_a_run_that_has_no_preset_of_its_name_is_held_against_the_task_s_setting(changes):
+    point = preset("parentheses/sparse/attention", **changes)
+    whole, brief, other = (
+        run(preset(point.name, **changes, **more)) for more in ({}, {"steps": 2}, {"batch": 4, "learning_rate": 0.5})
+    )
+    assert (differences(whole), whole.complete) == ({}, True)
+    assert (differences(brief), brief.complete) == ({"steps": 2}, False)
+    assert differences(other) == {"batch": 4, "learning_rate": 0.5}
+    assert paper_cells([whole, brief, other])[0] == {}
 
 
 def test_what_most_cells_share_is_said_once():
@@ -445,6 +466,10 @@ def test_an_experiment_of_another_setting_has_a_figure_of_its_own(drawn):
         scaling_points(runs, {"depth": 3})
     with pytest.raises(MalformedInput, match="head_dim"):
         scaling_points(runs, {"head_dim": 3})
+    assert scaling_points(runs, {"batch": runs[0].point.batch}) == scaling_points(runs, {})  # the paper's own
+    for impossible in ({"length": "abc"}, {"positions": "foo"}, {"task": "1-hop"}, {"norm": True}, {"seed": 3}):
+        with pytest.raises(MalformedInput, match=next(iter(impossible))):
+            scaling_points(runs, impossible)
 
 
 def test_brief_points_are_told_apart(drawn):

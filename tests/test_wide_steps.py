@@ -120,9 +120,9 @@ def test_sequences_may_be_taken_a_few_at_a_time(monkeypatch, one_thread, changes
         return held, [held.loss, held.accuracy, *(parameter.grad for parameter in held.model.parameters())]
 
     whole, all_at_once = steps(10**9)
-    assert whole.together("wide", 62) == 7
+    assert whole.together("wide", 7, 62) == 7
     few, by_parts = steps(3 * 62 * 64)
-    assert few.together("wide", 62) == 3
+    assert few.together("wide", 7, 62) == 3
     gaps = [float((one - other).norm() / one.norm()) for one, other in zip(all_at_once, by_parts, strict=True)]
     assert (max(gaps) <= 1e-12) == (fault is None)
 

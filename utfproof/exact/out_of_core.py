@@ -29,7 +29,7 @@ from utfproof.exact.gfp.elimination import PANEL, Elimination
 from utfproof.exact.gfp.field import check_prime
 from utfproof.exact.gfp.functions import RankProfile
 from utfproof.exact.gfp.kernels import NumpyKernels
-from utfproof.ground.files import atomic_file, read_json, write_json
+from utfproof.ground.files import atomic_file, make_folder, read_json, write_json
 from utfproof.ground.progress import LARGE, Stage, stage
 from utfproof.ground.resources import LIBRARIES, default_limit, held_memory, require_memory
 
@@ -256,10 +256,7 @@ class _Store:
         asked = {"name": source.name, "rows": source.rows, "columns": source.columns, "prime": int(source.prime)}
         if not place.exists():
             self.width = block_width(source.rows, source.columns, self.max_memory)
-            try:
-                self.folder.mkdir(exist_ok=True)
-            except OSError as error:
-                raise MalformedInput(f"cannot make folder {self.folder}: {error.strerror}") from error
+            make_folder(self.folder)
             write_json(place, {**asked, "width": self.width})
             return
         told: Any = read_json(place)

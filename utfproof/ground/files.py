@@ -123,12 +123,40 @@ def write_json(path: Path | str, document: Any) -> None:
     write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path | str) -> Any:
-    """The document of a JSON file, or MalformedInput saying why there is none."""
+def make_folder(place: Path | str, *, parents: bool = False) -> None:
+    """Make a folder where there is none (parents: and those above it); MalformedInput where that cannot be."""
     try:
-        return json.loads(read_bytes(path))
+        Path(place).mkdir(parents=parents, exist_ok=True)
+    except OSError as error:
+        raise MalformedInput(f"cannot make folder {place}: {error.strerror or error}") from error
+
+
+def read_json(path: Path | str) -> Any:
+    """The document of a JSON file, or MalformedInput saying why there is none; a repeated key is refused."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"key {next(name for name in names if names.count(name) > 1)!r} is repeated")
+        return found
+
+    try:
+        return json.loads(read_bytes(path), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise MalformedInput(f"{path} is no JSON: {error}") from None
+
+
+def require_alone(stream: IO[bytes], busy: str) -> None:
+    """Lock an open file until it is closed or the process ends, however it does. MalformedInput(busy) where another one has it
+    locked; nothing where the system has no such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise MalformedInput(busy) from None
 
 
 def read_bytes(path: Path | str) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.files import make_folder
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
 from utfproof.jobs import options
@@ -61,10 +62,7 @@ class Frontier(Job, order=120):
         if len(grid) > MOST_SHAPES:
             raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
         if self.certificates is not None:
-            try:
-                self.certificates.mkdir(exist_ok=True)
-            except OSError as error:
-                raise MalformedInput(f"cannot make folder {self.certificates}: {error.strerror}") from error
+            make_folder(self.certificates)
         if self.largest is not None and self.largest < 1:
             raise MalformedInput(f"--largest must be a positive integer, got {self.largest}")
         if self.plot is not None:

@@ -28,6 +28,8 @@ def results_folder(given: Path | None) -> Path:
 
     if given is None:
         return DEFAULT_FOLDER
+    if given.exists() and not given.is_dir():
+        raise MalformedInput(f"--results {given} is a file; name the folder that it lies in")
     if not given.is_dir():
         raise MalformedInput(f"--results {given} is no folder; `utfproof train --results {given}` makes it")
     return given

@@ -177,12 +177,14 @@ def use_threads(count: int) -> None:
 
 
 def name_values(items: list[str]) -> dict[str, Any]:
-    """NAME=VALUE pairs; values are JSON, or text where they are none. MalformedInput for anything else."""
+    """NAME=VALUE pairs; values are JSON, or text where they are none. MalformedInput for anything else, and for a seed."""
     found: dict[str, Any] = {}
     for item in items:
         name, sign, text = item.partition("=")
         if not sign or not name.strip():
             raise MalformedInput(f"--set {item!r} is not NAME=VALUE")
+        if name.strip() == "seed":
+            raise MalformedInput("--set changes the experiment, which every seed has in common; `train` has --seed")
         try:
             found[name.strip()] = json.loads(text)
         except ValueError:

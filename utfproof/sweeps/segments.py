@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import atomic_file, write_bytes
+from utfproof.ground.files import atomic_file, make_folder, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, canonical, run_task
-from utfproof.sweeps.store import Folder, make_folder
+from utfproof.sweeps.store import Folder
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS segments(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import atomic_file, read_bytes, write_bytes
+from utfproof.ground.files import atomic_file, make_folder, read_bytes, require_alone, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical
 
 FORMAT = "utfproof-sweep"
@@ -44,14 +44,7 @@ class Folder:
     def locked(self) -> Iterator[None]:
         """One driver at a time; the lock is given up with the process, however it ends."""
         with (self.folder / ".lock").open("ab") as stream:
-            try:
-                import fcntl
-
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:
-                pass
-            except OSError as error:
-                raise MalformedInput(f"another sweep is running in folder {self.folder}; wait for it") from error
+            require_alone(stream, f"another sweep is running in folder {self.folder}; wait for it")
             yield
 
     def agree(self, name: str, code: str, reuse: bool, *, empty: bool) -> None:
@@ -100,14 +93,6 @@ class Folder:
         if failures:
             lines = (_line({"key": job.key, "job": job.document, "reason": reason}) for job, reason in failures)
             write_bytes(self.folder / "failures.jsonl", b"".join(lines))
-
-
-def make_folder(place: Path) -> None:
-    """Make a folder where there is none; MalformedInput where that cannot be."""
-    try:
-        place.mkdir(exist_ok=True)
-    except OSError as error:
-        raise MalformedInput(f"cannot write to folder {place}: {error.strerror or error}") from error
 
 
 class Store(Folder):

@@ -3,12 +3,14 @@ last pair whole: tensors are written under a new name, then the JSON is replaced
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes, write_bytes
+from utfproof.ground.files import atomic_file, read_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,12 +26,22 @@ def save(folder: Path, tensors: dict[str, Tensor], step: int, document: dict[str
 
     name = f"step-{step:09d}.safetensors"
     held = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-    write_bytes(folder / name, to_bytes(held, metadata={"format": FORMAT, "step": str(step)}))
-    whole = {"format": FORMAT, "version": VERSION, "step": step, "tensors": name, **document}
-    write_bytes(folder / DOCUMENT, (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode())
+    data = to_bytes(held, metadata={"format": FORMAT, "step": str(step)})
+    _write(folder / name, data)
+    mark = hashlib.sha256(data).hexdigest()
+    whole = {"format": FORMAT, "version": VERSION, "step": step, "tensors": name, "sha256": mark, **document}
+    _write(folder / DOCUMENT, (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode())
     for old in folder.glob("step-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All or nothing, and on the disk: what it replaces is removed next."""
+    with atomic_file(path) as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
@@ -47,6 +59,12 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
     except (ValueError, KeyError, TypeError) as error:
         raise MalformedInput(f"{path} is no checkpoint: {error}") from None
     try:
+        with open(folder / name, "rb") as held:
+            # checkpoints of old have no mark
+            if document.get("sha256") not in (None, hashlib.file_digest(held, "sha256").hexdigest()):
+                raise MalformedInput(
+                    f"{folder / name} is damaged: its SHA-256 is not what {path} says; remove the folder"
+                )
         with safe_open(str(folder / name), framework="pt") as stream:
             if (stream.metadata() or {}).get("step") != str(step):
                 raise MalformedInput(f"{folder / name} does not belong to step {step} of {path}")

@@ -273,7 +273,7 @@ template <class T> void few(long start, long end, long rows, long inner, long wi
     for (long k = 0; k < inner; k += STRIP) {
         const long depth = std::min(STRIP, inner - k);
         const T *from = y + k * width + first;
-        const bool last = k + depth == inner;  // past it nothing may be read
+        const bool last = (inner - k - depth) * width < LANES<T>;  // past y nothing may be read
         for (long i = 0; last && i < depth; i++) std::memcpy(edge + i * wide, from + i * width, count * sizeof(T));
         for (long j = 0; j < wide; j += 3 * LANES<T>) {
             for (long i = STRIP; !last && i < 2 * STRIP; i++) ahead(from + i * width + j, 3 * LANES<T>);

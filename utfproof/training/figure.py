@@ -10,7 +10,7 @@ from typing import Any
 from utfproof.errors import MalformedInput
 from utfproof.ground.plots import picture_format, write_figure
 from utfproof.shapes import paper_dimension
-from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset, field_names
+from utfproof.training.presets import PAPER_HOSTS, PRESETS, SCALING_TASK, Preset, field_names, scaling_presets
 from utfproof.training.results import RunResult, differences, measured, with_seeds
 from utfproof.training.tables import Measured
 from utfproof.training.tasks import task_baselines
@@ -22,6 +22,8 @@ PANELS = {
 }
 FREE = {"head_dim", "m", "mlp_width", "steps"}
 """Fields that points of one line differ in."""
+SHOWN = {"task", "host", "residual", "norm", "mlp"}
+"""Fields by which lines are told apart: all of them are drawn."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,15 @@ def scaling_points(results: Iterable[RunResult], setting: dict[str, Any] | None 
     """Every measured point of every panel, in order of m. Brief runs stand beside complete ones, marked.
 
     setting: the fields in which the experiment differs from the paper's (besides what is swept, and steps); runs of any other
-    are left out. MalformedInput for fields that presets do not have, or that the figure sweeps.
+    are left out. MalformedInput for fields that presets do not have or that the figure sweeps or shows, and impossible values.
     """
     wanted = dict(setting or {})
-    if unknown := set(wanted) - (field_names() - {"name", "seed"} - FREE):
+    if unknown := set(wanted) - (field_names() - {"name", "seed"} - FREE - SHOWN):
         raise MalformedInput(
             f"the figure is not chosen by {', '.join(sorted(unknown))}; name other fields of the preset"
         )
+    usual, changed = (scaling_presets("ratio", **fields)[0] for fields in ({}, wanted))
+    wanted = {name: value for name in wanted if (value := getattr(changed, name)) != getattr(usual, name)}
     points = []
     for runs in with_seeds(results).values():
         if {name: value for name, value in differences(runs[0]).items() if name not in FREE} != wanted:

@@ -34,13 +34,15 @@ EPSILON = 1e-8
 EVALUATION_BATCH = 256
 _CACHED = 400_000
 """Numbers of states that are taken together m-wide on a CPU: they stay in the second-level cache."""
+_TOKEN = 2 * 8 + 3
+"""Bytes of a position of a batch: two ids and three marks."""
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 @contextmanager
 def tiny_is_zero() -> Iterator[None]:
-    """On this thread, and those that it starts, numbers below the normal range count as 0: attention that has become sharp is
-    full of them, and a processor takes a hundred times as long over each."""
+    """On this thread numbers below the normal range count as 0: attention that has become sharp is full of them, and a
+    processor takes a hundred times as long over each. Threads that torch has started before are not reached."""
     import torch
 
     already = not (torch.tensor(1e-310, dtype=torch.float64) * 1).item()
@@ -150,6 +152,7 @@ class Trainer:
         self.on_gpu = torch.device(device).type == "cuda"
         self.fixed = self.on_gpu and not preset.grow_from if fixed is None else fixed
         name = engine_name(preset, engine)
+        self._require_least_memory(len(seeds), max_memory)
         if name != "paths":
             self._require_memory_of_a_step(name, seeds[0], max_memory)
         self.model: Model = build_model(
@@ -170,10 +173,18 @@ class Trainer:
         self.loss = torch.zeros(len(seeds), device=device, dtype=kept)
         self.accuracy = torch.zeros(len(seeds), device=device, dtype=kept)
 
+    def _require_least_memory(self, seeds: int, max_memory: int | None) -> None:
+        """ResourceLimit where E and U, their gradients and moments, and the batches alone take too much for any engine."""
+        preset, size = self.preset, 8 if self.dtype == "float64" else 4
+        numbers = 4 * size * 2 * preset.m * preset.vocabulary
+        tokens = _TOKEN * preset.batch * self.task.context
+        what = f"E and U at m = {preset.m} with {preset.batch} sequences of {self.task.context} tokens"
+        require_memory(seeds * (numbers + tokens), what, max_memory)
+
     def _require_memory_of_a_step(self, engine: str, seed: int, max_memory: int | None) -> None:
         """ResourceLimit where an m-wide step takes too much; with equal states once, as on the first batch."""
         preset, context = self.preset, self.task.context
-        rows = [self.together(engine, context) * context] * preset.layers
+        rows = [self.together(engine, preset.batch, context) * context] * preset.layers
         if engine == "shared":
             batch = self.task.batch(preset.batch, seeded(seed, "train", 0, self.device))
             rows = shared_rows(batch.inputs, looked_at(batch.loss_mask), preset.layers)
@@ -230,7 +241,7 @@ class Trainer:
     def update(self, batch: Batch) -> None:
         """Loss, gradients and AdamW, for batches [S, B, n]."""
         self.optimizer.zero_grad(set_to_none=not self.on_gpu)
-        marked, scored, size = batch.loss_mask.sum((1, 2)), 0, self.together(self.engine.name, batch.inputs.shape[2])
+        marked, scored, size = batch.loss_mask.sum((1, 2)), 0, self.together(self.engine.name, *batch.inputs.shape[1:])
         self.loss.zero_(), self.accuracy.zero_()
         with tiny_is_zero():
             for part in parted(batch, size):
@@ -242,13 +253,13 @@ class Trainer:
             self.optimizer.step()
         self.accuracy /= scored
 
-    def together(self, engine: str, context: int) -> int:
-        """Sequences of a step that are taken together: m-wide on a CPU, with a frozen host, those whose states stay in its
+    def together(self, engine: str, batch: int, context: int) -> int:
+        """Sequences of a batch that are taken together: m-wide on a CPU, with a frozen host, those whose states stay in its
         cache, else all. Gradients of trained matrices would have to be added up, and equal states be computed, once a part."""
         preset = self.preset
         if engine != "wide" or self.fixed or self.on_gpu or is_trained(preset.host):
-            return preset.batch
-        return min(preset.batch, max(1, _CACHED // (context * preset.m)))
+            return batch
+        return min(batch, max(1, _CACHED // (context * preset.m)))
 
     def losses(self, batch: Batch, marked: Tensor | None = None) -> tuple[Tensor, Looked]:
         """Mean losses [S] at the marked positions, and what they were computed from; marked [S]: how many these are, where the
@@ -257,7 +268,8 @@ class Trainer:
         nll = _nll(looked.logits, looked.targets)
         weight = looked.loss_mask.to(nll.dtype)
         losses = (nll * weight).sum((1, 2)) / (weight.sum((1, 2)) if marked is None else marked)
-        if self.fixed and self._most is not None:  # never silently: positions left out would be a wrong loss
+        part = looked.logits.shape[2] < batch.inputs.shape[2]
+        if part and self.fixed and self._most is not None:  # never silently: positions left out would be a wrong loss
             import torch
 
             left_out = (batch.loss_mask.sum(-1) > self._most).any()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.ground.files import read_json, write_json
+from utfproof.ground.files import make_folder, read_json, write_json
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
@@ -342,10 +342,7 @@ def _number(value: float | None) -> float | None:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MalformedInput(f"cannot make folder {path.parent}: {error.strerror or error}") from error
+    make_folder(path.parent, parents=True)
     check_document(document, "the result to write")
     write_json(path, document)
 

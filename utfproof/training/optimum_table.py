@@ -8,12 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from utfproof.training.presets import PAPER_VARIANTS, PRESETS, Preset
-from utfproof.training.results import RunResult
+from utfproof.training.results import RunResult, differences
 from utfproof.training.tables import mean_and_spread, percent
-from utfproof.training.tasks import best_rule, kind_of
+from utfproof.training.tasks import best_rule
 
-_SAME = ("task", "heads", "layers", "head_dim", "residual", "norm", "mlp", "loss", "positions", "length")
-"""Fields in which a run from scratch is the target's; batch and learning rate are said where they are not the paper's."""
+_SAME = (
+    *("task", "heads", "layers", "head_dim", "residual", "norm", "norm_place", "norm_gain", "mlp"),
+    *("loss", "positions", "length", "min_hops", "max_hops"),
+)
+"""Fields in which a run from scratch is the target's."""
+_SCHEDULE = ("batch", "learning_rate", "warmup", "decay", "weight_decay", "grow_from")
+"""Fields that are said where they are not the presets'."""
 _SETTING = ("heads", "layers", "head_dim", "length", "loss", "positions")
 """Fields that are the paper's own where a target shows what hosts hold in its tables."""
 START = 0.02
@@ -145,16 +150,16 @@ def _trained_on(part: dict[str, Any]) -> TrainedOn:
 
 def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) -> list[FromScratch]:
     """Runs of this host at this task, those with most steps; a host that is called otherwise in presets is the same one."""
-    found, usual = [], kind_of(preset.task).setting
+    found = []
     for run in runs:
         theirs = run.point
         same = all(getattr(theirs, name) == getattr(preset, name) for name in _SAME)
         if not same or (theirs.host, theirs.m) != (host, m) or theirs.init_std != START:
             continue
         other = [
-            f"{name.replace('_', ' ')} {getattr(theirs, name):g}"
-            for name in ("batch", "learning_rate")
-            if usual is None or getattr(theirs, name) != getattr(usual, name)
+            f"{name.replace('_', ' ')} {value:g}" if isinstance(value, float) else f"{name.replace('_', ' ')} {value}"
+            for name, value in sorted(differences(run).items())
+            if name in _SCHEDULE
         ]
         found.append(FromScratch(run.accuracy, run.steps, run.seed, ", ".join(other)))
     most = max((run.steps for run in found), default=0)

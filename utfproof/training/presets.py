@@ -10,6 +10,7 @@ import difflib
 import math
 import warnings
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
@@ -148,8 +149,9 @@ class Preset:
             raise MalformedInput(
                 f"min_hops and max_hops belong together, to k-hop tasks, from 0 on; got {hops[0]} and {hops[1]}"
             )
-        if not isinstance(self.norm_gain, bool):
-            raise MalformedInput(f"norm_gain is true or false, got {self.norm_gain!r}")
+        for name in ("residual", "norm", "mlp", "norm_gain"):
+            if not isinstance(getattr(self, name), bool):
+                raise MalformedInput(f"{name} is true or false, got {getattr(self, name)!r}")
         if not self.norm and (self.norm_gain or self.norm_place != "pre"):
             raise MalformedInput("norm_place and norm_gain belong to layer normalisation, which this preset has not")
         least = dict.fromkeys(("heads", "layers", "head_dim", "m", "steps", "batch"), 1)
@@ -224,6 +226,18 @@ def cells_of(kind: Kind) -> dict[str, Preset]:
 
 PRESETS: dict[str, Preset] = {name: cell for kind in TASKS.values() for name, cell in cells_of(kind).items()}
 """Every cell of the paper's tables, the hosts that it does not have, and other tasks' cells, by name: TASK/HOST/VARIANT."""
+
+
+@cache
+def home_of(task: str, host: str, residual: bool, norm: bool, mlp: bool) -> Preset | None:
+    """The preset that an experiment is a change of: the cell of its task, host and variant; where there is none of that name,
+    the task's own setting with this host and these parts. None for a task without a setting."""
+    parts = {"residual": residual, "norm": norm, "mlp": mlp}
+    cells = [cell for cell in PRESETS.values() if cell.task == task]
+    for cell in cells:
+        if cell.host == host and all(getattr(cell, name) == on for name, on in parts.items()):
+            return cell
+    return preset(cells[0].name, host=host, **parts) if cells else None
 
 
 def preset(name: str, /, **overrides: Any) -> Preset:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_json, write_json
-from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
+from utfproof.ground.files import make_folder, read_json, write_json
+from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, Preset, field_names, home_of
 from utfproof.training.tables import SAME, Further, Measured
 
 FORMAT = "utfproof-training-result"
@@ -94,11 +94,14 @@ def run_key(preset: Preset | Mapping[str, Any], seed: int, steps: int) -> str:
 
 
 def is_complete(preset: Preset | Mapping[str, Any], steps: int) -> bool:
-    """Whether so many steps are no brief run: all of the schedule, and as many as the cell of the same task, host and variant
-    has in PRESETS."""
+    """Whether so many steps are no brief run: all of the schedule, and as many as `home_of` says."""
     point = preset if isinstance(preset, Preset) else _point(preset)
-    home = PRESETS.get(f"{point.task}/{point.host}/{point.variant}")
+    home = _home(point)
     return steps >= max(point.steps, home.steps if home else 0)
+
+
+def _home(point: Preset) -> Preset | None:
+    return home_of(point.task, point.host, point.residual, point.norm, point.mlp)
 
 
 def _point(values: Mapping[str, Any]) -> Preset:
@@ -114,10 +117,7 @@ def write_result(result: RunResult, folder: Path | str = DEFAULT_FOLDER) -> Path
     """Write the run's file, all or nothing, and return its path. The folder is made where it is missing."""
     document = to_document(result)
     from_document(document, "the result to write")  # what cannot be read again is not written
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MalformedInput(f"cannot make folder {folder}: {error.strerror or error}") from error
+    make_folder(folder, parents=True)
     path = result_path(result, folder)
     write_json(path, document)
     return path
@@ -247,13 +247,18 @@ def measured(runs: list[RunResult]) -> Measured:
 
 
 def differences(run: RunResult) -> dict[str, Any]:
-    """The fields in which a run differs from the preset of its task, host and variant: field -> the run's value."""
+    """The fields in which a run differs from `home_of` its task, host and variant: field -> the run's value."""
     mine = run.point
-    name = f"{mine.task}/{mine.host}/{mine.variant}"
-    if name not in PRESETS:
+    theirs = _home(mine)
+    if theirs is None:
         return {"task": mine.task}
-    theirs = PRESETS[name]
     return {n: v for n in field_names() - {"name", "seed"} if (v := getattr(mine, n)) != getattr(theirs, n)}
+
+
+def is_cell(run: RunResult) -> bool:
+    """Whether the run is of a cell of the paper's tables: it differs from it in seed and steps at most."""
+    point = run.point
+    return point.host in PAPER_HOSTS and point.variant in PAPER_VARIANTS and not set(differences(run)) - {"steps"}
 
 
 def paper_cells(results: Iterable[RunResult]) -> tuple[dict[tuple[str, str, str], Measured], list[Further]]:
@@ -270,8 +275,8 @@ def paper_cells(results: Iterable[RunResult]) -> tuple[dict[tuple[str, str, str]
     for runs in reversed(groups):
         point = runs[0].point
         other = differences(runs[0])
-        cell = (point.task, point.host, PAPER_VARIANTS.get(point.variant, point.variant))
-        if point.host in PAPER_HOSTS and not set(other) - {"steps"} and cell not in cells:
+        cell = (point.task, point.host, PAPER_VARIANTS.get(point.variant, ""))
+        if is_cell(runs[0]) and cell not in cells:
             cells[cell] = measured(runs)
         else:
             words = ", ".join(f"{name} {other[name]}" for name in sorted(other)) or SAME

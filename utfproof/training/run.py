@@ -16,12 +16,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from utfproof.errors import MalformedInput, Refuted
+from utfproof.ground.files import make_folder, require_alone
 from utfproof.training import checkpoint
 from utfproof.training.loop import Trainer, learning_rate, parallel_seeds, threads
 from utfproof.training.presets import Preset
@@ -123,21 +125,14 @@ def _finished(preset: Preset, seed: int, setting: RunSetting) -> RunResult | Non
 
 def _folder(preset: Preset, seeds: Sequence[int], setting: RunSetting) -> Path:
     if setting.folder is not None:
-        folder = setting.folder
-    else:
-        more = f"-and-{len(seeds) - 1}-more" if len(seeds) > 1 else ""
-        folder = setting.runs / (run_key(preset, seeds[0], preset.steps) + more)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MalformedInput(f"cannot make folder {folder}: {error.strerror or error}") from error
-    return folder
+        return setting.folder
+    more = f"-and-{len(seeds) - 1}-more" if len(seeds) > 1 else ""
+    return setting.runs / (run_key(preset, seeds[0], preset.steps) + more)
 
 
 def _run_group(
     preset: Preset, seeds: Sequence[int], setting: RunSetting, progress: Callable[[Tick], None] | None
 ) -> list[RunResult]:
-    folder = _folder(preset, seeds, setting)
     trainer = Trainer(
         preset,
         seeds,
@@ -146,6 +141,7 @@ def _run_group(
         engine=setting.engine,
         max_memory=setting.max_memory,
     )
+    folder = _folder(preset, seeds, setting)
     identity = {
         "preset": {name: value for name, value in preset_fields(preset).items() if name != "name"},
         "seeds": list(seeds),
@@ -155,18 +151,37 @@ def _run_group(
         "log_every": setting.log_every,
     }
     before = _resume(trainer, folder, identity)
-    with (
-        _Log(folder / LOG, before["log_bytes"], identity) as log,
-        _gentle_interrupts() as stop,
-        _board(setting) as board,
-    ):
+    with _board(setting) as board, _Log(folder / LOG, before["log_bytes"], identity) as log:
         clock = _Clock(before["seconds"])
-        last = (float("nan"), float("nan"))
-        saved = trainer.done if before["log_bytes"] else -1
-        start, began = trainer.done, time.perf_counter()
+        save = partial(_save, trainer, folder, identity, log, clock)
+        _steps(trainer, setting, log, board, progress, save)
+        try:
+            results = _results(trainer, preset, setting, log, clock)
+        except KeyboardInterrupt:
+            raise Interrupted(folder, trainer.done) from None
+    if setting.results is not None:
+        for result in results:
+            write_result(result, setting.results)
+    return results
+
+
+def _steps(
+    trainer: Trainer,
+    setting: RunSetting,
+    log: _Log,
+    board: Any,
+    progress: Callable[[Tick], None] | None,
+    save: Callable[[], None],
+) -> None:
+    """All steps that are left, with their log and checkpoints. Raises Interrupted after Ctrl-C, Diverged."""
+    preset, seeds = trainer.preset, trainer.model.seeds
+    last = (float("nan"), float("nan"))
+    start, began = trainer.done, time.perf_counter()
+    with _gentle_interrupts() as stop:
         while trainer.done < preset.steps:
             trainer.step()
-            if trainer.done % setting.log_every == 0 or trainer.done == preset.steps:
+            ended = trainer.done == preset.steps
+            if trainer.done % setting.log_every == 0 or ended:
                 losses, accuracies = trainer.loss.tolist(), trainer.accuracy.tolist()
                 _require_numbers(losses, trainer)
                 log.line(trainer.done, losses, accuracies, learning_rate(preset, trainer.done - 1))
@@ -177,19 +192,11 @@ def _run_group(
             if progress is not None:
                 rate = (trainer.done - start) / max(time.perf_counter() - began, 1e-9)
                 progress(Tick(trainer.done, preset.steps, *last, rate, tuple(seeds)))
-            if trainer.done % setting.checkpoint_every == 0 or trainer.done == preset.steps or stop.is_set():
+            if trainer.done % setting.checkpoint_every == 0 or ended or stop.is_set():
                 _require_numbers(trainer.loss.tolist(), trainer)
-                _save(trainer, folder, identity, log, clock)
-                saved = trainer.done
-                if stop.is_set() and trainer.done < preset.steps:
-                    raise Interrupted(folder, trainer.done)
-        if saved != preset.steps:
-            _save(trainer, folder, identity, log, clock)
-        results = _results(trainer, preset, setting, log, clock)
-    if setting.results is not None:
-        for result in results:
-            write_result(result, setting.results)
-    return results
+                save()
+            if stop.is_set():
+                raise Interrupted(log.path.parent, trainer.done)
 
 
 def _resume(trainer: Trainer, folder: Path, identity: dict[str, Any]) -> dict[str, Any]:
@@ -198,12 +205,18 @@ def _resume(trainer: Trainer, folder: Path, identity: dict[str, Any]) -> dict[st
     if found is None:
         return {"log_bytes": 0, "seconds": 0.0}
     document, tensors = found
+    kinds: dict[str, Any] = {"identity": dict, "log_bytes": int, "seconds": (int, float)}
+    for name, kind in kinds.items():
+        if not isinstance(document.get(name), kind):
+            raise MalformedInput(
+                f"{folder / checkpoint.DOCUMENT} is damaged: {name} is missing or wrong; remove the folder"
+            )
     held = document["identity"]
     differing = [name for name in identity if held.get(name) != identity[name]]
     if differing:
         detail = differing[0]
         if detail == "preset":
-            old, new = held["preset"], identity["preset"]
+            old, new = dict(held.get("preset") or {}), identity["preset"]
             detail = ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
         raise MalformedInput(f"{folder} holds another run ({detail} differs); choose another -o, or remove it")
     trainer.restore({name: tensor.to(trainer.device) for name, tensor in tensors.items()})
@@ -237,27 +250,35 @@ class _Clock:
 
 
 class _Log:
-    """A JSONL file that is cut back to what a checkpoint knew of, and added to from there."""
+    """A JSONL file that is cut back to what a checkpoint knew of, and added to from there. Its folder is made where it is
+    missing; it is locked, so that no second process goes on with the same run."""
 
     def __init__(self, path: Path, size: int, header: dict[str, Any]) -> None:
-        self._path, self._size, self._header = path, size, header
+        self.path, self._size, self._header = path, size, header
         self._stream: IO[bytes] | None = None
 
     def __enter__(self) -> _Log:
+        folder = self.path.parent
+        make_folder(folder, parents=True)
         try:
-            self._stream = open(self._path, "r+b" if self._path.exists() else "w+b")
-            if os.fstat(self._stream.fileno()).st_size < self._size:
-                self._stream.close()
-                raise MalformedInput(
-                    f"{self._path} is shorter than its checkpoint says; remove the folder to start anew"
-                )
-            self._stream.truncate(self._size)
-            self._stream.seek(self._size)
+            with ExitStack() as opened:
+                self._stream = opened.enter_context(open(self.path, "a+b"))
+                busy = f"another process goes on with the run in {folder}; wait for it, or choose another -o"
+                require_alone(self._stream, busy)
+                self._cut_back()
+                opened.pop_all()
         except OSError as error:
-            raise MalformedInput(f"cannot write {self._path}: {error.strerror or error}") from error
+            raise MalformedInput(f"cannot write {self.path}: {error.strerror or error}") from error
+        return self
+
+    def _cut_back(self) -> None:
+        assert self._stream is not None
+        if os.fstat(self._stream.fileno()).st_size < self._size:
+            raise MalformedInput(f"{self.path} is shorter than its checkpoint says; remove the folder to start anew")
+        self._stream.truncate(self._size)
+        self.points()  # a damaged line is noticed before the steps, not after them
         if self._size == 0:
             self._write(self._header)
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._stream is not None:
@@ -282,8 +303,17 @@ class _Log:
         """All lines but the header."""
         assert self._stream is not None
         self._stream.seek(0)
-        lines = self._stream.read().splitlines()[1:]
-        return [json.loads(line) for line in lines]
+        try:
+            found = [json.loads(line) for line in self._stream.read().splitlines()[1:]]
+            if not all(isinstance(line[name], kind) for line in found for name, kind in _LINE.items()):
+                raise ValueError("a value of another kind")
+        except (ValueError, KeyError, TypeError) as error:
+            raise MalformedInput(f"{self.path} has a damaged line ({error}); remove the folder to start anew") from None
+        return found
+
+
+_LINE = {"step": int, "loss": list, "accuracy": list}
+"""What every line of the log has, and of which kind."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from utfproof.training import compiled
 from utfproof.training.counting import counted, state_key
 from utfproof.training.matrices import product, times
 from utfproof.training.models import NORM_EPSILON, Model
-from utfproof.training.wide import WideEngine, gelu
+from utfproof.training.wide import WideEngine, gelu, handed_out
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,19 +96,19 @@ class SharedEngine(WideEngine):
         for layer in range(1, L):
             rows = look if layer == L - 1 else None
             moved = self._averages(number, layer, x, index, rows)
-            asked = x[index if rows is None else index.gather(1, rows)]
+            asked = handed_out(x, index if rows is None else index.gather(1, rows))
             before = self.folds and layer == L - 1
             x = self._through(number, layer, asked, lambda _, moved=moved: moved, not before)  # type: ignore[misc]
             x = x.flatten(0, 1)
             index = torch.arange(len(x), device=x.device).view(asked.shape[:2])
-        return x[index if L > 1 or look is None else index.gather(1, look)]
+        return handed_out(x, index if L > 1 or look is None else index.gather(1, look))
 
     def _first(self, number: int, states: States) -> Tensor:
         """The states after the first layer, [G, m]: tokens are attended to by their number."""
         import torch
 
         model = self.model
-        H, rows = model.shape.heads, model["E"][number][states.tokens]
+        H, rows = model.shape.heads, handed_out(model["E"][number], states.tokens)
         read = self._read_at(number, rows, 0)
         queries, keys = self._read(number, 0, read).view(len(rows), 2, H, -1).permute(1, 2, 0, 3)
         logits = ((queries * model.scale) @ keys.transpose(-1, -2))[:, states.token]  # [H, G, v]
@@ -116,7 +116,7 @@ class SharedEngine(WideEngine):
         moved = torch.cat([self._move(number, 0, head, read) for head in range(H)])
         shares = torch.cat([*attention], 1)
         if not model.mlp or (model.norm and model.norm_place == "post"):
-            return self._through(number, 0, rows[states.token], lambda _: shares @ moved)
+            return self._through(number, 0, handed_out(rows, states.token), lambda _: shares @ moved)
         if model.residual:
             own = torch.nn.functional.one_hot(states.token, len(rows)).to(shares)
             shares, moved = torch.cat([own, shares], 1), torch.cat([rows, moved])
@@ -148,8 +148,8 @@ class SharedEngine(WideEngine):
         place = torch.arange(n, device=x.device)
         rows = place.expand(B, n) if look is None else look
         reading = self._read(number, layer, read).view(-1, 2, H, d)
-        queries = reading[index.gather(1, rows), 0].transpose(1, 2) * model.scale
-        logits = queries @ reading[index, 1].permute(0, 2, 3, 1)  # [B, H, k, n]
+        queries = handed_out(reading[:, 0], index.gather(1, rows)).transpose(1, 2) * model.scale
+        logits = queries @ handed_out(reading[:, 1], index).permute(0, 2, 3, 1)  # [B, H, k, n]
         hidden, seen = place > rows[:, None, :, None], rows.amax(1) + 1
         attention = logits.masked_fill(hidden, float("-inf")).softmax(-1)
         if self._kept(number, layer) is not None:

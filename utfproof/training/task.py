@@ -128,13 +128,15 @@ class Kind:
 
 
 def standing(accuracy: float, rules: Sequence[Baseline]) -> str:
-    """What rules an accuracy passes and which is the next that it does not, such as: above counting (93.1 %), below ..."""
+    """What rules an accuracy passes and which is the next that it does not, such as: above counting (93.1 %), below ...; level
+    with those that are within two of their standard errors."""
     ordered = sorted(rules, key=lambda rule: rule.accuracy)
-    passed = [rule for rule in ordered if rule.accuracy < accuracy]
-    ahead = ordered[len(passed) :]
+    level = [rule for rule in ordered if abs(rule.accuracy - accuracy) <= 2 * rule.standard_error]
+    passed = [rule for rule in ordered if rule.accuracy < accuracy and rule not in level]
+    ahead = [rule for rule in ordered if rule.accuracy >= accuracy and rule not in level]
     said = [
         f"{word} {rule.name} ({100 * rule.accuracy:.1f} %)"
-        for word, group in (("above", passed[-1:]), ("below", ahead[:1]))
+        for word, group in (("above", passed[-1:]), ("level with", level), ("below", ahead[:1]))
         for rule in group
     ]
     return ", ".join(said)

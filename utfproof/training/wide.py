@@ -94,13 +94,13 @@ class WideEngine:
             self._parts[name] = tensor.flatten(0, axes - 1).unbind(0)
         flat = 0
         for index, size in zip(place, tensor.shape, strict=False):
-            flat = flat * size + index
+            flat = flat * size + index % size  # -1: the last of this seed, not of the one before
         return self._parts[name][flat]
 
     def _looked(self, number: int, ids: Tensor, look: Tensor | None) -> Tensor:
         """X^L of one model at the positions look [B, k], [B, k, m]; at all without it."""
         model = self.model
-        x = model["E"][number][ids]
+        x = handed_out(model["E"][number], ids)
         if model.learned_positions:
             x = x + model["P"][number][: ids.shape[1]]
         for layer in range(model.shape.layers):
@@ -184,6 +184,14 @@ class WideEngine:
     def _mlp_parts(self, number: int, layer: int) -> list[Tensor]:
         """W_in [m, w], b_in [w], W_out [w, m], b_out [m]."""
         return [self._part(f"mlp_{name}", number, layer) for name in ("in", "in_bias", "out", "out_bias")]
+
+
+def handed_out(x: Tensor, index: Tensor) -> Tensor:
+    """x[index] for x [G, ...] and index of any shape. Its gradient is added up in one order whatever the number of threads,
+    which that of x[index] is not."""
+    import torch
+
+    return torch.nn.functional.embedding(index, x.flatten(1)).view(*index.shape, *x.shape[1:])
 
 
 def gelu(x: Tensor) -> Tensor:
