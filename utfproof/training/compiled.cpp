@@ -439,6 +439,8 @@ void averages_states(long start, long end, long sequences, long rows, long n, lo
 
 }  // namespace
 
+extern "C" const long block_columns = BLOCK, piece_columns = PIECE;
+
 #define BOTH_WAYS(T)                                                                                                           \
     extern "C" void forward_##T(long start, long end, long sequences, long rows, long n, long e, long f, long repeat,         \
                                 const T *q, const T *k, const T *v, const int64_t *look, T *found, T *tops, T *units) {       \

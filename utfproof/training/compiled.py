@@ -21,15 +21,19 @@ _FEW = 32
 """Rows up to which a product with a large matrix waits for memory."""
 _LARGE = 2**20
 """Entries from which on a matrix is large: it stays in no cache of a core."""
-_BLOCK = 48
-"""Columns of such a product that are one piece of work."""
-_PIECE = 64
-"""Columns of the states' gradients that are one."""
 
 
 def library() -> ctypes.CDLL | None:
     """The compiled functions, or None without a compiler."""
     return shared_library(SOURCE)
+
+
+@cache
+def _columns(name: str) -> int:
+    """Columns that are one piece of work: block_columns of a product, piece_columns of the states' gradients."""
+    found = library()
+    assert found is not None
+    return ctypes.c_long.in_dll(found, name).value
 
 
 def fits(queries: Tensor) -> bool:
@@ -61,7 +65,7 @@ def few_times(x: Tensor, y: Tensor) -> Tensor:
     """x @ y, reading y once."""
     x, found = x.contiguous(), x.new_empty(len(x), y.shape[1])
     name, matrix = ("few", y) if y.is_contiguous() else ("few_back", y.t())
-    _call(name, -(-y.shape[1] // _BLOCK), (*x.shape, y.shape[1]), [x, matrix, found], x)
+    _call(name, -(-y.shape[1] // _columns("block_columns")), (*x.shape, y.shape[1]), [x, matrix, found], x)
     return found
 
 
@@ -82,7 +86,9 @@ def averages_back(A: Tensor, x: Tensor, index: Tensor, seen: Tensor, g: Tensor) 
     dA, dx = A.new_empty(A.shape), x.new_zeros(x.shape)
     numbers = (*A.shape[1:], x.shape[1])
     _call("averages_weights", len(A), numbers, [g, x, index, seen, dA], A)
-    _call("averages_states", -(-x.shape[1] // _PIECE), (len(A), *numbers), [A, g, index, seen, dx], A)
+    _call(
+        "averages_states", -(-x.shape[1] // _columns("piece_columns")), (len(A), *numbers), [A, g, index, seen, dx], A
+    )
     return dA, dx
 
 

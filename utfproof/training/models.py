@@ -141,14 +141,12 @@ def build_model(
     """The models of these seeds as they stand before training. Every number is drawn on the CPU from its seed, and is the same
     on every device.
 
-    Raises MalformedInput for an unknown host, dtype or kind of positions; ResourceLimit before allocating.
+    Raises MalformedInput for an unknown host or dtype; ResourceLimit before allocating.
     """
     import torch
 
     if dtype not in DTYPES:
         raise MalformedInput(f"dtype {dtype!r} is unknown; choose {', '.join(DTYPES)}")
-    if preset.positions not in ("none", "learned"):
-        raise MalformedInput(f"positions {preset.positions!r} are unknown; choose none or learned")
     for seed in seeds:
         check_seed(seed)
     if not seeds:
