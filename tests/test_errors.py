@@ -183,7 +183,7 @@ DOCUMENTS = {
     "a grid of garbage": (["sweep", "garbage.toml"], 2, "not TOML"),
     "a grid left open": (["sweep", "open.toml"], 2, "not TOML"),
     "a sweep that is none": (["collect", "folder.json"], 2, "cannot read folder.json/sweep.json"),
-    "results that are a file": (["tables", "--results", "old.json"], 2, "is no folder"),
+    "results that are a file": (["tables", "--results", "old.json"], 2, "is a file; name the folder"),
     "a run folder that is a file": (["train", "parentheses/sparse/attention", "-o", "old.json"], 2, "name a folder"),
     "a results folder that is a file": (
         ["train", "parentheses/sparse/attention", "--results", "old.json"],
