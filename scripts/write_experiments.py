@@ -468,23 +468,26 @@ def _range(numbers: set[int], what: str) -> str:
 
 
 def of_speed(path: Path) -> list[str]:
-    """Processor time of the m-wide step of each host over that of the engine that is used in its place."""
+    """Processor time of the m-wide step of each host over that of the engine that is used in its place, like for like."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    text = []
+    told, engines = [], set()
     for host in dict.fromkeys(entry["host"] for result in document["results"] for entry in result["contestants"]):
+        over = f"less processor time than {host} wide"
         ratios = [
-            (result["task"], entry["engine"], entry[f"less processor time than {host} wide"])
+            (result["task"], entry["engine"], entry[over])
             for result in document["results"]
             for entry in result["contestants"]
-            if entry["host"] == host and entry["engine"] != "wide" and f"less processor time than {host} wide" in entry
+            if entry["host"] == host and entry["engine"] != "wide" and over in entry
         ]
         if ratios:
-            said = ", ".join(f"{ratio:.3g} ({task})" for task, _, ratio in ratios)
-            variant = document["setting"]["variant"]
-            text.append(
-                f"{host}, {variant}: the m-wide step takes so many times the processor time of `{ratios[0][1]}`: {said}."
-            )
-    return text
+            told.append(f"{host} {', '.join(f'{ratio:.3g} ({task})' for task, _, ratio in ratios)}")
+            engines |= {f"`{engine}`" for _, engine, _ in ratios}
+    if not told:
+        return []
+    return [
+        f"{document['setting']['variant']}: the m-wide step of a host takes so many times the processor time of "
+        f"{' or '.join(sorted(engines))} on the same host: {'; '.join(told)}."
+    ]
 
 
 def measured_part(folder: Path) -> str:

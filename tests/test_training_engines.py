@@ -202,6 +202,8 @@ BY_THREADS = [
     ("parentheses/random/mlp", "shared", {"batch": 64, "m": 600}),
     ("parentheses/random/residual", "shared", {"batch": 64, "m": 600}),
     ("2-hop/random/attention", "paths", {"batch": 16, "m": 128}),
+    ("2-hop/random/residual-norm", "paths", {"batch": 64, "m": 128}),
+    ("2-hop/trained/residual-norm", "paths", {"batch": 64, "m": 128}),
 ]
 
 

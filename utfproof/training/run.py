@@ -1,7 +1,8 @@
 """One run of a preset from start to result: a folder with the log and the last checkpoint, and a result file at the end.
 
 After a kill at any moment the same call goes on from the last checkpoint, and ends with the same parameters and the same log,
-to the bit, as a run that was never stopped (same machine, same number of threads). Times are kept out of the log for that.
+to the bit, as a run that was never stopped (on a CPU: same machine, same number of threads). Times are kept out of the log
+for that.
 
 RUNDIR/log.jsonl        a header, then one line every `log_every` steps
 RUNDIR/checkpoint.json  what runs, the step, the name of the tensors' file, the seconds spent
