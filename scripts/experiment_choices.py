@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pages import table
 
 from utfproof.paper import tables as paper
+from utfproof.reporting.document import counted
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, PRESETS, Preset, field_names
 from utfproof.training.results import RunResult, differences, is_cell, measured, with_seeds
 from utfproof.training.tables import Measured, percent
@@ -42,11 +43,6 @@ def said_field(name: str, value: Any) -> str:
 def said_fields(fields: dict[str, Any]) -> str:
     """All of them, by name."""
     return ", ".join(said_field(name, fields[name]) for name in sorted(fields))
-
-
-def counted(number: int, what: str) -> str:
-    """Such as 1 pair, or 3 pairs."""
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def without(point: Preset, *fields: str) -> tuple[Any, ...]:
@@ -144,9 +140,7 @@ def twins(runs: list[RunResult], name: str, value: object) -> list[tuple[Side, S
         if not seeds:
             continue
         other = {n: v for n, v in differences(twin[0]).items() if n not in ("steps", "m")}
-        said = None
-        if point.host in PAPER_HOSTS and point.m == PRESETS[point.name].m:
-            said = paper.ABLATIONS[point.task][PAPER_VARIANTS[point.variant]][PAPER_HOSTS.index(point.host)]
+        said = printed(twin[0]) if point.m == PRESETS[point.name].m else None
         one, other_side = (Side(side, measured(side), said, other) for side in sides)
         found.append((one, other_side))
     return sorted(found, key=lambda pair: (pair[0].runs[0].point.name, pair[0].runs[0].point.m))

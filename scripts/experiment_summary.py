@@ -8,8 +8,9 @@ from __future__ import annotations
 import statistics
 from typing import NamedTuple
 
-from experiment_choices import FACTORS, NEAR, Factorial, counted, factorials, printed
+from experiment_choices import FACTORS, NEAR, Factorial, factorials, printed
 
+from utfproof.reporting.document import counted
 from utfproof.training.fixed_attention import NAMES
 from utfproof.training.models import is_trained
 from utfproof.training.optimum_table import FromScratch, Line, Table, by_schedule

@@ -19,7 +19,6 @@ from experiment_choices import (
     NEAR,
     averaged,
     choices_part,
-    counted,
     effects,
     factorial_part,
     factorials,
@@ -33,6 +32,7 @@ from experiment_summary import in_short, of_missing, tried
 from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
+from utfproof.reporting.document import counted
 from utfproof.training.figure import FREE, PANELS, ScalingPoint, lines, panels_of, scaling_points
 from utfproof.training.fixed_attention import NAMES
 from utfproof.training.optimum import read_documents
@@ -376,7 +376,7 @@ def bench_table(path: Path) -> str:
         "processor time",
         "multiplications, ratio",
     ]
-    threads = f"{setting['threads']} thread{'s' * (setting['threads'] > 1)}"
+    threads = counted(setting["threads"], "thread")
     said = (
         f"`utfproof bench train`, variant {setting['variant']}, {setting['dtype']}, {threads}, load average "
         f"{document['load_average']:.1f} on {document['cores']} cores, {setting['repetitions']} repetitions. The last three "

@@ -28,10 +28,10 @@ def results_folder(given: Path | None) -> Path:
 
     if given is None:
         return DEFAULT_FOLDER
-    if given.exists() and not given.is_dir():
-        raise MalformedInput(f"--results {given} is a file; name the folder that it lies in")
     if not given.is_dir():
-        raise MalformedInput(f"--results {given} is no folder; `utfproof train --results {given}` makes it")
+        made = "is a file; name the folder that it lies in"
+        missing = f"is no folder; `utfproof train --results {given}` makes it"
+        raise MalformedInput(f"--results {given} {made if given.exists() else missing}")
     return given
 
 
