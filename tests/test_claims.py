@@ -18,7 +18,7 @@ from tiers import full_where
 
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
-from utfproof.claims import registry, runner
+from utfproof.claims import preliminaries, registry, runner
 from utfproof.claims.companions import CHECKER, PROVER
 from utfproof.claims.computed import Shared, recorded
 from utfproof.claims.grid import DEFAULT_GRID, Grid
@@ -411,6 +411,14 @@ def test_routes_must_agree():
         agree({"a": 3, "b": 4})
     with pytest.raises(RoutesDiffer, match="one route only"):
         agree({"a": 3})
+
+
+def test_routes_that_are_nearly_equal_are_all_numbers():
+    ours = [1.0, 2.0, 3.0]
+    for place in range(3):
+        found = [*ours[:place], float("nan"), *ours[place + 1 :]]
+        assert not preliminaries._nearly({"found": found, "known": ours}).value < 1e-13
+    assert preliminaries._nearly({"found": ours, "known": ours}).value == 0
 
 
 # --- grids -------------------------------------------------------------------------------------------------

@@ -15,7 +15,14 @@ pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no g++")
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch, one_thread):
+    """Blocks of 8, and tensors that are made empty hold NaN: what is never written shows, whatever memory held before."""
     monkeypatch.setattr(kernel, "_BLOCK", 8)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    assert torch.ones(1).new_empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(before)
 
 
 def gap(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -47,7 +54,8 @@ def both_ways(function, shape, shared: bool, dtype=torch.float64) -> list[torch.
 
 
 def largest_gap(first: list[torch.Tensor], second: list[torch.Tensor]) -> float:
-    return max(gap(a, b) if a.any() else float(b.abs().max()) for a, b in zip(first, second, strict=True))
+    gaps = [gap(a, b) if a.any() else float(b.abs().max()) for a, b in zip(first, second, strict=True)]
+    return float(torch.tensor(gaps).max())  # NaN if one is, where Python's max is any
 
 
 SHARED = [(shape, False) for shape in SHAPES] + [(shape, True) for shape in SHAPES if shape[3] == shape[4]]
@@ -87,7 +95,7 @@ FAULTS = {
 def few_products(x: torch.Tensor, y: torch.Tensor) -> float:
     """The largest relative difference of products of few rows, either way."""
     found = [compiled.few_times(x, y), compiled.few_times(x, y.t().contiguous().t())]
-    return max(gap((x.double() @ y.double()), product.double()) for product in found)
+    return float(torch.tensor([gap((x.double() @ y.double()), product.double()) for product in found]).max())
 
 
 def few_factors(dtype=torch.float64) -> list[tuple[torch.Tensor, torch.Tensor]]:

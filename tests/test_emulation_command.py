@@ -2,6 +2,7 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from utfproof.constructions import build_host
 from utfproof.emulation.compare import CompareSetting, EmulationReport, compare, random_input, relative_error
 from utfproof.emulation.engines import Engine, changed, path_columns
 from utfproof.emulation.laws import draw_target
-from utfproof.emulation.observe import first_growth
-from utfproof.emulation.sweep import Case, Plan, run_case, totals
+from utfproof.emulation.observe import first_growth, layer_errors
+from utfproof.emulation.sweep import Case, CaseOutcome, Plan, run_case, totals
 from utfproof.matching import Embedder, w_all
 from utfproof.shapes import Shape
 
@@ -39,6 +40,16 @@ pytestmark = pytest.mark.numerical
 )
 def test_first_growth(errors, layer):
     assert first_growth(errors) == layer
+
+
+def test_an_error_that_is_no_number_stays():
+    """Python's max keeps the first of 1 and NaN, whichever it is: the head with NaN here is the second."""
+    theirs, ours = (SimpleNamespace(logits={(0, h): np.ones((2, 2)) for h in range(2)}) for _ in range(2))
+    ours.logits[0, 1] = np.full((2, 2), np.nan)
+    assert np.isnan(layer_errors(ours, theirs, None)).all()
+    reports = [SimpleNamespace(comparisons=[], broken=[], condition=None, max_relative_error=e) for e in (0.5, np.nan)]
+    outcomes = [CaseOutcome(Case(SHAPE, "tied", "gaussian"), 3, report) for report in reports]
+    assert np.isnan(totals(outcomes)["max_relative_error"])
 
 
 def test_a_broken_run_is_named():

@@ -267,7 +267,7 @@ def test_a_host_that_matches_shows_no_miss(tmp_path):
     shape = Shape(2, 2, 2, 3)
     host = build_host("random", shape)
     found = missed.measure_miss(host, missed.visible_target(shape, 30))
-    assert max(found.output_error, found.logit_error, found.misfit) < 1e-9
+    assert np.max([found.output_error, found.logit_error, found.misfit]) < 1e-9
     # and with one reader spoilt it does
     R_Q = host.R_Q.copy()
     R_Q[1, 1] = R_Q[1, 0]

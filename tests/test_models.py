@@ -50,7 +50,7 @@ def error(model_reading, name):
     """How far the reading is from the library's own logits."""
     tensors = FROZEN[name][0]
     pairs = zip(tensors["frozen.tokens"], tensors["frozen.logits"], strict=True)
-    return max(relative_difference(model_reading.stages(t)["logits"], logits) for t, logits in pairs)
+    return np.max([relative_difference(model_reading.stages(t)["logits"], logits) for t, logits in pairs])
 
 
 def test_there_are_enough_of_them():

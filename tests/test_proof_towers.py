@@ -73,7 +73,7 @@ def residue(A1, A2, M1, tokens, z, n, seed):
         Y = np.array([state(y) for y in tokens])
         V = sum(n[h, k - 1] * A2[h] @ (Y[k] - Y[0]) for h in range(len(A2)) for k in range(1, len(tokens)))
         found.append(abs((nu * tau) @ tokens @ M1[g] @ V))
-    return max(found)
+    return np.max(found)
 
 
 @pytest.mark.parametrize(("H", "b"), [(1, 1), (2, 1), (2, 2), (3, 2)])

@@ -60,14 +60,14 @@ def gap(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def apart(first: Trainer, second: Trainer, steps: int) -> float:
     """The largest relative difference of losses, gradients and parameters over so many steps of both."""
-    worst = 0.0
+    gaps = []
     for _ in range(steps):
         first.step(), second.step()
-        worst = max(worst, gap(first.loss, second.loss))
+        gaps.append(gap(first.loss, second.loss))
         for name, tensor in first.model.trained.items():
             other = second.model.trained[name]
-            worst = max(worst, gap(tensor.grad, other.grad), gap(tensor.detach(), other.detach()))
-    return worst
+            gaps += [gap(tensor.grad, other.grad), gap(tensor.detach(), other.detach())]
+    return float(np.max(gaps))
 
 
 def test_sequence_loss_and_wide_streams_take_the_other_branches():
@@ -185,16 +185,16 @@ def test_seeds_side_by_side_have_their_own_gains_and_mlps(monkeypatch, engine, n
     part = WideEngine._part
     if fault:  # the first seed's for all
         monkeypatch.setattr(WideEngine, "_part", lambda self, name, number, *place: part(self, name, 0, *place))
-    worst = 0.0
+    gaps = []
     for _ in range(3):
         both.step()
         for number, single in enumerate(singles):
             single.step()
-            worst = max(worst, gap(single.loss[0], both.loss[number]))
+            gaps.append(gap(single.loss[0], both.loss[number]))
     for place, tensor in both.model.trained.items():
         for number, single in enumerate(singles):
-            worst = max(worst, gap(single.model[place][0].detach(), tensor[number].detach()))
-    assert (worst < 1e-10) != fault
+            gaps.append(gap(single.model[place][0].detach(), tensor[number].detach()))
+    assert bool(np.max(gaps) < 1e-10) != fault
 
 
 BY_THREADS = [

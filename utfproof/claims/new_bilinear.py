@@ -68,7 +68,7 @@ def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
             c = [float((7 * i * i + 3 * seed * i + seed) % 11 - 5) for i in range(heads)]
             c = [0.0, *c[1:]] if seed == 2 else [*c[:-1], 0.0] if seed == 3 else c
             p, u = bilinear.solve(c)
-            worst = max(worst, *(abs(a - b) for a, b in zip(bilinear(p, u), c, strict=True)))
+            worst = np.max([worst, *(abs(a - b) for a, b in zip(bilinear(p, u), c, strict=True))])
         even_degree = (s - 1) % 2 == 0 or (t - 1) % 2 == 0
         holds = worst < 1e-8 and even_degree and bilinear.size == (heads + 2) // 2
         yield Instance(f"H = {heads}", holds, f"error {worst:.0e}, q = {bilinear.size}")

@@ -58,10 +58,10 @@ def row_softmax(run: Run) -> Iterator[Instance | Figure]:
 
 
 def _nearly(routes: Mapping[str, Sequence[float]]) -> Agreed:
-    """The largest relative difference of the first route to the second; absolute where that is zero."""
+    """The largest relative difference of the first route to the second; absolute where that is zero; NaN if one is."""
     ours, exact = routes.values()
-    errors = (abs(a - b) / (b or 1) for a, b in zip(ours, exact, strict=True))
-    return Agreed(max(errors), tuple(routes))
+    errors = [abs(a - b) / (b or 1) for a, b in zip(ours, exact, strict=True)]
+    return Agreed(float(np.max(errors)), tuple(routes))
 
 
 @claim(

@@ -60,7 +60,7 @@ def layer_errors(ours: Observer, theirs: Observer, index: int | None) -> tuple[f
         out.setdefault(layer, []).append((error, scale))
     found = []
     for layer in sorted(out):
-        error, scale = (max(pair[i] for pair in out[layer]) for i in (0, 1))
+        error, scale = np.max(out[layer], axis=0).tolist()
         found.append(error / scale if scale else error)
     return tuple(found)
 

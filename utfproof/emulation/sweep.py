@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from utfproof.attention import AttentionKernel, named_kernel
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.emulation.compare import CompareSetting, EmulationReport, compare
@@ -157,7 +159,7 @@ def totals(outcomes: Sequence[CaseOutcome]) -> dict[str, Any]:
         "broken": sum(len(r.broken) for r in reports),
         "refused": sum(o.refusal is not None and not o.failed for o in outcomes),
         "failed": sum(o.failed for o in outcomes),
-        "max_relative_error": max((r.max_relative_error for r in reports), default=None),
+        "max_relative_error": float(np.max([r.max_relative_error for r in reports])) if reports else None,
         "bound_over_error_tame": [min(ratios["tame"]), max(ratios["tame"])] if ratios["tame"] else None,
         "bound_over_error": [min(ratios["all"]), max(ratios["all"])] if ratios["all"] else None,
     }

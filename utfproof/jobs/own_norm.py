@@ -127,7 +127,7 @@ def emulate(job: Emulate) -> Outcome:
                 f"{job.embedding} is for {sizes[0]} tokens, {sizes[1]} positions, attention {facts['attention'][:80]}"
             )
         found = compare_normalised(model, host, E, sequences, within, constant)
-    errors = {n: found.errors[i * job.trials : (i + 1) * job.trials] for i, n in enumerate(contexts)}
+    errors = {n: float(np.max(found.errors[i * job.trials : (i + 1) * job.trials])) for i, n in enumerate(contexts)}
     document = {
         "verdict": found.verdict,
         "notion": found.notion.value,
@@ -135,14 +135,14 @@ def emulate(job: Emulate) -> Outcome:
         "witness": model.witness,
         "shape": options.shape_document(found.host.shape, found.host.m),
         "tolerance": within,
-        "errors": {str(n): max(row) for n, row in errors.items()},
+        "errors": {str(n): error for n, error in errors.items()},
     }
     rows = {
         "result": found.verdict,
         "shape": f"{found.host.shape}, m = {found.host.m}",
         **{
-            f"context {n}": f"largest relative error {max(row):.3g} on {len(row)} sequences"
-            for n, row in errors.items()
+            f"context {n}": f"largest relative error {error:.3g} on {job.trials} sequences"
+            for n, error in errors.items()
         },
     }
     return Outcome(document, "emulate own-norm", rows, options.agreement_code(model, found.agrees))
