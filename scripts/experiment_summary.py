@@ -84,6 +84,17 @@ def of_missing(complete: list[RunResult]) -> str:
     return f"Not run in full: {'; '.join(told)}." if told else ""
 
 
+def of_lost(cells: list[RunResult]) -> str:
+    """Runs that end far below what one of their own training batches had; cells are scored on the law that they train on."""
+    told = []
+    for run in cells:
+        step, _, best = max(run.curve, key=lambda entry: entry[2], default=(0, 0.0, 0.0))
+        if 100 * (best - run.accuracy) > NEAR:
+            name = f"{run.point.name} (seed {run.seed})"
+            told.append(f"{name} has {percent(best)} at step {step}, ends at {percent(run.accuracy)}")
+    return f"Learned and lost again, in percent (the first of a training batch): {'; '.join(told)}." if told else ""
+
+
 def of_averages(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
     """How far frozen hosts without normalisation and MLP are from heads that look at nothing."""
     gaps = []

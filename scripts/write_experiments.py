@@ -28,7 +28,7 @@ from experiment_choices import (
     printed,
     said_fields,
 )
-from experiment_summary import in_short, of_missing, tried
+from experiment_summary import in_short, of_lost, of_missing, tried
 from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
@@ -388,10 +388,12 @@ def bench_table(path: Path) -> str:
 def conclusions(folder: Path) -> str:
     """What the data say, a sentence each: the part of the page between its two marks."""
     runs = read_results(folder / "training")
-    complete = averaged([run for run in runs if is_cell(run) and run.complete])
+    cells = [run for run in runs if is_cell(run) and run.complete]
+    complete = averaged(cells)
     text = [
         of_missing(complete),
         *of_cells(complete),
+        of_lost(cells),
         *of_printed(complete),
         *of_rates(runs),
         *of_choices(runs),

@@ -254,6 +254,11 @@ def test_the_summary_judges_where_the_data_say_so(copy):
     rest = [run for run in whole if run.point.name not in gone]
     assert experiment_summary.of_missing(rest) == "Not run in full: 1-hop mlp (random); 4-hop mlp-norm."
 
+    falls = replace(frozen, curve=[(100, 1.0, 0.5), (200, 1.0, 0.99), (300, 1.0, 0.3)], accuracy=0.3, seed=2)
+    lost = f"{frozen.point.name} (seed 2) has 99.0 at step 200, ends at 30.0."
+    assert experiment_summary.of_lost([normed, falls]).endswith(f"of a training batch): {lost}")
+    assert experiment_summary.of_lost([normed, replace(falls, accuracy=0.95), replace(falls, curve=[])]) == ""
+
     averages = partial(experiment_summary.of_averages, rules=rules)
     assert "the 1 cells of frozen hosts without normalisation: +4.0 to +4.0 points" in averages([frozen, normed])
     assert ": -28.8 to +4.0 points" in averages([frozen, replace(frozen, accuracy=0.0)])
