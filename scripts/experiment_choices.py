@@ -68,6 +68,11 @@ CHOICES = {
         "constant",
         "The rate falls to 0 after the warm-up, or stays (`--set decay=constant`):",
     ),
+    "max_grad_norm": (
+        1.0,
+        "All gradients together are scaled down to norm 1 where theirs is larger, as Hugging Face's Trainer does unless told "
+        "otherwise, with which public code trains parentheses (`--set max_grad_norm=1`), or never:",
+    ),
     "loss": (
         "sequence",
         "The paper's text can be read either way: the loss looks at the answer alone (the presets of parentheses), or at every "
@@ -75,14 +80,27 @@ CHOICES = {
     ),
 }
 """Fields that the paper leaves open: the value beside the preset's, and what the page says of it."""
-WORDS: dict[object, str] = {False: "none", True: "trained"}
 TITLES = {
     "positions": "Positions",
     "norm_place": "Where normalisation stands",
     "norm_gain": "Gains and shifts of normalisation",
     "decay": "Decay of the learning rate",
+    "max_grad_norm": "Largest norm of gradients",
     "loss": "Where the loss looks",
 }
+
+
+def word(value: object) -> str:
+    """A choice as the page calls it."""
+    return (
+        "trained"
+        if value is True
+        else "none"
+        if not value
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def choices_part(runs: list[RunResult]) -> str:
@@ -108,7 +126,7 @@ def choices_part(runs: list[RunResult]) -> str:
                 ]
             )
         usual = getattr(pairs[0][0].runs[0].point, name)
-        columns = [f"{WORDS.get(choice, str(choice))}, %" for choice in (usual, value)]
+        columns = [f"{word(choice)}, %" for choice in (usual, value)]
         head = ["run", "m", "changed in both", "steps", "paper, %", *columns, "seeds"]
         text += [f"### {TITLES[name]}", said, table(head, rows)]
     return "\n\n".join(text)
@@ -284,7 +302,7 @@ def of_choices(runs: list[RunResult]) -> list[str]:
             continue
         gaps = [[abs(100 * side.measured.mean - (one.printed or 0)) for side in (one, other)] for one, other in pairs]
         usual = getattr(pairs[0][0].runs[0].point, name)
-        words = [WORDS.get(choice, str(choice)) for choice in (usual, value)]
+        words = [word(choice) for choice in (usual, value)]
         near = [sum(gap[side] <= NEAR for gap in gaps) for side in (0, 1)]
         told.append(
             f"{TITLES[name].lower()}, {words[1]} in place of {words[0]}: nearer in {sum(b < a for a, b in gaps)} of "

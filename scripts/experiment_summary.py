@@ -6,6 +6,7 @@ A sentence that judges stands only where the data say so; without the data that 
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import NamedTuple
 
 from experiment_choices import FACTORS, NEAR, Factorial, factorials, printed
@@ -46,6 +47,21 @@ def tried(target: Table, line: Line) -> Tried | None:
         return None
     best = max(means, key=lambda key: means[key])
     return Tried(target, line, schedules[best], best, means[best], len(means))
+
+
+def strongest(tables: list[Table]) -> list[Table]:
+    """Without hosts, at the paper's setting, that another target of the same task and variant shows to hold more."""
+    most: dict[tuple[str, str, str, int], float] = {}
+    for target in tables:
+        for line in target.lines if target.usual else ():
+            at = (target.task, target.variant, line.host, line.m)
+            most[at] = max(most.get(at, 0.0), line.embedded)
+
+    def stands(target: Table, line: Line) -> bool:
+        return not target.usual or line.embedded == most[target.task, target.variant, line.host, line.m]
+
+    kept = [replace(target, lines=tuple(line for line in target.lines if stands(target, line))) for target in tables]
+    return [target for target in kept if target.lines]
 
 
 def tries(entry: Tried) -> str:

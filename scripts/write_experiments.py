@@ -28,7 +28,7 @@ from experiment_choices import (
     printed,
     said_fields,
 )
-from experiment_summary import in_short, of_lost, of_missing, tried
+from experiment_summary import in_short, of_lost, of_missing, strongest, tried
 from pages import ROOT, settle, table
 
 from utfproof.paper import tables as paper
@@ -401,7 +401,7 @@ def conclusions(folder: Path) -> str:
     ]
     text += [" ".join(said[0].upper() + said[1:] for said in effects(found)) for found in factorials(runs)]
     text += [sentence for name in BENCH if (folder / name).exists() for sentence in of_speed(folder / name)]
-    tables = optimum_tables(read_documents(folder / "optimum"), runs)
+    tables = strongest(optimum_tables(read_documents(folder / "optimum"), runs))
     lists = [
         "\n".join(f"* {sentence}" for sentence in part if sentence) for part in (in_short(complete, runs, tables), text)
     ]

@@ -147,6 +147,14 @@ def loss_and_gradients(point, values, inputs, targets, mask):
     return loss, gradients | {name: np.array(value) for name, value in found.items() if name in values}
 
 
+def clipped(point, gradients):
+    """Scaled so that the norm of all together is at most max_grad_norm, where there is one."""
+    if not point.max_grad_norm:
+        return gradients
+    total = math.sqrt(sum((g**2).sum() for g in gradients.values()))
+    return {name: g * min(1, point.max_grad_norm / (total + 1e-6)) for name, g in gradients.items()}
+
+
 class AdamW:
     """Decoupled weight decay, bias-corrected moments; the rate rises over the warm-up and then falls linearly to 0 at the last
     step."""

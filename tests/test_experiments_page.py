@@ -204,6 +204,16 @@ def test_the_gap_is_to_the_best_run_that_was_long_enough():
         "| a target | random, tied, m = 456 | 97.0 |  |  | 50.0 (a rule) |  |",
     ]
     assert write_experiments.gaps_part([]) == []
+    weak, strong = (replace(line("tied"), embedded=held) for held in (0.5, 0.9))
+    weaker = replace(target, title="a weaker target", lines=(weak, replace(line("late"), m=9)))
+    stronger = replace(target, lines=(strong,))
+    kept = [
+        [(found.title, one.host) for one in found.lines] for found in experiment_summary.strongest([weaker, stronger])
+    ]
+    assert kept == [[("a weaker target", "late")], [("a target", "tied")]]
+    shorter = replace(weaker, usual=False)
+    assert experiment_summary.strongest([shorter, stronger]) == [shorter, stronger]
+    assert experiment_summary.strongest([replace(weaker, lines=(weak,)), stronger]) == [stronger]
 
 
 def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):

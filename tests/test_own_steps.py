@@ -43,6 +43,11 @@ CASES = [
     *((f"parentheses/{host}/residual-norm", {"residual": False}) for host in ("sparse", "trained")),
     ("parentheses/sparse/residual-norm", {"residual": False, "norm_place": "post"}),
     ("parentheses/trained/attention", {"betas": (0.8, 0.9), "weight_decay": 0.1}),
+    *(
+        (f"parentheses/{host}/mlp-norm", {"max_grad_norm": most})
+        for host in ("random", "trained")
+        for most in (0.1, 1e3)
+    ),
     ("parentheses/trained/mlp", {"loss": "sequence"}),
 ]
 QUICK = (*CASES[:10], CASES[-2])
@@ -82,7 +87,7 @@ def apart(point, engine, steps=3, by=None):
         batch, rate = held.batch(step), optimiser.rate()
         inputs, targets, mask = (x[0].numpy() for x in (batch.inputs, batch.targets, batch.loss_mask))
         loss, gradients = own_steps.loss_and_gradients(by or point, values, inputs, targets, mask)
-        gradients = {name: gradients[name] for name in held.model.trained}
+        gradients = own_steps.clipped(by or point, {name: gradients[name] for name in held.model.trained})
         optimiser.step(values, gradients)
         held.step()
         gaps.append(abs(loss - float(held.loss)) / loss)
@@ -135,6 +140,7 @@ FAULTS = {
     "other betas": ("attention", {"betas": (0.9, 0.99)}),
     "a stream that is not there": ("attention", {"residual": True}),
     "LN after the layer": ("residual-norm", {"norm_place": "post"}),
+    "gradients clipped": ("attention", {"max_grad_norm": 0.1}),
 }
 
 

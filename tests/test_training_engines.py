@@ -173,7 +173,7 @@ def test_seeds_side_by_side_are_the_single_runs(name):
 
 
 GAINS = [("2-hop/random/residual-norm", {"norm_gain": True}), ("2-hop/trained/residual-norm", {})]
-GAINS += [("parentheses/random/mlp-norm", {"norm_gain": True}), ("parentheses/trained/mlp", {})]
+GAINS += [("parentheses/random/mlp-norm", {"norm_gain": True}), ("parentheses/trained/mlp", {"max_grad_norm": 0.2})]
 
 
 @pytest.mark.parametrize("fault", [False, True])
@@ -195,6 +195,30 @@ def test_seeds_side_by_side_have_their_own_gains_and_mlps(monkeypatch, engine, n
         for number, single in enumerate(singles):
             gaps.append(gap(single.model[place][0].detach(), tensor[number].detach()))
     assert bool(np.max(gaps) < 1e-10) != fault
+
+
+@pytest.mark.parametrize("most", [0.05, 1e6])
+@pytest.mark.parametrize("name", ["parentheses/trained/mlp", "2-hop/random/residual-norm"])
+def test_gradients_are_clipped_as_torch_clips_them(name, most):
+    """The oracle is torch's function, which Hugging Face's Trainer calls, on the gradients of a step that is not clipped."""
+    plain, clipped = (trainer(small(name, layers=2, max_grad_norm=value), "wide") for value in (0.0, most))
+    plain.step(), clipped.step()
+    norm = torch.nn.utils.clip_grad_norm_(plain.model.parameters(), most)
+    assert (norm > most) == (most < 1)
+    assert all(
+        gap(a.grad, b.grad) < 1e-14 for a, b in zip(plain.model.parameters(), clipped.model.parameters(), strict=True)
+    )
+
+
+def test_each_model_s_gradients_are_clipped_by_their_own_norm():
+    chosen = small("parentheses/trained/attention", layers=2, max_grad_norm=0.05)
+    both, second = trainer(chosen, "paths", seeds=(5, 6)), trainer(chosen, "paths", seeds=(6,))
+    for held in (both, second):
+        held.step()
+    for name, tensor in second.model.trained.items():
+        assert gap(tensor.grad[0], both.model.trained[name].grad[1]) < 1e-12
+    squares = [sum(float((tensor.grad[s] ** 2).sum()) for tensor in both.model.trained.values()) for s in (0, 1)]
+    assert squares == pytest.approx([0.05**2] * 2, rel=1e-4)
 
 
 BY_THREADS = [

@@ -100,7 +100,11 @@ def test_keys():
         preset("1-hop/sparse/attention"),
         preset("1-hop/random/residual"),
         preset("1-hop/random/attention", weight_decay=0.0),
+        preset("1-hop/random/attention", max_grad_norm=1.0),
     ]
+    for name in ("learning_rate", "weight_decay", "init_std", "max_grad_norm"):
+        whole, real = (run_key(preset(base.name, **{name: value}), 0, 5) for value in (1, 1.0))
+        assert whole == real
     keys = [run_key(point, 0, base.steps) for point in changed]
     keys += [run_key(base, 1, base.steps), run_key(base, 0, 10)]
     assert len({key, *keys}) == len(keys) + 1

@@ -76,7 +76,8 @@ def test_a_preset_can_follow_the_public_code():
     scored = next(trainer.evaluation_batches(8))  # accuracy is that of the cell: at one hop
     assert set(scored.inputs[..., 0].reshape(-1).tolist()) == {1}
     assert point.positions == "learned"
-    assert preset("parentheses/random/mlp", **upstream_fields("parentheses/random/mlp")).decay == "cosine"
+    point = preset("parentheses/random/mlp", **upstream_fields("parentheses/random/mlp"))
+    assert (point.decay, point.max_grad_norm) == ("cosine", 1.0)
     plain = preset("1-hop/sparse/attention")
     assert run_key(plain, 0, plain.steps) != run_key(
         preset("1-hop/sparse/attention", min_hops=0, max_hops=16), 0, plain.steps

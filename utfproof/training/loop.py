@@ -250,8 +250,21 @@ class Trainer:
                 self.loss += losses.detach()
                 self.accuracy += _right(looked).sum((1, 2))
                 scored = scored + looked.scored.sum((1, 2))
+            self._clip()
             self.optimizer.step()
         self.accuracy /= scored
+
+    def _clip(self) -> None:
+        """Scale each model's gradients down to the preset's `max_grad_norm`, as torch's clip_grad_norm_ does for one model."""
+        import torch
+
+        if not self.preset.max_grad_norm:
+            return
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
+        scale = (self.preset.max_grad_norm / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1)
+        for gradient in gradients:
+            gradient.mul_(scale.view(-1, *[1] * (gradient.dim() - 1)))
 
     def together(self, engine: str, batch: int, context: int) -> int:
         """Sequences of a batch that are taken together: m-wide on a CPU, with a frozen host, those whose states stay in its

@@ -17,7 +17,7 @@ _SAME = (
     *("loss", "positions", "length", "min_hops", "max_hops"),
 )
 """Fields in which a run from scratch is the target's."""
-_SCHEDULE = ("batch", "learning_rate", "warmup", "decay", "weight_decay", "grow_from")
+_SCHEDULE = ("batch", "learning_rate", "warmup", "decay", "weight_decay", "max_grad_norm", "grow_from")
 """Fields that are said where they are not the presets'."""
 _SETTING = ("heads", "layers", "head_dim", "length", "loss", "positions")
 """Fields that are the paper's own where a target shows what hosts hold in its tables."""

@@ -93,6 +93,8 @@ class Preset:
     """With LN. pre: what a layer reads, and once before U. post: the stream after each layer."""
     norm_gain: bool = False
     """With LN: whether frozen hosts train its gains and shifts too. Trained transformers always do."""
+    max_grad_norm: float = 0.0
+    """The norm of all gradients together that a step takes at most: larger ones are scaled down to it; 0: as they are."""
 
     @property
     def variant(self) -> str:
@@ -164,16 +166,18 @@ class Preset:
             raise MalformedInput(
                 f"strings cannot grow from grow_from {self.grow_from} to their length {self.whole_length}"
             )
-        for name in ("learning_rate", "weight_decay", "init_std", "betas"):
+        for name in ("learning_rate", "weight_decay", "init_std", "max_grad_norm", "betas"):
             values = getattr(self, name) if name == "betas" else (getattr(self, name),)
             try:
-                fine = all(math.isfinite(value) and value >= 0 for value in values) and (
+                fine = all(type(value) is not bool and math.isfinite(value) and value >= 0 for value in values) and (
                     name != "betas" or len(values) == 2
                 )
             except TypeError:
                 fine = False
             if not fine or (name == "betas" and max(values) >= 1):
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is out of range")
+            held = tuple(map(float, values))  # 1 and 1.0 are one experiment
+            object.__setattr__(self, name, held if name == "betas" else held[0])
 
 
 def quiet_shape(heads: int, layers: int, head_dim: int, d_in: int, *, residual: bool = False) -> Shape:

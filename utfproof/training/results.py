@@ -66,7 +66,10 @@ class RunResult:
         return _point(self.preset)
 
 
-_UNLESS_CHANGED = {"length": 0, "grow_from": 0, "min_hops": -1, "max_hops": -1, "norm_place": "pre", "norm_gain": False}
+_UNLESS_CHANGED = {
+    **{"length": 0, "grow_from": 0, "min_hops": -1, "max_hops": -1},
+    **{"norm_place": "pre", "norm_gain": False, "max_grad_norm": 0.0},
+}
 """Fields that are left out where they have this value: files and keys from before they existed stay what they are."""
 
 

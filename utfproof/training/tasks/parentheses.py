@@ -317,8 +317,9 @@ KINDS = (
         ],
         length="pairs",
         setting=_SETTING,
-        upstream={"positions": "learned", "weight_decay": 0.001, "decay": "cosine"},
+        upstream={"positions": "learned", "weight_decay": 0.001, "decay": "cosine", "max_grad_norm": 1.0},
     ),
 )
 """What upstream does: github.com/fjzzq2002/random_transformers (task_dyckstream.py, experiment_stream.py): GPT-2, so learned
-positions; loss and accuracy at the answer alone; weight decay 0.001; cosine."""
+positions; loss and accuracy at the answer alone; weight decay 0.001; cosine; trained by Hugging Face's Trainer, which clips
+gradients to norm 1 unless told otherwise (and decays neither biases nor LN's gains and shifts: not followed here)."""
