@@ -37,7 +37,12 @@ def averaged(runs: list[RunResult]) -> list[RunResult]:
 
 def said_field(name: str, value: Any) -> str:
     """Such as batch 32, or positions learned."""
-    return f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+    return f"{name} {plain(value)}"
+
+
+def plain(value: Any) -> str:
+    """A number without zeros at its end, anything else as it is."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def said_fields(fields: dict[str, Any]) -> str:
@@ -92,15 +97,7 @@ TITLES = {
 
 def word(value: object) -> str:
     """A choice as the page calls it."""
-    return (
-        "trained"
-        if value is True
-        else "none"
-        if not value
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    return "trained" if value is True else plain(value) if value else "none"
 
 
 def choices_part(runs: list[RunResult]) -> str:

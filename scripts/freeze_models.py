@@ -595,10 +595,8 @@ def compare_normalised(case: Case, module: nn.Module, folder: Path) -> tuple[str
     written = under_lens_names(embedded, folder / "lens.safetensors") if "Hooked" in type(module).__name__ else None
     if written is not None:
         pairs = tokens * model.positions + np.arange(len(tokens)) if model.positions else tokens
-        by, said = (
-            float(np.max([by, again := loaded_back(written, pairs, expected)])),
-            f"{said}, loaded back {again:.1e}",
-        )
+        again = loaded_back(written, pairs, expected)
+        by, said = float(np.max([by, again])), f"{said}, loaded back {again:.1e}"
     return ("ok" if by <= LIMIT else "wrong"), said
 
 

@@ -213,6 +213,7 @@ def test_near_names():
         {"betas": (0.9, 1.0)},
         {"betas": (0.9,)},
         {"weight_decay": True},
+        {"weight_decay": 10**400},
         {"max_grad_norm": -1.0},
         {"max_grad_norm": "one"},
         {"decay": "exponential"},

@@ -172,7 +172,7 @@ class Preset:
                 fine = all(type(value) is not bool and math.isfinite(value) and value >= 0 for value in values) and (
                     name != "betas" or len(values) == 2
                 )
-            except TypeError:
+            except (TypeError, OverflowError):  # no number, or one that no float holds
                 fine = False
             if not fine or (name == "betas" and max(values) >= 1):
                 raise MalformedInput(f"{name} {getattr(self, name)!r} is out of range")
