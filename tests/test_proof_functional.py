@@ -440,3 +440,27 @@ def test_word_model_is_the_network():
         ours = outputs(model, left_sides(model, A, M), X[None])[0, -1]
         assert np.abs(ours - last_row(A, M, X, stream, causal)).max() < 1e-11
         assert np.abs(ours - last_row(A, M, X, not stream, causal)).max() > 1e-3
+
+
+def test_names_of_heads():
+    """The example of section 6: forms fk and fk - f^2, values p and q; served with names kept where A^0 > A^1 alone."""
+    rng = np.random.default_rng(11)
+    unit = np.eye(4)
+    moves = (np.outer(unit[0], unit[0]), np.outer(unit[1], unit[0]))
+    queries, keys = (unit[2], unit[2]), (unit[3], unit[3] - unit[2])
+    kept = 0
+    for _ in range(50):
+        A, M = rng.normal(size=2), rng.normal(size=2)
+        names = (0, 1) if A[0] > A[1] else (1, 0)
+        f = np.sqrt(abs(A[0] - A[1]))
+        E = np.array([M[names[0]], M[names[1]], f, A[names[0]] / f])
+        forms = [(E @ q) * (E @ k) for q, k in zip(queries, keys, strict=True)]
+        values = [E @ move @ unit[0] for move in moves]
+        X = rng.normal(size=(5, 1))
+        host = last_row([[np.array([[a]]) for a in forms]], [[np.array([[v]]) for v in values]], X, False, False)
+        target = last_row([[np.array([[a]]) for a in A]], [[np.array([[v]]) for v in M]], X, False, False)
+        assert np.abs(host - target).max() < 1e-12
+        assert np.allclose(forms, A) == (names == (0, 1))
+        assert forms[0] > forms[1]
+        kept += names == (0, 1)
+    assert 0 < kept < 50

@@ -159,6 +159,9 @@ MORE = [
     ("polynomial", (2, 3, 1, 1)),
     ("polynomial", (5, 1, 1, 1)),
     ("krylov", (2, 3, 2, 2)),
+    ("split-layer", (2, 3, 1, 4)),
+    ("split-layer", (3, 2, 2, 2)),
+    ("split-layer", (2, 4, 1, 3, 2)),
 ]
 
 

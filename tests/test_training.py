@@ -484,3 +484,15 @@ def test_a_sweep_can_train(tmp_path):
     assert list(logs) == ["key.jsonl"]
     with pytest.raises(MalformedInput, match="unknown"):
         list(Train.prepared({**parameters, "preset": "parentheses"}, tmp_path))
+
+
+def test_the_default_law_of_linear_layers_is_the_one_that_is_claimed():
+    """sec:experiments/initialisation, against torch itself: all weights within the bound, and up to it."""
+    from utfproof.claims.experiments_said import linear_bound_squared
+
+    for m in (456, 1024):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            weights = torch.nn.Linear(m, 500).weight
+        largest = float(weights.detach().abs().max())
+        assert 0.999 < largest / float(linear_bound_squared(m)) ** 0.5 <= 1 + 1e-6

@@ -81,6 +81,14 @@ def below_root(shape: Shape, every: str = "host") -> Instance:
     return below(shape, m, Notion.SHARED_ATTENTION, ALL_UNTIED, free=BOTH_FREE, every=every, detail=detail)
 
 
+def too_small_at_depth(constant: int, width: int) -> Instance:
+    """One head, d = d_in: no host of m = constant · d serves almost all untied targets functionally once L is that constant, as
+    (L+1)d dimensions are needed. Refutes that one constant does for all depths."""
+    shape = Shape(1, constant, width, width)
+    m, least = constant * width, side_by_side_bound(shape)
+    return below(shape, m, Notion.FUNCTIONAL, detail=f"m = {m} < {least}", holds=False)
+
+
 def open_question(
     shape: Shape, notion: Notion, extent: str = ALL, targets: str = UNTIED, *, free: str | None = None
 ) -> Instance:

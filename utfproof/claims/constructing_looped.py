@@ -220,12 +220,12 @@ def refuted_shapes(run: Run, of: Callable[[Shape], str], *, one_layer: bool) -> 
 @claim(
     f"{LOOPED}/one-layer",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
-    statement=f"{LOOPED_STATEMENT}: at L = 1 and d < d_in, where m̄_loop is less than every universal host needs, as it is below H(d_in + 2d − d²/d_in).",
+    statement=f"{LOOPED_STATEMENT}: at L = 1 and d < d_in, where m̄_loop is less than every universal host needs: less than H(d_in + 2d − d²/d_in), or than M where d(H+1) ≤ d_in.",
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof="docs/proofs/fibre-dimension.md",
-    sentence="The outputs fix the value blocks and too few entries of E are left for the attention forms, whatever the host.",
+    sentence="The outputs fix the value blocks and too few entries of E are left for the attention forms, whatever the host; at (2,1,2,7), where m̄_loop = 21, no two forms can share any (docs/proofs/sharper-frontier.md, Theorem D).",
 )
 def looped_false(run: Run) -> Iterator[Instance | Figure]:
     """Inequalities at m-bar-loop; the number of shapes below the fibre bound, by the bound and by the bare inequality."""

@@ -158,7 +158,7 @@ def _linear_rank(shape: Shape, m: int) -> tuple[int, tuple[str, ...]]:
 @claim(
     f"{RANDOM_LOOPED}/one-layer",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at L = 1 and d < d_in, where m̄_loop is less than every universal host needs, as it is below H(d_in + 2d − d²/d_in).",
+    statement="The same at L = 1 and d < d_in, where m̄_loop is less than every universal host needs: less than H(d_in + 2d − d²/d_in), or than M where d(H+1) ≤ d_in.",
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
@@ -190,7 +190,7 @@ def random_looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, thm:random_looped_universal_transformer",
     statement="The same at the remaining shapes, among them (2,2,28,30), (2,3,28,30) and (2,4,30,30).",
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
-    scope="m̄_loop < M and neither the linear test nor the one-layer bound decides",
+    scope="m̄_loop < M and neither the linear test nor a functional lower bound decides",
     verdict=Verdict.OPEN.by(Evidence.OPEN),
     sentence="The linear test has more columns than m̄_loop there, and no functional lower bound reaches it.",
 )

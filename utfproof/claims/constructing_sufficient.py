@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+from utfproof.claims.bounds import too_small_at_depth
 from utfproof.claims.decisions import decided
-from utfproof.claims.hosts import counted, heads, no_matching, one_head
+from utfproof.claims.hosts import counted, heads, one_head
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.ground.notions import Notion, Scope
@@ -49,18 +50,16 @@ def theta_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, last sentence, H = 1",
     statement="For H = 1, m = c·max{d, d_in} suffices with one constant c for every depth L. Beside it: m = 3L max{d, d_in} does.",
     category=Category.THEOREM,
-    about=Scope.of(Notion.MATCHING, "all untied"),
-    scope="H = 1; c = 1 … 8",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    scope="H = 1, d = d_in; c = 1 … 8",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
-    proof="docs/proofs/decision-theorem.md",
-    sentence="By matching m ≥ 2dL + d_in, and this grows with the depth: at d = d_in it exceeds c·d from L = c/2 on.",
+    proof="docs/proofs/functional-is-attention-matching.md",
+    sentence="At d = d_in a host needs m ≥ (L+1)d, even for almost all targets, and this grows with the depth: it exceeds c·d from L = c on.",
 )
 def theta_single(run: Run) -> Iterator[Instance | Figure]:
-    """For each constant the least depth at which it is too small; the prefix tree at 3 L max{d, d_in}."""
+    """Each constant at the depth of the same number; the prefix tree at 3 L max{d, d_in}."""
     for constant in range(1, 9):
-        depths = (Shape(1, L, 1, 1) for L in range(1, constant + 1))
-        shape = next(found for found in depths if printed.theta_dimension(found, constant) < counted(found))
-        yield no_matching(shape, printed.theta_dimension(shape, constant), holds=False)
+        yield too_small_at_depth(constant, 1)
     for shape in run.shapes(one_head, anchors=[(1, 1, 1, 1), (1, 8, 1, 1)]):
         m = printed.theta_dimension(shape, printed.ENOUGH_A_LAYER * shape.layers)
         yield _served("sparse", shape, m, part=BESIDE)

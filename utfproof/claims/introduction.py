@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from utfproof.claims import plain
-from utfproof.claims.bounds import below_root
+from utfproof.claims.bounds import below_root, side_by_side_bound, too_small_at_depth
 from utfproof.claims.decisions import decided, exact_emulation
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
@@ -93,21 +93,18 @@ def random_heads(run: Run) -> Iterator[Instance | Figure]:
     place="Section 1, informal random theorem, H = 1",
     statement="At H = 1 embedding dimension O(H^L d) = O(d), with a constant that does not depend on L, suffices.",
     category=Category.THEOREM,
-    about=Scope.of(Notion.MATCHING, "all untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
     scope="H = 1, d_in = d: constants c = 1 … 8",
-    verdict=Verdict.FAILS.by(Evidence.INEQUALITY),
-    sentence="Matching needs m ≥ M = (2L + 1) d, which outgrows c d for every constant c (refuted here at L = c); the bound must carry L.",
+    verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
+    proof="docs/proofs/functional-is-attention-matching.md",
+    sentence="Any host needs m ≥ (L + 1) d, which outgrows c d for every constant c (refuted here at L = c); the bound must carry L.",
 )
 def random_single_head(run: Run) -> Iterator[Instance | Figure]:
     """For each constant c, no host with m = c d at L = c."""
-    from utfproof.certificates.lower_bounds import dimension_certificate
-
     for c in range(1, 9):
         for d in (1, 2):
-            shape = Shape(1, c, d, d)
-            found = dimension_certificate(shape, c * d)
-            yield Instance(shape, found.universal, f"m = {c * d} < M = {matching_dimension(shape)}", found, m=c * d)
-    yield Figure("M / d at L = 8", matching_dimension(Shape(1, 8, 2, 2)) // 2)
+            yield too_small_at_depth(c, d)
+    yield Figure("least m allowed / d at L = 8", side_by_side_bound(Shape(1, 8, 2, 2)) // 2)
 
 
 @claim(

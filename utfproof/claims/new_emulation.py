@@ -121,9 +121,9 @@ def _biased_outputs(host: Universal, target: PlainBiasedTarget, E: np.ndarray | 
 @claim(
     "new:emulation-lemma/biases-need-constants",
     place="beside Appendix A",
-    statement="The same holds on every input X.",
-    scope="inputs whose rows do not sum to a constant",
-    verdict=Verdict.FAILS.by(Evidence.GRID),
+    statement="Not on every input: where rows do not sum to a constant, no attention-only host gives what a target with biases does.",
+    scope="X = 0, at targets with integer biases",
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Attention-only hosts map X = 0 to 0 and a target with biases does not: the constant has to come with the input.",
 )
 def biases_need_constants(run: Run) -> Iterator[Instance | Figure]:
@@ -134,5 +134,5 @@ def biases_need_constants(run: Run) -> Iterator[Instance | Figure]:
         assert E is not None
         x = [[0] * shape.d_in for _ in range(2)]
         y = target.run(x, plain.rational_attention)
-        same = agree({"outputs": plain.run_host(host, E, x) == y, "zero output": not any(map(any, y))})
-        yield Instance(shape, same.value, "X = 0", routes=same.routes)
+        differ = agree({"outputs": plain.run_host(host, E, x) != y, "zero output": any(map(any, y))})
+        yield Instance(shape, differ.value, "X = 0", routes=differ.routes)

@@ -159,10 +159,9 @@ def _host_moved(host: Universal, norm: Norm) -> Fraction:
 @claim(
     "new:normalisation/own-norm-equations",
     place=PAGE,
-    statement="An E that solves the residual matching equations makes a host that normalises its own rows give a one-layer target that normalises its rows.",
-    about=Scope.of(Notion.MATCHING, "some normalised untied, if integer"),
+    statement="For a host that normalises its own rows it is not enough that E solves the residual matching equations: a one-layer target that normalises its rows is missed.",
     scope="L = 1; beside it four spare coordinates, m = M_res + 4, 2(M_res + 4) for LayerNorm, for weights up to any bound",
-    verdict=Verdict.FAILS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="The root mean square of E's row over m coordinates is not the target's. Another host, of more dimensions, carries what is missing in a coordinate that nothing reads.",
 )
 def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
@@ -175,7 +174,7 @@ def own_norm_equations(run: Run) -> Iterator[Instance | Figure]:
             if entry != (1, 1, 1, 1) or kind == "rms":  # LayerNorm of a single entry is zero
                 tree = build_host("sparse", shape)
                 found = _one_token(tree, embed_residual_tree(shape, tree.m, target), target, norm)
-                yield Instance(shape, found.value, f"{kind}, equations", routes=found.routes, m=tree.m)
+                yield Instance(shape, not found.value, f"{kind}, equations", routes=found.routes, m=tree.m)
             host = one_layer_host(shape, _largest(target), kind)
             mended = _served(host, embed_one_layer_host(host, target, norm), target, norm)
             yield Instance(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import comb
 
-from utfproof.claims.bounds import parameter_bound, served
+from utfproof.claims.bounds import below, parameter_bound, served
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import serves
 from utfproof.constructions.krylov import embed_krylov, krylov_dimension, krylov_host
 from utfproof.constructions.random import integer_target
+from utfproof.constructions.split_layer import embed_split, split_dimension, split_host
 from utfproof.ground.notions import Notion, Scope
 from utfproof.shapes import Shape
 
@@ -38,6 +39,38 @@ def krylov(run: Run) -> Iterator[Instance | Figure]:
         if entry in ((2, 1, 3, 3), (2, 3, 2, 2)):
             yield Figure("m at ({},{},{},{})".format(*entry), m)
     yield Figure("bound at (2,3,2,2)", parameter_bound(Shape(2, 3, 2, 2)))
+
+
+@claim(
+    "new:shared-attention/split-layer",
+    place=PAGE,
+    statement="For every H, L, d and d_in, m = d H^{⌊L/2⌋+1} dimensions serve all targets, with {0,1} matrices; at H = 1 and d ≤ d_in that is d, the least m for almost all.",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
+    scope="every H, L, d, d_in = d_out, E and U free; integer targets examined",
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC, Evidence.INEQUALITY),
+    sentence="E holds W_V of one layer and U its W_O, so what is carried between them has d dimensions; exact for each target examined.",
+)
+def split(run: Run) -> Iterator[Instance | Figure]:
+    """Exact embeddings of integer targets at d H^(floor(L/2) + 1); at H = 1 the refutation one below."""
+    for entry in (
+        (1, 1, 1, 2),
+        (1, 2, 2, 3),
+        (1, 3, 2, 2),
+        (2, 1, 1, 3),
+        (2, 2, 1, 3),
+        (2, 3, 1, 4),
+        (2, 4, 1, 3),
+        (3, 3, 2, 1),
+    ):
+        shape = Shape(*entry)
+        m = shape.head_dim * shape.heads ** (shape.layers // 2 + 1)
+        target = integer_target(shape, 3, bound=3)
+        found = serves(split_host(shape, m), *embed_split(shape, m, target), target)
+        yield Instance(shape, bool(found) and m == split_dimension(shape), "every word", routes=found.routes, m=m)
+        if shape.heads == 1 < shape.head_dim <= shape.d_in:
+            yield below(shape, m - 1, Notion.SHARED_ATTENTION, free="E and U")
+        if entry == (2, 3, 1, 4):
+            yield Figure("m at (2,3,1,4)", m)
 
 
 @claim(

@@ -17,6 +17,7 @@ from utfproof.constructions import (
     shared_query,
     shared_query_groups,
     sparse,
+    split_layer,
     symmetric_keys,
 )
 from utfproof.constructions.random import random_host, random_target
@@ -71,6 +72,7 @@ _ALL = (
     middle.MIDDLE_STARS,
     middle.POLYNOMIAL,
     krylov.KRYLOV,
+    split_layer.SPLIT_LAYER,
     shared_query.FUNCTIONAL,
 )
 

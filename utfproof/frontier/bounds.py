@@ -14,6 +14,7 @@ from utfproof.certificates.linear_test import linear_test_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate, span_certificate, span_columns, span_dimension
 from utfproof.certificates.prover import certify
 from utfproof.certificates.scope import scope_of
+from utfproof.constructions import construction
 from utfproof.errors import NotDefined, Undecided
 from utfproof.frontier import product_host
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, TIED, UNTIED, E, Question
@@ -209,9 +210,26 @@ def _uppers() -> Iterator[Bound]:
         claim="new:bilinear/three-mod-four",
     )  # fmt: skip
     yield identity_bound("two-sided-counting", Question(shared, BOTH, TIED), "docs/proofs/frontier.md")
+    for host in (TIED, ANY):
+        yield _built(
+            "split-layer", Question(shared, BOTH, host=host), "new:shared-attention/split-layer",
+            lambda s, host=host: _square(s) and s.head_dim < s.d_in and (s.heads == 1) == (host == TIED),  # type: ignore[misc]
+        )  # fmt: skip
     for targets in (UNTIED, TIED):
+        yield _built(
+            "krylov", Question(shared, BOTH, targets, ALMOST_ALL), "new:shared-attention/krylov",
+            lambda s: (s.heads, s.layers % 2) == (2, 1) and s.head_dim >= s.d_in == s.d_out > 1,
+        )  # fmt: skip
         for extent in (ALL, ALMOST_ALL):
             yield _path(Question(shared, BOTH, targets, extent), page)
+
+
+def _built(name: str, question: Question, claim: str, applies: Callable[[Shape], bool]) -> Bound:
+    """A construction of the registry by a written proof, with a claim that checks it at integer targets, exactly."""
+    return Bound(
+        name, UPPER, question, construction(name).least_m, applies, "docs/proofs/frontier.md", None, lambda s: 0, PROVED,
+        claim=claim,
+    )  # fmt: skip
 
 
 def _path(question: Question, page: str) -> Bound:

@@ -2,7 +2,8 @@
 
 The frontier is propagated along these implications and nowhere by hand: a host that answers a question answers every weaker
 one, so a dimension that is reached is reached for the weaker question, and a bound that is proved holds for the stronger one.
-Bounds go one arrow further (`bounded_by`): for almost all targets a functional host matches attention.
+Bounds go one arrow further (`bounded_by`): a functional host of more than a null set of targets matches attention for more
+than a null set of them.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ MEANINGS = {
     (
         Notion.SHARED_ATTENTION,
         True,
-    ): "for every untied target some E (and U where it is free) makes the outputs agree, whatever attention is "
-    "supplied from outside",
+    ): "for every untied target some E makes the outputs agree, whatever attention is supplied from outside",
     (
         Notion.ATTENTION_MATCHING,
         True,
@@ -155,12 +154,17 @@ def report(found: Certificate, output: Path, subject: str) -> Outcome:
         "M": matching_dimension(dimensions),
         "files": [str(path) for path in written],
     }
+    free = found.document["claim"].get("free")
+    meaning = MEANINGS[notion, found.universal].replace("every untied", "every " + targets.removeprefix("all "))
+    if free is not None:
+        document["free"] = free
+        meaning = meaning.replace("some E makes", f"some {free} make{'s' * (free == 'E')}")
     rows = {
-        "verdict": f"{verdict} (targets: {targets})",
+        "verdict": f"{verdict} (targets: {targets}{f'; {free} free' if free else ''})",
         "shape": f"{dimensions}, m = {shape['m']}, M = {document['M']}",
         "evidence": _evidence(found.document),
         "certificate": ", ".join(document["files"]),
-        "means": MEANINGS[notion, found.universal].replace("every untied", "every " + targets.removeprefix("all ")),
+        "means": meaning,
     }
     return Outcome(document, subject, rows, 0 if found.universal else 1)
 

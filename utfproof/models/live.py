@@ -238,7 +238,8 @@ def _difference(
     module: Any, reading: Reading, sequences: Sequence[np.ndarray], forward: Callable[[np.ndarray], np.ndarray]
 ) -> str:
     """Where the reading and the module differ first, stage by stage, on the sequence where outputs differ most."""
-    worst = max(sequences, key=lambda t: agreement([(reading.stages(t)["logits"], forward(t))]).relative_difference)
+    gaps = [agreement([(reading.stages(t)["logits"], forward(t))]).relative_difference for t in sequences]
+    worst = sequences[int(np.argmax(gaps))]  # NaN, where there is one
     seen: dict[str, np.ndarray] = {}
     hooks = []
 
