@@ -13,7 +13,7 @@ from test_models import FROZEN, PLAIN, weights  # noqa: E402
 from utfproof import from_model  # noqa: E402
 from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
-from utfproof.models.comparison import agreement  # noqa: E402
+from utfproof.models.comparison import agreement, measured, ordinary_tokens, random_sequences  # noqa: E402
 from utfproof.models.exporting import write_arrays  # noqa: E402
 from utfproof.models.families import families  # noqa: E402
 
@@ -96,6 +96,75 @@ def test_agreement_is_measured_by_what_moves():
     assert agreement([(still + 1e-12, still)]).relative_difference < 1e-11
     assert agreement([(still[:1] + 1e-12, still[:1])]).relative_difference < 1e-11
     assert agreement([(np.zeros((2, 2)), np.zeros((2, 2)))]).relative_difference == 0
+
+
+class Outlier(torch.nn.Module):
+    """Plain layers over eleven tokens, the first one's row far larger than all others; slope: of an ALiBi in the mask, which no
+    tensor shows."""
+
+    def __init__(self, row, slope=0.0, causal=True, layers=1, positions=0):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embed, self.head = torch.nn.Embedding(11, 8), torch.nn.Linear(8, 11)
+        self.pos = torch.nn.Embedding(positions, 8) if positions else None
+        self.layers = torch.nn.ModuleList([torch.nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(layers)])
+        self.slope, self.causal = slope, causal
+        for weight in self.parameters():
+            torch.nn.init.normal_(weight, std=0.7)
+        self.embed.weight.data[0] = row
+
+    def forward(self, tokens):
+        x, at = self.embed(tokens), torch.arange(tokens.shape[1])
+        x = x if self.pos is None else x + self.pos(at)
+        mask = -self.slope * (at[:, None] - at[None]).abs().to(x.dtype)
+        mask = mask.masked_fill(at[None] > at[:, None], float("-inf")) if self.causal else mask
+        for layer in self.layers:
+            x = x + layer(x, x, x, attn_mask=mask, need_weights=False)[0]
+        return self.head(x)
+
+
+@pytest.mark.parametrize("row", [-1e9, 1e12])
+@pytest.mark.parametrize("causal", [True, False])
+def test_one_large_row_switches_no_comparison_off(row, causal):
+    """However large one token's row is, a slope of 10^-5 shows in the others; without one the model is read, and carried."""
+    with pytest.raises(MalformedInput, match=r"another function|its outputs differ"):
+        from_model(Outlier(row, 1e-5, causal))
+    for layers, positions in ((1, 0), (3, 16)):
+        found = from_model(Outlier(row, causal=causal, layers=layers, positions=positions))
+        assert found.agreement.relative_difference < 1e-11
+        assert found.embed("random").agrees
+
+
+def test_rows_beside_a_large_one_are_compared_by_themselves():
+    """In one sequence: rows before the large one, which its size says nothing of."""
+    reading = from_model(Outlier(-1e9)).reading
+    tokens = np.array([3, 5, 7, 0, *range(1, 11)])
+    expected = reading.stages(tokens)["logits"]
+    ordinary = np.flatnonzero(np.abs(expected).max(axis=1) < 1e3)
+    assert {0, 1, 2} <= {*ordinary.tolist()}
+    for row in ordinary:
+        off = expected.copy()
+        off[row, 1] += 1e-6 * (1 + abs(off[row, 1]))
+        assert measured(reading, [tokens], [(off, expected)]).relative_difference > 1e-8
+        assert agreement([(off, expected)]).relative_difference < 1e-8
+    assert measured(reading, [tokens], [(expected * (1 + 1e-13), expected)]).relative_difference < 1e-11
+
+
+def test_some_sequences_leave_the_large_rows_out():
+    reading = from_model(Outlier(-1e9)).reading
+    assert len(ordinary_tokens(reading)) == 1
+    assert all(0 not in tokens for tokens in ordinary_tokens(reading))
+    assert 0 not in random_sequences(reading, 4, 0)[4]
+    assert ordinary_tokens(from_model(Model()).reading) == []
+
+
+def test_outputs_that_are_not_finite_are_refused():
+    """1.2e308 and -1.2e308 are further apart than float64 says: no infinite scale makes every difference zero."""
+    expected = np.where(np.arange(6)[:, None] < 1, 1.2e308, -1.2e308) * np.ones((6, 3))
+    assert agreement([(np.zeros((6, 3)), expected)]).relative_difference > 0.5
+    assert agreement([(-expected, expected)]).relative_difference > 0.5
+    with pytest.raises(MalformedInput, match="not finite"):
+        agreement([(np.zeros((1, 1)), np.full((1, 1), np.inf))])
 
 
 @pytest.mark.parametrize(("length", "left"), [(1, {"causal", "scale", "window"}), (3, {"window"}), (7, set())])

@@ -14,6 +14,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel
 from utfproof.models.family import ANY_LENGTH
 from utfproof.models.reading import Reading
+from utfproof.models.sizes import AGREEMENT, ROUNDING, Sizes
 from utfproof.models.tensors import listed
 from utfproof.systems import Universal
 from utfproof.weights import as_float64, read_tensors
@@ -21,11 +22,8 @@ from utfproof.weights import as_float64, read_tensors
 if TYPE_CHECKING:
     from utfproof.models.model import ImportedModel
 
-AGREEMENT = 1e-8
-"""Largest relative difference of outputs under which two models are called the same."""
-
-ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Of an output's size: what the numbers that are compared may lose by being written down."""
+FAR = 100.0
+"""Tokens whose rows are so many times as large as others' are left out of some sequences."""
 COVERED = 4096
 """Most tokens of a vocabulary that are all tried."""
 
@@ -39,13 +37,40 @@ def covering_sequences(reading: Reading, seed: int) -> list[np.ndarray]:
 
 
 def random_sequences(model: ImportedModel | Reading, count: int, seed: int) -> list[np.ndarray]:
-    """`count` random sequences of tokens: lengths 1, 2, the longest, then random ones (at most 64 without positions)."""
+    """`count` random sequences of tokens: lengths 1, 2, the longest, then random ones (at most 64 without positions). Where
+    tokens' rows are of very different sizes, one more of the longest for each set of `ordinary_tokens`."""
     reading = model if isinstance(model, Reading) else model.reading
     rng = np.random.default_rng(seed)
     longest = reading.longest
     lengths = [longest, 1, min(2, longest)][:count]
     lengths += [int(n) for n in rng.integers(1, longest + 1, max(0, count - len(lengths)))]
-    return [rng.integers(0, reading.vocabulary, n) for n in lengths]
+    drawn = [rng.integers(0, reading.vocabulary, n) for n in lengths]
+    return drawn + [rng.choice(tokens, longest) for tokens in ordinary_tokens(reading)]
+
+
+def ordinary_tokens(reading: Reading) -> list[np.ndarray]:
+    """Sets of the tokens with the smaller rows: half of them all, a quarter, ..., wherever that leaves out rows that are FAR
+    larger than those that are left. A row that is far larger than others draws all attention to it, or drives all away: what a
+    model does with the others is seen where it is absent."""
+    rows = np.abs(reading.arrays["W_E"]).reshape(reading.vocabulary, -1).max(axis=1, initial=0.0)
+    order = np.argsort(rows, kind="stable")
+    sets, count, largest = [], len(order) // 2, float(rows.max(initial=0.0))
+    while count:
+        if FAR * rows[order[count - 1]] <= largest:
+            sets.append(order[:count])
+            largest = float(rows[order[count - 1]])
+        count //= 2
+    return sets
+
+
+def extent(reading: Reading, sequences: Sequence[np.ndarray]) -> str:
+    """What of a model was tried, for people, where that is not all of its tokens and positions. sequences: tokens [n], or
+    inputs [n, V + P]."""
+    longest, tokens = max(map(len, sequences)), [given for given in sequences if given.ndim == 1]
+    seen = len(np.unique(np.concatenate(tokens))) if tokens else reading.vocabulary
+    parts = [f"{seen} of its {reading.vocabulary} tokens"] if seen < reading.vocabulary else []
+    parts += [f"contexts of at most {longest} tokens"] if longest != reading.positions else []
+    return f" on {', in '.join(parts)}" if parts else ""
 
 
 def read_sequences(path: Path | str, model: ImportedModel, max_memory: int | None = None) -> list[np.ndarray]:
@@ -129,28 +154,58 @@ def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
 def scales(rows: np.ndarray) -> np.ndarray:
     """Of outputs [n, d_out]: half of how far each one moves over the rows, no less than the median one does, [d_out]. A large
     constant, such as -1e9 on tokens that are never to be said, so hides nothing that the numbers can show; outputs that do not
-    move are measured by their size."""
+    move are measured by their size. MalformedInput for outputs that are not finite."""
+    if not np.isfinite(rows).all():
+        raise MalformedInput(
+            "outputs are not finite: weights or inputs are too large for float64, nothing can be compared"
+        )
     size = np.abs(rows).max(axis=0, initial=0.0)
-    moves = np.ptp(rows, axis=0) / 2
+    moves = rows.max(axis=0) / 2 - rows.min(axis=0) / 2  # halved first: the difference may overflow
     moves = np.maximum(moves, np.median(moves))
     shown = np.where(moves > ROUNDING * size, moves, size.max(initial=0.0) or 1.0)
     return np.asarray(np.maximum(shown, ROUNDING / AGREEMENT * size))
 
 
-def agreement(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Agreement:
-    """Of (found, expected) outputs [n, d_out], sequence by sequence. MalformedInput for none."""
+def row_scales(expected: np.ndarray, sizes: np.ndarray, constant: np.ndarray) -> np.ndarray:
+    """[n, d_out]: what each output's terms amount to (`Sizes`) or how far it is from its constant [d_out], if that is more; no
+    less than what the output's last digits let be seen."""
+    return np.maximum(np.maximum(sizes, np.abs(expected - constant)), ROUNDING / AGREEMENT * np.abs(expected))
+
+
+def agreement(pairs: Sequence[tuple[np.ndarray, np.ndarray]], rows: Sequence[np.ndarray] | None = None) -> Agreement:
+    """Of (found, expected) outputs [n, d_out], sequence by sequence. rows: for each its `row_scales`, by which outputs are
+    measured as well: how far outputs move at all is the measure of one sequence with a row of 1e9 and of none without.
+    MalformedInput for no pairs, and for outputs that are not finite."""
     if not pairs:
         raise MalformedInput("at least one sequence is needed to compare")
     worst, where, count = -1.0, 0, 0
     scale = scales(np.concatenate([expected for _, expected in pairs]))
     for number, (found, expected) in enumerate(pairs):
-        relative = float(np.max(np.abs(found - expected) / scale, initial=0.0))
+        measure = scale if rows is None else np.minimum(scale, rows[number])
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinite difference is the largest
+            relative = float(np.max(np.abs(found - expected) / measure, initial=0.0))
         count += len(expected)
         if not relative <= worst:  # a NaN wins, and stays
             worst, where = relative, number
         if relative != relative:
             break
     return Agreement(worst, where, len(pairs), count)
+
+
+def measured(
+    reading: Reading,
+    given: Sequence[np.ndarray],
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+    kernel: Kernel | None = None,
+) -> Agreement:
+    """The `agreement` of (found, expected) outputs on these tokens [n] or inputs [n, V + P], rows measured by their own sizes.
+    kernel: another attention than the reading's."""
+    sizes = Sizes(reading)
+    rows = [
+        row_scales(expected, sizes(x, kernel), reading.arrays["b_U"])
+        for x, (_, expected) in zip(given, pairs, strict=True)
+    ]
+    return agreement(pairs, rows)
 
 
 def compare(
@@ -168,5 +223,6 @@ def compare(
 
     own = model.outputs if kernel is None else lambda tokens: model.original(tokens, kernel)
     pairs = [(host_outputs(tokens), own(tokens)) for tokens in sequences]
-    pairs += [(host_outputs(given), logits) for given, logits in model.references] if kernel is None else []
-    return agreement(pairs)
+    references = model.references if kernel is None else ()
+    pairs += [(host_outputs(given), logits) for given, logits in references]
+    return measured(model.reading, [*sequences, *(given for given, _ in references)], pairs, kernel)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.models.comparison import AGREEMENT, agreement, read_reference
+from utfproof.models.comparison import AGREEMENT, extent, measured, read_reference
 from utfproof.models.families import families
 from utfproof.models.family import Family
 from utfproof.models.files import SUFFIXES, read_file
@@ -96,13 +96,15 @@ def spoken(
 def with_reference(model: ImportedModel, path: Path | str, max_memory: int | None = None) -> ImportedModel:
     """The model with the outputs that it was seen to give. MalformedInput where the reading does not give them."""
     references = read_reference(path, model, max_memory)
-    found = agreement([(model.original(given), logits) for given, logits in references])
+    given = [x for x, _ in references]
+    found = measured(model.reading, given, [(model.original(x), logits) for x, logits in references])
     if not found.within(AGREEMENT):
         raise MalformedInput(
             f"{path}: this reading of the file gives other outputs than the reference, by "
             f"{found.relative_difference:.3g} relative (sequence {found.sequence}): it was taken as {summary(model)}"
         )
-    return replace(model, witness=f"the outputs in {Path(path).name}", references=references, agreement=found)
+    witness = f"the outputs in {Path(path).name}{extent(model.reading, given)}"
+    return replace(model, witness=witness, references=references, agreement=found)
 
 
 def summary(model: ImportedModel) -> str:

@@ -19,6 +19,8 @@ from utfproof.models.comparison import (
     AGREEMENT,
     agreement,
     covering_sequences,
+    extent,
+    measured,
     random_sequences,
 )
 from utfproof.models.exporting.reading import exported_constants, read_exported
@@ -64,13 +66,12 @@ def from_model(
     given = None if example_inputs is None else _examples(example_inputs)
     for reading in _readings(twin, file, heads, config, norms):
         sequences = given or random_sequences(reading, EXAMPLES, seed) + covering_sequences(reading, seed)
-        said = f"the forward pass of {type(module).__name__}{_extent(reading, sequences, given is not None)}"
-        model = ImportedModel(reading, said, forward)
+        model = ImportedModel(reading, _said(module, reading, sequences, given is not None), forward)
         pairs = [(model.original(_checked(model, tokens)), forward(tokens)) for tokens in sequences]
         for found, expected in pairs:
             if found.shape != expected.shape:
                 raise file.refuse(f"outputs have shape {list(expected.shape)}, its tensors say {list(found.shape)}")
-        result = agreement(pairs)
+        result = measured(reading, sequences, pairs)
         if result.within(AGREEMENT):
             agreeing.append(replace(model, agreement=result))
             if given is None:
@@ -86,14 +87,10 @@ def from_model(
     raise file.refuse(_difference(twin, best[1], sequences, forward))
 
 
-def _extent(reading: Reading, sequences: Sequence[np.ndarray], given: bool) -> str:
-    """What of a model was tried, for people, where that is not all of its tokens and positions."""
-    longest, seen = max(map(len, sequences)), len(np.unique(np.concatenate(sequences)))
-    if given:
-        return f" on the example inputs alone, of at most {longest} tokens"
-    parts = [f"{seen} of its {reading.vocabulary} tokens"] if seen < reading.vocabulary else []
-    parts += [f"contexts of at most {longest} tokens"] if longest != reading.positions else []
-    return f" on {', in '.join(parts)}" if parts else ""
+def _said(module: Any, reading: Reading, sequences: Sequence[np.ndarray], given: bool) -> str:
+    """Whose outputs were compared, and on what where that is not all."""
+    on = f" on the example inputs alone, of at most {max(map(len, sequences))} tokens" if given else ""
+    return f"the forward pass of {type(module).__name__}{on or extent(reading, sequences)}"
 
 
 def from_normalised_model(module: Any, example_inputs: Any = None, *, seed: int = 0) -> ImportedModel:
@@ -238,7 +235,9 @@ def _difference(
     module: Any, reading: Reading, sequences: Sequence[np.ndarray], forward: Callable[[np.ndarray], np.ndarray]
 ) -> str:
     """Where the reading and the module differ first, stage by stage, on the sequence where outputs differ most."""
-    gaps = [agreement([(reading.stages(t)["logits"], forward(t))]).relative_difference for t in sequences]
+    gaps = [
+        measured(reading, [t], [(reading.stages(t)["logits"], forward(t))]).relative_difference for t in sequences
+    ]
     worst = sequences[int(np.argmax(gaps))]  # NaN, where there is one
     seen: dict[str, np.ndarray] = {}
     hooks = []
@@ -272,4 +271,4 @@ def _difference(
                     f"it was read as another function than its own forward pass computes: they differ first at the {name}, by "
                     f"{by:.3g} relative, on {len(worst)} tokens. It was taken as {taken}"
                 )
-    return f"its outputs differ from this reading's. It was taken as {taken}"
+    return f"its outputs differ from this reading's, by {difference(worst):.3g} relative. It was taken as {taken}"

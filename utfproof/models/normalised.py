@@ -24,7 +24,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import Kernel, read_kernel, write_kernel
-from utfproof.models.comparison import AGREEMENT, Agreement, agreement, random_sequences, relative_difference
+from utfproof.models.comparison import AGREEMENT, Agreement, measured, random_sequences, relative_difference
 from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
 from utfproof.models.norms import OwnNorm
 from utfproof.models.reading import Reading
@@ -477,4 +477,5 @@ def compare_normalised(
     pairs = [(outputs(tokens), model.outputs(tokens)) for tokens in sequences]
     pairs += [(outputs(tokens), logits) for tokens, logits in model.references]
     errors = tuple(relative_difference(*pair) for pair in pairs)
-    return EmbeddedNormalised(model, host, E, agreement(pairs), errors, tolerance, constant)
+    given = [*sequences, *(tokens for tokens, _ in model.references)]
+    return EmbeddedNormalised(model, host, E, measured(model.reading, given, pairs), errors, tolerance, constant)
