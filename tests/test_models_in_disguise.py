@@ -182,6 +182,62 @@ def test_a_short_reference_leaves_facts_open(tmp_path, monkeypatch, capsys, leng
     assert ("acts as the model" in document["verdict"]) == (not left)
 
 
+@pytest.mark.parametrize(("tokens", "left"), [("constant", {"causal", "window"}), ("all", {"window"})])
+def test_a_reference_settles_what_another_reading_does_not_give(tmp_path, monkeypatch, capsys, tokens, left):
+    """Both ways and without positions, the same token 64 times shows no mask; and no reference a window beyond itself."""
+    monkeypatch.chdir(tmp_path)
+    causal = tokens != "constant"  # as is assumed
+    module = Outlier(1.0, causal=causal).double()
+    write_arrays("m.safetensors", {name: value.detach().numpy() for name, value in module.state_dict().items()}, {})
+    rng = np.random.default_rng(0)
+    given = rng.integers(0, 11, (1, 64)) * causal
+    write_arrays("ref.safetensors", {"tokens": given, "logits": module(torch.from_numpy(given)).detach().numpy()}, {})
+    command = [
+        "embed",
+        "sparse",
+        "m.safetensors",
+        "--layout",
+        "auto",
+        "--heads",
+        "2",
+        "--residual",
+        "-o",
+        "E.safetensors",
+    ]
+    assert run([*command, "--reference", "ref.safetensors", "--json"]) == 4
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["unknown"]) == left
+    assert "acts as this reading of the file" in document["verdict"]
+    assert "contexts of at most 64 tokens agree with it and do not show all" in document["verdict"]
+    if causal:
+        assert run([*command, "--reference", "ref.safetensors", "--attention", "causal", "--json"]) == 0
+        assert "acts as the model" in json.loads(capsys.readouterr().out)["verdict"]
+
+
+def test_a_reference_in_float32_is_told_what_it_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tensors = FROZEN[PLAIN][0]
+    write_arrays("m.safetensors", weights(), {})
+    logits = tensors["frozen.logits"].astype(np.float32)
+    write_arrays("ref.safetensors", {"tokens": tensors["frozen.tokens"], "logits": logits}, {})
+    command = [
+        "embed",
+        "sparse",
+        "m.safetensors",
+        "--layout",
+        "auto",
+        "-o",
+        "E.safetensors",
+        "--reference",
+        "ref.safetensors",
+    ]
+    assert run(command) == 2
+    assert "compute the reference in float64 (model.double())" in capsys.readouterr().err
+    write_arrays("ref.safetensors", {"tokens": tensors["frozen.tokens"], "logits": 1.1 * tensors["frozen.logits"]}, {})
+    assert run(command) == 2
+    assert "float64" not in capsys.readouterr().err
+
+
 def test_an_unembedding_that_its_configuration_ties_to_another(tmp_path):
     from utfproof.models import import_model
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.models.comparison import AGREEMENT, extent, measured, read_reference
+from utfproof.models.comparison import AGREEMENT, Agreement, extent, measured, read_reference
 from utfproof.models.families import families
 from utfproof.models.family import Family
 from utfproof.models.files import SUFFIXES, read_file
@@ -18,6 +18,8 @@ from utfproof.models.tensors import Claims, layer_prefixes, listed, parse_names
 from utfproof.weights import TensorFile
 
 ANY_FAMILY = "auto"
+SINGLE = 1e-4
+"""Outputs that are computed in float32 differ by less."""
 
 
 def layouts() -> tuple[str, ...]:
@@ -101,10 +103,20 @@ def with_reference(model: ImportedModel, path: Path | str, max_memory: int | Non
     if not found.within(AGREEMENT):
         raise MalformedInput(
             f"{path}: this reading of the file gives other outputs than the reference, by "
-            f"{found.relative_difference:.3g} relative (sequence {found.sequence}): it was taken as {summary(model)}"
+            f"{found.relative_difference:.3g} relative (sequence {found.sequence}){_rounded(model, found)}: "
+            f"it was taken as {summary(model)}"
         )
     witness = f"the outputs in {Path(path).name}{extent(model.reading, given)}"
     return replace(model, witness=witness, references=references, agreement=found)
+
+
+def _rounded(model: ImportedModel, found: Agreement) -> str:
+    """What to do where float32 may be all that a reading and its reference differ by."""
+    if not found.relative_difference < SINGLE:
+        return ""
+    rotary = any(layer.rotary is not None for layer in model.reading.attention.layers)
+    live = "; a model may compute rotations in float32 even so: --module compares it live" if rotary else ""
+    return f", as float32 leaves it: compute the reference in float64 (model.double()){live}"
 
 
 def summary(model: ImportedModel) -> str:

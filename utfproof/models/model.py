@@ -15,6 +15,7 @@ import numpy as np
 from utfproof.attention import SoftmaxAttention, parse_kernel
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
+from utfproof.models.alternatives import left_open
 from utfproof.models.attention import Kernel
 from utfproof.models.comparison import Agreement
 from utfproof.models.embedding import embed_model
@@ -121,17 +122,17 @@ class ImportedModel:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Facts that change outputs and that neither file, configuration, caller nor the model's own outputs say. Outputs for
-        one token say nothing of attention, those for fewer tokens than there may be nothing of windows."""
+        """Facts that change outputs and that neither file, configuration, caller nor the model's own outputs say. Outputs say a
+        fact where no other reading gives them (`left_open`): those for one token, or for one token many times, say nothing of
+        attention, and those of contexts shorter than there may be nothing of windows."""
         if self.witness is None:
             return self.reading.unknown
         if self.forward is not None:
             return ()
-        longest = max((len(given) for given, _ in self.references), default=0)
-        short = (
-            {"window"} if 1 < longest < self.reading.longest else set() if longest > 1 else set(self.reading.unknown)
-        )
-        return tuple(name for name in self.reading.unknown if name in short)
+        if "unknown" not in self._cache:
+            self._cache["unknown"] = left_open(self.reading, self.references)
+        found: tuple[str, ...] = self._cache["unknown"]
+        return found
 
     def acted_as(self, notion: str) -> str:
         """What a host that gives its outputs acts as, by this notion, and on whose word."""
@@ -139,7 +140,7 @@ class ImportedModel:
             return f"this reading of the file, by {notion}; nothing here compares the reading with the model"
         if self.unknown:
             left = ", ".join(FACTS[name] for name in self.unknown)
-            return f"this reading of the file, by {notion}: {self.witness} agree with it and are too short to show all: {left}"
+            return f"this reading of the file, by {notion}: {self.witness} agree with it and do not show all: {left}"
         return f"the model, by {notion}: compared with {self.witness}"
 
     def original(self, given: np.ndarray, kernel: Kernel | None = None) -> np.ndarray:
