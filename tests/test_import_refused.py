@@ -313,3 +313,10 @@ def test_minimize_never_overwrites(tmp_path, wrong, capsys):
     assert run(arguments) == 2
     assert path.read_bytes() == before
     assert not out.exists()
+
+
+@pytest.mark.parametrize("tolerance", ["inf", "nan", "-1", "0"])
+def test_a_tolerance_is_positive_and_finite(tmp_path, tolerance, capsys):
+    command = ["embed", "sparse", str(TRAINED), "--layout", "pytorch", "-o", str(tmp_path / "E.safetensors")]
+    assert run([*command, f"--tolerance={tolerance}"]) == 2
+    assert "must be positive" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from tiers import full_where
 from utfproof.attention import RationalAttention, parse_kernel
 from utfproof.constructions import CONSTRUCTIONS, build_host, random_target
 from utfproof.emulation.compare import compare, random_input, relative_error
-from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceLimit, SingularTarget
+from utfproof.errors import CannotCarry, MalformedInput, OutsideClass, ResourceLimit, SingularTarget, Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import exact
 from utfproof.ground.notions import Notion
@@ -308,6 +308,40 @@ def test_a_deficient_host_may_carry_some_target():
     found = embed(host, nothing)
     assert found.rank == 4 < found.columns
     assert found.misfit == 0
+
+
+@pytest.mark.parametrize(
+    ("big", "error"), [(1e3, CannotCarry), (1e12, Undecided), (1e14, Undecided), (1e18, Undecided)]
+)
+@pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 1, 1, 1)])
+def test_one_large_entry_hides_no_column_that_is_missed(big, error, place):
+    """Heads that share R_V: the residual of most columns is rounding beside one that is 10^14 times as large. The same host
+    carries a target of its own kind, with an entry of every size."""
+    shape = Shape(2, 2, 2, 3)
+    host = build_host("random", shape)
+    host.R_V[0, 1] = host.R_V[0, 0]
+    target = random_target(shape, 3)
+    target.W_Q[place] *= big
+    with pytest.raises((CannotCarry, error), match=r"cannot carry|float64 does not see"):
+        embed(host, target)
+    target.W_V[0, 1], target.W_O[0, 1] = target.W_V[0, 0], target.W_O[0, 0]
+    if big < 1e6:
+        found = embed(host, target)
+        assert found.rank < found.columns
+
+
+def test_a_row_that_is_missed_is_not_hidden_by_a_larger_one():
+    shape = Shape(2, 2, 2, 3)
+    host = build_host("random", shape)
+    host.R_V[0, 1] = host.R_V[0, 0]
+    target = random_target(shape, 3)
+    target.W_V[0, 1], target.W_O[0, 1] = target.W_V[0, 0], target.W_O[0, 0]
+    solver = FloatSolver(r_all(host), shape)
+    right = w_all(target)
+    solver.solve(right * np.array([[1e14], [1.0], [1.0]]))
+    right[1] = w_all(random_target(shape, 4))[1]
+    with pytest.raises(CannotCarry):
+        solver.solve(right * np.array([[1e14], [1.0], [1.0]]))
 
 
 def test_too_few_dimensions():

@@ -7,6 +7,7 @@ import types
 import typing
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,9 @@ class Parameter:
             from utfproof.ground.generator import check_seed
 
             check_seed(value)
-        if self.kind in ("amount", "seconds") and not value > 0:
-            what = "positive" if self.kind == "amount" else "a positive number of seconds"
+        if self.kind in ("amount", "seconds") and not 0 < value < inf:
+            what = "positive and finite" if value > 0 else "positive"
+            what = what if self.kind == "amount" else f"a {what} number of seconds"
             raise MalformedInput(f"{label} must be {what}, got {value:g}")
         if self.choices and value not in self.choices:
             raise MalformedInput(f"{label} {value!r} is unknown; choose {', '.join(self.choices)}")

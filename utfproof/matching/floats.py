@@ -15,7 +15,7 @@ from math import ceil, log2, sqrt
 
 import numpy as np
 
-from utfproof.errors import CannotCarry, MalformedInput
+from utfproof.errors import CannotCarry, MalformedInput, Undecided
 from utfproof.ground.arrays import Array, one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import LARGE, expected_seconds, stage
@@ -27,6 +27,8 @@ EXACT_COLUMNS = 512
 """Up to so many columns all singular values are computed."""
 _VECTORS = 16
 """Of the estimate; BLAS takes sixteen nearly as fast as one."""
+CLOSE = 1e-8
+"""Of an entry of W_all: what E R_all may miss of it, the part of outputs at which models are compared as well."""
 DOUBT = 1e-6
 """Chance, at most, that |B| is more than twice what is found (t = 2), for each end of the spectrum."""
 
@@ -224,16 +226,39 @@ class FloatSolver:
         self.rank = count_significant(values, (m, M))
         self.condition = float(values[0] / values[-1]) if self.rank == M else float("inf")
 
+    def _misfits(self, E: np.ndarray, goal: np.ndarray) -> tuple[float, float]:
+        """Of E R_all = goal [d_in, M], columns scaled: the largest residual of a row relative to that row of the goal, and of
+        an entry relative to itself, or to the small entries of its row if those are larger.
+
+        Each row is solved for by itself, backward stably: the residual of row k is a modest multiple of max(m, M) eps |goal_k|
+        at most, and a larger one refutes. A smaller one shows nothing of entries that are below it: where one entry of a row
+        is 10^14 times the others, the others may be missed altogether. So each entry has to be met for itself, and those that
+        are zero, or nearly, by the tenth of the row's other entries that is smallest."""
+        difference, sizes = np.abs(self._times(E) - goal), np.abs(goal)
+        lengths = np.linalg.norm(sizes, axis=1)
+        rows = np.linalg.norm(difference, axis=1) / np.where(lengths > 0, lengths, 1)
+        small = np.array([np.quantile(row[row > 0], 0.1) if row.any() else 1.0 for row in sizes])
+        return float(rows.max(initial=0.0)), float((difference / np.maximum(sizes, small[:, None])).max(initial=0.0))
+
     def solve(self, right: np.ndarray) -> Embedding:
-        """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it."""
+        """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it,
+        Undecided where rounding hides whether it does."""
         m, M = self.matrix.shape
         if not np.isfinite(right).all():
             raise MalformedInput("W_all is not finite: weights hold NaN or infinity, or products overflow")
         goal = right * self.scale
         if self.rank < M:
             E, misfit = least_squares(self._scaled(), goal)
-            if misfit > 8 * max(m, M) * _ROUNDING:
-                raise deficient(self.shape, self.rank, M, misfit)
+            noise = 8 * max(m, M) * _ROUNDING
+            rows, entries = self._misfits(E, goal)
+            if max(misfit, rows) > noise:
+                raise deficient(self.shape, self.rank, M, max(misfit, rows))
+            if entries > CLOSE:
+                raise Undecided(
+                    "float64 does not see whether this host carries this target: numerical rank R_all = "
+                    f"{self.rank} of M = {M}, and entries of W_all are so far apart in size that what E R_all misses of the "
+                    f"smaller ones, {entries:.3g} of them, may be rounding of the larger ones; scale the target's weights"
+                )
             return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), misfit)
         assert self._factors is not None
         work = 8.0 * len(goal) * m * M
