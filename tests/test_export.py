@@ -367,6 +367,74 @@ def test_contradictions_are_refused(small_embedding, tmp_path, case, capsys):
     assert run(["export", "random", str(small_embedding), "-o", str(out)]) == 0
 
 
+@pytest.fixture
+def two_hosts(tmp_path, monkeypatch):
+    """Two hosts of one shape as files, a target, and its E in the first."""
+    monkeypatch.chdir(tmp_path)
+    shape = ["-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "--residual"]
+    assert run(["build", "target", *shape, "-o", "t.safetensors"]) == 0
+    for seed in ("1", "2"):
+        assert run(["build", "random", *shape, "--seed", seed, "-o", f"host{seed}.safetensors"]) == 0
+    assert run(["embed", "host1.safetensors", "t.safetensors", "-o", "E.safetensors"]) == 0
+    return tmp_path
+
+
+def with_metadata(path, **changes):
+    """A file E.safetensors with other metadata (None: without that field), under another name."""
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    with safe_open("E.safetensors", "numpy") as file:
+        arrays, facts = {"E": file.get_tensor("E")}, {**file.metadata(), **changes}
+    save_file(arrays, path, {name: value for name, value in facts.items() if value is not None})
+
+
+def test_an_embedding_is_joined_to_its_own_host_alone(two_hosts, capsys):
+    for command in (["export", "host2.safetensors", "E.safetensors", "-o", "h.py"], *COMPARED):
+        assert run(command) == 2, command
+        assert "found for a host of digest" in capsys.readouterr().err
+    (two_hosts / "copy.safetensors").write_bytes((two_hosts / "host1.safetensors").read_bytes())
+    for host in ("host1", "copy"):
+        assert run(["export", f"{host}.safetensors", "E.safetensors", "-o", "h.py", "--json"]) == 0
+        assert "warning" not in json.loads(capsys.readouterr().out)
+    with_metadata("old.safetensors", host_digest=None)
+    assert run(["export", "host2.safetensors", "old.safetensors", "-o", "h.py"]) == 0
+    assert "taken unchecked" in " ".join(capsys.readouterr().out.split())
+
+
+COMPARED = [
+    [name, "host2.safetensors", "--target", "t.safetensors", "--embedding", "E.safetensors", "--context", "1"]
+    for name in ("emulate", "enclose")
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"residual": "maybe"}, "residual is 'maybe'"),
+        ({"vocabulary": "12", "positions": "1"}, "vocabulary 12 and 1 positions"),
+        ({"host": "sparse"}, "found for the host sparse"),
+    ],
+)
+def test_metadata_that_contradict_are_malformed(two_hosts, changes, said, capsys):
+    with_metadata("other.safetensors", **changes)
+    assert run(["export", "host1.safetensors", "other.safetensors", "-o", "h.py"]) == 2
+    assert said in capsys.readouterr().err
+    assert not (two_hosts / "h.py").exists()
+
+
+def test_what_nobody_said_of_a_model_is_said_again(two_hosts, capsys):
+    with_metadata("other.safetensors", assumed="causal, window")
+    assert run(["export", "host1.safetensors", "other.safetensors", "-o", "h.py", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["assumed"].startswith("mask, window: nobody said it")
+
+
+def test_the_smallest_host_is_joined_by_its_digest(two_hosts, capsys):
+    assert run(["embed", "least.safetensors", "t.safetensors", "--minimize", "-o", "least-E.safetensors"]) == 0
+    assert run(["export", "least.safetensors", "least-E.safetensors", "-o", "h.py"]) == 0
+    assert "unchecked" not in capsys.readouterr().out
+
+
 def test_an_export_never_overwrites_its_embedding(small_embedding, capsys):
     before = small_embedding.read_bytes()
     assert run(["export", "random", str(small_embedding), "-o", str(small_embedding.with_suffix(".py"))]) == 2

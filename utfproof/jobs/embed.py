@@ -206,15 +206,22 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         """How the host is drawn, and the memory limit."""
         return {"m": self.m, "seed": self.seed, "law": self.law, "dtype": self.dtype, "limit": self.limit}
 
+    def _digest(self, machine: Universal) -> str | None:
+        """Of HOST's content, where it is a file."""
+        if not options.is_host_file(self.host):
+            return None
+        return options.host_digest(self.host, machine.shape.residual, self.limit)
+
     def _embed_target(self, model: Target) -> Outcome:
         """A target of the package's own layout."""
         from utfproof.matching import embed
-        from utfproof.models.embedding import host_facts
+        from utfproof.models.embedding import HOST_DIGEST, host_facts
         from utfproof.weights import write_embedding
 
         machine = load_host(self.host, model, layers=self.layers, **self._recipe)
         found = embed(machine, model, max_memory=self.limit)
-        write_embedding(self.output, found.E, host_facts(self.host, machine, found, self._recipe))
+        recipe = {**self._recipe, HOST_DIGEST: self._digest(machine)}
+        write_embedding(self.output, found.E, host_facts(self.host, machine, found, recipe))
         rows = {
             "result": f"the host acts as the target, by {found.notion.value}",
             "shape": f"{model.shape}, target width {model.width}, m = {machine.m}",
@@ -233,9 +240,9 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
         stored = host != GROUPED and options.is_host_file(host)
         machine = load_host(host, target, layers=None, **recipe) if stored else host
         drawn = {name: recipe[name] for name in ("seed", "law", "dtype", "m") if not stored}
-        found = embed_model(
-            model, machine, **drawn, sequences=sequences, tolerance=self.allowed, name=host, max_memory=limit
-        )
+        digest = None if isinstance(machine, str) else self._digest(machine)
+        compared: dict[str, Any] = {"sequences": sequences, "tolerance": self.allowed}
+        found = embed_model(model, machine, **drawn, **compared, name=host, digest=digest, max_memory=limit)
         if found.agrees:
             found.save(self.output)
         written = str(self.output) if found.agrees else None

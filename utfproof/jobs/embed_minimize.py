@@ -101,7 +101,7 @@ def minimize(job: Embed, model: Target | ImportedModel) -> Outcome:
     outputs differ by more than the tolerance)."""
     from utfproof.ground.notions import Notion
     from utfproof.models import compare
-    from utfproof.models.embedding import model_facts, shape_facts
+    from utfproof.models.embedding import HOST_DIGEST, model_facts, shape_facts
     from utfproof.weights import write_embedding, write_host
 
     host, output, certificate, m, limit = Path(job.host), job.output, job.certificate, job.m, job.limit
@@ -151,11 +151,21 @@ def minimize(job: Embed, model: Target | ImportedModel) -> Outcome:
     notion = {"notion": Notion.MATCHING.value} if found.enough and job.within is None else {}
     with together():
         write_host(host, found.host)
-        write_embedding(output, found.E, {**notion, "host": host.name, **shape_facts(found.host), **facts})
+        about = {"host": host.name, HOST_DIGEST: _digest(found.host), **shape_facts(found.host)}
+        write_embedding(output, found.E, {**notion, **about, **facts})
     files = {"host file": str(host), "embedding": str(output)}
     fine = found.enough and agrees
     code = int(not fine) if isinstance(model, Target) else options.agreement_code(model, fine)
     return Outcome({**document, "files": list(files.values())}, "embed --minimize", {**rows, **files}, code)
+
+
+def _digest(host: Universal) -> str:
+    """Of the file that this host is written as: its matrices in float64."""
+    from utfproof.weights import TensorFile
+
+    names = ("R_Q", "R_K", "R_V", "U")
+    tensors = {name: np.asarray(getattr(host, name), dtype="<f8") for name in names}
+    return TensorFile("", tensors, {}, dict.fromkeys(names, "F64")).digest(host.shape.residual)
 
 
 def _within(found: Smallest, target: Target, given: GivenInputs, within: float, limit: int | None) -> Smallest:

@@ -69,9 +69,16 @@ class Export(Dimensions, Limited, Job, order=80):
                 raise MalformedInput(f"this embedding was found for the host {facts.get('host')}, not for {self.host}")
             return own_norm.export(E, facts, self.output, self.layout, self.context, limit)
         said, words = self._said(facts)
+        stored = options.stored_stream(facts)
+        warned = options.require_made_for(facts, self.host, bool(self.residual if stored is None else stored), limit)
         machine = _host(self.host, facts, said, words, self.residual, limit)
         rows = said["positions"] or 0
         tokens = machine.shape.d_in - rows
+        if _agreed(facts, "vocabulary", None) not in (None, tokens):
+            raise MalformedInput(
+                f"the embedding's metadata say vocabulary {facts['vocabulary']} and {rows} positions, which are not the "
+                f"{machine.shape.d_in} rows that d_in says"
+            )
         seen = _agreed_text(facts, "attention", self.attention) or "causal"
         kernel = read_kernel(seen, machine.shape.heads, machine.shape.head_dim)
         if not isinstance(kernel, SoftmaxAttention | ModelAttention):
@@ -97,8 +104,11 @@ class Export(Dimensions, Limited, Job, order=80):
         table: dict[str, Any] = {
             "shape": f"{machine.shape}, m = {machine.m}",
             "inputs": f"{tokens} tokens" + (f" and {rows} learned positions" if rows else ""),
+            **assumed_rows(facts),
+            **warned,
             "files": ", ".join(paths),
         }
+        document |= {key: table[key] for key in ("assumed", "warning") if key in table}
         if self.layout != "module":
             document["d_head"] = table["d_head"] = int(metadata["d_head"])
         return Outcome(document, f"export {self.host}", table)
@@ -108,6 +118,14 @@ class Export(Dimensions, Limited, Job, order=80):
         names = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed")
         said = {name: _agreed(facts, name, getattr(self, name)) for name in names}
         return said, {name: _agreed_text(facts, name, getattr(self, name)) for name in ("law", "dtype")}
+
+
+def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
+    """A row for the facts of the model that nobody had said when the embedding was found."""
+    from utfproof.models.family import FACTS
+
+    names = [FACTS.get(name, name) for name in facts.get("assumed", "").split(", ") if name]
+    return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
 
 
 def _agreed(facts: dict[str, str], name: str, value: int | None) -> int | None:
@@ -139,18 +157,15 @@ def _host(
     limit: int | None,
 ) -> Universal:
     """The host of the HOST argument, at the shape that options and the embedding's metadata say."""
-    from utfproof.constructions import CONSTRUCTIONS, build_host
+    from utfproof.constructions import build_host
     from utfproof.models import grouped_tree_host
     from utfproof.models.embedding import GROUPED
     from utfproof.weights import read_host
 
-    stored = {"true": True, "false": False}.get(facts.get("residual", ""))
+    stored = options.stored_stream(facts)
     if stored is not None and residual is not None and stored != residual:
         raise MalformedInput(f"--{'' if residual else 'no-'}residual contradicts the embedding")
     stream = residual if stored is None else stored
-    made_for = facts.get("host", host)
-    if host != made_for and {host, made_for} & {*CONSTRUCTIONS, GROUPED}:
-        raise MalformedInput(f"this embedding was found for the host {made_for}, not for {host}")
     if host != GROUPED and options.is_host_file(host):
         return read_host(host, layers=said["layers"], d_in=said["d_in"], residual=stream, max_memory=limit)
     shape = required_shape(said, residual=bool(stream))

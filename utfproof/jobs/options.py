@@ -90,6 +90,44 @@ def is_host_file(name: str) -> bool:
     )
 
 
+def host_digest(host: Path | str, residual: bool, limit: int | None) -> str:
+    """The digest of a host's file, which an embedding for it carries."""
+    from utfproof.weights import read_tensors
+
+    return read_tensors(host, max_memory=limit).digest(residual)
+
+
+def require_made_for(facts: dict[str, str], host: str, residual: bool, limit: int | None) -> dict[str, str]:
+    """MalformedInput where an embedding's metadata name another host than this one, by its construction or by the content of
+    its file; a row that says so where they leave open which file it was."""
+    from utfproof.models.embedding import GROUPED, HOST_DIGEST
+
+    made_for = facts.get("host", host)
+    if host != made_for and {host, made_for} & {*CONSTRUCTIONS, GROUPED}:
+        raise MalformedInput(f"this embedding was found for the host {made_for}, not for {host}")
+    if host == GROUPED or not is_host_file(host):
+        return {}
+    if HOST_DIGEST not in facts:
+        return {
+            "warning": f"the embedding does not say the content of its host ({HOST_DIGEST}): {host} is taken unchecked"
+        }
+    here = host_digest(host, residual, limit)
+    if facts[HOST_DIGEST] != here:
+        raise MalformedInput(
+            f"this embedding was found for a host of digest {facts[HOST_DIGEST][:16]}, {host} has {here[:16]}: its weights are "
+            "others; name the file that it was found for, or embed again"
+        )
+    return {}
+
+
+def stored_stream(facts: dict[str, str]) -> bool | None:
+    """What an embedding's metadata say of a residual stream; None where they say nothing. MalformedInput for anything else."""
+    text = facts.get("residual")
+    if text not in (None, "true", "false"):
+        raise MalformedInput(f"the embedding's metadata field residual is {text[:40]!r}, expected 'true' or 'false'")
+    return None if text is None else text == "true"
+
+
 def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
     """A shape for --json."""
     document = {name: getattr(shape, name) for name in DIMENSIONS}

@@ -73,6 +73,8 @@ def embed(job: Embed, model: ImportedModel) -> Outcome:
 
 def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, context: int, limit: int | None) -> Outcome:
     """The host that E's metadata describe, with E, as a module or under TransformerLens' names."""
+    from utfproof.jobs.export import assumed_rows
+
     host, kernel, vocabulary, positions, constant = read_normalised(facts, len(E), limit)
     written = [output]
     if layout == "module":
@@ -91,8 +93,10 @@ def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, cont
     rows = {
         "shape": f"{host.shape}, m = {host.m}, {host.norm.words()}",
         "inputs": f"{vocabulary} tokens" + (f" at {positions} learned positions" if positions else ""),
+        **assumed_rows(facts),
         "files": ", ".join(map(str, written)),
     }
+    document |= {"assumed": rows["assumed"]} if "assumed" in rows else {}
     return Outcome(document, "export own-norm", rows)
 
 

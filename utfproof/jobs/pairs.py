@@ -49,7 +49,7 @@ class Pair(Dimensions, Drawn, Limited):
         contradict one another or the files."""
         from utfproof.emulation.laws import draw_target
         from utfproof.emulation.sweep import tied_targets_only
-        from utfproof.weights import read_embedding, read_target
+        from utfproof.weights import read_embedding, read_target, read_tensors
 
         def drawn(trial: int, tied: bool) -> Target:
             return draw_target(shape, self.seed + trial, law, width=self.width, tied=tied, max_memory=self.limit)
@@ -71,7 +71,13 @@ class Pair(Dimensions, Drawn, Limited):
         tied = self.tied_targets or (self.target is None and tied_targets_only(machine))
         if tied and not self.tied_targets:
             model = drawn(0, True)
-        E = None if self.embedding is None else read_embedding(self.embedding, max_memory=self.limit)
+        E = None
+        if self.embedding is not None:
+            E = read_embedding(self.embedding, max_memory=self.limit)
+            facts = read_tensors(self.embedding, max_memory=self.limit).metadata
+            options.require_made_for(facts, host, machine.shape.residual, self.limit)
+            if options.stored_stream(facts) not in (None, machine.shape.residual):
+                raise MalformedInput(f"{self.embedding} and {host} differ in whether there is a residual stream")
         return Hosted(machine, model, E, tied, lambda trial: drawn(trial, tied))
 
     def _stream(self, host: str) -> bool:

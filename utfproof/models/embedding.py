@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 GROUPED = "grouped"
 """The prefix tree with shared key blocks, as a host's name."""
+HOST_DIGEST = "host_digest"
+"""Metadata of an embedding whose host is a file: the digest of its content."""
 TRIALS = 16
 """Random sequences to compare on."""
 
@@ -102,6 +104,7 @@ def host_facts(name: str, host: Universal, found: Embedding, recipe: dict[str, A
         "notion": found.notion.value,
         "host": Path(name).name,
         **({key: str(recipe[key]) for key in ("seed", "law", "dtype")} if drawn else {}),
+        **({HOST_DIGEST: recipe[HOST_DIGEST]} if recipe.get(HOST_DIGEST) else {}),
         **shape_facts(host),
     }
 
@@ -144,11 +147,13 @@ def embed_model(
     sequences: Sequence[np.ndarray] | None = None,
     tolerance: float = AGREEMENT,
     name: str | None = None,
+    digest: str | None = None,
     max_memory: int | None = None,
 ) -> EmbeddedModel:
     """E by the model's target, and the host with E compared with the model's outputs on `sequences` (random ones by default).
 
-    host: a construction's name, `grouped`, or a host. NotInRange where the host cannot carry the target."""
+    host: a construction's name, `grouped`, or a host; digest: of the host's file, where it is one. CannotCarry where the host
+    does not carry the target."""
     recipe: dict[str, Any] = {"seed": seed, "law": law, "dtype": dtype}
     target = model.target.augmented()
     if host == GROUPED:
@@ -168,4 +173,4 @@ def embed_model(
     E = np.asarray(found.E)
     result = compare(model, machine, E, None, sequences)
     label = name or (host if isinstance(host, str) else "host")
-    return EmbeddedModel(model, machine, label, E, found, result, recipe, tolerance)
+    return EmbeddedModel(model, machine, label, E, found, result, {**recipe, HOST_DIGEST: digest}, tolerance)
