@@ -77,6 +77,16 @@ class Meaning:
     convert: Callable[[Any], Any] | None = None
 
 
+def whole(value: Any, least: int = 0) -> bool:
+    """Whether a field's value is a whole number, at least so large, and no more than any size is."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
+
+
+def number(value: Any) -> bool:
+    """Whether a field's value is a finite number; True is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
 HARMLESS = Meaning()
 """A field that no output depends on."""
 
@@ -86,6 +96,13 @@ def sets(fact: str, convert: Callable[[Any], Any] | Mapping[Any, Any] | None = N
     if isinstance(convert, Mapping):
         return Meaning(fact, only=tuple(convert), why="it is not one of those that are understood", convert=convert.get)
     return Meaning(fact, convert=convert)
+
+
+def maximum(fact: str, least: int = 0) -> Meaning:
+    """A field that is a whole number, or null where there is no such limit (0 for the fact)."""
+    return Meaning(
+        fact, lambda n: n is None or whole(n, least), f"it is no whole number from {least} on", lambda n: n or 0
+    )
 
 
 def only(*values: Any, why: str) -> Meaning:
@@ -98,6 +115,21 @@ def harmless(*names: str) -> dict[str, Meaning]:
     return dict.fromkeys(" ".join(names).split(), HARMLESS)
 
 
+WORDS = {
+    "attention_dir": sets("causal", {"causal": True, "bidirectional": False}),
+    "positional_embedding_type": sets("positions", {"standard": "learned", "rotary": "rotary", None: "none"}),
+    "normalization_type": sets("norm", {None: "none", "LN": "LayerNorm", "RMS": "RMS"}),
+    "attn_scores_soft_cap": Meaning(
+        "cap",
+        lambda cap: cap is None or (number(cap) and (cap >= 0 or cap == -1)),
+        "it is neither a positive number nor one of 0, -1 and null, which mean that there is no cap",
+        lambda cap: float(cap) if cap and cap > 0 else 0.0,
+    ),
+    "rotary_dim": sets("rotary_dim", lambda r: "all" if r is None else r),
+    "rotary_adjacent_pairs": sets("adjacent"),
+}
+"""TransformerLens' words for facts that tensors do not show, understood wherever a family has no field of its own."""
+
 FACTS: dict[str, str] = {
     "causal": "mask",
     "scale": "logits times",
@@ -108,8 +140,14 @@ FACTS: dict[str, str] = {
     "stream": "residual stream",
     "mlp": "MLP",
     "head_order": "order of heads",
+    "rotary_base": "base of the rotation",
+    "rotary_dim": "rotated coordinates",
+    "adjacent": "adjacent pairs are rotated",
 }
 """Facts that change outputs and that tensors do not show, with the word for people."""
+
+ROTATION = ("rotary_base", "rotary_dim", "adjacent")
+"""Facts on which outputs depend where positions are rotated."""
 
 SIZES = {
     "H": "heads",
@@ -138,7 +176,9 @@ class Family:
     `layer` of which at least one set must be there for the family to be recognised. config: fields -> meaning. settled: facts
     that hold for every model of the family; assumed: facts as they are taken where nobody says otherwise. live: (module,
     attention modules) -> configuration of a live module; double: makes a float64 copy compute in float64 throughout; buffers:
-    names of tensors that hold no weights. rotary: (module, its configuration) -> the tables of a live module. norms: how
+    names of tensors that hold no weights. shows_positions: whether rows of positions, where there are any, are added to the
+    stream by every model of the family. implies: a configuration -> facts that the code it is written for has, whatever its
+    fields say of them. rotary: (module, its configuration) -> the tables of a live module. norms: how
     norms are stored, where they are read.
     """
 
@@ -152,6 +192,8 @@ class Family:
     settled: Mapping[str, Any] = field(default_factory=dict)
     assumed: Mapping[str, Any] = field(default_factory=dict)
     buffers: tuple[str, ...] = ()
+    shows_positions: bool = False
+    implies: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     required: tuple[str, ...] = ("W_Q", "W_K", "W_V", "W_O")
     tied_output: bool = False
     live: Callable[[Any, Mapping[str, Any]], dict[str, Any]] | None = None

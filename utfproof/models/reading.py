@@ -14,10 +14,12 @@ import numpy as np
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
-from utfproof.models.attention import Kernel, LayerAttention, ModelAttention, Rotary
-from utfproof.models.facts import Facts, short
-from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, LONGEST, SIZES, Family
+from utfproof.models.attention import Kernel, ModelAttention
+from utfproof.models.bookkeeping import read_frequencies, take_bookkeeping
+from utfproof.models.facts import Facts
+from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, LONGEST, ROTATION, SIZES, Family
 from utfproof.models.norms import OwnNorm, blocks
+from utfproof.models.reading_attention import factors, layer_attentions
 from utfproof.models.reading_norms import read_norms
 from utfproof.models.tensors import Axes, Claims, find_layers, find_outer
 from utfproof.shapes import Shape
@@ -159,20 +161,22 @@ def read_model(
     claims = Claims(file)
     prefixes = find_layers(claims, family, (names or {}).get("layers"))
     outer = find_outer(claims, family, names or {})
+    assumed = _assumed(facts, family, outer)
+    positions = facts.get("positions", assumed.get("positions"))
+    read_frequencies(claims, family, facts, positions, rotated=tables is not None)
     arrays, sizes = _arrays(claims, family, prefixes, outer, facts)
-    unknown = _unknown(facts, family)
-    assumed = {name: value for name, value in family.assumed.items() if name in unknown or name not in FACTS}
-    facts.values = {**assumed, **facts.values}
-    layers = _attention(claims, facts, arrays, sizes, tables)
+    unknown = _unknown(facts, assumed, tabled=tables is not None or "rot_cos" in arrays)
+    facts.values = {**{name: v for name, v in assumed.items() if name in unknown or name not in FACTS}, **facts.values}
+    layers = layer_attentions(claims, facts, arrays, sizes, tables)
     norm = None
     if norms:
         norm, arrays = read_norms(claims, family, facts, arrays, prefixes)
-    beside = (
-        [block + family.norms.idle for block in blocks(prefixes)] if norm and family.norms and family.norms.idle else []
-    )
-    masks = claims.take_bookkeeping([layer.plain for layer in layers], family.buffers, beside)
+    added = blocks(prefixes) if facts.get("stream") else []
+    beside = family.norms.idle if norm and family.norms else ""
+    bookkeeping = take_bookkeeping(claims, family, layers, prefixes, added, beside)
     claims.finish()
-    _refuse_centred(facts, file, arrays)
+    if norm is None:
+        _refuse_centred(facts, file, arrays)
     stream = facts.get("stream")
     if stream is None:
         raise file.refuse(
@@ -181,13 +185,13 @@ def read_model(
     return Reading(
         family,
         arrays,
-        _factors(facts, sizes),
+        factors(facts, sizes),
         ModelAttention(layers),
         bool(stream),
         facts.get("positions") == "shortformer",
         tuple(prefixes),
         {**outer, "layers": ", ".join(prefix.rstrip(".") for prefix in prefixes)},
-        masks,
+        bookkeeping,
         _assumptions(facts, family, unknown, ModelAttention(layers), norm),
         unknown,
         not_read,
@@ -261,9 +265,6 @@ def _arrays(
 def _said_sizes(claims: Claims, facts: Facts, prefixes: list[str]) -> dict[str, int]:
     """The sizes that a configuration says, by letter; layers, which must be as many as are found, are left out."""
     said = {letter: facts.values[name] for letter, name in SIZES.items() if facts.values.get(name) is not None}
-    for letter, value in said.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-            raise claims.file.refuse(f"{facts.sources[SIZES[letter]]} is {short(value)}, expected a positive integer")
     if said.get("L", len(prefixes)) != len(prefixes):
         raise claims.file.refuse(f"{facts.sources['layers']} says {said['L']} layers, {len(prefixes)} are found")
     said.pop("L", None)
@@ -274,6 +275,7 @@ def _of_layers(claims: Claims, family: Family, prefixes: list[str], axes: Axes, 
     """The tensors of all layers, [L, ...] by role."""
     found: dict[str, np.ndarray] = {}
     layers = []
+    _refuse_biases(claims, family, prefixes, facts)
     for prefix in prefixes:
         parts: dict[str, np.ndarray] = {}
         for name, entry in family.layer.items():
@@ -296,6 +298,20 @@ def _of_layers(claims: Claims, family: Family, prefixes: list[str], axes: Axes, 
         if all(role in parts for parts in layers):
             found[role] = np.stack([parts[role] for parts in layers])
     return found
+
+
+def _refuse_biases(claims: Claims, family: Family, prefixes: list[str], facts: Facts) -> None:
+    """MalformedInput for biases in the file of a model that has none by its configuration: who loads it leaves them out."""
+    held = [
+        prefix + name
+        for prefix in prefixes
+        for name, entry in family.layer.items()
+        if all(role.startswith("b_") for role in entry.roles) and claims.has(prefix + name)
+    ]
+    if held and facts.get("biased") is False:
+        raise claims.file.refuse(
+            f"{facts.sources['biased']} says that attention has no biases, and {held[0]} is in the file"
+        )
 
 
 def _bring_groups_together(found: dict[str, np.ndarray], sizes: dict[str, int], facts: Facts) -> None:
@@ -336,90 +352,28 @@ def _outer_defaults(
     found.setdefault("b_U", np.zeros(found["W_U"].shape[1]))
     said = facts.get("positions")
     if said in ("learned", "shortformer") and not len(found["W_pos"]):
-        if facts.sources.get("positions", "").startswith("the layout"):
-            return
         raise file.refuse(f"{facts.sources['positions']} says learned positions, and no tensor holds them")
 
 
-def _factors(facts: Facts, sizes: dict[str, int]) -> tuple[float, ...]:
-    """What each layer's logits are multiplied by."""
-    scale = facts.get("scale")
-    if scale is None or scale == "1/sqrt(d)":
-        divisor = facts.get("divisor")
-        usual = 1 / (float(np.sqrt(sizes["d"])) if divisor is None else float(divisor))
-        scale = usual if facts.get("scaled", True) or scale is not None else 1.0
-    by_layer = bool(facts.get("scale_by_layer", False))
-    return tuple(float(scale) / (layer + 1 if by_layer else 1) for layer in range(sizes["L"]))
+def _assumed(facts: Facts, family: Family, outer: Mapping[str, str]) -> dict[str, Any]:
+    """The facts as they are taken where nobody says otherwise; rows of positions, or that there are none, say it themselves."""
+    assumed = dict(family.assumed)
+    if assumed.get("positions") == "learned" and not outer.get("W_pos"):
+        assumed["positions"] = "none"
+    elif family.shows_positions and outer.get("W_pos") and facts.get("positions") is None:
+        facts.set("positions", "learned", f"tensor {outer['W_pos']}")
+    return assumed
 
 
-def _attention(
-    claims: Claims,
-    facts: Facts,
-    arrays: dict[str, np.ndarray],
-    sizes: dict[str, int],
-    tables: tuple[np.ndarray, np.ndarray] | None,
-) -> tuple[LayerAttention, ...]:
-    """Each layer's attention, by the facts."""
-    file, positions, causal = claims.file, facts.get("positions"), bool(facts.get("causal", True))
-    cos, sin = arrays.pop("rot_cos", None), arrays.pop("rot_sin", None)
-    window, kinds = facts.get("window") or None, facts.get("layer_types")
-    if facts.get("local") is False or (not causal and facts.get("local_both_ways") is False):
-        window, kinds = None, None
-    elif facts.get("local") and window is None:
-        raise file.refuse(f"{facts.sources['local']} says local attention, and nobody says the window")
-    if kinds is not None and len(kinds) != sizes["L"]:
-        raise file.refuse(f"{facts.sources['layer_types']} names {len(kinds)} layers, {sizes['L']} are found")
-    slopes = facts.get("slopes")
-    if positions == "alibi":
-        if not causal:
-            raise file.refuse(f"{facts.sources['positions']} says ALiBi, which is read for causal attention alone")
-        slopes = geometric_slopes(sizes["H"]) if slopes is None else slopes
-    cap = facts.get("clamp") if facts.get("clamped") else facts.get("cap") or None
-    out = []
-    for layer in range(sizes["L"]):
-        local = kinds is None or kinds[layer] == "local"
-        rotary = None
-        if positions == "rotary":
-            given = tables if tables is not None else None
-            if given is None and cos is not None and sin is not None:  # every angle stands there twice
-                pairs = cos.shape[2] // 2
-                step = slice(0, 2 * pairs, 2) if facts.get("adjacent") else slice(pairs)
-                given = cos[layer][:, step], sin[layer][:, step]
-            rotary = _rotary(facts, sizes, given, bool(kinds) and local)
-        single = bool(facts.get("single_slopes", False))
-        out.append(LayerAttention(causal, window if local else None, cap, tuple(slopes or ()), single, rotary))
-    return tuple(out)
-
-
-def geometric_slopes(heads: int) -> tuple[float, ...]:
-    """ALiBi's 2^(-8 h / H), h = 1 ... H."""
-    return tuple(2.0 ** (-8 * h / heads) for h in range(1, heads + 1))
-
-
-def _rotary(facts: Facts, sizes: dict[str, int], tables: tuple[np.ndarray, np.ndarray] | None, local: bool) -> Rotary:
-    """The rotation: the model's own tables where there are any, the usual formula otherwise."""
-    adjacent = bool(facts.get("adjacent", False))
-    r = int(facts.get("rotary_dim") or sizes["d"]) // 2
-    if tables is not None:
-        return Rotary(tables[0].astype(np.float64), tables[1].astype(np.float64), adjacent)
-    base = (
-        facts.get("rotary_base_local")
-        if local and facts.get("rotary_base_local")
-        else facts.get("rotary_base", 10000.0)
-    )
-    return Rotary.of_base(
-        sizes.get("P", ANY_LENGTH), r, float(base), adjacent, float(facts.get("rotary_factor") or 1.0)
-    )
-
-
-def _unknown(facts: Facts, family: Family) -> tuple[str, ...]:
-    """Facts that change outputs and that nobody said."""
+def _unknown(facts: Facts, assumed: Mapping[str, Any], *, tabled: bool) -> tuple[str, ...]:
+    """Facts that change outputs and that nobody said. tabled: the rotation's tables are there."""
     said = {name for name in FACTS if name in facts.values}
-    if "scaled" in facts.values or "divisor" in facts.values:
-        said.add("scale")
-    if "local" in facts.values:
-        said.add("window")
-    return tuple(name for name in FACTS if name not in said and name in family.assumed)
+    for name, others in {"scale": ("scaled", "divisor"), "window": ("local",), "cap": ("clamped",)}.items():
+        said |= {name} if any(other in facts.values for other in others) else set()
+    if facts.get("positions", assumed.get("positions")) != "rotary":
+        said.update(ROTATION)
+    said |= {"rotary_base", "rotary_dim"} if tabled else set()
+    return tuple(name for name in FACTS if name not in said and name in assumed)
 
 
 def _assumptions(
@@ -429,7 +383,7 @@ def _assumptions(
     rows = {}
     unknown = set(unknown)
     for name, word in FACTS.items():
-        if name not in facts.values:
+        if name not in facts.values or (name in ROTATION and facts.get("positions") != "rotary"):
             continue
         value = facts.values[name]
         source = "assumed: nobody says" if name in unknown else facts.sources.get(name, f"the layout of {family.title}")
@@ -443,6 +397,8 @@ def _said(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if name == "causal":
         return "causal" if value else "both ways"
+    if name == "adjacent":
+        return "yes" if value else "no"
     return "none" if value in (None, False, "none") else str(value)
 
 

@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 
-from utfproof.attention import SoftmaxAttention, visible
 from utfproof.errors import MalformedInput
 from utfproof.models.family import CANONICAL, Family, Tensor, split_axes
 from utfproof.weights import TensorFile, as_float64
@@ -37,9 +36,6 @@ UNSUITABLE = (
 )
 """Patterns of names that no embedding can carry (or that this reader does not), with the reason."""
 
-MASKS = ("mask", "attn_mask", "causal_mask")
-_LAST_OF_MLP = r"(^|\.)(mlp|ffn|ff|feed_?forward)?\.?(c_proj|fc_?2|fc_out|linear_?2|down_proj|W_out|b_out|out)(\.|$)"
-
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """The first few names, in order."""
@@ -62,60 +58,6 @@ class Claims:
         """A tensor as float64."""
         self.taken.add(name)
         return as_float64(self.file, name)
-
-    def take_bookkeeping(
-        self, kernels: Sequence[SoftmaxAttention | None], buffers: Sequence[str], beside: Sequence[str] = ()
-    ) -> tuple[str, ...]:
-        """Claim the tensors that hold no weights: the number that masks, position_ids, the family's buffers, and masks, which
-        must be the kernel's own where it is causal. MLPs that add exactly nothing, because their last matrix and bias are zero,
-        count too, with the norms (beside) that only they read. Their names."""
-        found = []
-        for name in sorted(self.file.tensors.keys() - self.taken):
-            last, array = name.rsplit(".", 1)[-1], self.file.tensors[name]
-            masking = last in MASKS or (any(re.search(p, name) for p in buffers) and array.ndim > 1)
-            if masking:
-                self._require_mask(name, array, kernels[0] if len(set(kernels)) == 1 else None)
-            elif not (
-                (last in ("IGNORE", "masked_bias") and array.size == 1)
-                or last == "position_ids"
-                or any(re.search(p, name) for p in buffers)
-            ):
-                continue
-            found.append(name)
-        self.taken.update(found)
-        idle = self._idle_mlps()
-        for place in beside:
-            block = place.rpartition(".")[0]
-            if any(name.startswith(block) for name in idle):
-                idle += [name for name in sorted(self.file.tensors) if name.rpartition(".")[0] == place]
-        self.taken.update(idle)
-        return tuple(found + idle)
-
-    def _idle_mlps(self) -> list[str]:
-        """Tensors of MLPs whose last matrix and bias are exactly zero, so that they add nothing."""
-        left = sorted(self.file.tensors.keys() - self.taken)
-        of_mlp = [name for name in left if re.search(UNSUITABLE[3][0], name)]
-        last = [name for name in of_mlp if re.search(_LAST_OF_MLP, name)]
-        blocks = {name: re.split(r"\.(?=\D)", name)[0] for name in of_mlp}
-        idle = {blocks[name] for name in last} - {blocks[n] for n in last if np.any(self.file.tensors[n])}
-        return [name for name in of_mlp if blocks[name] in idle and not re.search(r"norm|\.ln", name)]
-
-    def _require_mask(self, name: str, array: np.ndarray, kernel: SoftmaxAttention | None) -> None:
-        """A stored mask [..., n, n] says who sees whom: true (or 0, where masks are added) for visible keys. A model that looks
-        both ways may hold one too, and does not use it; a mask of no entries says nothing."""
-        if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.size != array.shape[-1] ** 2:
-            raise self.file.refuse(f"{name} has shape {list(array.shape)}, expected a mask [n, n]")
-        if kernel is None or not kernel.causal or not array.size:
-            return
-        stored, n = array.reshape(array.shape[-2:]), array.shape[-1]
-        seen = stored >= 0 if (stored < 0).any() else stored != 0
-        places = np.arange(n)
-        wanted = visible(places, places, causal=True, window=kernel.window)
-        assert wanted is not None
-        if not (np.array_equal(seen, wanted) or np.array_equal(~seen, wanted)):
-            raise self.file.refuse(
-                f"{name} is not the mask of --attention; a causal one, or a window that is the same in all layers, is expected"
-            )
 
     def refuse_unsuitable(self) -> None:
         """MalformedInput for the first unclaimed tensor that belongs to something no embedding carries."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import EMBEDDED, Family, Tensor, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, WORDS, Family, Tensor, harmless, only, sets, tensor
 from utfproof.models.norms import NormTensors
 
 NAMES = {"W_E": (r"wte\.weight",), "W_pos": (r"wpe\.weight",), "W_U": (r"lm_head\.weight",), "b_U": ()}
@@ -29,7 +29,8 @@ NORMS = NormTensors(
     optional=("bias",),
     idle="ln_2",
 )
-SETTLED = {"stream": True, "causal": True, "positions": "learned", "norm": "none", "cap": 0.0, "window": 0}
+CODE = {"causal": True, "positions": "learned", "norm": "none", "cap": 0.0, "window": 0}
+"""What the code of GPT-2 and nanoGPT does; other architectures store tensors under the same names."""
 
 
 def rows(weight: str, output: str) -> dict[str, Tensor]:
@@ -59,10 +60,26 @@ def config_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
 COMMON = harmless(
     "transformers_version architectures output_hidden_states return_dict dtype torch_dtype "
     "chunk_size_feed_forward is_encoder_decoder id2label label2id problem_type use_cache bos_token_id "
-    "eos_token_id pad_token_id _name_or_path output_attentions initializer_range model_type label_names "
+    "eos_token_id pad_token_id _name_or_path output_attentions initializer_range label_names "
     "tokenizer_class name_or_path task_specific_params"
 )
 """Fields of every transformers configuration that change no output."""
+
+OTHERS = "other architectures compute something else under the same names"
+HEADS = "consecutive columns of each third"
+
+
+def _implied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What transformers' GPT2Model does, and its defaults for fields that older configurations do not have."""
+    if config.get("model_type") != "gpt2":
+        return {}
+    defaults = {"scaled": "scale_attn_weights", "scale_by_layer": "scale_attn_by_inverse_layer_idx"}
+    return {
+        **CODE,
+        "head_order": HEADS,
+        **{fact: fact == "scaled" for fact, name in defaults.items() if name not in config},
+    }
+
 
 FAMILY = Family(
     name="gpt2",
@@ -72,7 +89,10 @@ FAMILY = Family(
     outer_names=NAMES,
     marks=(("c_attn.weight", "c_proj.weight"),),
     config={
+        **WORDS,
         **FIELDS,
+        "model_type": only("gpt2", why=OTHERS),
+        "head_order": sets("head_order", {HEADS: HEADS}),
         "n_positions": sets("context"),
         "n_ctx": sets("context"),
         "scale_attn_weights": sets("scaled", {True: True, False: False}),
@@ -87,8 +107,10 @@ FAMILY = Family(
             "reorder_and_upcast_attn"
         ),
     },
-    settled={**SETTLED, "head_order": "consecutive columns of each third"},
-    assumed={"scale": "1/sqrt(d)"},
+    settled={"stream": True},
+    assumed={**CODE, "scale": "1/sqrt(d)", "head_order": HEADS},
+    shows_positions=True,
+    implies=_implied,
     buffers=(r"attn\.bias$", r"attn\.masked_bias$"),
     tied_output=True,
     live=config_of,

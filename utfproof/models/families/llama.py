@@ -12,18 +12,44 @@ from typing import Any
 import numpy as np
 
 from utfproof.models.families.gpt2 import COMMON, config_of
-from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets
+from utfproof.models.family import EMBEDDED, WORDS, Family, Meaning, harmless, linears, maximum, number, only, sets
 from utfproof.models.norms import NormTensors
 
 
-def _rope(value: Any) -> float | None:
-    return None if value is None else float(value["rope_theta"])
+def _rope(value: Any) -> Any:
+    return None if value is None else value.get("rope_theta")
 
 
 def _usual(value: Any) -> bool:
     if not isinstance(value, dict):
         return value is None
-    return value.get("rope_type", "default") == "default" and value.keys() <= {"rope_type", "rope_theta"}
+    usual = (
+        bool(value) and value.get("rope_type", "default") == "default" and value.keys() <= {"rope_type", "rope_theta"}
+    )
+    return usual and ("rope_theta" not in value or number(value["rope_theta"]))
+
+
+CODE = {
+    "causal": True,
+    "scale": "1/sqrt(d)",
+    "positions": "rotary",
+    "norm": "none",
+    "cap": 0.0,
+    "rotary_dim": "all",
+    "adjacent": False,
+}
+"""What the code of Llama and Mistral does. Others of these names rotate a part of each head or adjacent pairs, have another
+factor or a cap, or norms without parameters. Llama's own norms have a gain, so tensors show whether they were taken out."""
+
+
+def _implied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Llama has no window, whatever its configuration says of one, and biases where attention_bias says so; Mistral none."""
+    kind = config.get("model_type")
+    if kind not in ("llama", "mistral"):
+        return {}
+    if kind == "mistral":
+        return {**CODE, "biased": False}
+    return {**CODE, "window": 0, **({} if "attention_bias" in config else {"biased": False})}
 
 
 def _tables(module: Any, layers: Mapping[str, Any], n: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -75,6 +101,7 @@ FAMILY = Family(
     outer_names={"W_E": (r"embed_tokens\.weight",), "W_U": (r"lm_head\.weight",), "b_U": ()},
     marks=(("q_proj.weight", "k_proj.weight", "v_proj.weight", "o_proj.weight"),),
     config={
+        **WORDS,
         "num_hidden_layers": sets("layers"),
         "num_attention_heads": sets("heads"),
         "num_key_value_heads": sets("kv_heads"),
@@ -84,27 +111,23 @@ FAMILY = Family(
         "max_position_embeddings": sets("context"),
         "tie_word_embeddings": sets("tied"),
         "heads": sets("heads"),
-        "rope_theta": sets("rotary_base", lambda base: float(base)),
+        "rope_theta": Meaning("rotary_base", number, "it is no number"),
         "rope_parameters": Meaning("rotary_base", _usual, "this scaling of the rotation is not read", _rope),
         "rope_scaling": only(None, why="this scaling of the rotation is not read"),
         "rms_norm_eps": sets("eps"),
-        "sliding_window": sets("window", lambda w: w or 0),
+        "sliding_window": maximum("window", 1),
+        "attention_bias": sets("biased"),
         "model_type": only("llama", "mistral", why="other architectures order their layers in their own way"),
         "pretraining_tp": only(1, why="slices of the weights are multiplied one by one"),
-        **{name: meaning for name, meaning in COMMON.items() if name != "model_type"},
-        **harmless("attention_bias", "attention_dropout", "mlp_bias", "intermediate_size", "hidden_act"),
+        **COMMON,
+        **harmless("attention_dropout", "mlp_bias", "intermediate_size", "hidden_act"),
     },
     settled={
         "stream": True,
-        "causal": True,
-        "scale": "1/sqrt(d)",
-        "positions": "rotary",
-        "norm": "none",
-        "cap": 0.0,
-        "adjacent": False,
         "head_order": "consecutive rows",
     },
-    assumed={"rotary_base": 10000.0, "window": 0},
+    assumed={**CODE, "rotary_base": 10000.0, "window": 0},
+    implies=_implied,
     buffers=(r"rotary_emb\.inv_freq$",),
     tied_output=True,
     live=config_of,

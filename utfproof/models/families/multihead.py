@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import EMBEDDED, Family, harmless, only, sets, tensor
+from utfproof.models.family import EMBEDDED, WORDS, Family, harmless, maximum, only, sets, tensor
 from utfproof.models.norms import NormTensors
 
 EMBEDDINGS = ("embedding", "embed", "token_embedding", "tok_embedding", "tok_emb", "token_emb", "wte")
@@ -71,19 +71,18 @@ FAMILY = Family(
         ("q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight"),
     ),
     config={
+        **WORDS,
         "heads": sets("heads"),
         "num_heads": sets("heads"),
         "n_heads": sets("heads"),
         "nhead": sets("heads"),
         "residual": sets("stream", {True: True, False: False}),
         "causal": sets("causal", {True: True, False: False}),
-        "attention_dir": sets("causal", {"causal": True, "bidirectional": False}),
-        "window": sets("window", lambda w: w or 0),
+        "window": maximum("window"),
         "scale": sets("scale"),
         "layers": sets("layers"),
         "num_layers": sets("layers"),
         "d_model": sets("width"),
-        "normalization_type": sets("norm", {None: "none", "LN": "LayerNorm", "RMS": "RMS"}),
         "norm_first": sets("norm_first"),
         "layer_norm_eps": sets("eps"),
         "add_zero_attn": only(False, None, why="attention to no token: rows over the tokens no longer sum to 1"),
@@ -95,12 +94,12 @@ FAMILY = Family(
     },
     settled={
         "scale": "1/sqrt(d)",
-        "positions": "learned",
         "norm": "none",
         "cap": 0.0,
         "head_order": "consecutive rows of each third",
     },
-    assumed={"causal": True, "window": 0},
+    assumed={"causal": True, "window": 0, "positions": "learned"},
+    shows_positions=True,
     live=_config,
     norms=NormTensors(
         kinds={"LayerNorm": "layer"},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.families.gpt2 import FIELDS, NAMES, NORMS, SETTLED, rows, stored_as_linear
-from utfproof.models.family import EMBEDDED, Family, harmless, sets
+from utfproof.models.families.gpt2 import CODE, FIELDS, NAMES, NORMS, rows, stored_as_linear
+from utfproof.models.family import EMBEDDED, WORDS, Family, harmless, sets
 
 
 def _double(module: Any) -> None:
@@ -21,6 +22,16 @@ def _double(module: Any) -> None:
     module.forward = logits
 
 
+HEADS = "consecutive rows of each third"
+OWN = ("n_layer", "n_head", "n_embd", "vocab_size", "block_size")
+"""Fields of every GPTConfig of nanoGPT; no other architecture of these names has them all."""
+
+
+def _implied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What nanoGPT's code does. Under the same names others keep the queries, keys and values of each head together."""
+    return {**CODE, "scale": "1/sqrt(d)", "head_order": HEADS} if all(name in config for name in OWN) else {}
+
+
 FAMILY = Family(
     name="nanogpt",
     title="nanoGPT",
@@ -28,8 +39,18 @@ FAMILY = Family(
     outer=EMBEDDED,
     outer_names=NAMES,
     marks=(("c_attn.weight", "c_proj.weight"),),
-    config={**FIELDS, "block_size": sets("context"), **harmless("dropout", "bias")},
-    settled={**SETTLED, "eps": 1e-5, "scale": "1/sqrt(d)", "head_order": "consecutive rows of each third"},
+    config={
+        **WORDS,
+        **FIELDS,
+        "block_size": sets("context"),
+        "bias": sets("biased"),
+        "head_order": sets("head_order", {HEADS: HEADS}),
+        **harmless("dropout"),
+    },
+    settled={"stream": True, "eps": 1e-5},
+    assumed={**CODE, "scale": "1/sqrt(d)", "head_order": HEADS},
+    shows_positions=True,
+    implies=_implied,
     buffers=(r"attn\.bias$",),
     double=_double,
     norms=NORMS,

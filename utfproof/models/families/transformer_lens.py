@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import Family, Meaning, harmless, only, sets, tensor
+from utfproof.models.family import WORDS, Family, Meaning, harmless, maximum, number, only, sets, tensor, whole
 from utfproof.models.norms import NormTensors
 
 _NORMS = {None: "none", "LN": "LayerNorm", "LNPre": "LNPre", "RMS": "RMS", "RMSPre": "RMSPre"}
@@ -23,11 +23,22 @@ _POSITIONS = {
 }
 
 
-def _divisor(value: Any) -> float | None:
+def divisor(value: Any) -> float | None:
     """-1 stands for sqrt(d_head); other negative numbers are divided by."""
     return None if value is None or value == -1 else float(value)
 
 
+ASSUMED = {
+    "causal": True,
+    "scale": "1/sqrt(d)",
+    "positions": "learned",
+    "norm": "none",
+    "cap": 0.0,
+    "window": 0,
+    "rotary_base": 10000.0,
+    "rotary_dim": "all",
+    "adjacent": False,
+}
 _LINEAR = "it is no part of attention by queries and keys that this reader knows"
 
 NORMS = NormTensors(
@@ -44,32 +55,37 @@ CONFIG = {
     "d_head": sets("head_dim"),
     "d_model": sets("width"),
     "d_vocab": sets("vocabulary"),
-    "d_vocab_out": sets("outputs", lambda n: n if n and n > 0 else None),
+    "d_vocab_out": Meaning(
+        "outputs",
+        lambda n: n is None or whole(n, -1),
+        "it is no number of outputs, -1 where they are as many as tokens",
+        lambda n: n if n and n > 0 else None,
+    ),
     "n_ctx": sets("context"),
     "heads": sets("heads"),
     "num_heads": sets("heads"),
     "residual": only(True, None, why="TransformerLens models have a residual stream"),
-    "attention_dir": sets("causal", {"causal": True, "bidirectional": False}),
+    "attention_dir": WORDS["attention_dir"],
     "use_attn_scale": sets("scaled", {True: True, False: False}),
     "attn_scale": Meaning(
-        "divisor", lambda s: s is None or (isinstance(s, int | float) and s != 0), "it divides", _divisor
+        "divisor", lambda s: s is None or (number(s) and s != 0), "it is no number that divides", divisor
     ),
     "scale_attn_by_inverse_layer_idx": sets("scale_by_layer", {True: True, False: False}),
-    "attn_scores_soft_cap": sets("cap", lambda c: float(c) if c and c > 0 else 0.0),
+    "attn_scores_soft_cap": WORDS["attn_scores_soft_cap"],
     "use_local_attn": sets("local", {True: True, False: False}),
-    "window_size": sets("window"),
+    "window_size": maximum("window", 1),
     "window": only(None, why="TransformerLens calls it window_size"),
     "attn_types": sets("layer_types"),
     "positional_embedding_type": sets("positions", _POSITIONS),
-    "alibi_slopes": sets("slopes", tuple),
-    "rotary_dim": sets("rotary_dim"),
+    "alibi_slopes": sets("slopes", lambda slopes: None if slopes is None else tuple(slopes)),
+    "rotary_dim": WORDS["rotary_dim"],
     "rotary_base": sets("rotary_base"),
     "rotary_base_local": sets("rotary_base_local"),
     "rotary_scaling_factor": sets("rotary_factor"),
     "rotary_adjacent_pairs": sets("adjacent"),
     "normalization_type": sets("norm", _NORMS),
     "eps": sets("eps"),
-    "ln_final": sets("final", lambda kind: kind != "Identity"),
+    "ln_final": Meaning("final", lambda kind: isinstance(kind, str), "it is no class", lambda kind: kind != "Identity"),
     "attn_only": sets("mlp", {True: False, False: True}),
     "final_rms": only(False, None, why="it normalises the last rows"),
     "output_logits_soft_cap": only(-1, -1.0, 0, 0.0, None, why="a cap of the output is not linear"),
@@ -164,7 +180,7 @@ FAMILY = Family(
     marks=(("W_Q", "W_O"),),
     config=CONFIG,
     settled={"stream": True, "head_order": "an axis of its own", "single_slopes": True, "local_both_ways": False},
-    assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
+    assumed=ASSUMED,
     live=_config,
     double=double,
     norms=NORMS,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.models.families.transformer_lens import CONFIG, NORMS, double
-from utfproof.models.family import EMBEDDED, Family, harmless, linears, only, sets
+from utfproof.models.families.transformer_lens import ASSUMED, CONFIG, NORMS, divisor, double
+from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, number, only, sets
 
 
 def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,9 +65,17 @@ FAMILY = Family(
     marks=(("q.weight", "k.weight", "v.weight", "o.weight"),),
     config={
         **CONFIG,
-        "use_attn_scale": only(True, why="the bridge does not obey it: say True, or compare with the live module"),
+        "use_attn_scale": Meaning(
+            "scaled", (True,), "the bridge does not obey it: say True, or compare with the live module"
+        ),
+        "attn_scale": Meaning(
+            "divisor",
+            lambda s: s is None or (number(s) and (s > 0 or s == -1)),
+            "native bridges divide by positive numbers alone, and by the usual sqrt(d_head) for others",
+            divisor,
+        ),
         "positional_embedding_type": sets("positions", {"standard": "learned", "rotary": "rotary"}),
-        "use_local_attn": only(False, None, why="native bridges have no local attention"),
+        "use_local_attn": Meaning("local", (False, None), "native bridges have no local attention", bool),
         **{name: only(None, False, why="native bridges do not have it") for name in UNUSED},
         "scale_attn_by_inverse_layer_idx": only(False, None, why="native bridges do not obey it"),
         "architecture": only(None, "TransformerLensNative", why="only native bridges are read by these names"),
@@ -77,7 +85,7 @@ FAMILY = Family(
         ),
     },
     settled={"stream": True, "head_order": "consecutive rows", "adjacent": True},
-    assumed={"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
+    assumed=ASSUMED,
     live=_config,
     double=_double,
     norms=replace(NORMS, parts={"LayerNorm": ("weight", "bias"), "LNPre": (), "RMS": ("weight",), "RMSPre": ()}),

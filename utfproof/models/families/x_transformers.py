@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets
+from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets, whole
 from utfproof.models.norms import NormTensors
 
 _EXTRA = "it changes attention or the stream in a way that this reader does not know"
@@ -25,7 +25,12 @@ _ATTENTION = {
     "attn.heads": sets("heads"),
     "attn.kv_heads": sets("kv_heads"),
     "attn.causal": sets("causal", {True: True, False: False}),
-    "attn.max_attend_past": sets("window", lambda n: 0 if n is None else n + 1),
+    "attn.max_attend_past": Meaning(
+        "window",
+        lambda n: n is None or whole(n),
+        "it is no number of positions, nor null",
+        lambda n: 0 if n is None else n + 1,
+    ),
     "attend.causal": sets("causal", {True: True, False: False}),
     "attend.softclamp_logits": sets("clamped", {True: True, False: False}),
     "attend.logit_softclamp_value": sets("clamp"),
@@ -40,7 +45,8 @@ _ATTENTION = {
     "layers.rotary_pos_emb": only(None, "RotaryEmbedding", why="a rotation of this kind is not read"),
     "layers.rotary_scale": only(None, why="rotations that also shrink (xpos) are not read"),
     "layers.layer_types": Meaning(
-        only=lambda kinds: set(kinds) == {"a"}, why="it has layers that are no self-attention"
+        only=lambda kinds: isinstance(kinds, tuple | list) and set(kinds) == {"a"},
+        why="it has layers that are no self-attention",
     ),
     "layers.residuals": only("Residual", why="what a layer gives is not simply added"),
     "layers.scale_residual_constant": only(1, 1.0, why="the stream is scaled"),
@@ -209,6 +215,8 @@ FAMILY = Family(
         "cap": 0.0,
         "window": 0,
         "position_factor": "1/sqrt(D)",
+        "rotary_base": 10000.0,
+        "rotary_dim": "all",
     },
     norms=NormTensors(
         kinds=_NORMS,
@@ -216,7 +224,7 @@ FAMILY = Family(
         last=r"attn_layers\.final_norm|attn_layers\.layers\.0\.0\.2",
         parts={"LayerNorm": ("gamma",), "RMSNorm": ("g",), "ScaleNorm": ("g",), "SimpleRMSNorm": ()},
     ),
-    buffers=(r"rotary_pos_emb\.inv_freq$", r"rel_pos\."),
+    buffers=(r"rotary_pos_emb\.inv_freq$", r"rel_pos\.slopes$"),
     live=_config,
     double=_double,
     rotary=_tables,
