@@ -16,34 +16,12 @@ import numpy as np
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import read_json
 from utfproof.ground.resources import require_memory
+from utfproof.models.checkpoint import UNREAD
 from utfproof.weights import TensorFile, read_tensors
 
 SUFFIXES = (".safetensors", ".safetensors.index.json", ".npz", ".pt", ".pth", ".bin", ".ckpt")
-NESTED = ("state_dict", "model_state_dict", "model")
-"""Keys under which checkpoints hold the state dict."""
-
-_TORCH = """
-import json, sys
-import torch
-from safetensors.torch import save_file
-found = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
-plain = lambda v: isinstance(v, (str, int, float, bool)) or v is None
-config = {}
-if isinstance(found, dict):
-    for name in ("model_args", "hyper_parameters"):
-        if isinstance(found.get(name), dict):
-            config = {k: v for k, v in found[name].items() if plain(v)}
-for key in json.loads(sys.argv[3]):
-    if isinstance(found, dict) and isinstance(found.get(key), dict):
-        found = found[key]
-        break
-if not isinstance(found, dict) or not found:
-    sys.exit("no state dict")
-bad = [k for k, v in found.items() if not isinstance(v, torch.Tensor)]
-if bad:
-    sys.exit(f"{bad[0]!r} is no tensor")
-save_file({str(k): v.detach().clone().contiguous() for k, v in found.items()}, sys.argv[2], {"config": json.dumps(config)})
-"""
+CHECKPOINT = Path(__file__).with_name("checkpoint.py")
+"""The program that reads PyTorch's files."""
 
 
 def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
@@ -129,20 +107,38 @@ def _torch(path: Path, max_memory: int | None) -> TensorFile:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tensors.safetensors"
-        command = [sys.executable, "-c", _TORCH, str(path), str(out), json.dumps(NESTED)]
+        command = [
+            sys.executable,
+            "-P",
+            str(CHECKPOINT),
+            str(path),
+            str(out),
+        ]  # -P: modules beside it have names of libraries
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode or not out.is_file():
-            said = [line for line in done.stderr.strip().splitlines() if line.strip()] or ["no reason given"]
-            if any("No module named 'torch'" in line for line in said):
-                raise MalformedInput(f"{path} is a PyTorch file, and torch is not installed; save it as safetensors")
-            raise MalformedInput(
-                f"{path}: torch.load with weights_only=True does not read it ({said[-1][:160]}); "
-                "save its state dict as safetensors"
-            )
-        file = read_tensors(out, booleans=True)
+            raise MalformedInput(f"{path}{_unread(done)}")
+        try:
+            file = read_tensors(out, booleans=True)
+        except MalformedInput as error:
+            raise MalformedInput(str(error).replace(str(out), str(path))) from error
     config = json.loads(file.metadata.get("config", "{}"))
     return TensorFile(str(path), file.tensors, {name: _text(value) for name, value in config.items()}, file.types)
 
 
+def _unread(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a checkpoint was not read, from what its reader said."""
+    said = [line for line in done.stderr.strip().splitlines() if line.strip()] or ["no reason given"]
+    if any("No module named 'torch'" in line for line in said):
+        return " is a PyTorch file, and torch is not installed; save it as safetensors"
+    if done.returncode == UNREAD:
+        return f": {said[-1][:300]}"
+    return (
+        f": torch.load with weights_only=True does not read it ({said[-1][:160]}); save its state dict as safetensors"
+    )
+
+
 def _text(value: Any) -> str:
+    """A field as metadata have it: lists and objects in JSON."""
+    if isinstance(value, dict | list):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)

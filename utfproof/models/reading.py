@@ -6,7 +6,9 @@ refused by name. Facts that change outputs and that nobody says stand in `Readin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,7 +203,7 @@ def read_model(
 
 
 def _spoken(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Metadata's texts as values: true, false, none, numbers."""
+    """Metadata's texts as values: true, false, none, numbers, lists and objects in JSON."""
     words = {"true": True, "false": False, "none": None, "null": None, "": None}
 
     def value(text: str) -> Any:
@@ -213,6 +215,8 @@ def _spoken(metadata: Mapping[str, str]) -> dict[str, Any]:
                 return kind(low)
             except ValueError:
                 continue
+        with suppress(ValueError, RecursionError):
+            return json.loads(text) if text.startswith(("[", "{")) else text
         return text
 
     return {name: value(text) for name, text in metadata.items()}
