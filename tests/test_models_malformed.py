@@ -1,14 +1,25 @@
-"""Modules and files of models that hold something else than they should: one line and exit code 2, never half a reading."""
+"""Files of models and hosts that hold something else than they should: one line and exit code 2, never half a reading."""
 
+import ast
+import base64
+import io
 import json
+import warnings
+import zipfile
 
+import numpy as np
 import pytest
 from test_import import transformer_lens
 
+from utfproof.attention import SoftmaxAttention
+from utfproof.cli.app import run
+from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput
-from utfproof.models import import_model
+from utfproof.models import LayerAttention, ModelAttention, import_model, read_kernel
 from utfproof.models.checkpoint import configuration, state_dict
-from utfproof.models.exporting import write_arrays
+from utfproof.models.exporting import write_arrays, write_module
+from utfproof.shapes import Shape
+from utfproof.weights import write_host
 
 TENSORS = transformer_lens()
 
@@ -108,3 +119,190 @@ def test_checkpoints_by_torch_itself(tmp_path):
             import_model(path)
         assert str(refusal.value).startswith(f"{path}: ")
         assert "tensors.safetensors" not in str(refusal.value)
+
+
+# --- other files ---------------------------------------------------------------------------------------------
+
+
+def archive(path, changes=None, compression=zipfile.ZIP_STORED):
+    """An .npz of the model, and further members [(name, bytes)]."""
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", compression=compression) as stored:
+        warnings.simplefilter("ignore")  # a name that stands there twice
+        for name, array in TENSORS.items():
+            stored.writestr(f"{name}.npy", npy(array))
+        for name, held in changes or ():
+            stored.writestr(name, held)
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def patched(path, local, value):
+    """One byte of every header, local and central, changed."""
+    data = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", local), (b"PK\x01\x02", local + 2)):
+        at = data.find(mark)
+        while at >= 0:
+            data[at + place] = value
+            at = data.find(mark, at + 4)
+    path.write_bytes(data)
+
+
+def spoilt(path):
+    data = bytearray(path.read_bytes())
+    data[200:230] = bytes(b ^ 0xFF for b in data[200:230])
+    path.write_bytes(data)
+
+
+ARCHIVES = {
+    "an array alone": (lambda path: path.write_bytes(npy(np.zeros(3))), "no .npz of plain|not an .npz"),
+    "a text in it": (lambda path: archive(path, [("readme.txt", "hi")]), "readme.txt is no array"),
+    "a name twice": (
+        lambda path: archive(path, [("embed.W_E.npy", npy(np.zeros((5, 4))))]),
+        "embed.W_E stands there twice",
+    ),
+    "no array under its name": (lambda path: archive(path, [("x.npy", b"hello")]), "not an .npz"),
+    "damaged": (lambda path: (archive(path, None, zipfile.ZIP_LZMA), spoilt(path)), "not an .npz"),
+    "packed in an unknown way": (lambda path: (archive(path), patched(path, 8, 99)), "not an .npz"),
+    "encrypted": (lambda path: (archive(path), patched(path, 6, 1)), "not an .npz.*encrypted"),
+}
+
+
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_archives_that_are_not_read(tmp_path, case):
+    make, said = ARCHIVES[case]
+    path = tmp_path / "m.npz"
+    archive(path)
+    import_model(path)
+    make(path)
+    with pytest.raises(MalformedInput, match=said) as refusal:
+        import_model(path)
+    assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize("shard", ["", ".", "..", "../m.safetensors", "absent.safetensors", 3])
+def test_shards_are_files_beside_the_index(tmp_path, shard):
+    (tmp_path / "m.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
+    with pytest.raises(MalformedInput):
+        import_model(tmp_path / "m.safetensors.index.json")
+
+
+# --- what is said of models with norms -----------------------------------------------------------------------
+
+
+def test_models_with_norms_are_not_sent_where_they_are(tmp_path):
+    """A reader for models with norms names another reason than that there are norms."""
+    strange = {"tower.0.norm.weight": np.ones(4), "tower.0.mix.weight": np.ones((4, 4))}
+    write_arrays(tmp_path / "m.safetensors", strange, {})
+    with pytest.raises(MalformedInput, match="no layout is recognised"):
+        import_model(tmp_path / "m.safetensors", norms=True)
+    held = {
+        "h.0.attn.c_attn.weight": np.ones((4, 12)),
+        "h.0.attn.c_proj.weight": np.ones((4, 4)),
+        "wte.weight": np.ones((5, 4)),
+        "wpe.weight": np.ones((6, 4)),
+        "lm_head.weight": np.ones((5, 4)),
+        "h.0.mlp.c_fc.weight": np.ones((4, 4)),
+        "h.0.mlp.c_proj.weight": np.ones((4, 4)),
+        **{f"{name}.{part}": np.ones(4) for name in ("h.0.ln_1", "h.0.ln_2", "ln_f") for part in ("weight", "bias")},
+    }
+    write_arrays(tmp_path / "m.safetensors", held, {})
+    with pytest.raises(MalformedInput, match=r"h\.0\.mlp\.c_fc\.weight belongs to an MLP"):
+        import_model(tmp_path / "m.safetensors", config={"n_head": 2, "layer_norm_epsilon": 1e-5}, norms=True)
+
+
+# --- stored attention ----------------------------------------------------------------------------------------
+
+LAYER = {"causal": True, "window": None, "cap": None, "slopes": [], "single": False}
+TABLES = {"shape": [2, 3, 1], "tables": base64.b64encode(np.ones(6).tobytes()).decode(), "adjacent": False}
+GOOD = {
+    "plain": LAYER,
+    "window": {**LAYER, "window": 3},
+    "cap": {**LAYER, "cap": 5},
+    "slopes": {**LAYER, "slopes": [0.5, 1]},
+    "rotary": {**LAYER, "rotary": TABLES},
+}
+STORED = {
+    "a number": 1,
+    "nothing": {},
+    "causal": {**LAYER, "causal": "no"},
+    "single": {**LAYER, "single": 0},
+    "window of text": {**LAYER, "window": "3"},
+    "window of 0": {**LAYER, "window": 0},
+    "window of true": {**LAYER, "window": True},
+    "cap of text": {**LAYER, "cap": "x"},
+    "cap of NaN": {**LAYER, "cap": float("nan")},
+    "cap of infinity": {**LAYER, "cap": float("inf")},
+    "cap of 0": {**LAYER, "cap": 0.0},
+    "too few slopes": {**LAYER, "slopes": [0.5]},
+    "slopes of text": {**LAYER, "slopes": ["a", "b"]},
+    "infinite slopes": {**LAYER, "slopes": [float("inf"), 1]},
+    "slopes of no list": {**LAYER, "slopes": "ab"},
+    "no tables": {**LAYER, "rotary": {}},
+    "short tables": {**LAYER, "rotary": {**TABLES, "tables": "AAAA"}},
+    "tables of text": {**LAYER, "rotary": {**TABLES, "tables": "?"}},
+    "tables of NaN": {**LAYER, "rotary": {**TABLES, "tables": base64.b64encode(np.full(6, np.nan).tobytes()).decode()}},
+    "tables of three": {**LAYER, "rotary": {**TABLES, "shape": [3, 2, 1]}},
+    "wide tables": {**LAYER, "rotary": {**TABLES, "shape": [2, 1, 3]}},
+    "adjacent": {**LAYER, "rotary": {**TABLES, "adjacent": 1}},
+}
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_stored_attention_that_this_package_does_not_write(case):
+    with pytest.raises(MalformedInput, match="stored attention"):
+        read_kernel(json.dumps([STORED[case]]), 2, 2)
+    for layer in GOOD.values():
+        read_kernel(json.dumps([layer]), 2, 2)
+
+
+@pytest.mark.parametrize("text", ["[]", "[", "[1", "[" * 10**5, "[null]"])
+def test_stored_attention_that_is_none(text):
+    with pytest.raises(MalformedInput, match="stored attention"):
+        read_kernel(text, 2, 2)
+
+
+def test_stored_attention_has_the_hosts_layers(tmp_path):
+    host = build_host("sparse", Shape(2, 2, 2, 3))
+    for layers in (1, 3):
+        with pytest.raises(MalformedInput, match=f"of {layers} layers, 2 expected"):
+            write_module(
+                tmp_path / "host.py",
+                host,
+                np.zeros((3, host.m)),
+                ModelAttention((LayerAttention(cap=2.0),) * layers),
+                vocabulary=3,
+                positions=0,
+            )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["x\\N", "u\\u1", 'a"""b', "q'\"", "n\nl", "x{0}", "\udcff"])
+def test_a_module_of_any_name(tmp_path, name):
+    """A file's name stands in the module's text twice: in its docstring and where it is read."""
+    host, path = build_host("sparse", Shape(2, 1, 1, 2)), tmp_path / f"{name}.py"
+    weights = write_module(path, host, np.zeros((2, host.m)), SoftmaxAttention(), vocabulary=2, positions=0)
+    tree = ast.parse(path.read_text())
+    assert weights.name in (ast.get_docstring(tree, clean=False) or "")
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    assert weights.name in constants
+
+
+# --- hosts ---------------------------------------------------------------------------------------------------
+
+
+def test_hosts_that_are_not_decided(tmp_path, capsys):
+    """No dimensions, and a d_in that contradicts the metadata: exit 2, and no certificate."""
+    path, out = tmp_path / "h.safetensors", tmp_path / "h.json"
+    parts = {"R_Q": (1, 1, 0, 1), "R_K": (1, 1, 0, 1), "R_V": (1, 1, 0, 0), "U": (0, 2)}
+    write_arrays(path, {name: np.zeros(shape) for name, shape in parts.items()}, {"d_in": "2"})
+    assert run(["decide", str(path), "-o", str(out)]) == 2
+    assert "m >= 1" in capsys.readouterr().err
+    write_host(path, build_host("sparse", Shape(1, 1, 1, 4)))
+    assert run(["decide", str(path), "--d-in", "3", "-o", str(out)]) == 2
+    assert "metadata says d_in 4, 3 was said" in capsys.readouterr().err
+    assert not out.exists()
+    assert run(["decide", str(path), "--d-in", "4", "-o", str(out)]) == 0

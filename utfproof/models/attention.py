@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,30 @@ class Rotary:
         return Rotary(np.cos(angles), np.sin(angles), adjacent)
 
 
+_FIELDS = ("causal", "window", "cap", "slopes", "single")
+"""What a document says of a layer beside its rotation."""
+
+
+def _require(holds: bool, found: str) -> None:
+    if not holds:
+        raise ValueError(f"found {found[:80]}")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _rotary(stored: Any) -> Rotary | None:
+    """The rotation of a document."""
+    if stored is None:
+        return None
+    tables = np.frombuffer(base64.b64decode(stored["tables"], validate=True), "<f8").reshape(stored["shape"])
+    _require(tables.ndim == 3 and len(tables) == 2 and tables.size > 0, f"rotations of shape {tables.shape}")
+    _require(bool(np.isfinite(tables).all()), "rotations that are not finite")
+    _require(isinstance(stored["adjacent"], bool), f"adjacent {stored['adjacent']!r}")
+    return Rotary(tables[0], tables[1], stored["adjacent"])
+
+
 @dataclass(frozen=True, eq=False)
 class LayerAttention:
     """One layer's attention. causal, window: whom a position sees, |i - j| < window. cap: logits x become cap * tanh(x / cap).
@@ -87,8 +112,7 @@ class LayerAttention:
 
     def document(self) -> dict[str, Any]:
         """For JSON; tables as base64 of float64."""
-        names = ("causal", "window", "cap", "slopes", "single")
-        out: dict[str, Any] = {name: getattr(self, name) for name in names}
+        out: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS}
         if self.rotary is not None:
             tables = np.stack([self.rotary.cos, self.rotary.sin]).astype("<f8")
             text = base64.b64encode(tables.tobytes()).decode()
@@ -96,21 +120,24 @@ class LayerAttention:
         return out
 
     @staticmethod
-    def of_document(document: dict[str, Any]) -> LayerAttention:
-        """The inverse of `document`."""
-        rotary = None
-        if document.get("rotary") is not None:
-            stored = document["rotary"]
-            cos, sin = np.frombuffer(base64.b64decode(stored["tables"]), "<f8").reshape(stored["shape"])
-            rotary = Rotary(cos, sin, stored["adjacent"])
-        return LayerAttention(
-            document["causal"],
-            document["window"],
-            document["cap"],
-            tuple(document["slopes"]),
-            document["single"],
-            rotary,
-        )
+    def of_document(document: Any) -> LayerAttention:
+        """The inverse of `document`. ValueError, KeyError or TypeError for what that does not write."""
+        if not isinstance(document, dict):
+            raise TypeError(f"{document!r} describes no layer")
+        causal, window, cap, slopes, single = (document[name] for name in _FIELDS)
+        _require(isinstance(causal, bool) and isinstance(single, bool), "causal and single are true or false")
+        _require(window is None or (type(window) is int and window > 0), f"window {window!r}")
+        _require(cap is None or (_finite(cap) and cap != 0), f"cap {cap!r}")
+        _require(isinstance(slopes, list) and all(map(_finite, slopes)), f"slopes {slopes!r}")
+        return LayerAttention(causal, window, cap, tuple(slopes), single, _rotary(document.get("rotary")))
+
+    def unfit(self, heads: int, head_dim: int) -> str:
+        """Why heads as these have no such attention; "" where they have."""
+        if self.slopes and len(self.slopes) != heads:
+            return f"the stored attention has {len(self.slopes)} slopes, for {heads} heads"
+        if self.rotary is not None and 2 * self.rotary.cos.shape[1] > head_dim:
+            return f"the stored attention rotates {2 * self.rotary.cos.shape[1]} coordinates, of heads of dimension {head_dim}"
+        return ""
 
     def words(self) -> str:
         """For people."""
@@ -139,6 +166,12 @@ class ModelAttention:
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         return self.layers[layer].matrix(queries, keys, np.asarray(positions), head)
+
+    def unfit(self, heads: int, head_dim: int, layers: int | None = None) -> str:
+        """Why a model of this shape has no such attention; "" where it has."""
+        if not self.layers or layers not in (None, len(self.layers)):
+            return f"the stored attention is of {len(self.layers)} layers, {layers or 'at least one'} expected"
+        return next(filter(None, (layer.unfit(heads, head_dim) for layer in self.layers)), "")
 
     def simplest(self) -> SoftmaxAttention | ModelAttention:
         """A SoftmaxAttention where all layers are the same one."""
@@ -170,6 +203,9 @@ def read_kernel(text: str, heads: int, head_dim: int) -> Any:
     if not text.startswith("["):
         return parse_kernel(text, heads, head_dim)
     try:
-        return ModelAttention(tuple(LayerAttention.of_document(layer) for layer in json.loads(text)))
-    except (ValueError, KeyError, TypeError) as error:
+        kernel = ModelAttention(tuple(LayerAttention.of_document(layer) for layer in json.loads(text)))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedInput(f"the stored attention is not one that this package writes: {error}") from error
+    if reason := kernel.unfit(heads, head_dim):
+        raise MalformedInput(reason)
+    return kernel

@@ -4,16 +4,18 @@ reads with weights_only=True in a process of its own. Nothing here unpickles any
 from __future__ import annotations
 
 import json
+import lzma
 import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.files import read_json
 from utfproof.ground.resources import require_memory
 from utfproof.models.checkpoint import UNREAD
@@ -22,6 +24,8 @@ from utfproof.weights import TensorFile, read_tensors
 SUFFIXES = (".safetensors", ".safetensors.index.json", ".npz", ".pt", ".pth", ".bin", ".ckpt")
 CHECKPOINT = Path(__file__).with_name("checkpoint.py")
 """The program that reads PyTorch's files."""
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, TypeError, OverflowError)
+"""What reading an archive raises: RuntimeError for one that is encrypted or packed in an unknown way."""
 
 
 def read_file(path: Path | str, max_memory: int | None = None) -> TensorFile:
@@ -68,7 +72,7 @@ def _sharded(path: Path, max_memory: int | None) -> TensorFile:
     types: dict[str, str] = {}
     metadata: dict[str, str] = {}
     for name in sorted(set(shards.values())):
-        if Path(name).name != name:
+        if not name or Path(name).name != name:
             raise MalformedInput(f"{path}: the shard {name!r} is not a file beside the index")
         part = read_tensors(path.with_name(name), max_memory=max_memory, booleans=True)
         twice = tensors.keys() & part.tensors.keys()
@@ -87,16 +91,32 @@ def _archive(path: Path, max_memory: int | None) -> TensorFile:
     kinds = {"f8": "F64", "f4": "F32", "f2": "F16", "i8": "I64", "i4": "I32", "i2": "I16", "i1": "I8", "b1": "BOOL"}
     try:
         require_memory(4 * path.stat().st_size, f"reading {path}", max_memory)
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as found:
-            tensors = {name: found[name] for name in found.files}
+        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            tensors = _members(path, archive)
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (*DAMAGED, ValueError) as error:
+        if isinstance(error, UtfproofError):
+            raise
         raise MalformedInput(f"{path} is not an .npz of plain arrays: {error}") from error
     for name, array in tensors.items():
         if array.dtype.kind not in "fiub":
             raise MalformedInput(f"{path}: {name} has type {array.dtype}; floats or integers are expected")
     return TensorFile(str(path), tensors, {}, {n: kinds.get(a.dtype.str[1:], "F64") for n, a in tensors.items()})
+
+
+def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
+    """The arrays of an archive by their names, no name twice."""
+    tensors: dict[str, np.ndarray] = {}
+    for member in archive.infolist():
+        name = member.filename.removesuffix(".npy")
+        if name == member.filename:
+            raise MalformedInput(f"{path}: {name} is no array (.npy), and leaving it out would change the model")
+        if name in tensors:
+            raise MalformedInput(f"{path}: array {name} stands there twice")
+        with archive.open(member) as stream:
+            tensors[name] = np.lib.format.read_array(stream, allow_pickle=False)
+    return tensors
 
 
 def _torch(path: Path, max_memory: int | None) -> TensorFile:

@@ -27,14 +27,16 @@ def layouts() -> tuple[str, ...]:
     return (ANY_FAMILY, *families())
 
 
-def recognise(file: TensorFile) -> Family:
-    """The one family whose names these tensors have. MalformedInput for none or several, with what is looked for."""
+def recognise(file: TensorFile, norms: bool = False) -> Family:
+    """The one family whose names these tensors have. MalformedInput for none or several, with what is looked for. norms: a
+    model with norms is wanted, whose names are no reason to refuse it."""
     found = [family for family in families().values() if has_names(family, file)]
     if len(found) == 1:
         return found[0]
     if found:
         raise file.refuse(f"its names are those of {' and of '.join(f.name for f in found)}; say --layout")
-    Claims(file).refuse_unsuitable()
+    if not norms:
+        Claims(file).refuse_unsuitable()
     known = "; ".join(family.looks for family in families().values())
     raise file.refuse(f"no layout is recognised among {listed(file.tensors, 4) or 'no tensors'}. Known are: {known}")
 
@@ -71,7 +73,7 @@ def import_model(
     roles = parse_names(names)
     said = spoken(attention, heads, residual, scale)
     file = read_file(path, max_memory)
-    family = recognise(file) if layout == ANY_FAMILY else families()[layout]
+    family = recognise(file, norms) if layout == ANY_FAMILY else families()[layout]
     if layout != ANY_FAMILY and not has_names(family, file):
         _say_what_it_looks_like(file, family)
     model = ImportedModel(read_model(file, family, config, said, roles, norms=norms))

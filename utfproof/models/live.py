@@ -25,6 +25,7 @@ from utfproof.models.comparison import (
 )
 from utfproof.models.exporting.reading import exported_constants, read_exported
 from utfproof.models.family import ANY_LENGTH, LONGEST, Family
+from utfproof.models.foreign import callers_code
 from utfproof.models.importing import recognise, spoken, summary
 from utfproof.models.model import ImportedModel
 from utfproof.models.reading import Reading, read_model
@@ -110,12 +111,13 @@ def _readings(
             raise file.refuse("this module was written by utfproof export and says all of its configuration")
         yield read_exported(file, written, norms)
         return
-    family = recognise(file)
-    if family.double is not None:
-        family.double(twin)
+    family = recognise(file, norms)
     parts = attention_modules(twin, file, family)
-    fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
-    tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
+    with callers_code(f"{file.path} has tensors as {family.title} has, and not its parts"):
+        if family.double is not None:
+            family.double(twin)
+        fields = dict(config) if config is not None else {} if family.live is None else family.live(twin, parts)
+        tables = None if family.rotary is None else family.rotary(twin, parts, _context(family, fields))
     for said in _candidates(family, fields, spoken(None, heads, None, None)):
         yield read_model(file, family, fields, said, None, tables, norms)
 
@@ -129,17 +131,22 @@ def make_module(text: str, path: Path) -> Any:
         raise MalformedInput(f"--module takes package.module:factory, got {text!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    try:
+    with callers_code(f"--module {text} is not found"):
         factory = getattr(import_module(place), name)
-    except (ImportError, AttributeError) as error:
-        raise MalformedInput(f"--module {text}: {error}") from error
     if not callable(factory):
         raise MalformedInput(f"--module {text} is no function")
-    takes = inspect.signature(factory).parameters
-    try:
+    takes = _takes_a_path(factory)
+    with callers_code(f"--module {text} failed"):
         return factory(str(path)) if takes else factory()
-    except Exception as error:  # any code of the caller's
-        raise MalformedInput(f"--module {text} failed: {type(error).__name__}: {error}") from error
+
+
+def _takes_a_path(factory: Any) -> bool:
+    """Whether a function has a parameter for a file's path; one that does not say takes it."""
+    try:
+        kinds = [parameter.kind for parameter in inspect.signature(factory).parameters.values()]
+    except (TypeError, ValueError):
+        return True
+    return any(kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD) for kind in kinds)
 
 
 def _torch() -> Any:
@@ -152,29 +159,30 @@ def _torch() -> Any:
 
 def in_float64(module: Any) -> Any:
     """A copy in float64 on the CPU, in evaluation mode. MalformedInput where it cannot be copied."""
-    try:
+    with callers_code(f"{type(module).__name__} cannot be copied to float64"):
         return copy.deepcopy(module).cpu().double().eval()
-    except (RuntimeError, TypeError, NotImplementedError) as error:
-        raise MalformedInput(f"{type(module).__name__} cannot be copied to float64: {error}") from error
 
 
 def live_tensors(module: Any) -> TensorFile:
-    """The module's parameters and buffers; names that wrappers repeat for one tensor are taken once."""
-    tensors, types = {}, {}
-    for name, value in module.state_dict().items():
+    """The module's parameters and buffers; names that wrappers repeat for one tensor are taken once. MalformedInput for those
+    that are not stored as dense numbers."""
+    tensors, types, place = {}, {}, type(module).__name__
+    with callers_code(f"{place} does not give its tensors"):
+        held = module.state_dict()
+    for name, value in held.items():
         clean = name.replace("._original_component", "").replace("_orig_mod.", "")
         if hasattr(value, "detach"):
-            tensors[clean] = value.detach().cpu().numpy().copy()  # a forward pass may change them
+            with callers_code(f"{place}: tensor {clean} is not stored as dense numbers"):
+                tensors[clean] = value.detach().cpu().numpy().copy()  # a forward pass may change them
             types[clean] = "F64"
-    return TensorFile(type(module).__name__, tensors, {}, types)
+    return TensorFile(place, tensors, {}, types)
 
 
 def attention_modules(module: Any, file: TensorFile, family: Family) -> dict[str, Any]:
     """The attention modules by their prefixes."""
-    found = {}
-    for prefix in find_layers(_Claims(file), family, None):
-        found[prefix] = module.get_submodule(prefix.rstrip("."))
-    return found
+    prefixes = find_layers(_Claims(file), family, None)
+    with callers_code(f"{file.path} has tensors as {family.title} has, and not its parts"):
+        return {prefix: module.get_submodule(prefix.rstrip(".")) for prefix in prefixes}
 
 
 def _context(family: Family, fields: Mapping[str, Any]) -> int:
@@ -198,19 +206,15 @@ def module_outputs(module: Any) -> Callable[[np.ndarray], np.ndarray]:
     torch = _torch()
 
     def outputs(tokens: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            try:
-                found = module(torch.from_numpy(np.asarray(tokens, dtype=np.int64))[None])
-            except (RuntimeError, ValueError, TypeError, LookupError, AssertionError, AttributeError) as error:
-                said = str(error).splitlines() or [type(error).__name__]
-                raise MalformedInput(
-                    f"{type(module).__name__} does not run on tokens [1, {len(tokens)}]: {said[0][:200]}"
-                ) from error
-        found = getattr(found, "logits", found)
-        found = found[0] if isinstance(found, tuple | list) else found
-        if not hasattr(found, "detach") or found.ndim not in (2, 3):
+        given = torch.from_numpy(np.asarray(tokens, dtype=np.int64))[None]
+        with torch.no_grad(), callers_code(f"{type(module).__name__} does not run on tokens [1, {len(tokens)}]"):
+            found = module(given)
+            found = getattr(found, "logits", found)
+        found = found[0] if isinstance(found, tuple | list) and found else found
+        if not isinstance(found, torch.Tensor) or found.ndim not in (2, 3) or found.is_complex():
             raise MalformedInput(f"{type(module).__name__} gives no logits [batch, n, outputs]")
-        array = np.asarray(found.detach().cpu().double().numpy())
+        with callers_code(f"{type(module).__name__} gives logits that are not stored as dense numbers"):
+            array = np.asarray(found.detach().cpu().double().numpy())
         return array.reshape(-1, array.shape[-1])
 
     return outputs
@@ -235,17 +239,15 @@ def _difference(
     module: Any, reading: Reading, sequences: Sequence[np.ndarray], forward: Callable[[np.ndarray], np.ndarray]
 ) -> str:
     """Where the reading and the module differ first, stage by stage, on the sequence where outputs differ most."""
-    gaps = [
-        measured(reading, [t], [(reading.stages(t)["logits"], forward(t))]).relative_difference for t in sequences
-    ]
+    gaps = [measured(reading, [t], [(reading.stages(t)["logits"], forward(t))]).relative_difference for t in sequences]
     worst = sequences[int(np.argmax(gaps))]  # NaN, where there is one
     seen: dict[str, np.ndarray] = {}
     hooks = []
 
     def watch(layer: int) -> Callable[..., None]:
         def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            inputs = [v for v in (*args, *kwargs.values()) if hasattr(v, "detach") and v.is_floating_point()]
-            outputs = [v for v in (output if isinstance(output, tuple | list) else [output]) if hasattr(v, "detach")]
+            inputs = [v for v in (*args, *kwargs.values()) if hasattr(v, "detach") and v.is_floating_point() and v.ndim]
+            outputs = [v for v in (output if isinstance(output, tuple | list) else [output]) if getattr(v, "ndim", 0)]
             for name, values in (("input of", inputs), ("attention of", outputs)):
                 if values:
                     array = values[0].detach().cpu().double().numpy()
@@ -271,4 +273,6 @@ def _difference(
                     f"it was read as another function than its own forward pass computes: they differ first at the {name}, by "
                     f"{by:.3g} relative, on {len(worst)} tokens. It was taken as {taken}"
                 )
-    return f"its outputs differ from this reading's, by {difference(worst):.3g} relative. It was taken as {taken}"
+    return (
+        f"its outputs differ from this reading's, by {gaps[int(np.argmax(gaps))]:.3g} relative. It was taken as {taken}"
+    )

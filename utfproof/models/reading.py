@@ -323,7 +323,9 @@ def _bring_groups_together(found: dict[str, np.ndarray], sizes: dict[str, int], 
     order = [h for g in range(sizes["G"]) for h in range(g, sizes["H"], sizes["G"])]
     for role in ("W_Q", "b_Q", "W_O"):
         found[role] = found[role][:, order]
-    if facts.get("slopes"):
+    if slopes := facts.get("slopes"):
+        if len(slopes) != sizes["H"]:
+            raise facts.file.refuse(f"{facts.sources['slopes']} has {len(slopes)} slopes, {sizes['H']} heads are found")
         facts.values["slopes"] = tuple(facts.values["slopes"][h] for h in order)
 
 

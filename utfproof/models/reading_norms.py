@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -10,7 +11,9 @@ from utfproof.errors import Undecided
 from utfproof.models.facts import Facts, short
 from utfproof.models.family import Family
 from utfproof.models.norms import NormTensors, OwnNorm, folded, not_served
-from utfproof.models.tensors import Claims
+from utfproof.models.tensors import UNSUITABLE, Claims
+
+MLP_NAMES = next(pattern for pattern, reason in UNSUITABLE if "MLP" in reason)
 
 
 def read_norms(
@@ -43,7 +46,19 @@ def read_norms(
     why, known = not_served(norm, arrays, facts.get("positions") == "shortformer")
     if why:
         raise file.refuse(why) if known else Undecided(str(file.refuse(why)))
+    _refuse_mlps(claims)
     return norm, arrays
+
+
+def _refuse_mlps(claims: Claims) -> None:
+    """MalformedInput for an MLP that adds something: by its own name, before the norm that it reads is one too many."""
+    idle = claims._idle_mlps()
+    for name in sorted(claims.file.tensors.keys() - claims.taken):
+        if re.search(MLP_NAMES, name) and name not in idle:
+            raise claims.file.refuse(
+                f"tensor {name} belongs to an MLP whose last matrix and bias are not zero: hosts with a norm of their own have "
+                "no MLPs (docs/embed-your-model.md)"
+            )
 
 
 def _gains(

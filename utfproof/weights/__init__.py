@@ -141,6 +141,8 @@ def host_shape(
     if file.tensors["U"].ndim != 2:
         raise file.refuse(f"U has {file.tensors['U'].ndim} axes, expected 2 (m, d_out)")
     H, m, d = file.tensors["R_Q"].shape[-3:]
+    if not m:
+        raise file.refuse(f"R_Q has shape {list(file.tensors['R_Q'].shape)}: a host has m >= 1 dimensions")
     d_out = file.tensors["U"].shape[1]
     stored = _stored_integer(file, "d_in")
     try:
@@ -207,7 +209,19 @@ def stored_host(
     residual: bool | None = None,
     max_memory: int | None = None,
 ) -> StoredHost:
-    """Open a host's file, or take one that is open as it is. MalformedInput for files that hold no host."""
+    """Open a host's file, or take one that is open as it is. MalformedInput for files that hold no host, and where the
+    metadata say another d_in."""
+    found = _opened(host, layers, d_in, residual, max_memory)
+    said = _stored_integer(found.file, "d_in")
+    if None not in (d_in, said) and d_in != said:
+        raise found.file.refuse(f"metadata says d_in {said}, {d_in} was said")
+    return found
+
+
+def _opened(
+    host: HostFile, layers: int | None, d_in: int | None, residual: bool | None, max_memory: int | None
+) -> StoredHost:
+    """A host that may be for another d_in than the one it was built for: no other dimension depends on it."""
     if isinstance(host, StoredHost):
         return host
     file = read_tensors(host, max_memory=max_memory)
@@ -231,10 +245,11 @@ def read_host(
 ) -> Universal:
     """A host from R_Q, R_K, R_V (or the factors R_Vv, R_Vo) and U; float64.
 
-    `layers` is needed for tied hosts whose metadata does not say it; d_in and residual as in `host_shape`. A file whose
+    `layers` is needed for tied hosts whose metadata does not say it; residual as in `host_shape`; d_in that
+    of the embedding or target, which may be another one than the host was built for. A file whose
     metadata names a {0,1} construction must hold exactly that construction, and comes back as index maps.
     """
-    stored = stored_host(host, layers=layers, d_in=d_in, residual=residual, max_memory=max_memory)
+    stored = _opened(host, layers, d_in, residual, max_memory)
     file, shape, m, tied = stored.file, stored.shape, stored.m, stored.tied
     found = _host(floats(file, max_memory), shape, m, tied)
     name = file.metadata.get("construction", "")

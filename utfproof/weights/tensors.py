@@ -148,8 +148,11 @@ def require_finite(file: TensorFile, name: str) -> None:
 
 
 def as_float64(file: TensorFile, name: str) -> np.ndarray:
-    """A tensor as float64, exactly. MalformedInput for NaN, infinities (first index said) and integers beyond 2^53."""
+    """A tensor as float64, exactly. MalformedInput for NaN, infinities (first index said), integers beyond 2^53 and types
+    that are no real numbers."""
     array = file.tensors[name]
+    if array.dtype.kind not in "fiub":
+        raise file.refuse(f"tensor {name} has type {array.dtype}; floats or integers are expected")
     require_finite(file, name)
     if array.dtype.kind != "f" and array.size and (int(array.max()) > 2**53 or int(array.min()) < -(2**53)):
         raise file.refuse(f"{name} holds integers beyond 2^53, which float64 cannot hold")

@@ -19,11 +19,12 @@ from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.models.attention import Kernel, LayerAttention, ModelAttention
 from utfproof.models.exporting.tensors import MODULE_HEAD, require_embedding, write_arrays
+from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
 TEMPLATE = '''"""{head}: PyTorch is all it needs.
 
-    model = Host()                  # reads {weights} beside this file
+    model = Host()                  # reads {shown} beside this file
     y = model(tokens)               # integers [..., n] in 0 ... {last}{limit} -> logits [..., n, {d_out}]
     y = model(x)                    # or any inputs x [..., n, {d_in}] in the module's own number type
     model.E                         # the program; everything else is fixed
@@ -172,13 +173,16 @@ def _bytes(host: Universal, d_in: int) -> int:
     return total
 
 
-def _layers(kernel: Kernel, layers: int) -> tuple[LayerAttention, ...]:
-    """Each layer's attention. NotDefined where a part of the package's own kernels has no text for torch."""
+def _layers(kernel: Kernel, shape: Shape) -> tuple[LayerAttention, ...]:
+    """Each layer's attention. MalformedInput where it is not for this shape, NotDefined where a part of the package's own
+    kernels has no text for torch."""
     if isinstance(kernel, ModelAttention):
+        if reason := kernel.unfit(shape.heads, shape.head_dim, shape.layers):
+            raise MalformedInput(reason)
         return kernel.layers
     if any(part.torch_text is None for part in kernel.parts):
         raise NotDefined("modules are exported for softmax attention with a scale, a causal mask and a window")
-    return (LayerAttention(kernel.causal, kernel.window),) * layers
+    return (LayerAttention(kernel.causal, kernel.window),) * shape.layers
 
 
 def _lines(kernel: Kernel) -> str:
@@ -186,6 +190,11 @@ def _lines(kernel: Kernel) -> str:
     parts = () if isinstance(kernel, ModelAttention) else kernel.parts
     lines = [line for part in parts for line in (part.torch_text or "").format(value=part.value).splitlines()]
     return "".join(f"        {line}\n" for line in lines)
+
+
+def _in_docstring(name: str) -> str:
+    """A file's name, which may hold quotes and backslashes, as the text of a docstring has it."""
+    return repr(name)[1:-1].replace('"', '\\"')
 
 
 def _constants(layer: LayerAttention) -> dict[str, Any]:
@@ -224,7 +233,7 @@ def write_module(
         raise MalformedInput(f"a module is written to a .py file, got {path}")
     require_embedding(host, E, *((vocabulary * positions, 0) if pairs else (vocabulary, positions)))
     shape = host.shape
-    layers = _layers(kernel, shape.layers)
+    layers = _layers(kernel, shape)
     require_memory(3 * _bytes(host, shape.d_in), f"exporting a host at {shape}, m = {host.m},", max_memory)
     arrays = {"E": np.asarray(E, dtype=np.float64), **_stored("U", (host.U,))}
     arrays |= {"constant": np.asarray(constant, dtype=np.float64)} if constant is not None else {}
@@ -241,6 +250,7 @@ def write_module(
     text = TEMPLATE.format(
         head=MODULE_HEAD,
         weights=weights.name,
+        shown=_in_docstring(weights.name),
         last=vocabulary - 1,
         limit=limit,
         d_in=shape.d_in,

@@ -7,9 +7,11 @@ last matrices are zero, with its norms (in one or two layers) or without them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any
 
 from utfproof.models.family import EMBEDDED, WORDS, Family, Tensor, harmless, only, sets, tensor
+from utfproof.models.foreign import config_fields, widened
 from utfproof.models.norms import NormTensors
 
 NAMES = {"W_E": (r"wte\.weight",), "W_pos": (r"wpe\.weight",), "W_U": (r"lm_head\.weight",), "b_U": ()}
@@ -43,18 +45,25 @@ def rows(weight: str, output: str) -> dict[str, Tensor]:
     }
 
 
-def plain(value: Any) -> Any:
-    """A configuration's value as JSON would hold it."""
-    if isinstance(value, str | int | float | bool) or value is None:
-        return value
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, list | tuple) else str(value)
-
-
 def config_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a transformers model."""
-    return {str(name): plain(value) for name, value in module.config.to_dict().items()}
+    """The configuration of the model, and the heads that its attention says where no configuration does."""
+    shown = {str(heads) for part in layers.values() if isinstance(heads := getattr(part, "n_head", None), int)}
+    return {**({"n_head": int(*shown)} if len(shown) == 1 else {}), **config_fields(module)}
+
+
+_UPCAST = "_upcast_and_reordered_attn"
+
+
+def _double(module: Any) -> None:
+    """Its attention where that computes in float32 (reorder_and_upcast_attn), by its own code with another meaning of that
+    word."""
+    for part in module.modules():
+        if (
+            getattr(part, "reorder_and_upcast_attn", False)
+            and hasattr(type(part), _UPCAST)
+            and _UPCAST not in vars(part)
+        ):
+            setattr(part, _UPCAST, MethodType(widened(getattr(type(part), _UPCAST)), part))
 
 
 COMMON = harmless(
@@ -114,6 +123,7 @@ FAMILY = Family(
     buffers=(r"attn\.bias$", r"attn\.masked_bias$"),
     tied_output=True,
     live=config_of,
+    double=_double,
     norms=NORMS,
     recognised=lambda tensors: _wide(tensors, 1),
     looks="GPT-2 names (h.0.attn.c_attn.weight)",

@@ -6,13 +6,14 @@ read in one or two layers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
 from utfproof.models.families.gpt2 import COMMON, config_of
 from utfproof.models.family import EMBEDDED, WORDS, Family, Meaning, harmless, linears, maximum, number, only, sets
+from utfproof.models.foreign import config_object, widened
 from utfproof.models.norms import NormTensors
 
 
@@ -71,26 +72,10 @@ _EAGER = "eager_attention_forward"
 
 def _double(module: Any) -> None:
     """Its norms, and its attention where that softmaxes in float32, by their own code with another meaning of that word."""
-    eager = getattr(module.config, "_attn_implementation", None) == "eager"
+    eager = getattr(config_object(module), "_attn_implementation", None) == "eager"
     for part in module.modules():
         if (hasattr(part, "variance_epsilon") or (eager and hasattr(part, "q_proj"))) and "forward" not in vars(part):
-            part.forward = MethodType(_widened(type(part).forward), part)
-
-
-def _widened(function: Any) -> Any:
-    """A function of this code in whose module, and in whose eager attention, torch.float32 is float64."""
-    import torch
-
-    class Wide:
-        float32 = torch.float64
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(torch, name)
-
-    names = {**function.__globals__, "torch": Wide()}
-    if function.__name__ != _EAGER and _EAGER in names:
-        names[_EAGER] = _widened(names[_EAGER])
-    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+            part.forward = MethodType(widened(type(part).forward, _EAGER), part)
 
 
 FAMILY = Family(

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.families.gpt2 import CODE, FIELDS, NAMES, NORMS, rows, stored_as_linear
+from utfproof.models.families.gpt2 import CODE, FIELDS, NAMES, NORMS, config_of, rows, stored_as_linear
 from utfproof.models.family import EMBEDDED, WORDS, Family, harmless, sets
 
 
 def _double(module: Any) -> None:
     """Given targets, a nanoGPT returns the logits of all positions; without them those of the last one, which are taken from
-    there, as they are what it is run for."""
+    there, as they are what it is run for. One that returns all of them without targets is run as it is."""
     forward = module.forward
 
     def logits(tokens: Any) -> Any:
+        alone = forward(tokens)
+        last = alone[0] if isinstance(alone, tuple) and alone else alone
+        if getattr(last, "ndim", 0) != 3 or last.shape[1] != 1 or tokens.shape[1] == 1:
+            return alone
         found = forward(tokens, tokens)[0].clone()
-        found[:, -1:] = forward(tokens)[0]
+        found[:, -1:] = last
         return found
 
     module.forward = logits
@@ -54,7 +58,7 @@ FAMILY = Family(
     buffers=(r"attn\.bias$",),
     double=_double,
     norms=NORMS,
-    live=lambda module, layers: dict(vars(module.config)),
+    live=config_of,
     recognised=stored_as_linear,
     looks="nanoGPT names (h.0.attn.c_attn.weight)",
 )
