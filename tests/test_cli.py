@@ -393,3 +393,19 @@ def test_a_pipe_is_no_weights_file(cli, tmp_path):
     code, _, err = cli("embed", "sparse", "pipe.safetensors", "-o", "E.safetensors")
     assert code == 2
     assert "no regular file" in err
+
+
+def test_an_interrupt_inside_an_exec_keeps_the_exit_code(tmp_path):
+    """CPython marks a KeyboardInterrupt that leaves the exec of a string as unhandled for good, and -m then dies by SIGINT."""
+    (tmp_path / "interrupted.py").write_text(
+        "from utfproof.cli import app, main\n"
+        "def run(arguments, begin):\n"
+        "    try:\n"
+        "        exec('raise KeyboardInterrupt')\n"
+        "    except KeyboardInterrupt:\n"
+        "        return 143\n"
+        "app.run = run\n"
+        "main()\n"
+    )
+    found = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, check=False, capture_output=True)
+    assert found.returncode == 143, found.stderr.decode()

@@ -17,4 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     code = run(sys.argv[1:] if arguments is None else arguments, begin=signals.while_running)
     signals.when_done()
+    # CPython remembers a KeyboardInterrupt that left the exec of a string (dataclasses are made by one), and `python -m` then
+    # dies by SIGINT whatever the code is; an exec that ends well makes it forget
+    exec("0")
     sys.exit(code)
