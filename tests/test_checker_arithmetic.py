@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import time
 from array import array
 from bisect import bisect_left
 from fractions import Fraction
@@ -327,6 +328,34 @@ def test_neighbours_do_not_disturb(tmp_path):
     assert checker.check_file(tmp_path / "c.json", limits).code == 2
     limits = dataclasses.replace(limits, operations=2_000_000)
     assert checker.check_file(tmp_path / "c.json", limits).code == 3  # the large one might have been it
+
+
+@pytest.mark.parametrize(("digits", "memory", "code"), [(300, 10**8, 0), (5000, 10**8, 3), (5000, 10**5, 3)])
+def test_powers_of_header_numbers_are_estimated_first(digits, memory, code):
+    """The bound with a residual stream takes 59th powers of d_in and of d_in - H d."""
+    shape = dict.fromkeys(("d_in", "d_out"), "1" + "0" * digits) | {"heads": 1, "layers": 59, "m": 1, "residual": True}
+    document = {
+        "format": "utfproof-certificate",
+        "version": 1,
+        "kind": "lower-bound",
+        "shape": shape | {"head_dim": "25" + "0" * (digits - 2)},
+        "claim": {
+            "host": {"every": "host"},
+            "notion": "attention-matching",
+            "targets": "generic untied",
+            "verdict": "not universal",
+        },
+        "evidence": {"method": "dimension"},
+    }
+    began = time.process_time()
+    limits = checker.Limits(memory_bytes=memory, operations=10**9)
+    try:
+        assert "not universal" in checker.check_document(document, "", limits, {})
+        found = 0
+    except checker.Stop as stop:
+        found = stop.code
+    assert found == code
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -3097,6 +3097,12 @@ def product_time(a: int, b: int) -> int:
     return 100 + (a + b) // 10 + a * b // 900
 
 
+def cost_powers(count: int, base: int) -> tuple[int, int]:
+    """Of all powers of numbers up to `base` up to this one, each from the one before, and of their sum."""
+    bits = base.bit_length()
+    return count * bits, 3 * count * product_time(count * bits, bits)
+
+
 def entry_bits(balls: Iterable[Ball]) -> int:
     """Of the longest numerator or denominator."""
     return max((max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls), default=0)
@@ -4066,9 +4072,12 @@ def residual_bound(claim: Claim) -> tuple[int, int, str]:
         if s.head_dim <= b:
             rest = b - s.heads * s.head_dim
             x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
-            linear = s.heads * forms * sum(x**t * y ** (s.layers - 1 - t) for t in range(s.layers))
+            claim.limits.require(*cost_powers(s.layers, max(x, y)))
+            room, front = 0, 1  # the sum of x^t y^(L-1-t), and x^L
+            for _ in range(s.layers):
+                room, front = room * y + front, front * x
             rows.append((
-                b * (s.m - b * words) * y ** (s.layers - 1), linear,
+                b * (s.m - b * words) * y ** (s.layers - 1), s.heads * forms * room,
                 "d_in (m - d_in (H+1)^L) and H (2 d d_in - d^2) (1 + q + ... + q^(L-1))",
             ))  # fmt: skip
         elif s.layers > 1:
