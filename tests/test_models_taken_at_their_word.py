@@ -257,6 +257,18 @@ def test_a_cap_after_alibis_bias_is_refused(stored):
         import_model(stored("x-transformers"), config={**X_TRANSFORMERS, "attend.softclamp_logits": True})
 
 
+@pytest.mark.parametrize(
+    ("option", "said"), [({"emb_dim": 4}, "embeddings of another width"), ({"tie_embedding": True}, "tie_embedding")]
+)
+def test_what_x_transformers_does_around_its_layers_is_refused_for_what_it_is(option, said):
+    library = pytest.importorskip("x_transformers")
+    from utfproof import from_model
+
+    decoder = library.Decoder(dim=D, depth=1, heads=H, attn_dim_head=d, custom_layers=("a",))
+    with pytest.raises(MalformedInput, match=said):
+        from_model(library.TransformerWrapper(num_tokens=V, max_seq_len=P, attn_layers=decoder, **option))
+
+
 # --- what is left open, and what a whole configuration settles -------------------------------------------------
 
 OPEN = {

@@ -61,6 +61,10 @@ _ATTENTION = {
     "wrapper.num_tokens": sets("vocabulary"),
     "wrapper.position_factor": sets("position_factor"),
     "wrapper.pos_emb": only("always", why="positions of this kind are not read"),
+    "wrapper.project_emb": only("Identity", why="embeddings of another width than the stream (emb_dim) are not read"),
+    "wrapper.tie_embedding_scale": only(
+        None, why="an unembedding that is the embedding, scaled (tie_embedding), is not read: give it its own weights"
+    ),
     "wrapper.output_is_log_prob": only(False, why="its outputs are normalised"),
 }
 _OFF = {
@@ -132,6 +136,7 @@ def _config(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
         kind = f"learned and {kind}"
     found["layers.positions"] = kind
     found["wrapper.position_factor"] = float(getattr(module.pos_emb, "scale", 1.0)) if learned else 1.0
+    found["wrapper.project_emb"] = type(module.project_emb).__name__
     found |= _norms(module)
     residuals = [block[2] for block in stack.layers]
     found["layers.scale_residual"] = (
@@ -152,10 +157,7 @@ def _norms(module: Any) -> dict[str, Any]:
         return sorted({"Identity" if part is None else type(part).__name__ for part in parts})
 
     before, last = [block[0][0] for block in stack.layers], stack.final_norm
-    others = [norm for block in stack.layers for norm in list(block[0])[1:]] + [
-        module.post_emb_norm,
-        module.project_emb,
-    ]
+    others = [norm for block in stack.layers for norm in list(block[0])[1:]] + [module.post_emb_norm]
     after = stack.layers[-1][0][2]
     if len(stack.layers) == 1 and kinds([last]) == ["Identity"] and after is not None:
         others, last = [part for part in others if part is not after], after
