@@ -11,7 +11,8 @@ from utfproof.errors import MalformedInput
 from utfproof.models.attention import ModelAttention, Rotary
 from utfproof.models.comparison import measured
 from utfproof.models.norms import OwnNorm
-from utfproof.models.reading import Reading, geometric_slopes
+from utfproof.models.reading import Reading
+from utfproof.models.reading_attention import geometric_slopes
 from utfproof.models.sizes import AGREEMENT
 
 CAP = 50.0

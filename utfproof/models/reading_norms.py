@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from utfproof.errors import Undecided
+from utfproof.models.bookkeeping import idle_mlp
 from utfproof.models.facts import Facts, short
 from utfproof.models.family import Family
-from utfproof.models.norms import NormTensors, OwnNorm, folded, not_served
+from utfproof.models.norms import NormTensors, OwnNorm, blocks, folded, not_served
 from utfproof.models.tensors import UNSUITABLE, Claims
 
 MLP_NAMES = next(pattern for pattern, reason in UNSUITABLE if "MLP" in reason)
@@ -46,13 +47,13 @@ def read_norms(
     why, known = not_served(norm, arrays, facts.get("positions") == "shortformer")
     if why:
         raise file.refuse(why) if known else Undecided(str(file.refuse(why)))
-    _refuse_mlps(claims)
+    _refuse_mlps(claims, blocks(prefixes))
     return norm, arrays
 
 
-def _refuse_mlps(claims: Claims) -> None:
+def _refuse_mlps(claims: Claims, around: Sequence[str]) -> None:
     """MalformedInput for an MLP that adds something: by its own name, before the norm that it reads is one too many."""
-    idle = claims._idle_mlps()
+    idle = {name for block in around for name in idle_mlp(claims, block)}
     for name in sorted(claims.file.tensors.keys() - claims.taken):
         if re.search(MLP_NAMES, name) and name not in idle:
             raise claims.file.refuse(
