@@ -1,9 +1,11 @@
 """The exact searches: exponents of monomial hosts, all {0,1} hosts of a few dimensions, and systems without solutions."""
 
 import copy
+import inspect
 import json
 import subprocess
 import sys
+import time
 from itertools import combinations, product
 from pathlib import Path
 
@@ -14,7 +16,9 @@ import run_search_exact
 from utfproof.cli.app import run
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.search import exhaustive, impossible, monomial_host
+from utfproof.search import monomial as sumsets
 from utfproof.search import nullstellensatz as ns
+from utfproof.search.budget import Budget
 from utfproof.search.exhaustive import search_all
 from utfproof.search.monomial import MonomialGrid, anneal, exhaust, is_sumset, least_sumset, pack, unpack
 from utfproof.search.monomial_host import MonomialHost, faults, find_host, has_solver, route, serves_all
@@ -70,15 +74,13 @@ def test_branch_and_bound_against_all_sets(L: int) -> None:
 
 def test_orbits_of_starts_count_as_burnside_says() -> None:
     """Subsets of the cube {0,1}^3 up to its 48 symmetries: 1, 3, 3, 6, 3, ... of sizes 1, 2, 3, 4, 5."""
-    from utfproof.search import monomial
-
     grid = MonomialGrid(2, 3)
     packed = [pack(p) for p in grid.points()]
     group = grid.symmetries()
     assert len({tuple(row) for row in group.tolist()}) == 48
     for size, orbits in ((1, 1), (2, 3), (3, 3), (4, 6), (5, 3)):
         # m = 8: nothing is dropped as too small
-        assert len(monomial._subsets(packed, group, size, 8, float("inf"))) == orbits
+        assert len(sumsets._subsets(packed, group, size, 8, Budget())) == orbits
 
 
 def test_budgets_are_kept_and_said() -> None:
@@ -90,6 +92,62 @@ def test_budgets_are_kept_and_said() -> None:
     assert anneal(MonomialGrid(2, 3), 4, seed=1).sets == anneal(MonomialGrid(2, 3), 4, seed=1).sets
     with pytest.raises(ResourceLimit):
         MonomialGrid(10, 10)
+
+
+@pytest.mark.parametrize(
+    ("H", "L", "tied", "size"),
+    [(2, 3, False, 48), (2, 7, False, 5040), (4, 4, False, 4**4 * 24), (12, 2, True, 12)],
+)
+def test_symmetries_are_a_group_of_bounded_size(H: int, L: int, tied: bool, size: int) -> None:
+    """All of them where the table is small, else those of a subgroup: permutations, closed under composition."""
+    group = MonomialGrid(H, L, tied).symmetries()
+    rows = {tuple(row) for row in group.tolist()}
+    assert len(rows) == len(group) == size
+    assert all(sorted(row) == list(range(group.shape[1])) for row in rows)
+    for one, other in product(group[:: max(1, size // 20)], repeat=2):
+        assert tuple(one[other].tolist()) in rows
+
+
+@pytest.mark.parametrize("fewest", [10, 100, 1 << 23])
+def test_a_smaller_group_finds_the_same(monkeypatch: pytest.MonkeyPatch, fewest: int) -> None:
+    monkeypatch.setattr(sumsets, "MOST_ENTRIES", fewest)
+    for H, L, m, verdict in ((2, 3, 3, "none"), (2, 3, 4, "found"), (4, 1, 2, "none"), (3, 2, 3, "found")):
+        assert exhaust(MonomialGrid(H, L), m).verdict == verdict
+
+
+def test_time_and_memory_of_the_monomial_search() -> None:
+    """Sizes whose symmetries nobody can list end with the budget; processor time, for the machine may be busy."""
+    began = time.process_time()
+    for H, L, m in ((2, 7, 12), (4, 4, 16), (2, 10, 32), (12, 1, 5), (2, 12, 2000)):
+        assert exhaust(MonomialGrid(H, L), m, seconds=0.1).note == "budget spent"
+    assert anneal(MonomialGrid(2, 12), 3000, budget=Budget.lasting(0.1)).note.startswith("budget spent")
+    assert find_host(MonomialGrid(2, 10), 1024, engine="local", seconds=0.1).status == "time spent"
+    assert time.process_time() - began < 10
+    assert exhaust(MonomialGrid(3, 4), 9, max_memory=1 << 30, seconds=0.1).verdict == "open"
+    with pytest.raises(ResourceLimit, match="--max-memory"):
+        exhaust(MonomialGrid(3, 4), 9, max_memory=1 << 24)
+    with pytest.raises(ResourceLimit):
+        anneal(MonomialGrid(2, 3), 3, steps=10**9, budget=Budget(memory=1 << 28))
+    with pytest.raises(ResourceLimit, match="exponents"):
+        MonomialGrid(4096, 1)
+
+
+def test_many_coordinates_are_no_mistake() -> None:
+    """Wide exponents, and more words than calls may be nested."""
+    assert exhaust(MonomialGrid(50, 1), 50).verdict == "found"
+    grid, limit = MonomialGrid(120, 1), sys.getrecursionlimit()
+    depth = len(inspect.stack())
+    try:
+        sys.setrecursionlimit(depth + 60)
+        assert route(grid, 120, grid.points(), [(0,) * 120], most_steps=500) is not None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def test_rising_m_stops_where_it_is_open() -> None:
+    least, outcomes = least_sumset(MonomialGrid(2, 8), seconds=0.05)
+    assert least is None
+    assert [found.verdict for found in outcomes] == ["open"]
 
 
 def test_packing() -> None:
@@ -251,6 +309,44 @@ def test_refusals() -> None:
         search_all(_problem(2, 3, 4, looped=True))
     spent = search_all(_problem(2, 2, 3, looped=True), seconds=0.0)
     assert spent.verdict == "open"
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (_problem(10, 1, 3, looped=False), "all"),
+        (_problem(2, 8, 4, "E", looped=False), "all"),
+        (_problem(500, 1, 3, looped=True), "all"),
+        (_problem(1, 1, 10**9, looped=True), "maps"),
+    ],
+)
+def test_too_many_hosts_are_counted_not_listed(problem: Problem, kind: str) -> None:
+    with pytest.raises(ResourceLimit, match="choose a smaller"):
+        search_all(problem, kind, seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [
+        (_problem(2, 1, 4, looped=False), "all"),
+        (_problem(1, 1, 7, looped=True), "injections"),
+        (_problem(2, 12, 3, looped=True), "all"),
+        (_problem(2, 12, 3, "E", looped=True), "all"),
+    ],
+)
+def test_time_of_the_exhaustive_search(problem: Problem, kind: str) -> None:
+    """While hosts are listed, and where none passes the linear test."""
+    began = time.process_time()
+    found = search_all(problem, kind, seconds=0.2)
+    assert found.verdict == "open"
+    assert not found.complete
+    assert any(note.startswith("time spent") for note in found.notes)
+    assert time.process_time() - began < 5
+
+
+def test_heads_are_sorted_rather_than_permuted() -> None:
+    """Twelve heads of 1x1 matrices, up to renaming: how many of them are 1."""
+    assert len(exhaustive.tied_hosts(12, 1, "all", budget=Budget.lasting(60))[1]) == 13
 
 
 # --- systems without solutions ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
-from utfproof.jobs.groups import shared
+from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
 
@@ -16,7 +16,7 @@ FREE = {"E": "E", "both": "E and U"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchExhaustive(Job, order=144, name="search exhaustive"):
+class SearchExhaustive(Limited, Job, order=144, name="search exhaustive"):
     """Decide every {0,1} host of m dimensions in the shared-attention model, d_in = 1, for almost all targets.
 
     Exit 0: a host serves, exactly. 4: none of this kind does (other values are not excluded), or the time was spent. 2, 3:
@@ -45,7 +45,9 @@ class SearchExhaustive(Job, order=144, name="search exhaustive"):
             raise MalformedInput(f"--free {self.free!r} is unknown; choose {', '.join(FREE)}")
         problem = Problem(Shape(self.heads, self.layers, 1, 1), self.m, FREE[self.free], self.looped, self.looped)
         with stage("search exhaustive, at most", expected=lambda: self.seconds):
-            found = search_all(problem, self.kind, seconds=self.seconds, stop_at_first=self.first)
+            found = search_all(
+                problem, self.kind, seconds=self.seconds, stop_at_first=self.first, max_memory=self.limit
+            )
         document = {
             "search": "exhaustive",
             "setting": {"seconds": self.seconds, "first": self.first},
@@ -58,7 +60,9 @@ def _rows(document: dict[str, Any]) -> dict[str, str]:
     rows = {
         "outcome": document["outcome"]
         + ("" if document["complete"] or document["served"] else ": the run is not complete"),
-        "hosts": f"{document['hosts']} of kind {document['kind']}, {document['classes']} up to renaming",
+        "hosts": f"{document['hosts']} of kind {document['kind']}, {document['classes']} up to renaming"
+        if document["classes"]
+        else "not listed",
         "decided": tests,
         "serve": f"{document['served']} (E and U rational in the weights: {document['rational']})",
         "does not mean": "anything about hosts with other numbers than 0 and 1",

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.progress import stage
-from utfproof.jobs.groups import shared
+from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option, written
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchMonomial(Job, order=143, name="search monomial"):
+class SearchMonomial(Limited, Job, order=143, name="search monomial"):
     """The least m for which E and U may be monomials in the target's weights: exponents A + B containing all words; then a
     {0,1} host.
 
@@ -28,7 +28,11 @@ class SearchMonomial(Job, order=143, name="search monomial"):
     m: int | None = option(None, "This m only; by default m rises until sets are found.", kind="positive")
     looped: bool = option(False, "Tied targets (the hosts are untied).")
     engine: str = option("auto", "For hosts: auto, cp-sat (needs OR-Tools) or local.")
-    seconds: float = option(120.0, "Budget of each exhaustive search.", kind="seconds")
+    seconds: float = option(
+        120.0,
+        "Budget of each exhaustive search; of local search as well where neither --restarts nor --steps is given.",
+        kind="seconds",
+    )
     host_seconds: float = option(60.0, "Budget for finding a host.", kind="seconds")
     restarts: int = option(20, "Local search where the budget ran out: starts.", kind="positive")
     steps: int = option(50000, "Steps of each start.", kind="positive")
@@ -44,17 +48,18 @@ class SearchMonomial(Job, order=143, name="search monomial"):
         if self.m is not None and self.m > MOST_WORDS:
             raise ResourceLimit(f"m = {self.m}; this search takes at most {MOST_WORDS}, as many as there may be words")
         grid = MonomialGrid(self.heads, self.layers, self.looped)
-        with stage("search monomial", expected=lambda: self.seconds):
-            document = search_monomial(
-                grid,
-                self.m,
-                engine=self.engine,
-                seconds=self.seconds,
-                host_seconds=self.host_seconds,
-                restarts=self.restarts,
-                steps=self.steps,
-                seed=self.seed,
-            )
+        document = search_monomial(
+            grid,
+            self.m,
+            engine=self.engine,
+            seconds=self.seconds,
+            host_seconds=self.host_seconds,
+            restarts=self.restarts,
+            steps=self.steps,
+            seed=self.seed,
+            local_seconds=inf if self.says("restarts") or self.says("steps") else self.seconds,
+            max_memory=self.limit,
+        )
         title = f"search monomial: ({self.heads},{self.layers})" + (", tied targets" if self.looped else "")
         return Outcome(document, title, _rows(document), 0 if document["outcome"] == "found" else 4)
 

@@ -15,13 +15,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from itertools import combinations_with_replacement, permutations, product
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
 
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.resources import require_memory
+from utfproof.search.budget import UNLIMITED, Budget, OutOfBudget
 from utfproof.search.monomial import MonomialGrid
 from utfproof.search.problem import Problem
 
@@ -29,13 +31,14 @@ PRIME = 2**31 - 1
 KINDS = ("injections", "maps", "all")
 """Partial injections (at most one 1 in a row and in a column), partial maps (in a row), all {0,1} matrices."""
 MOST_HOSTS = 80_000_000
-CHUNK = 1 << 15
+ENTRIES = 1 << 19
+"""Of the products R_w of the hosts that are looked at together: well below a second."""
 
 
 # --- the hosts ---------------------------------------------------------------------------------------------
 
 
-def matrices(m: int, kind: str) -> np.ndarray:
+def matrices(m: int, kind: str, budget: Budget = UNLIMITED) -> np.ndarray:
     """All matrices of a kind [count, m, m], int64. Raises MalformedInput, and ResourceLimit from 2^22 on."""
     if kind not in KINDS:
         raise MalformedInput(f"kind {kind!r} is unknown; choose {', '.join(KINDS)}")
@@ -44,10 +47,13 @@ def matrices(m: int, kind: str) -> np.ndarray:
             raise ResourceLimit(f"2^{m * m} matrices of {m}x{m}; choose injections or maps")
         codes = np.arange(1 << (m * m))
         return ((codes[:, None] >> np.arange(m * m)) & 1).reshape(-1, m, m)
-    if (m + 1) ** m > 1 << 22:
-        raise ResourceLimit(f"{m + 1}^{m} partial maps of {m} coordinates are too many")
+    if m > 22 or (m + 1) ** m > 1 << 22:
+        raise ResourceLimit(f"{m + 1}^{m} partial maps of {m} coordinates are too many; choose a smaller m")
+    count = sum(comb(m, k) ** 2 * factorial(k) for k in range(m + 1)) if kind == "injections" else (m + 1) ** m
+    require_memory(10 * count * m * m, f"{count} matrices of kind {kind}", budget.memory)
     rows = []
     for images in product(range(m + 1), repeat=m):
+        budget.look()
         used = [i for i in images if i < m]
         if kind == "maps" or len(set(used)) == len(used):
             rows.append(images)
@@ -55,66 +61,94 @@ def matrices(m: int, kind: str) -> np.ndarray:
     return (table[:, :, None] == np.arange(m)).astype(np.int64)
 
 
-def tied_hosts(heads: int, m: int, kind: str, *, transposes: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
+def _require_few(count: int, at_least: bool = False) -> None:
+    """ResourceLimit for more hosts than are listed; their number may have thousands of digits."""
+    if count > MOST_HOSTS:
+        said = f"2^{count.bit_length() - 1}" if count.bit_length() > 64 else str(count)
+        more = " or more" if at_least else ""
+        raise ResourceLimit(
+            f"about {said}{more} hosts after symmetries, the limit is {MOST_HOSTS}; choose a smaller kind or m"
+        )
+
+
+def tied_hosts(
+    heads: int, m: int, kind: str, *, transposes: bool = False, budget: Budget = UNLIMITED
+) -> tuple[np.ndarray, np.ndarray, int]:
     """(matrices, tuples [count, H] of their numbers, number of all tuples).
 
     One tuple from each class under renaming coordinates and heads, and under transposing all matrices where asked for (words
     reversed, E and U exchanged: with both free and tied targets it is the same question).
     """
-    table = matrices(m, kind)
+    table = matrices(m, kind, budget)
     count = len(table)
     total = count**heads
-    if total > MOST_HOSTS:
-        raise ResourceLimit(f"{count}^{heads} = {total} hosts, the limit is {MOST_HOSTS}; choose a smaller kind or m")
-    require_memory(40 * total, f"{total} hosts")
-    order = {matrix.tobytes(): i for i, matrix in enumerate(table)}
-    renamed = []
+    _require_few(total)
     forms = [table]
     if transposes and kind != "maps":  # the transpose of a map need not be one
         forms.append(table.transpose(0, 2, 1))
-    for form in forms:
-        for p in permutations(range(m)):
-            moved = np.ascontiguousarray(form[:, p][:, :, p])
-            renamed.append(np.array([order[matrix.tobytes()] for matrix in moved]))
+    require_memory((32 + 24 * heads) * total + 8 * count * factorial(m) * len(forms), f"{total} hosts", budget.memory)
+    moves = [move for form in forms for move in _renamings(table, form, m, budget, both=False)]
     keys = np.arange(total)
-    digits = [keys // count ** (heads - 1 - h) % count for h in range(heads)]
+    digits = np.stack([keys // count ** (heads - 1 - h) % count for h in range(heads)])
     smallest = np.ones(total, dtype=bool)
-    for renaming in renamed:
-        for head_order in permutations(range(heads)):
-            key = np.zeros(total, dtype=np.int64)
-            for h in head_order:
-                key = key * count + renaming[digits[h]]
-            smallest &= keys <= key
-    kept = keys[smallest]
-    return table, np.stack([digit[kept] for digit in digits], axis=1), total
+    for move in moves:
+        budget.look()
+        # of all orders of the heads the sorted one has the least key
+        key = np.zeros(total, dtype=np.int64)
+        for digit in np.sort(np.array(move)[digits], axis=0):
+            key = key * count + digit
+        smallest &= keys <= key
+    return table, digits[:, smallest].T, total
 
 
-def untied_hosts(heads: int, layers: int, m: int, kind: str) -> tuple[np.ndarray, np.ndarray, int]:
+def _renamings(table: np.ndarray, form: np.ndarray, m: int, budget: Budget, *, both: bool) -> Iterator[list[int]]:
+    """Numbers of the matrices after each renaming of coordinates; `both`: of rows and of columns by themselves."""
+    order = {matrix.tobytes(): i for i, matrix in enumerate(table)}
+    for p in permutations(range(m)):
+        for q in permutations(range(m)) if both else (p,):
+            budget.look()
+            moved = np.ascontiguousarray(form[:, p][:, :, q])
+            yield [order[matrix.tobytes()] for matrix in moved]
+
+
+def untied_hosts(
+    heads: int, layers: int, m: int, kind: str, *, budget: Budget = UNLIMITED
+) -> tuple[np.ndarray, np.ndarray, int]:
     """(matrices, tuples [count, L·H], number of all tuples) for untied hosts: renaming heads in a layer and coordinates
     before each layer are used by sorting a layer's heads and, for the first layer, taking one of each class under renaming
     its rows and columns."""
-    table = matrices(m, kind)
-    count = len(table)
-    total = count ** (heads * layers)
-    sorted_heads = [t for t in product(range(count), repeat=heads) if list(t) == sorted(t)]
-    first = _first_layers(table, sorted_heads, m)
-    later = len(sorted_heads) ** (layers - 1)
-    if len(first) * later > MOST_HOSTS:
-        raise ResourceLimit(f"{len(first) * later} hosts after symmetries, the limit is {MOST_HOSTS}")
-    require_memory(8 * heads * layers * len(first) * later, f"{len(first) * later} hosts")
-    blocks = [np.array(first)] + [np.array(sorted_heads)] * (layers - 1)
+    table = matrices(m, kind, budget)
+    count, moves = len(table), factorial(m) ** 2
+    layer = comb(count + heads - 1, heads)
+    later = layer ** (layers - 1)
+    # a class of first layers has at most `moves` members, so there are at least so many
+    _require_few(-(-layer // moves) * later, at_least=True)
+    require_memory(8 * count * moves, f"{moves} renamings of {count} matrices", budget.memory)
+    if layers > 1:
+        require_memory(200 * layer, f"{layer} layers", budget.memory)
+    first = _first_layers(table, heads, m, budget)
+    hosts = len(first) * later
+    _require_few(hosts)
+    require_memory(8 * (2 + heads) * layers * hosts, f"{hosts} hosts", budget.memory)
+    blocks = [np.array(first)]
+    if layers > 1:
+        blocks += [np.array(list(combinations_with_replacement(range(count), heads)))] * (layers - 1)
     choice = np.indices([len(b) for b in blocks]).reshape(layers, -1)
-    return table, np.concatenate([b[c] for b, c in zip(blocks, choice, strict=True)], axis=1), total
+    chosen = np.concatenate([b[c] for b, c in zip(blocks, choice, strict=True)], axis=1)
+    return table, chosen, count ** (heads * layers)
 
 
-def _first_layers(table: np.ndarray, tuples: Sequence[tuple[int, ...]], m: int) -> list[tuple[int, ...]]:
-    order = {matrix.tobytes(): i for i, matrix in enumerate(table)}
-    moves = []
-    for p in permutations(range(m)):
-        for q in permutations(range(m)):
-            moved = np.ascontiguousarray(table[:, p][:, :, q])
-            moves.append([order[matrix.tobytes()] for matrix in moved])
-    return [t for t in tuples if all(t <= tuple(sorted(move[i] for i in t)) for move in moves)]
+def _first_layers(table: np.ndarray, heads: int, m: int, budget: Budget) -> list[tuple[int, ...]]:
+    """The sorted heads of a first layer, one of each class under renaming rows and columns."""
+    moves = list(_renamings(table, table, m, budget, both=True))
+    kept = []
+    for t in combinations_with_replacement(range(len(table)), heads):
+        budget.look()
+        if all(t <= tuple(sorted(move[i] for i in t)) for move in moves):
+            kept.append(t)
+            if len(kept) % 4096 == 0:
+                budget.weigh()
+    return kept
 
 
 # --- exact ranks, many at once ------------------------------------------------------------------------------
@@ -209,6 +243,8 @@ def target_span(grid: MonomialGrid) -> np.ndarray:
 def relations_allowed(columns: np.ndarray, span: np.ndarray) -> np.ndarray:
     """[count] whether every linear relation among the columns [count, k, H^L] holds for the targets: their span lies in
     the rows'."""
+    if columns.shape[1] < len(span):  # whose dimension that is
+        return np.zeros(len(columns), dtype=bool)
     both = np.concatenate([columns, np.broadcast_to(span, (len(columns), *span.shape))], axis=1)
     return ranks(columns) == ranks(both)
 
@@ -299,14 +335,15 @@ def _generic_values(grid: MonomialGrid) -> tuple[list[Any], list[Any]]:
 
 @dataclass
 class ExhaustiveFindings:
-    """What an exhaustive run saw: hosts in all, classes tried, those that pass the linear test, those decided by Gröbner
-    bases, and those that serve. `complete`: every class was decided, so that where `served` is zero no host of this kind
-    serves."""
+    """What an exhaustive run saw: hosts in all and their classes (0 where the time was over before they were listed), those
+    that pass the linear test, those decided by Gröbner bases, and those that serve. `complete`: every class was decided, so
+    that where `served` is zero no host of this kind serves."""
 
     problem: Problem
     kind: str
-    hosts: int
-    classes: int
+    hosts: int = 0
+    classes: int = 0
+    tried: int = 0
     linear: int = 0
     decided: int = 0
     served: int = 0
@@ -328,7 +365,12 @@ class ExhaustiveFindings:
 
 
 def search_all(
-    problem: Problem, kind: str = "all", *, seconds: float = 600.0, stop_at_first: bool = False
+    problem: Problem,
+    kind: str = "all",
+    *,
+    seconds: float = 600.0,
+    stop_at_first: bool = False,
+    max_memory: int | None = None,
 ) -> ExhaustiveFindings:
     """Decide every {0,1} host of a kind for the problem, d_in = 1; with E free every 0/1 vector U as well ("U free" is its
     transpose).
@@ -343,42 +385,58 @@ def search_all(
         raise MalformedInput("with only U free, search with E free: words and matrices reversed, it is the same")
     if problem.tied_host != problem.tied_targets:
         raise MalformedInput("exhaustive searches are made for untied hosts and targets, or for both tied")
-    began = time.monotonic()
+    began, budget = time.monotonic(), Budget.lasting(seconds, max_memory)
     grid = MonomialGrid(shape.heads, shape.layers, problem.tied_targets)
-    if problem.tied_host:
-        table, chosen, total = tied_hosts(shape.heads, problem.m, kind, transposes=problem.free == "E and U")
-    else:
-        table, chosen, total = untied_hosts(shape.heads, shape.layers, problem.m, kind)
-    found = ExhaustiveFindings(problem, kind, total, len(chosen))
+    found = ExhaustiveFindings(problem, kind)
+    try:
+        if problem.tied_host:
+            transposes = problem.free == "E and U"
+            hosts = tied_hosts(shape.heads, problem.m, kind, transposes=transposes, budget=budget)
+        else:
+            hosts = untied_hosts(shape.heads, shape.layers, problem.m, kind, budget=budget)
+        found.complete = _search(found, grid, hosts, budget, stop_at_first)
+    except OutOfBudget as spent:
+        what = "memory" if "memory" in str(spent) else "time"
+        tried = f"after {found.tried} of {found.classes} classes" if found.classes else "while hosts were listed"
+        found.notes.append(f"{what} spent {tried}")
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _search(
+    found: ExhaustiveFindings,
+    grid: MonomialGrid,
+    hosts: tuple[np.ndarray, np.ndarray, int],
+    budget: Budget,
+    stop_at_first: bool,
+) -> bool:
+    """Try every class; whether all were tried. Raises OutOfBudget."""
+    problem = found.problem
+    table, chosen, found.hosts = hosts
+    found.classes = len(chosen)
     span = target_span(grid)
     vectors = _zero_one_vectors(problem.m) if problem.free == "E" else None
-    step = max(1, CHUNK * 64 // (grid.heads**grid.layers * problem.m**2))
+    step = max(1, ENTRIES // (grid.heads**grid.layers * problem.m**2))
     for start in range(0, len(chosen), step):
+        found.tried = start
+        budget.look()
         products = word_products(table, chosen[start : start + step], grid, problem.tied_host)
-        for number, U in _passing(products, span, vectors):
+        for number, U in _passing(products, span, vectors, budget):
             found.linear += 1
-            host = chosen[start + number].reshape(-1, shape.heads)
-            if time.monotonic() - began > seconds:
-                found.notes.append(f"time spent after {start + number} of {len(chosen)} classes")
-                found.seconds = time.monotonic() - began
-                return found
-            if U is None:
-                serves, rational = solvable(products[number].tolist(), grid)
-            else:
-                serves = rational = True
+            found.tried = start + number
+            budget.look()
+            serves, rational = (True, True) if U is not None else solvable(products[number].tolist(), grid)
             found.decided += 1
             found.served += serves
             found.rational += rational
             if serves and found.first is None:
+                host = chosen[start + number].reshape(-1, grid.heads)
                 ones = [[np.argwhere(table[k]).tolist() for k in layer] for layer in host]
                 found.first = {"ones_of_R_V": ones, "U": None if U is None else U.tolist(), "rational": rational}
             if serves and stop_at_first:
                 found.notes.append("stopped at the first host")
-                found.seconds = time.monotonic() - began
-                return found
-    found.complete = True
-    found.seconds = time.monotonic() - began
-    return found
+                return False
+    return True
 
 
 def _zero_one_vectors(m: int) -> np.ndarray:
@@ -387,7 +445,7 @@ def _zero_one_vectors(m: int) -> np.ndarray:
 
 
 def _passing(
-    products: np.ndarray, span: np.ndarray, vectors: np.ndarray | None
+    products: np.ndarray, span: np.ndarray, vectors: np.ndarray | None, budget: Budget
 ) -> Iterator[tuple[int, np.ndarray | None]]:
     """(host, U) whose columns R_w U satisfy no relation that targets do not, U None where it is free."""
     count, words = products.shape[:2]
@@ -398,6 +456,7 @@ def _passing(
         return
     passed = []
     for k, U in enumerate(vectors):
+        budget.look()
         columns = (products @ U).transpose(0, 2, 1)
         passed += [(int(number), k) for number in np.flatnonzero(relations_allowed(columns, span))]
     for host, place in sorted(passed):

@@ -14,21 +14,31 @@ and along an edge of layer l, head h the potential falls by the exponent of M^{l
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
-from math import exp, isqrt, log2
+from math import exp, factorial, isqrt, log2
 
 import numpy as np
 
 from utfproof.errors import ResourceLimit
+from utfproof.ground.progress import stage
+from utfproof.ground.resources import require_memory
+from utfproof.search.budget import UNLIMITED, Budget, OutOfBudget
 from utfproof.shapes import positive_integer
 
 Vector = tuple[int, ...]
 """An exponent vector: L·H entries for untied targets (layer by layer), H for tied ones."""
+Word = tuple[int, ...]
 
 BASE = 1 << 12
 MOST_WORDS = 4096
+MOST_EXPONENTS = 1 << 20
+"""Entries of all words' exponent vectors together."""
+MOST_ENTRIES = 1 << 23
+"""Of a table of symmetries; (H!)^L L! of them are soon too many to list."""
+NUMBER = 150
+"""Bytes of an entry of a dict from packed vectors to counts, about."""
 
 
 # --- the grid ----------------------------------------------------------------------------------------------
@@ -48,6 +58,8 @@ class MonomialGrid:
         positive_integer("layers", self.layers)
         if self.layers > MOST_WORDS or self.layers * log2(self.heads) > log2(MOST_WORDS):
             raise ResourceLimit(f"{self.heads}^{self.layers} words; this search takes at most {MOST_WORDS}")
+        if (entries := self.heads**self.layers * self.width) > MOST_EXPONENTS:
+            raise ResourceLimit(f"{entries} exponents of all words; this search takes at most {MOST_EXPONENTS}")
 
     @property
     def width(self) -> int:
@@ -74,26 +86,58 @@ class MonomialGrid:
         """The different exponents, sorted."""
         return sorted({self.exponent(word) for word in self.words()})
 
-    def symmetries(self) -> np.ndarray:
-        """Permutations of the points [group, points] by renaming heads (layer by layer where untied) and exchanging layers."""
+    def symmetries(self, budget: Budget = UNLIMITED) -> np.ndarray:
+        """Permutations of the points [group, points] by renaming heads (layer by layer where untied) and exchanging layers.
+
+        All of them where the table has at most MOST_ENTRIES, else those of the largest subgroup from `_subgroups` whose table
+        has: any group leaves the search right, with a smaller one it only tries more starts.
+        """
         points = self.points()
+        power, moved = (1, 1) if self.tied else (self.layers, self.layers)
+        kinds = [
+            (heads**power * layers, h, k)
+            for h, heads in enumerate(_orders(self.heads))
+            for k, layers in enumerate(_orders(moved))
+        ]
+        size, h, k = max(kind for kind in kinds if kind[0] * len(points) <= MOST_ENTRIES)
+        require_memory(3 * 8 * size * len(points), f"a table of {size} symmetries", budget.memory)
+        rows = self._moved(_subgroup(self.heads, h), _subgroup(moved, k), points)
+        table = np.empty((size, len(points)), dtype=np.int64)
+        for place, row in enumerate(rows):
+            budget.look()
+            table[place] = row
+        return table
+
+    def _moved(
+        self, renamings: list[Word], orders: list[Word], points: list[Vector]
+    ) -> Iterator[Sequence[int] | np.ndarray]:
+        """The points' numbers after each renaming and exchange."""
         number = {point: i for i, point in enumerate(points)}
-        renamings = list(permutations(range(self.heads)))
         if self.tied:
-            return np.array([[number[tuple(p[h] for h in r)] for p in points] for r in renamings], dtype=np.int64)
+            yield from ([number[tuple(p[h] for h in r)] for p in points] for r in renamings)
+            return
         H, L = self.heads, self.layers
-        columns = [[p[layer * H : (layer + 1) * H].index(1) for layer in range(L)] for p in points]
-        letters = np.array(columns, dtype=np.int64)
+        letters = np.array([[p[layer * H : (layer + 1) * H].index(1) for layer in range(L)] for p in points])
         place = H ** np.arange(L - 1, -1, -1)
         by_place = np.empty(H**L, dtype=np.int64)
         by_place[letters @ place] = np.arange(len(points))
-        rows = []
-        for order in permutations(range(L)):
+        for order in orders:
             moved = letters[:, order]
             for chosen in product(renamings, repeat=L):
                 table = np.array(chosen)
-                rows.append(by_place[table[np.arange(L), moved] @ place])
-        return np.array(rows)
+                yield by_place[table[np.arange(L), moved] @ place]
+
+
+def _orders(count: int) -> tuple[int, int, int]:
+    """Of the groups of `_subgroup`."""
+    return factorial(count), count, 1
+
+
+def _subgroup(count: int, kind: int) -> list[Word]:
+    """Permutations of 0 ... count - 1: all of them, the rotations, or none but the identity."""
+    if kind == 0:
+        return list(permutations(range(count)))
+    return [tuple((i + k) % count for i in range(count)) for k in range(count if kind == 1 else 1)]
 
 
 def pack(vector: Sequence[int]) -> int:
@@ -116,8 +160,8 @@ def unpack(number: int, width: int) -> Vector:
 
 def is_sumset(grid: MonomialGrid, A: Iterable[Vector], B: Iterable[Vector]) -> bool:
     """Whether A + B contains every exponent of the grid: plain tuples, no packing."""
-    sums = {tuple(x + y for x, y in zip(a, b, strict=True)) for a in A for b in B}
-    return all(point in sums for point in grid.points())
+    few, many = sorted((set(A), set(B)), key=len)
+    return all(any(tuple(x - y for x, y in zip(p, a, strict=True)) in many for a in few) for p in grid.points())
 
 
 # --- exhaustive search -------------------------------------------------------------------------------------
@@ -142,10 +186,6 @@ class FitOutcome:
         return "found" if self.sets is not None else "none" if self.complete else "open"
 
 
-class _OutOfBudget(Exception):
-    pass
-
-
 class _Found(Exception):
     pass
 
@@ -154,7 +194,8 @@ class _Found(Exception):
 class _Search:
     """Branch and bound for |A|, |B| <= m, over vertices: the one that covers most new words is taken or forbidden.
 
-    `cap` is the largest number of words that any single vertex covers, the first b (at zero) covering exactly as many.
+    `cap` is the largest number of words that any single vertex covers, the first b (at zero) covering exactly as many; `far`
+    is farther than any two vertices of one part are from each other.
     """
 
     points: list[int]
@@ -162,8 +203,9 @@ class _Search:
     cap: int
     nodes: int
     most_nodes: int
-    deadline: float
-    component: int
+    budget: Budget
+    far: int
+    component: int = 0
     found: tuple[list[int], list[int]] | None = None
     everything: frozenset[int] = field(init=False)
 
@@ -174,8 +216,8 @@ class _Search:
         """Raise _Found with self.found set, or return when there is no solution that contains A, B and avoids `banned`."""
         while True:
             self.nodes += 1
-            if self.nodes > self.most_nodes or (self.nodes % 256 == 0 and time.monotonic() > self.deadline):
-                raise _OutOfBudget
+            if self.nodes > self.most_nodes:
+                raise OutOfBudget("budget spent")
             if not uncovered:
                 self.found = (A, B)
                 raise _Found
@@ -193,7 +235,7 @@ class _Search:
                     return
                 # no vertex that is left touches A or B in an uncovered word: a part of its own, moved far away
                 self.component += 1
-                far = self.component * BASE**40
+                far = self.component * self.far
                 word = min(uncovered)
                 self.run([*A, far], [*B, word - far], uncovered - {word}, banned)
                 return
@@ -212,7 +254,10 @@ class _Search:
         self, others: list[int], uncovered: frozenset[int], side: int, banned: frozenset[tuple[int, int]]
     ) -> dict[int, int]:
         gains: dict[int, int] = {}
+        if len(others) * len(uncovered) > 1 << 16:
+            self.budget.weigh(NUMBER * len(others) * len(uncovered))
         for other in others:
+            self.budget.look()
             for word in uncovered:
                 vertex = word - other
                 gains[vertex] = gains.get(vertex, 0) + 1
@@ -228,7 +273,7 @@ def _largest(gains: dict[int, int], count: int) -> list[int]:
     return values + [0] * (count - len(values))
 
 
-def _subsets(packed: list[int], group: np.ndarray, cap: int, m: int, deadline: float) -> list[tuple[int, ...]]:
+def _subsets(packed: list[int], group: np.ndarray, cap: int, m: int, budget: Budget) -> list[tuple[int, ...]]:
     """One `cap`-subset of the points from each orbit of the group [group, points], without those that are seen on the way to be
     too small a start."""
     bits = np.array([1 << i for i in range(len(packed))], dtype=object if len(packed) > 64 else np.uint64)
@@ -240,21 +285,23 @@ def _subsets(packed: list[int], group: np.ndarray, cap: int, m: int, deadline: f
             for point in range(len(packed)):
                 if point in subset:
                     continue
-                if time.monotonic() > deadline:
-                    raise _OutOfBudget
+                budget.look()
                 candidate = (*subset, point)
                 key = int(images[:, candidate].sum(axis=1).min())
                 if key not in seen:
                     seen[key] = candidate
-        present = [subset for subset in seen.values() if _may_extend(packed, subset, m, cap)]
+                    if len(seen) % 1024 == 0:
+                        budget.weigh()
+        present = [subset for subset in seen.values() if _may_extend(packed, subset, m, cap, budget)]
     return present
 
 
-def _may_extend(packed: list[int], subset: tuple[int, ...], m: int, cap: int) -> bool:
+def _may_extend(packed: list[int], subset: tuple[int, ...], m: int, cap: int, budget: Budget) -> bool:
     """Whether translates of a set of m vectors that contains this one may still cover all points: each of the m - 1 further b
     gains at most the words that it has with `subset` and one for each vector to come, and never more than the cap."""
     gains: dict[int, int] = {}
     for i in subset:
+        budget.look()
         for word in packed:
             gains[word - packed[i]] = gains.get(word - packed[i], 0) + 1
     gains.pop(0, None)
@@ -262,14 +309,16 @@ def _may_extend(packed: list[int], subset: tuple[int, ...], m: int, cap: int) ->
     return cap + sum(min(g + missing, cap) for g in _largest(gains, m - 1)) >= len(packed)
 
 
-def exhaust(grid: MonomialGrid, m: int, *, most_nodes: int = 10**7, seconds: float = 600.0) -> FitOutcome:
+def exhaust(
+    grid: MonomialGrid, m: int, *, most_nodes: int = 10**7, seconds: float = 600.0, max_memory: int | None = None
+) -> FitOutcome:
     """Whether |A|, |B| <= m with A + B containing the grid exist: sets, a proof that there are none (complete), or open.
 
     The b with the most words (exchange A and B if it is an a) is moved to zero; A then contains exactly that many points of the
     grid, one set from each orbit of the grid's symmetries is tried, and branch and bound completes it.
     """
     m = positive_integer("m", m)
-    began = time.monotonic()
+    began, budget = time.monotonic(), Budget.lasting(seconds, max_memory)
     points = grid.points()
     packed = [pack(p) for p in points]
     nodes = starts = 0
@@ -284,12 +333,12 @@ def exhaust(grid: MonomialGrid, m: int, *, most_nodes: int = 10**7, seconds: flo
         return outcome((packed, [0]), True)
     least = -(-len(points) // m)
     try:
-        group = grid.symmetries()
+        group = grid.symmetries(budget)
         for cap in range(m, least - 1, -1):
-            for subset in _subsets(packed, group, cap, m, began + seconds):
+            for subset in _subsets(packed, group, cap, m, budget):
                 starts += 1
                 chosen = [packed[i] for i in subset]
-                search = _Search(packed, m, cap, nodes, most_nodes, began + seconds, 0)
+                search = _Search(packed, m, cap, nodes, most_nodes, budget, _far(grid))
                 banned = frozenset((0, p) for p in packed if p not in chosen)
                 try:
                     search.run(chosen, [0], frozenset(packed) - set(chosen), banned)
@@ -298,14 +347,22 @@ def exhaust(grid: MonomialGrid, m: int, *, most_nodes: int = 10**7, seconds: flo
                     return outcome(search.found, True)
                 finally:
                     nodes = search.nodes
-    except _OutOfBudget:
-        return outcome(None, False, "budget spent")
+    except OutOfBudget as spent:
+        return outcome(None, False, str(spent))
+    except RecursionError:  # one call for each vector of A and B: some hundreds of them
+        return outcome(None, False, "too deep")
     return outcome(None, True)
+
+
+def _far(grid: MonomialGrid) -> int:
+    """A packed vector beyond all that vertices of one part have between them."""
+    far: int = BASE ** max(40, grid.width + 2)
+    return far
 
 
 def _readable(grid: MonomialGrid, A: list[int], B: list[int]) -> tuple[list[Vector], list[Vector]]:
     """Vectors of packed sets; parts that were moved far away come back to a place of their own, and the sum is checked."""
-    width, far = grid.width, BASE**40
+    width, far = grid.width, _far(grid)
 
     def near(value: int) -> Vector:
         part = (value + far // 2) // far
@@ -318,83 +375,112 @@ def _readable(grid: MonomialGrid, A: list[int], B: list[int]) -> tuple[list[Vect
 
 
 def least_sumset(
-    grid: MonomialGrid, *, most_nodes: int = 10**7, seconds: float = 600.0, largest: int | None = None
+    grid: MonomialGrid, *, most_nodes: int = 10**7, seconds: float = 600.0, max_memory: int | None = None
 ) -> tuple[int | None, list[FitOutcome]]:
-    """(least m, outcomes for m = ceil(sqrt(points)), ...) in increasing m up to the first find; None where a budget ran out."""
+    """(least m, outcomes for m = ceil(sqrt(points)), ...) in increasing m up to the first find, or, with None in place of the
+    least m, up to the first that is open."""
     m = isqrt(len(grid.points()) - 1) + 1
     outcomes: list[FitOutcome] = []
-    while largest is None or m <= largest:
-        found = exhaust(grid, m, most_nodes=most_nodes, seconds=seconds)
-        outcomes.append(found)
-        if found.sets is not None:
-            return (m if all(o.complete for o in outcomes) else None), outcomes
+    while not outcomes or outcomes[-1].verdict == "none":
+        with stage(f"branch and bound, m = {m}", expected=lambda: seconds):
+            outcomes.append(exhaust(grid, m, most_nodes=most_nodes, seconds=seconds, max_memory=max_memory))
         m += 1
-    return None, outcomes
+    return (outcomes[-1].m if outcomes[-1].sets is not None else None), outcomes
 
 
 # --- local search ------------------------------------------------------------------------------------------
 
 
-def anneal(grid: MonomialGrid, m: int, *, seed: int = 0, steps: int = 100_000, restarts: int = 10) -> FitOutcome:
+def anneal(
+    grid: MonomialGrid, m: int, *, seed: int = 0, steps: int = 100_000, restarts: int = 10, budget: Budget = UNLIMITED
+) -> FitOutcome:
     """Sets found by moving one vector at a time, so that fewer exponents are missing; never a proof that there are none.
 
     Start points are drawn from `seed` (restart by restart), steps counted over all restarts. A vector is moved to where it
-    covers some exponent, mostly a missing one, with a vector of the other side.
+    covers some exponent, mostly a missing one, with a vector of the other side. Where the budget ends first, the note says so.
     """
     m, steps, restarts = (
         positive_integer("m", m),
         positive_integer("steps", steps),
         positive_integer("restarts", restarts),
     )
+    require_memory(240 * steps, f"local search with {steps} steps", budget.memory)
     began = time.monotonic()
     packed = [pack(p) for p in grid.points()]
-    number = {p: i for i, p in enumerate(packed)}
-    best, done = len(packed), 0
-    for restart in range(restarts):
-        rng = np.random.default_rng([seed, restart])
-        sides = [[packed[k] - packed[0] for k in rng.integers(len(packed), size=m)]]
-        sides.append([packed[k] for k in rng.integers(len(packed), size=m)])
-        count = [0] * len(packed)
-        for a in sides[0]:
-            for b in sides[1]:
+    best, done, tried, spent = len(packed), 0, 0, ""
+    with stage(f"local search, m = {m}", restarts, unit="starts") as doing:
+        try:
+            for restart in range(restarts):
+                walk = _Walk(packed, m, np.random.default_rng([seed, restart]))
+                tried = restart + 1
+                try:
+                    walk.run(steps, budget)
+                finally:
+                    done += walk.done
+                    best = min(best, walk.cost)
+                if not walk.cost:
+                    sets = _readable(grid, *walk.sides)
+                    return FitOutcome(m, sets, False, done, time.monotonic() - began, "local search", tried)
+                doing.advance()
+        except OutOfBudget as ended:
+            spent = f"{ended}, "
+    note = f"{spent}best: {best} of {len(packed)} exponents missing"
+    return FitOutcome(m, None, False, done, time.monotonic() - began, "local search", tried, note)
+
+
+class _Walk:
+    """One start of the local search: two sides of m packed vectors, how often their sums cover each exponent, and how many
+    (`cost`) they miss."""
+
+    def __init__(self, packed: list[int], m: int, rng: np.random.Generator) -> None:
+        self.packed, self.m, self.rng = packed, m, rng
+        self.number = {p: i for i, p in enumerate(packed)}
+        self.sides = [[packed[k] - packed[0] for k in rng.integers(len(packed), size=m)]]
+        self.sides.append([packed[k] for k in rng.integers(len(packed), size=m)])
+        self.cost, self.done = len(packed), 0
+
+    def run(self, steps: int, budget: Budget) -> None:
+        """Walk until nothing is missing, or so many steps."""
+        number, packed, count = self.number, self.packed, [0] * len(self.packed)
+        for a in self.sides[0]:
+            budget.look()
+            for b in self.sides[1]:
                 if (i := number.get(a + b)) is not None:
                     count[i] += 1
-        cost = count.count(0)
-        choices = rng.integers(2**31, size=(steps, 4)).tolist()
-        chances = rng.random(steps).tolist()
+        self.cost = count.count(0)
+        choices = self.rng.integers(2**31, size=(steps, 4)).tolist()
+        chances = self.rng.random(steps).tolist()
         for step in range(steps):
-            if not cost:
-                break
-            done += 1
+            if not self.cost:
+                return
+            budget.look()
+            self.done += 1
             side, place, partner, pick = choices[step]
-            mine, other = sides[side % 2], sides[1 - side % 2]
-            place %= m
+            mine, other = self.sides[side % 2], self.sides[1 - side % 2]
+            place %= self.m
             # a missing exponent near a random position of the cyclic list; every eighth step any exponent
             word = pick % len(packed)
             if step % 8:
                 while count[word]:
                     word = (word + 1) % len(packed)
-            old, new = mine[place], packed[word] - other[partner % m]
+            old, new = mine[place], packed[word] - other[partner % self.m]
             before = [i for v in other if (i := number.get(old + v)) is not None]
             after = [i for v in other if (i := number.get(new + v)) is not None]
-            change = 0
-            for i in before:
-                count[i] -= 1
-                change += not count[i]
-            for i in after:
-                change -= not count[i]
-                count[i] += 1
+            change = _exchange(count, before, after)
             if change <= 0 or chances[step] < exp(-change / (0.25 + 0.5 * (1 - step / steps))):
                 mine[place] = new
-                cost += change
-                continue
-            for i in after:
-                count[i] -= 1
-            for i in before:
-                count[i] += 1
-        best = min(best, cost)
-        if not cost:
-            sets = _readable(grid, *sides)
-            return FitOutcome(m, sets, False, done, time.monotonic() - began, "local search", restart + 1)
-    note = f"best: {best} of {len(packed)} exponents missing"
-    return FitOutcome(m, None, False, done, time.monotonic() - began, "local search", restarts, note)
+                self.cost += change
+            else:
+                _exchange(count, after, before)
+
+
+def _exchange(count: list[int], before: list[int], after: list[int]) -> int:
+    """Cover the exponents `after` in place of `before`; how many more are missing then."""
+    change = 0
+    for i in before:
+        count[i] -= 1
+        change += not count[i]
+    for i in after:
+        change -= not count[i]
+        count[i] += 1
+    return change

@@ -12,9 +12,13 @@ import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
+from utfproof.ground.progress import stage
+from utfproof.ground.resources import require_memory
+from utfproof.search.budget import UNLIMITED, Budget, OutOfBudget
 from utfproof.search.monomial import FitOutcome, MonomialGrid, Vector, anneal, exhaust, least_sumset
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal
@@ -61,7 +65,7 @@ class MonomialHost:
         }
 
 
-def faults(host: MonomialHost) -> list[str]:
+def faults(host: MonomialHost, budget: Budget = UNLIMITED) -> list[str]:
     """Words w for which E R_w U is not M_w as a Laurent polynomial, and why; an empty list proves the identity for all nonzero
     weights (for all weights where no exponent is negative)."""
     m, H, L = host.m, host.grid.heads, host.grid.layers
@@ -71,23 +75,39 @@ def faults(host: MonomialHost) -> list[str]:
         raise MalformedInput(f"a matrix of R_V is not {m}x{m}")
     if len(host.E) != m or len(host.U) != m:
         raise MalformedInput(f"E and U have not {m} coordinates")
+    edges = [[_edges(matrix) for matrix in layer] for layer in host.R]
     out = []
     for word in host.grid.words():
+        budget.look()
         total: dict[Vector, int] = {}
         for i, a in enumerate(host.E):
             if a is None:
                 continue
-            row = [int(k == i) for k in range(m)]
+            row = {i: 1}
             for layer, head in enumerate(word):
-                matrix = host.R[layer][head]
-                row = [sum(row[k] * matrix[k][j] for k in range(m) if row[k]) for j in range(m)]
-            for value, b in zip(row, host.U, strict=True):
-                if value and b is not None:
+                row = _times(row, edges[layer][head])
+            for j, value in row.items():
+                if (b := host.U[j]) is not None:
                     exponent = tuple(x + y for x, y in zip(a, b, strict=True))
                     total[exponent] = total.get(exponent, 0) + value
         total = {exponent: value for exponent, value in total.items() if value}
         if total != {host.grid.exponent(word): 1}:
             out.append(f"word {word}: {total}")
+    return out
+
+
+def _edges(matrix: list[list[int]]) -> dict[int, list[tuple[int, int]]]:
+    """(column, entry) of the nonzero entries by row: the matrices of hosts have few."""
+    found = {i: [(j, value) for j, value in enumerate(row) if value] for i, row in enumerate(matrix)}
+    return {i: entries for i, entries in found.items() if entries}
+
+
+def _times(row: dict[int, int], edges: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
+    """A sparse row times a matrix."""
+    out: dict[int, int] = {}
+    for k, factor in row.items():
+        for j, value in edges.get(k, ()):
+            out[j] = out.get(j, 0) + factor * value
     return out
 
 
@@ -104,7 +124,9 @@ def _path(grid: MonomialGrid, start: Vector, word: Sequence[int]) -> list[Vector
     return out
 
 
-def build(grid: MonomialGrid, m: int, starts: dict[tuple[int, ...], Vector]) -> MonomialHost | None:
+def build(
+    grid: MonomialGrid, m: int, starts: dict[tuple[int, ...], Vector], budget: Budget = UNLIMITED
+) -> MonomialHost | None:
     """The host whose paths start at these potentials; None if that takes more than m coordinates somewhere, or if the edges
     make other paths as well."""
     L = grid.layers
@@ -117,6 +139,7 @@ def build(grid: MonomialGrid, m: int, starts: dict[tuple[int, ...], Vector]) -> 
             ones[layer][head].add((numbers[layer], numbers[layer + 1]))
     if max(len(cut) for cut in cuts) > m:
         return None
+    require_memory(8 * L * grid.heads * m * m, f"R_V of a host of {m} dimensions", budget.memory)
     R = tuple(tuple([[int((i, j) in edges) for j in range(m)] for i in range(m)] for edges in layer) for layer in ones)
     E: list[Vector | None] = [None] * m
     U: list[Vector | None] = [None] * m
@@ -125,7 +148,7 @@ def build(grid: MonomialGrid, m: int, starts: dict[tuple[int, ...], Vector]) -> 
     for v, i in cuts[L].items():
         U[i] = tuple(-x for x in v)
     host = MonomialHost(grid, m, R, *_lifted(grid, E, U, starts))
-    return None if faults(host) else host
+    return None if faults(host, budget) else host
 
 
 def _lifted(
@@ -153,54 +176,80 @@ def _lifted(
 
 
 def route(
-    grid: MonomialGrid, m: int, A: Sequence[Vector], B: Sequence[Vector], *, most_steps: int = 100_000
+    grid: MonomialGrid,
+    m: int,
+    A: Sequence[Vector],
+    B: Sequence[Vector],
+    *,
+    most_steps: int = 100_000,
+    budget: Budget = UNLIMITED,
 ) -> MonomialHost | None:
     """A host with E in A and U in B, by backtracking over the words' starts: no more than m potentials before each layer,
     and words through a common vertex may exchange their ends. None where there is none (or none within the steps)."""
-    words = grid.words()
-    ends = {tuple(-x for x in b) for b in B}
-    options = [[a for a in A if _path(grid, a, word)[-1] in ends] for word in words]
-    cuts: list[dict[Vector, int]] = [{} for _ in range(grid.layers + 1)]
-    chosen: dict[tuple[int, ...], Vector] = {}
-    steps = 0
-
-    def fits(word: tuple[int, ...], path: list[Vector]) -> bool:
-        for other, start in chosen.items():
-            theirs = _path(grid, start, other)
-            for cut in range(grid.layers + 1):
-                if path[cut] == theirs[cut]:
-                    for mixed, first in ((word[:cut] + other[cut:], path[0]), (other[:cut] + word[cut:], start)):
-                        if mixed in chosen and chosen[mixed] != first:
-                            return False
-        return True
-
-    def run(k: int) -> MonomialHost | None:
-        nonlocal steps
+    words, ends = grid.words(), {tuple(-x for x in b) for b in B}
+    options = []
+    for word in words:
+        budget.look()
+        fall = grid.exponent(word)
+        options.append([a for a in A if tuple(x - y for x, y in zip(a, fall, strict=True)) in ends])
+    routes = _Routes(grid, m)
+    following, k, steps = [0] * len(words), 0, 0
+    while k >= 0:
         if k == len(words):
-            return build(grid, m, chosen)
-        for start in options[k]:
+            if (found := build(grid, m, routes.chosen, budget)) is not None:
+                return found
+        elif following[k] < len(options[k]):
             steps += 1
             if steps > most_steps:
                 return None
-            path = _path(grid, start, words[k])
-            if any(v not in cut and len(cut) == m for cut, v in zip(cuts, path, strict=True)) or not fits(
-                words[k], path
-            ):
-                continue
-            for cut, v in zip(cuts, path, strict=True):
-                cut[v] = cut.get(v, 0) + 1
-            chosen[words[k]] = start
-            found = run(k + 1)
-            if found is not None:
-                return found
-            del chosen[words[k]]
-            for cut, v in zip(cuts, path, strict=True):
-                cut[v] -= 1
-                if not cut[v]:
-                    del cut[v]
-        return None
+            following[k] += 1
+            k += routes.add(words[k], options[k][following[k] - 1], budget)
+            continue
+        else:
+            following[k] = 0
+        k -= 1
+        if k >= 0:
+            routes.remove(words[k])
+    return None
 
-    return run(0)
+
+class _Routes:
+    """Starts of some words, and how many of their paths run through each potential before each layer."""
+
+    def __init__(self, grid: MonomialGrid, m: int) -> None:
+        self.grid, self.m = grid, m
+        self.cuts: list[dict[Vector, int]] = [{} for _ in range(grid.layers + 1)]
+        self.chosen: dict[tuple[int, ...], Vector] = {}
+
+    def add(self, word: tuple[int, ...], start: Vector, budget: Budget) -> bool:
+        """Whether this word may start here beside the others; then it does."""
+        path = _path(self.grid, start, word)
+        if any(v not in cut and len(cut) == self.m for cut, v in zip(self.cuts, path, strict=True)):
+            return False
+        if not self._fits(word, path, budget):
+            return False
+        for cut, v in zip(self.cuts, path, strict=True):
+            cut[v] = cut.get(v, 0) + 1
+        self.chosen[word] = start
+        return True
+
+    def _fits(self, word: tuple[int, ...], path: list[Vector], budget: Budget) -> bool:
+        for other, start in self.chosen.items():
+            budget.look()
+            theirs = _path(self.grid, start, other)
+            for cut in range(self.grid.layers + 1):
+                if path[cut] == theirs[cut]:
+                    for mixed, first in ((word[:cut] + other[cut:], path[0]), (other[:cut] + word[cut:], start)):
+                        if mixed in self.chosen and self.chosen[mixed] != first:
+                            return False
+        return True
+
+    def remove(self, word: tuple[int, ...]) -> None:
+        """Take the word that was added last away."""
+        for cut, v in zip(self.cuts, _path(self.grid, self.chosen.pop(word), word), strict=True):
+            cut[v] -= 1
+            if not cut[v]:
+                del cut[v]
 
 
 # --- sets and routes at once -------------------------------------------------------------------------------
@@ -225,7 +274,14 @@ def has_solver() -> bool:
 
 
 def find_host(
-    grid: MonomialGrid, m: int, *, engine: str = "auto", seed: int = 0, seconds: float = 60.0, tries: int = 200
+    grid: MonomialGrid,
+    m: int,
+    *,
+    engine: str = "auto",
+    seed: int = 0,
+    seconds: float = 60.0,
+    tries: int = 200,
+    max_memory: int | None = None,
 ) -> HostOutcome:
     """A {0,1} host with monomial E and U in m coordinates: by CP-SAT (sets and routes at once), or by local search for the
     sets and backtracking for the routes. Every host that is returned has passed `faults`."""
@@ -233,26 +289,51 @@ def find_host(
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
     if engine == "cp-sat" and not has_solver():
         raise MalformedInput(f"engine cp-sat needs OR-Tools: {install('ortools')}; local needs nothing")
-    points = grid.points()
-    paths = len(set(_differences(points))) * grid.heads**grid.layers if engine != "local" else 0
-    if engine == "cp-sat" or (engine == "auto" and has_solver() and paths <= MOST_PATHS):
-        return _by_solver(grid, m, seed, seconds)
-    began = time.monotonic()
-    for attempt in range(tries):
-        found = anneal(grid, m, seed=seed + attempt, steps=20_000, restarts=1)
-        if found.sets is not None and (host := route(grid, m, *found.sets, most_steps=5_000)) is not None:
-            return HostOutcome(m, host, "local", "found", attempt + 1, time.monotonic() - began)
-        if time.monotonic() - began > seconds:
-            return HostOutcome(m, None, "local", "time spent", attempt + 1, time.monotonic() - began)
+    began, budget = time.monotonic(), Budget.lasting(seconds, max_memory)
+    solver = engine == "cp-sat" or (engine == "auto" and has_solver() and _is_small(grid))
+    attempt = 0
+    try:
+        if solver:
+            return _by_solver(grid, m, seed, budget)
+        for attempt in range(1, tries + 1):
+            found = anneal(grid, m, seed=seed + attempt - 1, steps=20_000, restarts=1, budget=budget)
+            if found.sets is not None:
+                host = route(grid, m, *found.sets, most_steps=5_000, budget=budget)
+                if host is not None:
+                    return HostOutcome(m, host, "local", "found", attempt, time.monotonic() - began)
+            budget.look()
+    except OutOfBudget as spent:
+        status = "time spent" if budget.left == 0 else str(spent)
+        return HostOutcome(m, None, "cp-sat" if solver else "local", status, max(1, attempt), time.monotonic() - began)
     return HostOutcome(m, None, "local", "tries spent", tries, time.monotonic() - began)
+
+
+def _is_small(grid: MonomialGrid) -> bool:
+    """Whether the starts and words are few enough for CP-SAT."""
+    points, words = grid.points(), grid.heads**grid.layers
+    # there are at least as many differences as points
+    return len(points) * words <= MOST_PATHS and len(_differences(points)) * words <= MOST_PATHS
 
 
 def _differences(points: Sequence[Vector]) -> list[Vector]:
     return sorted({tuple(x - y for x, y in zip(p, q, strict=True)) for p in points for q in points})
 
 
-def _by_solver(grid: MonomialGrid, m: int, seed: int, seconds: float) -> HostOutcome:
+def _starts(grid: MonomialGrid, budget: Budget) -> list[Vector]:
+    """The starts that CP-SAT may choose from, where a model with a path for each of them and each word fits into memory."""
+    points, words = grid.points(), grid.heads**grid.layers
+    for count in (len(points), None):  # there are at least as many differences as points
+        found = [] if count else _differences(points)
+        paths = (count or len(found)) * words
+        require_memory(
+            paths * (1000 + 300 * grid.layers), f"a model of {paths} paths or more for CP-SAT", budget.memory
+        )
+    return found
+
+
+def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOutcome:
     """CP-SAT: a vertex and an edge are booleans, each word has exactly one path of chosen edges; two workers, fixed seed."""
+    candidates = _starts(grid, budget)
     from ortools.sat.python import cp_model
 
     began = time.monotonic()
@@ -267,7 +348,8 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, seconds: float) -> HostOut
             vertices[layer][v] = model.new_bool_var("")
         return vertices[layer][v]
 
-    for start in _differences(grid.points()):
+    for start in candidates:
+        budget.look()
         for word in words:
             path = _path(grid, start, word)
             used = []
@@ -293,14 +375,14 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, seconds: float) -> HostOut
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = seed % 2**31
-    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.max_time_in_seconds = budget.left
     # with several workers only this makes the search repeatable
     solver.parameters.interleave_search = True
     status = solver.status_name(solver.solve(model)).lower()
     host = None
     if status in ("optimal", "feasible"):
         chosen = {word: start for (start, word), alive in paths.items() if solver.value(alive)}
-        host = build(grid, m, chosen)
+        host = build(grid, m, chosen)  # found, whatever the time
         if host is None:
             raise AssertionError("the solver's host does not pass the exact check")
     return HostOutcome(m, host, "cp-sat", "found" if host else status, 1, time.monotonic() - began)
@@ -319,9 +401,12 @@ def search_monomial(
     restarts: int = 20,
     steps: int = 50_000,
     seed: int = 0,
+    local_seconds: float = inf,
+    max_memory: int | None = None,
 ) -> dict[str, Any]:
     """Document of a search: exponents for m, or for rising m up to the first that has them, then a host there. Where
-    branch and bound runs out of its budget, local search follows (for the one m; rising m stops).
+    branch and bound runs out of its budget, local search follows (for the one m; rising m stops), for so many restarts and
+    steps, `local_seconds` at most.
 
     `outcome`: found (a host, verified), sets only, none (no exponents at this m), open. `least_m`: the least m of the
     sumset problem where every smaller one was excluded.
@@ -330,18 +415,19 @@ def search_monomial(
         raise MalformedInput(f"engine {engine!r} is unknown; choose {', '.join(ENGINES)}")
     least = None
     if m is None:
-        least, outcomes = least_sumset(grid, seconds=seconds)
+        least, outcomes = least_sumset(grid, seconds=seconds, max_memory=max_memory)
         m = outcomes[-1].m
-        if not outcomes[-1].complete:
-            outcomes.append(anneal(grid, m, seed=seed, steps=steps, restarts=restarts))
     else:
-        outcomes = [exhaust(grid, m, seconds=seconds)]
-        if outcomes[0].verdict == "open":
-            outcomes.append(anneal(grid, m, seed=seed, steps=steps, restarts=restarts))
+        with stage(f"branch and bound, m = {m}", expected=lambda: seconds):
+            outcomes = [exhaust(grid, m, seconds=seconds, max_memory=max_memory)]
+    if outcomes[-1].verdict == "open":
+        budget = Budget.lasting(local_seconds, max_memory)
+        outcomes.append(anneal(grid, m, seed=seed, steps=steps, restarts=restarts, budget=budget))
     last = outcomes[-1]
     host = None
     if last.sets is not None:
-        host = find_host(grid, m, engine=engine, seed=seed, seconds=host_seconds)
+        with stage(f"host, m = {m}", expected=lambda: host_seconds):
+            host = find_host(grid, m, engine=engine, seed=seed, seconds=host_seconds, max_memory=max_memory)
     outcome = last.verdict
     if host is not None and host.host is None:
         outcome = "sets only"
