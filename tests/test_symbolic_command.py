@@ -93,3 +93,14 @@ def test_latex(tmp_path):
     out = tmp_path / "r.tex"
     assert run(["symbolic", *shape_options(2, 2, 1, 1), "--latex", str(out)]) == 0
     assert "% not done: p is not expanded" in out.read_text()
+
+
+def test_a_time_limit_that_is_announced(capsys):
+    code = run(["symbolic", *shape_options(1, 20, 1, 1), "--progress", "plain", "--seconds", "0.001"])
+    err = capsys.readouterr().err
+    assert code == 3
+    assert "determinants along a line, at most 0.001 s, 445 determinants" in err
+    assert re.search(
+        r"utfproof: determinants along a line: \d of 445 are known after the limit of 0.001 s; choose", err
+    )
+    assert run(["symbolic", *shape_options(1, 1, 1, 1), "--seconds", "0"]) == 2

@@ -23,12 +23,13 @@ class Symbolic(Dimensions, Job, order=130):
     """R_all with one symbol for every parameter entry, and its determinant p at m = M: why almost every host has rank M.
 
     In full up to (2,2,1,1); beyond, p is known on a line through the sparse host, and what is over a limit is said. Exit 0:
-    p is not the zero polynomial. 4: nothing could be computed.
+    p is not the zero polynomial. 3: the line takes more than --seconds. 4: nothing could be computed.
     """
 
     examples = "Example: utfproof symbolic --heads 2 --layers 2 --head-dim 1 --d-in 1 --latex r-all.tex"
     tied: bool = option(False, "The same symbols in every layer.")
     seed: int = option(0, "Seed of the host at the other end of the line.")
+    seconds: float = option(600.0, "Time limit of the determinants on the line.", kind="seconds")
     entries: bool = option(False, "With --json: every entry of R_all and every term of the determinant.")
     latex: Path | None = written(None, "LaTeX to write: matrix, determinant, blocks.")
 
@@ -37,7 +38,7 @@ class Symbolic(Dimensions, Job, order=130):
 
         shape = self.shape
         with stage("symbolic", whole=True):
-            found = symbolic(shape, tied=self.tied, seed=self.seed)
+            found = symbolic(shape, tied=self.tied, seed=self.seed, seconds=self.seconds)
         if self.latex is not None:
             from utfproof.reporting.symbolic import latex_page
 

@@ -71,8 +71,9 @@ class Symbolic:
         return None if self.determinant is None else bool(self.determinant.polynomial)
 
 
-def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0) -> Symbolic:
-    """All of it at m = M, as far as the limits allow. NotDefined with a residual stream; MalformedInput for a bad seed."""
+def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0, seconds: float | None = None) -> Symbolic:
+    """All of it at m = M, as far as the limits allow. NotDefined with a residual stream; MalformedInput for a bad seed.
+    ResourceLimit where determinants along the line take more than `seconds`."""
     require_plain(shape, "R_all in symbols")
     check_seed(seed)
     limits: list[str] = []
@@ -89,7 +90,7 @@ def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0) -> Symbolic:
     M = matching_dimension(shape)
     if M <= LARGEST:
         host = build_host("tied" if tied else "sparse", shape)
-        blocks, line = block_diagonal(_dense(r_all(host))), _line(shape, host, tied, seed)
+        blocks, line = block_diagonal(_dense(r_all(host))), _line(shape, host, tied, seed, seconds)
     else:
         limits.append(f"M = {M} is above {LARGEST}: no determinants along a line")
     try:
@@ -117,7 +118,7 @@ def _dense(matrix: object) -> np.ndarray:
     return matrix.to_dense(object) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix)
 
 
-def _line(shape: Shape, host: Universal, tied: bool, seed: int) -> LinePolynomial:
+def _line(shape: Shape, host: Universal, tied: bool, seed: int, seconds: float | None) -> LinePolynomial:
     """p from the sparse host towards a host with integers in -2 ... 2."""
     M, kind = matching_dimension(shape), TiedUniversal if tied else Universal
     layers, heads = range(1 if tied else shape.layers), range(shape.heads)
@@ -141,4 +142,4 @@ def _line(shape: Shape, host: Universal, tied: bool, seed: int) -> LinePolynomia
         np.asarray(b, dtype=object) - np.asarray(a, dtype=object) for a, b in zip(start, end, strict=True)
     )
     line = along_line(lambda *parts: _dense(r_all(kind(shape, M, *parts))).tolist(), start, direction)
-    return line_polynomial(line, determinant_degree(shape))
+    return line_polynomial(line, determinant_degree(shape), seconds=seconds)

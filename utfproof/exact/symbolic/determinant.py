@@ -6,6 +6,7 @@ absolutely continuous law, and with probability at most degree / |S| when entrie
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.errors import MalformedInput, Refuted
+from utfproof.errors import MalformedInput, Refuted, ResourceLimit
 from utfproof.exact.symbolic.generic import (
     Entry,
     GenericMatrix,
@@ -27,6 +28,7 @@ from utfproof.exact.symbolic.generic import (
     require_terms,
 )
 from utfproof.exact.symbolic.results import ROUTES, RoutesDisagree
+from utfproof.ground.progress import Stage, stage
 from utfproof.shapes import Shape, column_groups, matching_dimension, positive_integer, require_plain
 
 # --- degree --------------------------------------------------------------------------------------------------------
@@ -214,12 +216,18 @@ def _integers(matrix: Any) -> list[list[int]]:
 
 
 def line_polynomial(
-    evaluate_at: Callable[[int], Any], degree_bound: int, *, fresh: int = 3, rows: Sequence[int] | None = None
+    evaluate_at: Callable[[int], Any],
+    degree_bound: int,
+    *,
+    fresh: int = 3,
+    rows: Sequence[int] | None = None,
+    seconds: float | None = None,
 ) -> LinePolynomial:
     """det evaluate_at(t) as an exact polynomial of degree at most `degree_bound` (see `determinant_degree`).
 
     evaluate_at(t) is a square integer matrix for every integer t, or has the named rows taken from it. Raises Refuted
     when a fresh point disagrees: then the determinant is no such polynomial. MalformedInput for anything not square.
+    ResourceLimit past `seconds`.
     """
     if degree_bound < 0 or fresh < 1:
         raise MalformedInput(f"degree bound {degree_bound} and fresh points {fresh} must be at least 0 and 1")
@@ -235,28 +243,59 @@ def line_polynomial(
     # 0, 1, -1, 2, -2, ...: small numbers first
     order = [(k + 1) // 2 * (1 if k % 2 else -1) for k in range(degree_bound + 1 + fresh)]
     points, checks = order[: degree_bound + 1], order[degree_bound + 1 :]
-    coefficients = _interpolate(points, [int(fmpz_mat(square(t)).det()) for t in points])
-    found = LinePolynomial(coefficients, degree_bound, tuple(checks))
-    for t in checks:
-        expected = integer_determinant(square(t))
-        if found(t) != expected:
-            raise Refuted(
-                f"the determinant along this line is no polynomial of degree at most {degree_bound}: at t = {t} it is "
-                f"{expected}, the interpolation gives {found(t)}"
-            )
+    atmost = "" if seconds is None else f", at most {seconds:g} s"
+    with stage(f"determinants along a line{atmost}", len(order), unit="determinants") as doing:
+        within = _within(seconds, doing)
+        values = []
+        for t in points:
+            within()
+            values.append(int(fmpz_mat(square(t)).det()))
+            doing.advance()
+        found = LinePolynomial(_interpolate(points, values, within), degree_bound, tuple(checks))
+        _confirm(found, square, within, doing)
     return found
 
 
-def _interpolate(points: Sequence[int], values: Sequence[int]) -> tuple[int, ...]:
+def _within(seconds: float | None, doing: Stage) -> Callable[[], None]:
+    """What raises ResourceLimit once so many seconds have passed from now."""
+    begun = time.monotonic()
+
+    def check() -> None:
+        if seconds is not None and time.monotonic() - begun > seconds:
+            raise ResourceLimit(
+                f"determinants along a line: {doing.done:.0f} of {doing.total:.0f} are known after the limit of {seconds:g} s; "
+                "choose a smaller shape or raise --seconds"
+            )
+
+    return check
+
+
+def _confirm(
+    found: LinePolynomial, square: Callable[[int], list[list[int]]], within: Callable[[], None], doing: Stage
+) -> None:
+    """Refuted where a fresh point disagrees."""
+    for t in found.fresh:
+        expected = integer_determinant(square(t), within)
+        doing.advance()
+        if found(t) != expected:
+            raise Refuted(
+                f"the determinant along this line is no polynomial of degree at most {found.bound}: at t = {t} it is "
+                f"{expected}, the interpolation gives {found(t)}"
+            )
+
+
+def _interpolate(points: Sequence[int], values: Sequence[int], within: Callable[[], None]) -> tuple[int, ...]:
     """Integer coefficients of the polynomial through these values (Newton's divided differences, over FLINT's rationals)."""
     from flint import fmpq, fmpq_poly
 
     table = [fmpq(value) for value in values]
     for width in range(1, len(points)):
+        within()
         for i in reversed(range(width, len(points))):
             table[i] = (table[i] - table[i - 1]) / (points[i] - points[i - width])
     total = fmpq_poly([0])
     for point, coefficient in zip(reversed(points), reversed(table), strict=True):
+        within()
         total = total * fmpq_poly([-point, 1]) + coefficient
     out = [Fraction(int(c.p), int(c.q)) for c in total.coeffs()]
     if any(c.denominator != 1 for c in out):
@@ -264,11 +303,12 @@ def _interpolate(points: Sequence[int], values: Sequence[int]) -> tuple[int, ...
     return tuple(int(c) for c in out)
 
 
-def integer_determinant(matrix: Sequence[Sequence[int]]) -> int:
-    """Determinant in plain integers, by fraction-free elimination (Bareiss)."""
+def integer_determinant(matrix: Sequence[Sequence[int]], within: Callable[[], None] = lambda: None) -> int:
+    """Determinant in plain integers, by fraction-free elimination (Bareiss). within: asked at every step, may raise."""
     table = [list(row) for row in matrix]
     sign, previous = 1, 1
     for k in range(len(table) - 1):
+        within()
         pivot = next((i for i in range(k, len(table)) if table[i][k]), None)
         if pivot is None:
             return 0
