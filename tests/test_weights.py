@@ -267,3 +267,12 @@ def test_nothing_is_left_of_a_failed_write(tmp_path):
         weights.write_tensors(path, {"E": TensorSource((1, 2), broken)}, {}, "float64")
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["E.safetensors"]
+
+
+def test_metadata_that_are_null_are_refused(tmp_path):
+    """The library reads them, and nothing that needs a name in them could go on."""
+    header = json.dumps({"__metadata__": None, "U": {"dtype": "F64", "shape": [1, 1], "data_offsets": [0, 8]}}).encode()
+    path = tmp_path / "null.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(MalformedInput, match="__metadata__ is null, expected an object of texts"):
+        weights.read_tensors(path)

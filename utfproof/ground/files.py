@@ -141,9 +141,21 @@ def read_json(path: Path | str) -> Any:
         return found
 
     try:
-        return json.loads(read_bytes(path), object_pairs_hook=unique)
+        data = read_bytes(path)
+        document = json.loads(data, object_pairs_hook=unique)
+        require_text(document, data)
     except (ValueError, RecursionError) as error:
         raise MalformedInput(f"{path} is no JSON: {error}") from None
+    return document
+
+
+def require_text(document: Any, data: bytes) -> None:
+    """ValueError for half of a character: JSON can escape a lone surrogate, but nothing can write it."""
+    if b"\\ud" in data.lower():
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"it holds half of a character, \\u{ord(error.object[error.start]):04x}") from None
 
 
 def require_alone(stream: IO[bytes], busy: str) -> None:

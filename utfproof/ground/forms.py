@@ -8,7 +8,6 @@ Each, Maybe and Either.
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
@@ -111,11 +110,14 @@ def _is_leaf(value: Any, form: Any) -> bool:
         return isinstance(value, form)
     if form == DIGITS and isinstance(value, str):
         return value.removeprefix("-").isascii() and value.removeprefix("-").isdecimal()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+    if not is_number(value):
         return form == DIGITS and isinstance(value, int) and not isinstance(value, bool)
-    if form == NUMBER:
-        return math.isfinite(value)
-    return isinstance(value, int) and (value >= 0 or form != WHOLE)
+    return form == NUMBER or (isinstance(value, int) and (value >= 0 or form != WHOLE))
+
+
+def is_number(value: Any) -> bool:
+    """A finite number that a float can hold: an integer of JSON may have hundreds of digits, and `math.isfinite` takes none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _require(fine: bool, where: str, value: Any, expected: str) -> None:

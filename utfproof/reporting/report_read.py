@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from utfproof.errors import MalformedInput, ResourceLimit
-from utfproof.ground.files import read_bytes
+from utfproof.ground.files import read_bytes, require_text
 from utfproof.reporting.document import plain
 from utfproof.reporting.documents import COMMANDS
 from utfproof.reporting.report_others import command_of, is_certificate, lines_of, sweep_file
@@ -159,6 +159,7 @@ def _source(path: Path, name: str, forms: Mapping[str, Any]) -> Source:
     digest = hashlib.sha256(data).hexdigest()
     try:
         document = json.loads(data, parse_constant=_no_constant)
+        require_text(document, data)
     except (ValueError, RecursionError) as error:
         if path.name.startswith(_NAMES) or path.parent.name == "training":
             reason = " ".join(plain(error).split())[:120]

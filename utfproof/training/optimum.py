@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.ground.files import make_folder, read_json, write_json
+from utfproof.ground.forms import is_number
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
 from utfproof.systems import Target, Universal
@@ -411,5 +412,5 @@ def _check_scores(scores: dict[str, Any]) -> None:
     for name in _SCORES:
         value = scores[name]
         fine = value is None and name == "loss"
-        fine = fine or (isinstance(value, int | float) and math.isfinite(value) and value >= 0)
+        fine = fine or (is_number(value) and value >= 0)
         _require(fine and (name == "loss" or value <= 1), f"{name} is {value!r}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -17,6 +16,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import make_folder, read_json, write_json
+from utfproof.ground.forms import is_number
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, Preset, field_names, home_of
 from utfproof.training.tables import SAME, Further, Measured
 
@@ -188,8 +188,8 @@ def from_document(document: Any, source: str) -> RunResult:
         value = values[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise MalformedInput(f"{source}: {name} is {value!r}, a {type(value).__name__}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise MalformedInput(f"{source}: {name} is {value!r}")
+        if isinstance(value, int | float) and not isinstance(value, bool) and not is_number(value):
+            raise MalformedInput(f"{source}: {name} is {str(value)[:40]}, which is beyond what numbers of a run can be")
     for name in ("accuracy", "accuracy_answers"):
         if not 0 <= values[name] <= 1:
             raise MalformedInput(f"{source}: {name} {values[name]} is no fraction from 0 to 1")
@@ -206,9 +206,8 @@ def from_document(document: Any, source: str) -> RunResult:
 
 def _curve(points: list[Any], source: str) -> list[tuple[int, float, float]]:
     for point in points:
-        numbers = isinstance(point, list) and len(point) == 3 and all(type(x) in (int, float) for x in point)
-        if not numbers or not all(math.isfinite(x) for x in point):
-            raise MalformedInput(f"{source}: curve has {point!r} where [step, loss, accuracy] is expected")
+        if not isinstance(point, list) or len(point) != 3 or not all(map(is_number, point)):
+            raise MalformedInput(f"{source}: curve has {str(point)[:60]} where [step, loss, accuracy] is expected")
     return [(int(step), float(loss), float(accuracy)) for step, loss, accuracy in points]
 
 

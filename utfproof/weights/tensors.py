@@ -120,6 +120,8 @@ def read_tensors(path: Path | str, *, max_memory: int | None = None, booleans: b
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
     metadata = header.pop("__metadata__", {})
+    if metadata is None:  # which the library takes
+        raise MalformedInput(f"{path}: __metadata__ is null, expected an object of texts; leave it out or write {{}}")
     entries = sorted(header.items(), key=lambda item: item[1]["data_offsets"])
     widened = sum(2 * (e["data_offsets"][1] - e["data_offsets"][0]) for _, e in entries if e["dtype"] == "BF16")
     require_memory(widened, f"reading {path}", max_memory)
