@@ -47,7 +47,9 @@ def test_an_error_that_is_no_number_stays():
     theirs, ours = (SimpleNamespace(logits={(0, h): np.ones((2, 2)) for h in range(2)}) for _ in range(2))
     ours.logits[0, 1] = np.full((2, 2), np.nan)
     assert np.isnan(layer_errors(ours, theirs, None)).all()
-    reports = [SimpleNamespace(comparisons=[], broken=[], condition=None, max_relative_error=e) for e in (0.5, np.nan)]
+    reports = [
+        SimpleNamespace(comparisons=[], broken=[], open=[], condition=None, max_relative_error=e) for e in (0.5, np.nan)
+    ]
     outcomes = [CaseOutcome(Case(SHAPE, "tied", "gaussian"), 3, report) for report in reports]
     assert np.isnan(totals(outcomes)["max_relative_error"])
 

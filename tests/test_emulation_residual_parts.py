@@ -241,7 +241,7 @@ def test_noise_of_an_index_map(heads):
     norms, rng = host_gains(host, columns), np.random.default_rng(0)
     entries = [rng.random(host.m) for _ in range(3)]
     residual, n = dict.fromkeys(readings(shape), 0.0), 5
-    found = bound.selected_noise(host, norms, entries, residual, n, ROUND)
+    found = bound.selected_noise(host, norms, entries, residual, 1.0, n, ROUND)
     gamma = bound.attention_roundoff(n)
     growth = (1 + 8 * (np.sqrt(2) + np.sqrt(heads) + gamma) * ROUND) ** 5
 

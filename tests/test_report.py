@@ -219,7 +219,7 @@ def test_single_emulations_and_residual_streams(folder, capsys):
     said = words(page_of(folder))
     assert "sparse at (2, 2, 2, 3) (tight.json): outputs differ in 6 of 6 runs" in said
     assert "1 host could not carry a target" in said
-    assert re.search(r"bound 1 or more in \d runs: says nothing there", said)
+    assert re.search(r"undecided: the bound says nothing, it is 1 or more, in \d of 6 runs", said)
     assert "d = 2, d in = 2, with a residual stream" in said
     assert "no m" in said
     changed(folder, "tight.json", at("holds", True))
@@ -240,7 +240,8 @@ def test_errors_that_are_no_numbers(folder):
 
     changed(folder, "emulate-tables.json", broken)
     said = words(page_of(folder))
-    assert "outputs differ in 1 of 32 runs" in said
+    assert "undecided: an output is beyond the run's numbers, in 1 of 32 runs" in said
+    assert "0 beyond the bound" in said
     assert "nan" in said
     changed(folder, "emulate-tables.json", at("cases", 0, "max_relative_error", 0.1))
     with pytest.raises(MalformedInput, match="no finite error"):

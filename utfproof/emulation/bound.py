@@ -6,8 +6,8 @@ condition number of R_all) and is read by everything that follows, (2) the resid
 matrices that differ because of both, and (4) the target's own rounding. Nothing of the host's run enters.
 
 Sums of many rounding errors are bounded under the usual model of independent errors of mean zero (Hoeffding's inequality
-with LAMBDA, so that one number of a billion exceeds its bound with probability below 10^-4). Neither overflow nor
-underflow is modelled: a run that overflows is NaN, and a NaN is within no bound.
+with LAMBDA, so that one number of a billion exceeds its bound with probability below 10^-4). What underflow loses is added
+(underflow.py). Overflow is not modelled: a run or a bound that overflows is not finite, and then nothing is decided.
 """
 
 from __future__ import annotations
@@ -28,10 +28,20 @@ from utfproof.emulation.gains import (
     Reading,
     StreamSizes,
     TargetGains,
+    column_norms,
     largest_row,
+    reading_blocks,
     readings,
-    spectral_norm,
     weighted,
+)
+from utfproof.emulation.norms import block_norms, length, longest, raised, spectral_norm
+from utfproof.emulation.underflow import (
+    dense_lost,
+    factors_lost,
+    logits_lost,
+    path_lost,
+    selected_lost,
+    weights_lost,
 )
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import to_numpy
@@ -71,10 +81,6 @@ class Noise:
     size: dict[Reading, float]
 
 
-def _root(squares: float, systematic: float) -> float:
-    return LAMBDA * sqrt(squares) + systematic
-
-
 def attention_roundoff(context: int) -> float:
     """Units of roundoff in one entry of A X, relative to |A||X|: a sum in blocks of KEY_BLOCK, and the division."""
     return sqrt(min(context, KEY_BLOCK) + context / KEY_BLOCK + 4)
@@ -103,16 +109,18 @@ def selected_noise(
     gains: HostGains,
     entries: list[np.ndarray],
     residual: dict[Reading, float],
+    x2: float,
     context: int,
     roundoff: float,
+    tiny: float = 0.0,
     first: np.ndarray | None = None,
 ) -> Noise:
     """Noise of an index-map host, run as gathers or as dense matrices: X E, sums over tokens, over heads, and of R_V, R_Q,
-    R_K and U where they add; and the residual of E. first: where layer 1 averages X and not X E, how much errors of these
-    averages, as large as they can be, move each reading."""
+    R_K and U where they add; and the residual of E. x2: the largest row norm of X. first: where layer 1 averages X and not
+    X E, how errors of these averages move each reading."""
     shape, u = gains.shape, roundoff
     gamma = attention_roundoff(context)
-    squares = shape.d_in * (u * weighted(shape, gains.selected[0], entries[0], through=False)) ** 2
+    parts = [sqrt(shape.d_in) * u * weighted(shape, gains.selected[0], entries[0], through=False)]
     most = 0
     for layer in range(shape.layers):
         through = weighted(shape, gains.selected[layer], entries[layer], through=True)
@@ -120,18 +128,19 @@ def selected_noise(
         summed = (t for h in range(shape.heads) for _, _, t in gains.value[(layer, h)])
         added = shape.letters - 1 + max(gains.passed[layer], *summed)
         most = max(most, added)
-        averaged = (gamma * u * through) ** 2
+        averaged = gamma * u * through
         if first is not None and not layer:
-            averaged = (gamma * u * first) ** 2
+            averaged = gamma * u * x2 * first
             added += shape.d_in
-        squares += averaged + added * (u * after) ** 2
+        parts += [averaged, sqrt(added) * u * after]
     # noise is itself carried along with the stream, whose sizes `entries` are sums of sizes: second order
-    growth = (1 + LAMBDA * (sqrt(shape.d_in) + sqrt(most) + gamma) * u) ** (2 * shape.layers + 1)
+    growth = raised(1 + LAMBDA * (sqrt(shape.d_in) + sqrt(most) + gamma) * u, 2 * shape.layers + 1)
+    lost = selected_lost(gains, context, tiny, first, x2)
     read = _read_selected(host, entries)
     return Noise(
         {
-            key: LAMBDA * hypot(sqrt(square), u * read[key]) * growth + residual[key]
-            for key, square in zip(readings(shape), squares.tolist(), strict=True)
+            key: (LAMBDA * hypot(whole, u * read[key]) + missing) * growth + residual[key]
+            for key, whole, missing in zip(readings(shape), length(parts, 0).tolist(), lost.tolist(), strict=True)
         }
     )
 
@@ -147,11 +156,14 @@ class DenseNoise:
         residual: dict[Reading, float],
         rows: np.ndarray,
         roundoff: float,
+        tiny: float = 0.0,
     ) -> None:
         self.gains, self.sizes, self.residual, self.roundoff = gains, sizes, residual, roundoff
+        self.tiny, self.context = tiny, len(rows)
+        self.lost = dense_lost(gains, len(rows), tiny)
         self.gamma = attention_roundoff(len(rows))
         self.x2 = largest_row(rows)
-        self.spec_E, self.col_E = spectral_norm(E), float(np.linalg.norm(E, axis=0).max())
+        self.spec_E, self.col_E = spectral_norm(E), longest(E, 0)
         self.row_E = largest_row(E)
 
     def _carried(self, apart: list[float]) -> tuple[list[float], list[float], list[float], list[float]]:
@@ -159,7 +171,8 @@ class DenseNoise:
         target's by apart[l] in 1-norm, for words of length l."""
         shape, u = self.gains.shape, self.roundoff
         noise, two, partial, entries = [], [], [], []
-        off = LAMBDA * u * sqrt(shape.d_in) * self.x2 * self.spec_E
+        root, context = sqrt(self.gains.m), self.context
+        off = LAMBDA * u * sqrt(shape.d_in) * self.x2 * self.spec_E + self.tiny * 2 * shape.d_in * root
         for layer in range(shape.layers + 1):
             hull = self.sizes.hull[layer]
             moved = min(apart[layer], 2.0) * hull + off
@@ -171,9 +184,11 @@ class DenseNoise:
                 values = [self.gains.value[(layer, head)] for head in range(shape.heads)]
                 norms = [float(np.prod([s for s, _, _ in factors])) for factors in values]
                 whole = shape.residual + sum(norms)
-                terms = sum(sum(t for _, _, t in f) * s**2 for f, s in zip(values, norms, strict=True))
-                new = two[-1] * hypot(self.gamma * sum(norms), sqrt(terms), sqrt(shape.letters - 1) * whole)
-                off = whole * off + LAMBDA * u * new
+                terms = (sqrt(sum(t for _, _, t in f)) * s for f, s in zip(values, norms, strict=True))
+                new = two[-1] * hypot(self.gamma * sum(norms), *terms, sqrt(shape.letters - 1) * whole)
+                lost = 2 * (context + 1) * root * sum(norms) + shape.letters * root
+                lost += sum(factors_lost(factors, self.gains.m) for factors in values)
+                off = whole * off + LAMBDA * u * new + self.tiny * lost
         return two, partial, entries, noise
 
     def noise(self, apart: list[float]) -> Noise:
@@ -184,64 +199,54 @@ class DenseNoise:
         size = {}
         for key in readings(shape):
             begin = _met(gains.full[0].get(key, NOTHING), self.x2 * self.spec_E, self.x2 * self.col_E)
-            squares = shape.d_in * (u * begin) ** 2
+            parts = [sqrt(shape.d_in) * u * begin]
             last = shape.layers if key == OUTPUT else key[1]
             for layer in range(last):
                 through = gains.through[layer].get(key, NOTHING)
                 after = gains.full[layer + 1].get(key, NOTHING)
-                squares += (gamma * u * _met(through, two[layer], entries[layer])) ** 2
+                parts.append(gamma * u * _met(through, two[layer], entries[layer]))
                 for head in range(shape.heads):
-                    squares += _value_variance(gains.value[(layer, head)], two[layer], entries[layer], after, u)
-                squares += (shape.letters - 1) * (u * _met(after, partial[layer + 1], entries[layer + 1])) ** 2
+                    parts += _value_noise(gains.value[(layer, head)], two[layer], entries[layer], after, u)
+                parts.append(sqrt(shape.letters - 1) * u * _met(after, partial[layer + 1], entries[layer + 1]))
             # the residual was itself computed with R_all, in float64
-            squares += (_DOUBLE * self.x2 * self.row_E * gains.evaluate[key]) ** 2
-            squares += (u * gains.read[key] * two[last]) ** 2
-            size[key] = _root(squares, self.residual[key])
+            parts += [_DOUBLE * self.x2 * self.row_E * gains.evaluate[key], u * gains.read[key] * two[last]]
+            size[key] = LAMBDA * hypot(*parts) + self.lost[key] + self.residual[key]
         return Noise(size)
 
 
-def _value_variance(factors: list[tuple[float, float, int]], two: float, inf: float, after: Norms, u: float) -> float:
-    """Square of the rounding of Y R_V as a later reading sees it, and of R_all's own rounding (in float64)."""
+def _value_noise(
+    factors: list[tuple[float, float, int]], two: float, inf: float, after: Norms, u: float
+) -> list[float]:
+    """Rounding of Y R_V as a later reading sees it, and R_all's own rounding (in float64): deviations, for `hypot`."""
     if len(factors) == 2:  # Y R_Vv, then times R_Vo
         (first, _, terms), (second, _, inner) = factors
-        whole = (two * first * second) ** 2
-        own = u**2 * whole * (terms * after.two**2 + inner * after.inf**2)
-        return own + _DOUBLE**2 * whole * (terms + inner) * after.two**2
+        whole = two * first * second
+        own = u * whole * hypot(sqrt(terms) * after.two, sqrt(inner) * after.inf)
+        return [own, _DOUBLE * whole * sqrt(terms + inner) * after.two]
     spectral, column, terms = factors[0]
     rounding = u * min(two * spectral * after.inf, two * column * after.two)
-    return terms * (rounding**2 + (_DOUBLE * spectral * inf * after.two) ** 2)
+    return [sqrt(terms) * rounding, sqrt(terms) * _DOUBLE * spectral * inf * after.two]
 
 
 def path_noise(
-    columns: np.ndarray, shape: Shape, residual: dict[Reading, float], rows: np.ndarray, roundoff: float
+    columns: np.ndarray,
+    shape: Shape,
+    residual: dict[Reading, float],
+    rows: np.ndarray,
+    roundoff: float,
+    tiny: float = 0.0,
 ) -> Noise:
     """Noise of a run in path space: streams are averages of X, read by E R_all itself (columns [d_in, M])."""
     u, gamma = roundoff, attention_roundoff(len(rows))
-    x2 = largest_row(rows)
+    x2, lost = largest_row(rows), path_lost(columns, shape, len(rows), tiny)
     size = {}
     for key, norm in column_norms(columns, shape).items():
         kind, layer, _ = key
         last = shape.layers if kind == 2 else layer
         words = shape.words_at(last)
-        squares = (shape.d_in * words + last * gamma**2) * (u * x2 * sqrt(words) * norm) ** 2
-        size[key] = _root(squares, residual[key])
+        deviation = sqrt(shape.d_in * words + last * gamma**2) * (u * x2 * sqrt(words) * norm)
+        size[key] = LAMBDA * deviation + lost[key] + residual[key]
     return Noise(size)
-
-
-def reading_blocks(columns: np.ndarray, shape: Shape) -> dict[Reading, np.ndarray]:
-    """Columns in canonical order [d_in, M] by reading: [d_in, words, d] of a layer and head, [d_in, words, d_out] at the
-    end."""
-    H, d = shape.heads, shape.head_dim
-    out, start = {}, 0
-    for kind in (0, 1):
-        for layer in range(shape.layers):
-            words = shape.words_at(layer)
-            block = columns[:, start : start + words * H * d].reshape(-1, words, H, d)
-            for head in range(H):
-                out[(kind, layer, head)] = block[:, :, head]
-            start += words * H * d
-    out[OUTPUT] = columns[:, start:].reshape(columns.shape[0], shape.words_at(shape.layers), shape.d_out)
-    return out
 
 
 def summed_rounding(E: np.ndarray, columns: SelectionMatrix) -> np.ndarray:
@@ -259,16 +264,7 @@ def evaluation_sizes(deviation: np.ndarray, shape: Shape) -> dict[Reading, float
     """How much independent errors of these deviations in the entries of E R_all move each reading, for inputs of length one."""
     out = {}
     for key, block in reading_blocks(deviation, shape).items():
-        out[key] = LAMBDA * float(np.sqrt((block**2).sum(axis=0).max(axis=1).sum()))
-    return out
-
-
-def column_norms(columns: np.ndarray, shape: Shape) -> dict[Reading, float]:
-    """2-norm of the stacked columns [words d_in, d] of each reading; for the output of its largest column."""
-    out = {}
-    for key, block in reading_blocks(columns, shape).items():
-        stacked = block.transpose(1, 0, 2).reshape(-1, block.shape[2])
-        out[key] = float(np.linalg.norm(stacked, axis=0).max()) if key == OUTPUT else spectral_norm(stacked)
+        out[key] = LAMBDA * float(length(length(block, 0).max(axis=1)))
     return out
 
 
@@ -281,8 +277,8 @@ def residual_sizes(difference: np.ndarray, shape: Shape, rows: np.ndarray) -> di
     out = {}
     for key, block in reading_blocks(difference, shape).items():
         # [d_in, words, 1] of queries and keys, in 2-norm; [d_in, words, d_out]
-        by_row = np.abs(block) if key == OUTPUT else np.linalg.norm(block, axis=2, keepdims=True)
-        whole = np.sqrt((by_row**2).sum(axis=0))
+        by_row = np.abs(block) if key == OUTPUT else length(block, 2)[:, :, None]
+        whole = length(by_row, 0)
         step = max(1, _CHUNK // (len(absolute) * by_row.shape[2]))
         reached = np.empty_like(whole)
         for start in range(0, len(whole), step):
@@ -309,9 +305,8 @@ def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) ->
     shared = {key: np.zeros((shape.layers, shape.heads)) for key in keys}  # sizes of what a form's rounding does
     for layer in range(shape.layers + 1):
         products = to_numpy(prefix_products(target, layer)).astype(np.float64)
-        grams = products.transpose(0, 2, 1) @ products
-        norms = np.sqrt(np.maximum(np.linalg.eigvalsh(grams)[:, -1], 0))
-        words, several = float(norms.sum()), float(norms.sum() if repeated else np.linalg.norm(norms))
+        norms = block_norms(products.transpose(1, 0, 2))
+        words, several = float(norms.sum()), float(norms.sum() if repeated else length(norms))
         for key in keys:
             last = shape.layers if key == OUTPUT else key[1]
             if last == layer:
@@ -326,10 +321,8 @@ def right_side_rounding(target: Target, gains: TargetGains, rows: np.ndarray) ->
         forms = shared[key].sum(axis=0, keepdims=True) if target.tied else shared[key]
         if repeated:
             forms = forms.sum(axis=1, keepdims=True)
-        split = float(np.linalg.norm(alone[key])) * (
-            sqrt(len(alone[key]) if echoed else shape.heads) if repeated else 1
-        )
-        out[key] = LAMBDA * _DOUBLE * largest_row(rows) * hypot(float(np.linalg.norm(forms)), split)
+        split = float(length(alone[key])) * (sqrt(len(alone[key]) if echoed else shape.heads) if repeated else 1)
+        out[key] = LAMBDA * _DOUBLE * largest_row(rows) * hypot(float(length(forms)), split)
     return out
 
 
@@ -367,6 +360,7 @@ def propagated(
     shape: Shape,
     *,
     own: bool,
+    tiny: float = 0.0,
     gaps: Mapping[tuple[int, int], float] | None = None,
 ) -> Propagated:
     """Largest error of an output entry of a run whose readings carry `noise`: attention matrices differ by it, and what
@@ -377,7 +371,7 @@ def propagated(
     carried = 0.0  # how far the stream is off
     largest = []
     # rows of every attention matrix sum to 1 up to this, so noise can grow by it at each layer
-    stretch = (1 + roundoff * (1 + sum_roundoff(len(sizes.rows)))) ** shape.layers
+    stretch = raised(1 + roundoff * (1 + sum_roundoff(len(sizes.rows))), shape.layers)
     for layer in range(shape.layers):
         stream = sizes.stream[layer] + carried
         largest.append(0.0)
@@ -388,9 +382,9 @@ def propagated(
                 earlier = sum(v * gains.through[at].get(key, 0.0) for at, v in injected.items() if at[0] < layer)
                 error.append(noise.size[key] * stretch + earlier)
             q, k = queries[(layer, head)], keys[(layer, head)]
-            gap = gaps[(layer, head)] * stream**2 if gaps else 0.0
+            gap = gaps[(layer, head)] * stream * stream if gaps else 0.0
             apart, relative = attention_difference(
-                kernel, q, k, error[0], error[1], shape.head_dim, len(sizes.rows), roundoff, gap
+                kernel, q, k, error[0], error[1], shape.head_dim, len(sizes.rows), roundoff, gap, tiny
             )
             largest[-1] = max(largest[-1], apart + relative)
             injected[(layer, head)] = apart * (sizes.radius[layer] + 2 * carried) + relative * stream
@@ -415,7 +409,16 @@ def settled(noise_of: Callable[[list[float]], Noise], carry: Callable[[Noise], P
 
 
 def attention_difference(
-    kernel: Any, q: float, k: float, error_q: float, error_k: float, d: int, context: int, u: float, gap: float = 0.0
+    kernel: Any,
+    q: float,
+    k: float,
+    error_q: float,
+    error_k: float,
+    d: int,
+    context: int,
+    u: float,
+    gap: float = 0.0,
+    tiny: float = 0.0,
 ) -> tuple[float, float]:
     """(a, r): rows of the computed attention matrix are those of A + D and a rest of 1-norm at most r, where D has row
     sum 0 and |D|_1 <= a. gap: a difference of the logits besides.
@@ -442,7 +445,8 @@ def attention_difference(
     # from; then what parts do to logits. Relative errors of z_j - max z are met in the mean under the weights, twice, where
     # the mean of |z_j - max z| is at most log n
     change += u * (6 + (2 + of_largest) * largest + (2 + of_mean) * log(context))
-    return min(change, 2.0), u * (1 + sum_roundoff(context))
+    change += logits_lost(d, scale, q + error_q, k + error_k, tiny)
+    return min(change, 2.0), u * (1 + sum_roundoff(context)) + weights_lost(context, tiny)
 
 
 def sum_roundoff(context: int) -> float:
@@ -463,23 +467,25 @@ class ErrorBound:
         return self.host + self.target
 
 
-def own_noise(gains: TargetGains, sizes: RunSizes, shape: Shape, roundoff: float) -> Noise:
-    """Noise of the readings of the target's own run: the products of every layer, its sums over tokens and over heads."""
+def own_noise(
+    gains: TargetGains, sizes: RunSizes, shape: Shape, roundoff: float, lost: Mapping[Reading, float] | None = None
+) -> Noise:
+    """Noise of the readings of the target's own run: the products of every layer, its sums over tokens and over heads. lost:
+    what underflow adds."""
     gamma, x2 = attention_roundoff(len(sizes.rows)), largest_row(sizes.rows)
     size = {}
     for key in readings(shape):
         last = shape.layers if key == OUTPUT else key[1]
-        squares = (gains.reader[key] * sizes.stream[last]) ** 2
-        # X W_E, and then every layer
-        squares += (gains.begin * x2 * gains.full[0].get(key, 0.0)) ** 2
+        # the reading, X W_E, and then every layer
+        parts = [gains.reader[key] * sizes.stream[last], gains.begin * x2 * gains.full[0].get(key, 0.0)]
         for layer in range(last):
             after = gains.full[layer + 1].get(key, 0.0)
             # partial sums over heads can be larger than their sum
             values = shape.residual + sum(gains.value[(layer, head)] for head in range(shape.heads))
-            squares += (shape.letters - 1) * (sizes.stream[layer] * values * after) ** 2
+            parts.append(sqrt(shape.letters - 1) * sizes.stream[layer] * values * after)
             for head in range(shape.heads):
                 at = (layer, head)
-                squares += (gamma * sizes.stream[layer] * gains.through[at].get(key, 0.0)) ** 2
-                squares += (gains.run[at] * sizes.stream[layer] * after) ** 2
-        size[key] = LAMBDA * roundoff * sqrt(squares)
+                parts.append(gamma * sizes.stream[layer] * gains.through[at].get(key, 0.0))
+                parts.append(gains.run[at] * sizes.stream[layer] * after)
+        size[key] = LAMBDA * roundoff * hypot(*parts) + (lost[key] if lost else 0.0)
     return Noise(size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -49,15 +50,40 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Bound over observed error; None without a bound or an error."""
+        """Bound over observed error; None without a bound or an error, or where it is no number of float64."""
         if self.bound is None or not self.relative_error > 0:
             return None
-        return self.bound / self.relative_error
+        found = self.bound / self.relative_error
+        return found if isfinite(found) else None
 
     @property
     def within(self) -> bool:
-        """Whether the bound is respected (a NaN is not; an absent bound is)."""
-        return self.bound is None or self.relative_error <= self.bound
+        """Whether the bound is respected: an absent one is, and so is one that is beyond float64, by a finite error or not."""
+        return self.bound is None or not self.relative_error > self.bound
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the bound says something about the outputs: 1 or more, or beyond float64, says nothing."""
+        return self.bound is not None and self.bound < 1
+
+    def agrees(self, tolerance: float | None) -> bool | None:
+        """Whether the outputs agree: None where that is not known, since numbers are beyond float64, or there is neither a
+        bound that says something nor a tolerance."""
+        if not isfinite(self.relative_error):
+            return None
+        if not self.within or (tolerance is not None and self.relative_error > tolerance):
+            return False
+        return True if self.bounded or tolerance is not None else None
+
+    def undecided(self, tolerance: float | None) -> str | None:
+        """Why it is not known whether the outputs agree."""
+        if self.agrees(tolerance) is not None:
+            return None
+        if not isfinite(self.relative_error):
+            return "an output is beyond the run's numbers"
+        if self.bound is None:
+            return "there is neither a bound nor a tolerance"
+        return "the bound says nothing, it is " + ("1 or more" if isfinite(self.bound) else "beyond float64")
 
 
 @one_line
@@ -65,7 +91,7 @@ class Comparison:
 class EmulationReport:
     """All comparisons of one host, the notion its embeddings achieve, and whether every error is within its bound, and
     within the tolerance where one was given. `unsolved`: where an E given by the user misses the equations by more than
-    rounding explains; decisive unless a tolerance was given."""
+    rounding explains; decisive unless a tolerance was given. `unknown`: where float64 does not hold what the equations ask."""
 
     notion: Notion
     tolerance: float | None
@@ -75,6 +101,7 @@ class EmulationReport:
     engine: str = "m-wide"
     precision: str = "float64"
     unsolved: str | None = None
+    unknown: str | None = None
 
     @property
     def max_relative_error(self) -> float:
@@ -89,8 +116,12 @@ class EmulationReport:
     @property
     def broken(self) -> tuple[Comparison, ...]:
         """Runs whose error exceeds the bound or the tolerance."""
-        limit = np.inf if self.tolerance is None else self.tolerance
-        return tuple(c for c in self.comparisons if not c.within or not c.relative_error <= limit)
+        return tuple(c for c in self.comparisons if c.agrees(self.tolerance) is False)
+
+    @property
+    def open(self) -> tuple[Comparison, ...]:
+        """Runs of which it is not known whether they agree."""
+        return tuple(c for c in self.comparisons if c.agrees(self.tolerance) is None)
 
     @property
     def ratios(self) -> tuple[float, float] | None:
@@ -105,15 +136,29 @@ class EmulationReport:
         return first_growth(worst.layer_errors)
 
     @property
-    def holds(self) -> bool:
-        """Every error within its bound and the tolerance, and E a solution unless only a tolerance counts."""
-        return not self.broken and (self.unsolved is None or self.tolerance is not None)
+    def holds(self) -> bool | None:
+        """Every error within its bound and the tolerance, and E a solution unless only a tolerance counts; None where that is
+        not known."""
+        judged = self.tolerance is None
+        if self.broken or (judged and self.unsolved is not None):
+            return False
+        return None if self.open or (judged and self.unknown is not None) else True
+
+    @property
+    def undecided(self) -> str | None:
+        """Why it is not known whether host and target agree."""
+        if self.holds is not None:
+            return None
+        if not self.open:
+            return f"E R_all - W_all is beyond float64: {self.unknown}"
+        return f"{self.open[0].undecided(self.tolerance)}, in {len(self.open)} of {len(self.comparisons)} runs"
 
     def document(self) -> dict[str, Any]:
         """For --json."""
         return {
             "notion": self.notion.value,
             "holds": self.holds,
+            "undecided": len(self.open),
             "engine": self.engine,
             "precision": self.precision,
             "max_relative_error": self.max_relative_error,
@@ -210,7 +255,7 @@ def compare(
         needed = engine.memory(context, batch)
         require_memory(needed, f"a context of {context} at m = {host.m} ({engine.name})", max_memory)
     predictor = Predictor(engine) if (setting.bounds and has_bound(host)) or embedding is not None else None
-    unsolved = None
+    unsolved = unknown = None
     results: list[Comparison] = []
     found: list[Embedding] = []
     for first in range(0, trials, batch):
@@ -223,7 +268,8 @@ def compare(
             unsolved = "E is not finite"
         elif embedding is not None and group.predictions is not None:
             gap = equation_gap(group.predictions[0])
-            unsolved = None if gap.explained else str(gap)
+            unsolved = str(gap) if gap.known and not gap.explained else None
+            unknown = None if gap.known else str(gap)
             if gap.explained:
                 found[-1] = replace(found[-1], notion=_notion(host))
         for result in group.runs(kernels, contexts):
@@ -240,6 +286,7 @@ def compare(
         engine.name,
         setting.precision,
         unsolved,
+        unknown,
     )
 
 

@@ -37,6 +37,8 @@ from utfproof.systems import Target, TiedTarget, Universal
 ENGINES = ("m-wide", "index-map", "path-space")
 PRECISIONS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 """Unit roundoff of each working precision."""
+TINY = {"float64": 2.0**-1022, "float32": 2.0**-126, "bfloat16": 2.0**-126}
+"""The least normal number of each."""
 _BYTES = {"float64": 8, "float32": 4, "bfloat16": 2}
 
 READ_BLOCK = 128
@@ -71,6 +73,11 @@ class Placement:
     def roundoff(self) -> float:
         """Unit roundoff of the working precision."""
         return PRECISIONS[self.precision]
+
+    @property
+    def tiny(self) -> float:
+        """Least normal number of the working precision."""
+        return TINY[self.precision]
 
     def array(self, values: Any) -> Any:
         """A float array rounded to the working precision, on the device; anything else (index maps, None) as it is."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from math import hypot, pi, sqrt
+from math import hypot, sqrt
 from typing import Any
 
 import numpy as np
 
 from utfproof.emulation.engines import READ_BLOCK
+from utfproof.emulation.norms import block_norms, exponents, length, longest, spectral_norm, tamed
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import SuffixStack, suffix_stacks
@@ -25,8 +26,6 @@ Reading = tuple[int, int, int]
 
 OUTPUT: Reading = (2, -1, -1)
 
-_EXACT_NORM = 512
-_POWER_STEPS, _POWER_STARTS = 3, 16
 _TOGETHER = 2**18
 """Entries of blocks that are copied at a time."""
 
@@ -38,39 +37,6 @@ def readings(shape: Shape) -> Iterator[Reading]:
             for head in range(shape.heads):
                 yield kind, layer, head
     yield OUTPUT
-
-
-def spectral_norm(matrix: Any) -> float:
-    """Upper bound of the 2-norm of a matrix [a, b].
-
-    Exact up to rounding where a side is at most 512. Beyond that |B x| for 16 Gaussian vectors x and B = R (R^T R)^3: with
-    probability 1 - 10^-16 the norm of B, which is that of R to the power 7, is at most 10 sqrt(2/pi) times the largest of
-    them (Halko, Martinsson and Tropp 2011, lemma 4.1).
-    """
-    if isinstance(matrix, SelectionMatrix):
-        rows, columns = matrix.coordinates()
-        most = [int(np.bincount(side).max(initial=0)) for side in (rows, columns)]
-        return sqrt(most[0] * most[1])
-    dense = np.asarray(to_numpy(matrix), dtype=np.float64)
-    if min(dense.shape) <= _EXACT_NORM:
-        gram = dense.T @ dense if dense.shape[0] >= dense.shape[1] else dense @ dense.T
-        return sqrt(max(float(np.linalg.eigvalsh(gram)[-1]), 0.0) * (1 + 1e-9)) if gram.size else 0.0
-    scale = float(np.abs(dense).max())
-    if not scale:
-        return 0.0
-    vectors = dense @ np.random.default_rng(0).standard_normal((dense.shape[1], _POWER_STARTS)) / scale
-    for _ in range(_POWER_STEPS):
-        vectors = dense @ (dense.T @ vectors / scale) / scale
-    largest = float(np.linalg.norm(vectors, axis=0).max())
-    return scale * float((10 * sqrt(2 / pi) * largest) ** (1 / (2 * _POWER_STEPS + 1)))
-
-
-def block_norms(blocks: np.ndarray) -> np.ndarray:
-    """2-norms of blocks [rows, count, width], float64 [count]."""
-    stacked = np.ascontiguousarray(blocks.transpose(1, 0, 2))
-    grams = stacked.transpose(0, 2, 1) @ stacked
-    norms: np.ndarray = np.sqrt(np.maximum(np.linalg.eigvalsh(grams)[:, -1], 0) * (1 + 1e-9))
-    return norms
 
 
 @dataclass(frozen=True)
@@ -170,12 +136,12 @@ class _Measured:
         self.numbers = _reading_numbers(shape, stack)
         self.inf, self.two = np.zeros(len(starts)), np.zeros(len(starts))
         reads = [
-            (np.sqrt((blocks**2).sum(axis=2).max(axis=0)), block_norms(blocks))
+            (length(blocks, 2).max(axis=0), block_norms(blocks))
             for blocks in _block_columns(columns, starts[~self.last], shape.head_dim)
         ]
         self.inf[~self.last], self.two[~self.last] = (_joined(part[i] for part in reads) for i in (0, 1))
         outputs = [
-            (np.abs(blocks).max(axis=0), np.sqrt((blocks**2).sum(axis=0)))
+            (np.abs(blocks).max(axis=0), length(blocks, 0))
             for blocks in _block_columns(columns, starts[self.last], shape.d_out)
         ]
         self.out_inf, self.out_two = (_joined((part[i] for part in outputs), shape.d_out) for i in (0, 1))
@@ -206,8 +172,13 @@ def _selected(shape: Shape, stack: SuffixStack) -> Selected | None:
 def weighted(shape: Shape, selected: Selected, sizes: np.ndarray, *, through: bool) -> np.ndarray:
     """How an index-map host reads noise whose entry j is of size `sizes[j]` [m], in the order of `readings`: every block has
     at most one 1 in a row, so its 2-norm is that of its largest column; summed over words."""
-    squares = np.bincount(selected.columns, weights=sizes[selected.rows] ** 2, minlength=selected.count)
-    largest = np.maximum.reduceat(np.sqrt(squares), selected.starts)
+    met, most = sizes[selected.rows], np.zeros(selected.count)
+    np.maximum.at(most, selected.columns, met)
+    scale = exponents(most)  # of every column by itself
+    squares = np.bincount(
+        selected.columns, weights=np.ldexp(met, -scale[selected.columns]) ** 2, minlength=selected.count
+    )
+    largest = np.maximum.reduceat(np.ldexp(np.sqrt(squares), scale), selected.starts)
     keep = selected.through if through else np.ones(len(largest), dtype=bool)
     count = 2 * shape.layers * shape.heads + 1
     return np.bincount(selected.reading[keep], weights=largest[keep], minlength=count)
@@ -224,9 +195,9 @@ def _blocked_factors(matrix: Any) -> np.ndarray:
         return np.where(count > 1, count, 0.0)
     columns = to_numpy(matrix).astype(np.float64, copy=False)
     starts = range(0, columns.shape[0], READ_BLOCK)
-    squares = np.array([(columns[at : at + READ_BLOCK] ** 2).sum(axis=0) for at in starts])
-    factors: np.ndarray = np.sqrt(
-        min(READ_BLOCK, columns.shape[0]) * squares.max(axis=0) + len(starts) * squares.sum(axis=0)
+    lengths = np.array([length(columns[at : at + READ_BLOCK], 0) for at in starts])
+    factors: np.ndarray = np.hypot(
+        sqrt(min(READ_BLOCK, columns.shape[0])) * lengths.max(axis=0), sqrt(len(starts)) * length(lengths, 0)
     )
     return factors
 
@@ -283,8 +254,9 @@ def host_gains(host: Universal, columns: Any) -> HostGains:
             gains.full[stack.layer] = measured.summed(np.ones(len(stack.kind), dtype=bool))
             gains.through[stack.layer] = measured.summed(_deeper(shape, stack))
         largest = np.maximum.reduceat(_blocked_factors(_dense(columns)), _starts(shape, stack))
-        squares = np.bincount(_reading_numbers(shape, stack), weights=largest**2)
-        gains.evaluate.update(zip(readings(shape), np.sqrt(squares).tolist(), strict=True))
+        numbers = _reading_numbers(shape, stack)
+        found_at = {key: float(length(largest[numbers == number])) for number, key in enumerate(readings(shape))}
+        gains.evaluate.update(found_at)
     known: dict[tuple[int, str], tuple[Any, Any]] = {}
     for layer in range(shape.layers):
         way = host.carried(layer)
@@ -317,8 +289,34 @@ def _value_norms(matrix: Any) -> tuple[float, float, int]:
         terms = int(np.bincount(matrix.coordinates()[1]).max(initial=0))
         return spectral_norm(matrix), sqrt(terms), terms if terms > 1 else 0
     dense = to_numpy(matrix).astype(np.float64, copy=False)
-    two = np.sqrt(np.einsum("ij,ij->j", dense, dense))  # takes no copy
-    return spectral_norm(matrix), float(two.max(initial=0.0)), int(matrix.shape[0])
+    plain, exponent = tamed(dense)
+    two = np.sqrt(np.einsum("ij,ij->j", plain, plain))  # takes no copy
+    return spectral_norm(matrix), float(np.ldexp(two.max(initial=0.0), exponent)), int(matrix.shape[0])
+
+
+def reading_blocks(columns: np.ndarray, shape: Shape) -> dict[Reading, np.ndarray]:
+    """Columns in canonical order [d_in, M] by reading: [d_in, words, d] of a layer and head, [d_in, words, d_out] at the
+    end."""
+    H, d = shape.heads, shape.head_dim
+    out, start = {}, 0
+    for kind in (0, 1):
+        for layer in range(shape.layers):
+            words = shape.words_at(layer)
+            block = columns[:, start : start + words * H * d].reshape(-1, words, H, d)
+            for head in range(H):
+                out[(kind, layer, head)] = block[:, :, head]
+            start += words * H * d
+    out[OUTPUT] = columns[:, start:].reshape(columns.shape[0], shape.words_at(shape.layers), shape.d_out)
+    return out
+
+
+def column_norms(columns: np.ndarray, shape: Shape) -> dict[Reading, float]:
+    """2-norm of the stacked columns [words d_in, d] of each reading; for the output of its largest column."""
+    out = {}
+    for key, block in reading_blocks(columns, shape).items():
+        stacked = block.transpose(1, 0, 2).reshape(-1, block.shape[2])
+        out[key] = longest(stacked, 0) if key == OUTPUT else spectral_norm(stacked)
+    return out
 
 
 # --- how large the host's stream can be --------------------------------------------------------------------------------
@@ -340,19 +338,21 @@ class StreamSizes:
 
 
 class StreamForms:
-    """E R_w for all words w, kept as what the sizes of the stream need: Gram matrices over words of one length, and column
-    norms summed over words. E [d_in, m] and the host's dense matrices in float64."""
+    """E R_w for all words w, kept as what the sizes of the stream need: Gram matrices over words of one length, each with the
+    binary exponent e of a scale (the matrix is 4^e times what is kept), and column norms summed over words. E [d_in, m] and the
+    host's dense matrices in float64."""
 
     def __init__(self, host: Universal, E: np.ndarray) -> None:
         self.shape, self.m = host.shape, host.m
-        self.grams: list[np.ndarray] = []
+        self.grams: list[tuple[np.ndarray, int]] = []
         self.columns: list[np.ndarray] = []
         self.largest: list[np.ndarray] = []
         products = np.asarray(E, dtype=np.float64)[None]
         for layer in range(host.shape.layers + 1):
             flat = products.reshape(-1, host.m)
-            self.grams.append(flat @ flat.T)
-            self.columns.append(np.sqrt((products**2).sum(axis=1)).sum(axis=0))
+            plain, exponent = tamed(flat)
+            self.grams.append((plain @ plain.T, exponent))
+            self.columns.append(length(products, 1).sum(axis=0))
             self.largest.append(np.abs(products).max(axis=1).sum(axis=0))
             if layer < host.shape.layers:
                 steps = [flat] * host.shape.residual
@@ -363,14 +363,14 @@ class StreamForms:
         """For inputs X = rows [n, d_in] and P_w of the target's own run, [n, words d_in] for l = 0 ... L."""
         letters, width = self.shape.letters, rows.shape[1]
         two, partial, hull = [], [], []
-        for layer, gram in enumerate(self.grams):
+        for layer, (gram, exponent) in enumerate(self.grams):
             words = self.shape.words_at(layer)
             blocks = gram.reshape(words, width, words, width)
-            hull.append(sum(_row_norm(rows, blocks[w, :, w]) for w in range(words)))
-            two.append(_row_norm(paths[layer], gram))
+            hull.append(sum(_row_norm(rows, blocks[w, :, w], exponent) for w in range(words)))
+            two.append(_row_norm(paths[layer], gram, exponent))
             # the last letter of a word is the head whose values came last; a residual stream is the first summand
             upto = [np.flatnonzero(np.arange(words * width) // width % letters <= a) for a in range(1, letters - 1)]
-            sums = [_row_norm(paths[layer][:, c], gram[np.ix_(c, c)]) for c in (upto if layer else [])]
+            sums = [_row_norm(paths[layer][:, c], gram[np.ix_(c, c)], exponent) for c in (upto if layer else [])]
             partial.append(max([two[-1], *sums]))
         norm, absolute = largest_row(rows), float(np.abs(rows).sum(axis=1).max())
         entries = [np.minimum(norm * c, absolute * a) for c, a in zip(self.columns, self.largest, strict=True)]
@@ -380,7 +380,7 @@ class StreamForms:
 def selected_sizes(host: Universal, E: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
     """`entries` of an index-map host: sizes move with the stream, and add up where the host adds."""
     norm, absolute = largest_row(rows), float(np.abs(rows).sum(axis=1).max())
-    sizes = np.minimum(norm * np.linalg.norm(E, axis=0), absolute * np.abs(E).max(axis=0))
+    sizes = np.minimum(norm * length(E, 0), absolute * np.abs(E).max(axis=0))
     found = [sizes]
     for layer in range(host.shape.layers):
         way = host.carried(layer)
@@ -391,14 +391,14 @@ def selected_sizes(host: Universal, E: np.ndarray, rows: np.ndarray) -> list[np.
 
 
 def largest_row(rows: np.ndarray) -> float:
-    return float(np.linalg.norm(rows, axis=1).max())
+    return longest(rows, 1)
 
 
-def _row_norm(rows: np.ndarray, gram: np.ndarray) -> float:
-    """Largest 2-norm of a row of rows @ B, with B B^T = gram; the last summand is what rounding can hide."""
+def _row_norm(rows: np.ndarray, gram: np.ndarray, exponent: int) -> float:
+    """Largest 2-norm of a row of rows @ B, with B B^T = 4^exponent gram; the last summand is what rounding can hide."""
     squares = ((rows @ gram) * rows).sum(axis=1)
     hidden = 1e-14 * (np.abs(rows) @ np.sqrt(np.diagonal(gram))) ** 2
-    return sqrt(float((np.maximum(squares, 0) + hidden).max()))
+    return float(np.ldexp(np.sqrt((np.maximum(squares, 0) + hidden).max()), exponent))
 
 
 def _value(product: np.ndarray, host: Universal, layer: int, head: int) -> np.ndarray:
@@ -415,10 +415,10 @@ def _value(product: np.ndarray, host: Universal, layer: int, head: int) -> np.nd
 @dataclass(frozen=True)
 class TargetGains:
     """How an error of the target's own stream is read later: through[(l, h)], error before M^{l,h}; full[l], error in the
-    stream before layer l. 2-norms, summed over words; for the output the largest column norm. value[(l, h)]: the 2-norm of
-    M; run[(l, h)]: rounding factor of x W_V W_O in any direction, in units of the roundoff and |x|; form, split[(l, h)]: the
-    same for y (W_V W_O) and for W_V W_O itself; begin: for x W_E; reader: the largest column norm of W_Q, W_K or W_U times
-    the root of D."""
+    stream before layer l. 2-norms, summed over words; for the output the largest column norm. value[(l, h)], out[(l, h)]: the
+    2-norms of M and W_O; run[(l, h)]: rounding factor of x W_V W_O in any direction, in units of the roundoff and |x|; form,
+    split[(l, h)]: the same for y (W_V W_O) and for W_V W_O itself; begin: for x W_E; reader: the largest column norm of W_Q,
+    W_K or W_U times the root of D."""
 
     through: dict[tuple[int, int], dict[Reading, float]]
     full: dict[int, dict[Reading, float]]
@@ -428,6 +428,7 @@ class TargetGains:
     split: dict[tuple[int, int], float]
     begin: float
     reader: dict[Reading, float]
+    out: dict[tuple[int, int], float] = field(default_factory=dict)
 
 
 def as_host(target: Target) -> Universal:
@@ -454,23 +455,23 @@ def target_gains(target: Target) -> TargetGains:
             for head in range(H):
                 keep = first == head + shape.residual
                 through[(stack.layer, head)] = _table(shape, measured.numbers[keep], norms[keep])
-    value, run, form, split, reader = {}, {}, {}, {}, {}
+    value, out, run, form, split, reader = {}, {}, {}, {}, {}, {}
     D, d = target.width, shape.head_dim
     for layer in range(shape.layers):
         for head in range(H):
             w_q, w_k, w_v, w_o = target.parameters(layer, head)
             at = (layer, head)
-            value[at] = spectral_norm(w_v @ w_o)
+            value[at], out[at] = spectral_norm(w_v @ w_o), spectral_norm(w_o)
             # each entry of a product of inner length k is a sum of k terms; its rounding points in no special direction
             run[at] = hypot(
-                sqrt(D) * _largest_column(w_v) * spectral_norm(w_o), sqrt(d) * spectral_norm(w_v) * _largest_column(w_o)
+                sqrt(D) * _largest_column(w_v) * out[at], sqrt(d) * spectral_norm(w_v) * _largest_column(w_o)
             )
             form[at] = sqrt(D) * _largest_column(w_v @ w_o)
             split[at] = sqrt(d) * _largest_column(w_v.T) * _largest_column(w_o)
             reader[(0, layer, head)], reader[(1, layer, head)] = (sqrt(D) * _largest_column(w) for w in (w_q, w_k))
     reader[OUTPUT] = 0.0 if target.W_U is None else sqrt(D) * _largest_column(target.W_U)
     begin = 0.0 if target.W_E is None else sqrt(shape.d_in) * _largest_column(target.W_E)
-    return TargetGains(through, full, value, run, form, split, begin, reader)
+    return TargetGains(through, full, value, run, form, split, begin, reader, out)
 
 
 def _table(shape: Shape, numbers: np.ndarray, norms: np.ndarray) -> dict[Reading, float]:
@@ -480,4 +481,4 @@ def _table(shape: Shape, numbers: np.ndarray, norms: np.ndarray) -> dict[Reading
 
 
 def _largest_column(matrix: Any) -> float:
-    return float(np.linalg.norm(to_numpy(matrix), axis=0).max(initial=0.0))
+    return longest(to_numpy(matrix), 0)

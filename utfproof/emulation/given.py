@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from utfproof.emulation.bound import LAMBDA, reading_blocks
-from utfproof.emulation.gains import OUTPUT, Reading
+from utfproof.emulation.bound import LAMBDA
+from utfproof.emulation.gains import OUTPUT, Reading, reading_blocks
+from utfproof.emulation.norms import length
 from utfproof.emulation.predict import Prediction
 
 _DOUBLE = 2.0**-53
@@ -23,6 +24,11 @@ class Gap:
     allowed: float
     row: int
     reading: Reading
+
+    @property
+    def known(self) -> bool:
+        """Whether float64 holds both numbers."""
+        return bool(np.isfinite(self.size) and np.isfinite(self.allowed))
 
     @property
     def explained(self) -> bool:
@@ -43,13 +49,15 @@ def equation_gap(prediction: Prediction) -> Gap:
     """The worst entry of E R_all - W_all (for attention-matching hosts: of the equations of their own formulas)."""
     shape = prediction.target.shape
     rounding = prediction.rounding
-    rows = np.linalg.norm(prediction.held, axis=1)
+    rows = length(prediction.held, 1)
     gains = prediction.predictor.gains
     summed = None if prediction.summed is None else reading_blocks(prediction.summed, shape)
     worst = Gap(0.0, 0.0, 0, OUTPUT)
     for key, block in reading_blocks(prediction.difference, shape).items():
         sizes = np.abs(block).max(axis=(1, 2))
-        allowed = rounding[key] + _SOLVER * LAMBDA * _DOUBLE * rows * gains.evaluate.get(key, 0.0)
+        allowed = (
+            rounding[key] + prediction.lost[key] + _SOLVER * LAMBDA * _DOUBLE * rows * gains.evaluate.get(key, 0.0)
+        )
         allowed = allowed + prediction.roundoff * np.abs(prediction.columns).max() * (prediction.roundoff > _DOUBLE)
         if summed is not None:
             allowed = allowed + _SOLVER * LAMBDA * _DOUBLE * summed[key].max(axis=(1, 2))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from utfproof.attention import attend
+from utfproof.emulation.norms import length
 from utfproof.ground.arrays import Array, is_torch, to_numpy, transpose
 
 SAMPLED_TOKENS = 128
@@ -46,7 +47,7 @@ def _float(array: Array) -> np.ndarray:
 
 
 def _largest_row(array: np.ndarray) -> np.ndarray:
-    return np.asarray(np.linalg.norm(array, axis=-1).max(axis=-1))
+    return np.asarray(length(array, -1).max(axis=-1))
 
 
 def layer_errors(ours: Observer, theirs: Observer, index: int | None) -> tuple[float, ...]:

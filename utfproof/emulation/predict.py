@@ -12,6 +12,7 @@ import numpy as np
 
 from utfproof.attention import ChunkedAttention
 from utfproof.constructions import CONSTRUCTIONS
+from utfproof.emulation import underflow
 from utfproof.emulation.bound import (
     LAMBDA,
     DenseNoise,
@@ -42,6 +43,7 @@ from utfproof.emulation.gains import (
     selected_sizes,
     target_gains,
 )
+from utfproof.emulation.norms import longest, spectral_norm
 from utfproof.emulation.observe import Observer
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.arrays import to_numpy
@@ -160,6 +162,13 @@ class Prediction:
         return right_side_rounding(self.read_as, self.gains, np.eye(self.target.shape.d_in))
 
     @cached_property
+    def lost(self) -> dict[Reading, float]:
+        """What E R_all - W_all loses to underflow, for inputs of length one."""
+        host, dense = self.engine.host, not isinstance(self.engine.embedder.columns, SelectionMatrix)
+        gains = self.predictor.gains if dense else None
+        return underflow.equations_lost(gains, self.gains, self.read_as, spectral_norm(self.held), host.m)
+
+    @cached_property
     def summed(self) -> np.ndarray | None:
         """`summed_rounding` of E R_all in float64, for index maps."""
         matrix = self.engine.embedder.columns
@@ -171,7 +180,7 @@ class Prediction:
         found = residual_sizes(self.difference, shape, rows)
         x2 = largest_row(rows)
         for key, value in self.rounding.items():
-            found[key] += value * x2
+            found[key] += (value + self.lost[key]) * x2
         if self.summed is not None and self.engine.name != "path-space":
             # E R_all was itself computed, where a run takes E; in path space it is what runs
             for key, value in evaluation_sizes(self.summed, shape).items():
@@ -184,18 +193,21 @@ class Prediction:
     def noise(self, rows: np.ndarray, kernel: Any) -> Callable[[list[float]], Noise]:
         """Noise of the host's readings on inputs X [n, d_in], as a function of how far its attention is off by layer."""
         shape, residual, lumped = self.target.shape, self.residual(rows), self.engine.lumped
+        tiny = self.engine.place.tiny
         if self.engine.name == "path-space":
-            found = path_noise(self.columns, shape, residual, rows, self.roundoff)
+            found = path_noise(self.columns, shape, residual, rows, self.roundoff, tiny)
             return lambda apart: found
         if self.predictor.gains.selected:
             host, E = (self.engine.host, self.held) if lumped is None else (lumped, lumped.taken(self.held))
             entries = selected_sizes(host, E, rows)
-            first = None if lumped is None else largest_row(rows) * self.first
-            moved = selected_noise(host, self.predictor.gains, entries, residual, len(rows), self.roundoff, first)
+            first, x2 = None if lumped is None else self.first, largest_row(rows)
+            moved = selected_noise(
+                host, self.predictor.gains, entries, residual, x2, len(rows), self.roundoff, tiny, first
+            )
             return lambda apart: moved
         paths = PathHost(shape, self.goal).streams(rows, kernel)
         sizes = self.forms.sizes(rows, paths)
-        return DenseNoise(self.predictor.gains, sizes, self.held, residual, rows, self.roundoff).noise
+        return DenseNoise(self.predictor.gains, sizes, self.held, residual, rows, self.roundoff, tiny).noise
 
     def bound(self, observed: Observer, index: int | None, kernel: Any, rows: np.ndarray, output: np.ndarray) -> float:
         """The largest relative error on this input: `observed` is the target's run, `output` its result."""
@@ -203,11 +215,15 @@ class Prediction:
         sizes = self.sizes(observed, index, rows, output)
 
         def carry(noise: Noise) -> Propagated:
-            return propagated(noise, self.gains, sizes, kernel, self.roundoff, shape, own=False, gaps=self.form_gaps)
+            tiny = self.engine.place.tiny
+            return propagated(
+                noise, self.gains, sizes, kernel, self.roundoff, shape, own=False, tiny=tiny, gaps=self.form_gaps
+            )
 
         host = settled(self.noise(rows, ChunkedAttention(kernel)), carry, shape.layers)
-        own = own_noise(self.own_gains, sizes, shape, _DOUBLE)
-        target = propagated(own, self.own_gains, sizes, kernel, _DOUBLE, shape, own=True).error
+        lost = underflow.own_lost(self.own_gains, self.target, len(rows))
+        own = own_noise(self.own_gains, sizes, shape, _DOUBLE, lost)
+        target = propagated(own, self.own_gains, sizes, kernel, _DOUBLE, shape, own=True, tiny=underflow.DOUBLE).error
         scale = sizes.scale
         found = ErrorBound(host / scale, target / scale) if scale else ErrorBound(host, target)
         return found.total
@@ -225,9 +241,9 @@ class Prediction:
                 for model in (self.read_as, self.target):
                     w_q, w_k, _, _ = model.parameters(layer, head)
                     forms.append(w_q @ w_k.T)
-                    longest = np.linalg.norm(w_q, axis=1).max() * np.linalg.norm(w_k, axis=1).max()
-                    rounding += LAMBDA * sqrt(w_q.shape[1]) * _DOUBLE * float(longest)
-                gaps[(layer, head)] = float(np.linalg.norm(forms[0] - forms[1], 2)) + rounding
+                    rounding += LAMBDA * sqrt(w_q.shape[1]) * _DOUBLE * longest(w_q, 1) * longest(w_k, 1)
+                    rounding += 2 * w_q.size * underflow.DOUBLE
+                gaps[(layer, head)] = spectral_norm(forms[0] - forms[1]) + rounding
         return gaps
 
     def sizes(self, observed: Observer, index: int | None, rows: np.ndarray, output: np.ndarray) -> RunSizes:
@@ -241,13 +257,13 @@ class Prediction:
         stream, radius, host_queries, host_keys = {}, {}, dict(queries), dict(keys)
         for layer, streams in observed.streams.items():
             x = streams if index is None else streams[index]
-            stream[layer] = float(np.linalg.norm(x, axis=1).max())
-            radius[layer] = float(np.linalg.norm(x - x.mean(axis=0), axis=1).max())
+            stream[layer] = longest(x, 1)
+            radius[layer] = longest(x - x.mean(axis=0), 1)
             if self.read_as is not self.target:
                 for head in range(self.target.shape.heads):
                     w_q, w_k, _, _ = self.read_as.parameters(layer, head)
-                    host_queries[(layer, head)] = float(np.linalg.norm(x @ w_q, axis=1).max())
-                    host_keys[(layer, head)] = float(np.linalg.norm(x @ w_k, axis=1).max())
+                    host_queries[(layer, head)] = longest(x @ w_q, 1)
+                    host_keys[(layer, head)] = longest(x @ w_k, 1)
         # the stream after the last layer, as large as the values make it
         last = self.target.shape.layers
         values = [self.own_gains.value[(last - 1, head)] for head in range(self.target.shape.heads)]

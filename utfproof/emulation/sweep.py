@@ -142,8 +142,8 @@ def run_case(case: Case, plan: Plan, progress: Callable[[], None] | None = None)
 
 
 def totals(outcomes: Sequence[CaseOutcome]) -> dict[str, Any]:
-    """Over all outcomes: runs, broken bounds, refusals, the largest error, and bound over error on tame, well-conditioned
-    cases and on all."""
+    """Over all outcomes: runs, broken bounds, runs left open, refusals, the largest error, and bound over error on tame,
+    well-conditioned cases and on all."""
     ran = [o for o in outcomes if o.report is not None]
     ratios: dict[str, list[float]] = {"tame": [], "all": []}
     for outcome in ran:
@@ -157,6 +157,7 @@ def totals(outcomes: Sequence[CaseOutcome]) -> dict[str, Any]:
     return {
         "runs": sum(len(r.comparisons) for r in reports),
         "broken": sum(len(r.broken) for r in reports),
+        "undecided": sum(len(r.open) for r in reports),
         "refused": sum(o.refusal is not None and not o.failed for o in outcomes),
         "failed": sum(o.failed for o in outcomes),
         "max_relative_error": float(np.max([r.max_relative_error for r in reports])) if reports else None,

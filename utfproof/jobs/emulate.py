@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +23,9 @@ from utfproof.jobs.parameters import argument, option
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, listed, listed_integers
 
+EXIT_CODES = {True: 0, False: 1, None: 4}
+"""By whether outputs agree."""
+
 if TYPE_CHECKING:
     from utfproof.emulation.compare import EmulationReport
     from utfproof.emulation.sweep import CaseOutcome as Ran
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
 class Emulate(Pair, Job, order=90):
     """Embed targets into hosts and compare outputs, for every kernel and context length, with an a priori bound.
 
-    Exit 0: every relative error is within its bound (and the tolerance). 1: some is not, or a host cannot carry a target.
+    Exit 0: every relative error is within its bound (and the tolerance). 1: some is not, or a host cannot carry a target. 4:
+    neither is known, since a bound says nothing (1 or more) or numbers are beyond float64; --tolerance decides by the error.
     """
 
     examples = (
@@ -166,7 +171,7 @@ class Emulate(Pair, Job, order=90):
             "device": plan.setting.device,
             "dtype": plan.setting.precision,
         }
-        return Outcome(document, f"emulate {self.host}", rows, 0 if report.holds else 1)
+        return Outcome(document, f"emulate {self.host}", rows, EXIT_CODES[report.holds])
 
     # --- in a sweep: one case of any kernels and contexts ---
 
@@ -198,8 +203,8 @@ class Emulate(Pair, Job, order=90):
         if outcome.report is None:
             verdict = "cannot carry the target" if outcome.failed else "refused"
             return {"verdict": verdict, "reason": outcome.refusal, "report": outcome.document()}, {}
-        verdict = "outputs agree" if outcome.report.holds else "outputs differ"
-        return {"verdict": verdict, "report": outcome.document()}, {}
+        said = {True: "outputs agree", False: "outputs differ", None: "undecided"}
+        return {"verdict": said[outcome.report.holds], "report": outcome.document()}, {}
 
 
 def _verdict(report: EmulationReport) -> str:
@@ -207,12 +212,16 @@ def _verdict(report: EmulationReport) -> str:
         return f"E does not solve the equations: {report.unsolved}"
     if report.holds:
         return f"outputs agree ({report.notion.value})"
+    if report.holds is None:
+        judged = isfinite(report.max_relative_error) and report.tolerance is None
+        hint = "; --tolerance decides by the error alone" if judged else ""
+        return f"undecided ({report.notion.value}): {report.undecided}{hint}"
     return f"outputs DIFFER ({report.notion.value}): {len(report.broken)} of {len(report.comparisons)} runs"
 
 
 def _figures(report: EmulationReport) -> dict[str, str]:
     """The rows that say how far host and target are apart, and why."""
-    shown = report.broken or report.comparisons
+    shown = report.broken or report.open or report.comparisons
     worst = max(shown, key=lambda c: (c.relative_error != c.relative_error, c.relative_error))
     limit = "" if report.tolerance is None else f"; tolerance {report.tolerance:g}"
     rows = {
@@ -231,8 +240,8 @@ def _figures(report: EmulationReport) -> dict[str, str]:
     rows["engine"] = f"{report.engine}, {report.precision}"
     if report.condition is not None:
         rows["condition"] = f"{report.condition:.3g}"
-    if report.unsolved is not None:
-        rows["equations"] = report.unsolved
+    if report.unsolved is not None or report.unknown is not None:
+        rows["equations"] = report.unsolved or f"beyond float64: {report.unknown}"
     return rows
 
 
@@ -251,11 +260,13 @@ def _grid(where: list[Shape], hosts: list[str], laws: list[str], plan: Plan) -> 
             doing.advance()
     summary = totals(outcomes)
     wrong = bool(summary["broken"] or summary["failed"])
+    open_runs = f"{summary['undecided']} undecided, " if summary["undecided"] else ""
     none = f"nothing could be run: {outcomes[0].refusal}"
     return Outcome(
         {"totals": summary, "cases": [outcome.document() for outcome in outcomes]},
-        f"emulate: {summary['runs']} runs, {summary['broken']} beyond their bound, {summary['refused']} cases refused",
-        exit_code=int(wrong),
+        f"emulate: {summary['runs']} runs, {summary['broken']} beyond their bound, {open_runs}"
+        f"{summary['refused']} cases refused",
+        exit_code=1 if wrong else 4 if summary["undecided"] else 0,
         header=("shape", "host", "targets", "m", "error", "bound/error", "result"),
         lines=[_line(outcome) for outcome in outcomes],
         notes=_notes(outcomes),
@@ -270,7 +281,9 @@ def _line(outcome: Ran) -> list[str]:
     if report is None:
         return [*start, "", "", "", "FAILED" if outcome.failed else "refused"]
     ratio = "" if report.ratios is None else f"{report.ratios[0]:.0f} to {report.ratios[1]:.0f}"
-    verdict = "agree" if report.holds else f"DIFFER in {len(report.broken)} of {len(report.comparisons)}"
+    differ = f"DIFFER in {len(report.broken)} of {len(report.comparisons)}"
+    left_open = f"undecided in {len(report.open)} of {len(report.comparisons)}"
+    verdict = {True: "agree", False: differ, None: left_open}[report.holds]
     return [*start, str(outcome.m), f"{report.max_relative_error:.1e}", ratio, verdict]
 
 
@@ -285,6 +298,8 @@ def _notes(outcomes: list[Ran]) -> list[str]:
         elif outcome.report is not None and (outcome.report.condition or 0) > ILL_CONDITIONED:
             where = f"{outcome.case.host} at {_short(outcome.case.shape)}"
             notes.append(f"{where}: condition {outcome.report.condition:.2g}, the bound is loose there")
+        if outcome.report is not None and outcome.report.undecided is not None:
+            notes.append(f"{outcome.case.host} at {_short(outcome.case.shape)}: {outcome.report.undecided}")
         if outcome.tied_targets:
             notes.append(
                 f"{outcome.case.host}: tied targets, the only ones that a tied host with a residual stream matches"

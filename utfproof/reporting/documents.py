@@ -22,7 +22,8 @@ PRESET = Each(ANY)
 """A training preset, every setting by its name."""
 _NOTIONS = tuple(notion.value for notion in Notion)
 EMULATION = {
-    "notion": _NOTIONS, "holds": bool, "engine": str, "precision": str, "max_relative_error": Maybe(NUMBER),
+    "notion": _NOTIONS, "holds": Maybe(bool), "undecided?": WHOLE, "engine": str, "precision": str,
+    "max_relative_error": Maybe(NUMBER),
     "quantiles": Each(Maybe(NUMBER)), "tolerance": Maybe(NUMBER), "bound_over_error": Maybe([NUMBER]),
     "first_growth": Maybe(WHOLE), "condition": Maybe(NUMBER), "misfit": Maybe(NUMBER), "unsolved": Maybe(str),
     "comparisons": [{"trial": WHOLE, "attention": str, "context": WHOLE, "relative_error": Maybe(NUMBER),
@@ -31,8 +32,10 @@ EMULATION = {
 """A host beside its targets."""
 CASES = {
     "cases": [{"shape": SHAPE, "host": str, "target_law": str, "refused": Maybe(str), "tied_targets?": bool,
-               "left_out": [{"attention": str, "reason": str}], **{f"{name}?": form for name, form in EMULATION.items()}}],
-    "totals": {"runs": WHOLE, "broken": WHOLE, "refused": WHOLE, "failed": WHOLE, "max_relative_error": Maybe(NUMBER),
+               "left_out": [{"attention": str, "reason": str}],
+               **{f"{name.rstrip('?')}?": form for name, form in EMULATION.items()}}],
+    "totals": {"runs": WHOLE, "broken": WHOLE, "undecided?": WHOLE, "refused": WHOLE, "failed": WHOLE,
+               "max_relative_error": Maybe(NUMBER),
                "bound_over_error": Maybe([NUMBER]), "bound_over_error_tame": Maybe([NUMBER])},
 }  # fmt: skip
 """Hosts at shapes; those that are refused have no report."""

@@ -1,0 +1,204 @@
+"""Emulation at the limits of float64: nothing is decided by a bound that overflows, underflows or says nothing."""
+
+import json
+
+import numpy as np
+import pytest
+from tiers import full_where
+
+from utfproof.attention import SoftmaxAttention
+from utfproof.constructions import build_host
+from utfproof.emulation.compare import CompareSetting, Comparison, EmulationReport, compare
+from utfproof.emulation.laws import draw_target
+from utfproof.emulation.norms import block_norms, length, raised, spectral_norm, tamed
+from utfproof.ground.notions import Notion
+from utfproof.matching import embed
+from utfproof.shapes import Shape
+from utfproof.weights import write_target
+
+pytestmark = pytest.mark.numerical
+
+SMALL = Shape(2, 2, 1, 2)
+KERNELS = [("softmax", SoftmaxAttention()), ("causal", SoftmaxAttention(causal=True))]
+
+
+def scaled(**factors):
+    """A target whose tensors are multiplied by these factors."""
+    target = draw_target(SMALL, 0)
+    for name, factor in factors.items():
+        getattr(target, name)[...] *= factor
+    return target
+
+
+def run(host, target, contexts=(2, 5), **options):
+    return compare(build_host(host, SMALL), [target], KERNELS, contexts, **options)
+
+
+# --- verdicts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "bound", "tolerance", "agrees"),
+    [
+        (1e-16, 1e-12, None, True),
+        (1e-11, 1e-12, None, False),
+        (1e-16, np.nan, None, None),
+        (1e-16, np.inf, None, None),
+        (1e-16, 1.0, None, None),
+        (3.0, 2.0, None, False),
+        (np.nan, 1e-12, None, None),
+        (np.inf, 1e-12, None, None),
+        (1e-16, None, None, None),
+        (1e-16, None, 1e-9, True),
+        (1e-8, None, 1e-9, False),
+        (1e-16, 5.0, 1e-9, True),
+        (1e-16, np.nan, 1e-9, True),
+        (np.nan, None, 1e-9, None),
+    ],
+)
+def test_verdict_of_a_run(error, bound, tolerance, agrees):
+    found = Comparison(0, "softmax", 2, error, bound)
+    assert found.agrees(tolerance) is agrees
+    assert (found.undecided(tolerance) is None) == (agrees is not None)
+    report = EmulationReport(Notion.MATCHING, tolerance, (found,), None, None)
+    assert report.holds is agrees
+    assert (report.undecided is None) == (agrees is not None)
+    assert len(report.open) == (agrees is None)
+
+
+def test_one_broken_run_decides_and_one_open_run_leaves_open():
+    good, wrong, silent = (Comparison(0, "softmax", 2, 1e-9, bound) for bound in (1e-6, 1e-12, 7.0))
+    for runs, holds in (((good, silent), None), ((good, silent, wrong), False), ((good,), True)):
+        assert EmulationReport(Notion.MATCHING, None, runs, None, None).holds is holds
+
+
+# --- targets of any size -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tied", "random"])
+@pytest.mark.parametrize("power", [-480, -300, -160, 160, 300, 480])
+@pytest.mark.parametrize("engine", ["m-wide", "path-space"])
+def test_the_bound_of_a_scaled_target_is_scaled(name, power, engine):
+    """Powers of two are exact: nothing but overflow and underflow tells the scaled run from the plain one."""
+    setting = CompareSetting(engine=engine)
+    plain = run(name, scaled(), setting=setting)
+    found = run(name, scaled(W_V=2.0**power, W_Q=2.0**-power, W_O=2.0 ** (-power)), setting=setting)
+    assert plain.holds
+    assert found.holds is not False
+    assert all(np.isfinite(run.bound) for run in found.comparisons)
+
+
+def test_large_weights_have_a_bound():
+    target = scaled()
+    target.W_V[1, 0, 0, 0] = 1e155
+    report = run("tied", target)
+    assert report.holds
+    assert max(run.bound for run in report.comparisons) < 1e-10
+
+
+@pytest.mark.parametrize("factors", [{"W_V": 1e-80, "W_O": 1e-80}, {"W_V": 1e-160}])
+@pytest.mark.parametrize("host", ["tied", "random"])
+@pytest.mark.parametrize("engine", ["m-wide", "path-space", None])
+def test_underflow_is_no_difference(factors, host, engine):
+    report = run(host, scaled(**factors), setting=CompareSetting(engine=engine))
+    assert report.holds is None
+    assert not report.broken
+    assert "the bound says nothing" in report.undecided
+
+
+@pytest.mark.parametrize("power", range(-560, -480, 8))
+@pytest.mark.parametrize("host", ["sparse", "tied", "random"])
+def test_the_bound_holds_on_the_way_into_underflow(power, host):
+    for engine in ("m-wide", "path-space"):
+        report = run(host, scaled(W_V=2.0**power), setting=CompareSetting(engine=engine))
+        assert not report.broken, report.comparisons
+
+
+@pytest.mark.parametrize("power", range(-80, -40, 6))
+def test_the_bound_holds_on_the_way_into_underflow_of_float32(power):
+    for host in ("tied", "random"):
+        report = run(host, scaled(W_V=2.0**power), setting=CompareSetting(precision="float32"))
+        assert not report.broken, report.comparisons
+
+
+def test_underflow_does_not_refute_a_given_embedding():
+    target = scaled(W_V=1e-160)
+    E = embed(build_host("tied", SMALL), target).E
+    assert run("tied", target, embedding=E).holds is None
+    large = scaled()
+    large.W_V[1, 0, 0, 0] = 1e155
+    assert run("tied", large, embedding=embed(build_host("tied", SMALL), large).E).holds
+
+
+def test_without_bound_or_tolerance_nothing_is_decided():
+    report = run("tied", scaled(), setting=CompareSetting(bounds=False))
+    assert report.holds is None
+    assert "neither a bound nor a tolerance" in report.undecided
+
+
+@pytest.mark.parametrize("layers", full_where(lambda layers: layers > 100, [90, 200]))
+def test_a_deep_graded_target_overflows_without_an_accident(layers):
+    shape = Shape(1, layers, 1, 1)
+    with np.errstate(all="ignore"):
+        report = compare(build_host("tied", shape), [draw_target(shape, 0, "graded")], KERNELS, [1])
+    assert not report.broken
+    if layers == 200:
+        assert report.holds is None
+        assert "beyond" in report.undecided
+
+
+# --- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_leaves_undecided_with_4(cli, tmp_path):
+    write_target(tmp_path / "small.safetensors", scaled(W_V=1e-40, W_O=1e-40))
+    arguments = ["emulate", "random", "--target", "small.safetensors", "--context", "2"]
+    code, out, _ = cli(*arguments)
+    assert code == 4
+    assert "undecided (matching)" in out
+    assert "outputs agree" not in out
+    code, out, _ = cli(*arguments, "--json")
+    assert code == 4
+    assert json.loads(out)["holds"] is None
+    assert json.loads(out)["undecided"] == 2
+    assert cli("emulate", "tied", "--target", "small.safetensors", "--context", "2", "--tolerance", "1e-9")[0] == 0
+    code, out, _ = cli("emulate", "sparse,tied", "-H", "1", "-L", "1", "-d", "1", "--d-in", "1", "--no-bounds")
+    assert code == 4
+    assert "undecided in" in out
+
+
+def test_an_undecided_emulation_is_read_back(cli, tmp_path):
+    """NaN and infinities are null in JSON."""
+    write_target(tmp_path / "small.safetensors", scaled(W_V=1e-40, W_O=1e-40))
+    (tmp_path / "found").mkdir()
+    for name, more in (("emulate", []), ("emulate-none", ["--no-bounds"])):
+        _, out, _ = cli("emulate", "random", "--target", "small.safetensors", "--context", "2", *more, "--json")
+        (tmp_path / "found" / f"{name}.json").write_text(out)
+    code, out, err = cli("report", "found")
+    assert code == 0, err
+    assert "4 runs undecided" in out.replace("\n", " ")
+    assert "undecided: the bound says nothing" in (tmp_path / "report.html").read_text()
+
+
+# --- norms -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-600, 1.0, 2.0**600, 2.0**1000])
+def test_norms_scale(scale):
+    matrix = np.random.default_rng(0).standard_normal((6, 4))
+    assert np.array_equal(length(matrix * scale, 0), length(matrix, 0) * scale)
+    assert length(matrix * scale) == length(matrix) * scale
+    assert length(matrix) == pytest.approx(np.linalg.norm(matrix), rel=1e-14)
+    assert spectral_norm(matrix * scale) == pytest.approx(spectral_norm(matrix) * scale, rel=1e-12)
+    blocks = np.stack([matrix, matrix * scale], axis=1)
+    assert block_norms(blocks) == pytest.approx(np.array([1, scale]) * np.linalg.norm(matrix, 2), rel=1e-8)
+    part, exponent = tamed(matrix * scale)
+    assert np.array_equal(np.ldexp(part, exponent), matrix * scale)
+
+
+def test_norms_of_what_is_not_finite():
+    matrix = np.array([[1.0, np.inf], [0.0, 1.0]])
+    assert spectral_norm(matrix) == np.inf
+    assert not np.isfinite(length(np.array([np.nan, 1.0])))
+    assert np.isinf(block_norms(matrix[:, None])).all()
+    assert raised(1.5, 10**6) == np.inf
