@@ -409,3 +409,64 @@ def test_an_interrupt_inside_an_exec_keeps_the_exit_code(tmp_path):
     )
     found = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, check=False, capture_output=True)
     assert found.returncode == 143, found.stderr.decode()
+
+
+CERTIFY = ["certify", "tied", "-H", "2", "-L", "2", "-d", "1", "--d-in", "2"]
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "8", "12"])
+def test_a_narrow_terminal_shows_the_verdict(tmp_path, monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert run([*CERTIFY, "-o", str(tmp_path / "a.json")]) == 0
+    assert "universal by matching" in capsys.readouterr().out
+
+
+def test_control_characters_are_written_out(tmp_path, monkeypatch, capsys):
+    """Of file names, in lines and in tables."""
+    monkeypatch.chdir(tmp_path)
+    assert run([*CERTIFY, "-o", "a\x1b[31m.json"]) == 0
+    assert run(["decide", "b\x1b]0;\n\x07.safetensors", "-o", "c.json"]) == 2
+    said = capsys.readouterr()
+    assert "a\\x1b[31m.json" in said.out
+    assert "b\\x1b]0; \\x07.safetensors" in said.err
+    assert "\x1b" not in said.out + said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", ["1_0", " 2", "2 ", "\u0662"])
+def test_numbers_are_digits(tmp_path, capsys, number):
+    assert (
+        run(["certify", "tied", "-H", number, "-L", "2", "-d", "1", "--d-in", "2", "-o", str(tmp_path / "a.json")]) == 2
+    )
+    assert "is not a valid integer" in capsys.readouterr().err
+    assert run(["search", "monomial", "-H", "2", "-L", "2", "--seconds", number]) == 2
+    assert "is not a valid float" in capsys.readouterr().err
+
+
+def test_outputs_that_say_something_else(tmp_path, monkeypatch, capsys):
+    """A folder's name, and weights that are called JSON."""
+    monkeypatch.chdir(tmp_path)
+    assert run([*CERTIFY, "-o", "a.json/"]) == 2
+    assert "a.json/ names a folder; name a file" in capsys.readouterr().err
+    assert run(["build", *CERTIFY[1:], "-o", "a.json"]) == 2
+    assert ".safetensors" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refusal_is_one_line_without_notes(tmp_path, capsys):
+    wide = ["-H", "2", "-L", "2", "--d-in", "2", "-d", "9" * 23]
+    assert run(["certify", "random", *wide, "-o", str(tmp_path / "o.json")]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+    assert run(["certify", "tied", *WIDE, "-o", str(tmp_path / "o.json")]) == 0
+    assert capsys.readouterr().err.startswith("note: head_dim 3 exceeds d_in 2")
+
+
+def test_a_working_directory_that_is_gone(tmp_path, monkeypatch, capsys):
+    (tmp_path / "sweep.toml").write_text("")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for words in (["report", str(tmp_path), "-o", "x.html"], [*CERTIFY, "-o", "a.json"]):
+        assert run(words) == 2
+        assert capsys.readouterr().err.count("\n") == 1

@@ -282,7 +282,7 @@ def small_files():
 FULL = {
     "certify": ["certify", "random", *SMALL, "-o", "old.json"],
     "decide": ["decide", "tied.safetensors", "-o", "old.json"],
-    "build": ["build", "tied", *SMALL, "-o", "old.json"],
+    "build": ["build", "tied", *SMALL, "-o", "old.safetensors"],
     "embed": ["embed", "sparse", "target.safetensors", "-o", "old.json"],
     "embed --minimize": ["embed", "least.safetensors", "target.safetensors", "--minimize", "-o", "old.json"],
     "export": ["export", "sparse", "E.safetensors", *SMALL, "-o", "m.py"],

@@ -15,6 +15,7 @@ import typer
 from utfproof import __version__
 from utfproof.cli import signals
 from utfproof.cli.declare import Command, Group, add, group
+from utfproof.cli.output import plain
 from utfproof.errors import UtfproofError, install
 from utfproof.jobs.registry import commands, groups
 
@@ -83,11 +84,13 @@ def _asked_for(arguments: list[str]) -> typer.Typer:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return plain(" ".join(text.split()))
 
 
-def _note(message: Warning | str, *_: Any, **__: Any) -> None:
-    _say(f"note: {_one_line(str(message))}")
+def _say_all(notes: dict[str, None]) -> None:
+    """The notes of a command, each of them once."""
+    while notes:
+        _say(f"note: {_one_line(notes.popitem()[0])}")
 
 
 def _say(line: str) -> None:
@@ -111,14 +114,12 @@ def run(arguments: list[str], *, begin: Callable[[], None] | None = None) -> int
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", ResourceWarning)  # of interest to developers, who see them in the tests
-        seen: set[str] = set()
+        notes: dict[str, None] = {}  # said once, at the end: beside a refusal there is one line only
 
-        def note_once(message: Warning | str, *_: Any, **__: Any) -> None:
-            if str(message) not in seen:
-                seen.add(str(message))
-                _note(message)
+        def hold(message: Warning | str, *_: Any, **__: Any) -> None:
+            notes[str(message)] = None
 
-        warnings.showwarning = note_once
+        warnings.showwarning = hold
         try:
             if begin is not None:
                 begin()
@@ -126,11 +127,22 @@ def run(arguments: list[str], *, begin: Callable[[], None] | None = None) -> int
                 sys.stdout.reconfigure(errors="backslashreplace")  # file names need not fit the terminal's encoding
             result = _asked_for(arguments)(arguments, standalone_mode=False)
             _flush()
+            _say_all(notes)
             if result == INTERRUPTED:  # how the argument parser hands on Ctrl-C
                 raise KeyboardInterrupt
             return result if isinstance(result, int) else 0
         except BaseException as error:
+            if not (isinstance(error, UtfproofError) and error.exit_code in (2, 3)):
+                _say_all(notes)
             return _failure(error)
+
+
+def _has_folder() -> bool:
+    """Whether the working directory is there."""
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
 
 
 def _flush() -> None:
@@ -164,8 +176,11 @@ def _failure(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         _drop_output()  # the reader left
         return READER_LEFT
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        _say("utfproof: the working directory does not exist any more; change to one that does")
+        return 2
     if isinstance(error, OSError):  # files are handled where they are opened: this is the output, or a temporary folder
-        _say(f"utfproof: cannot write the output: {error.strerror or error}")
+        _say(f"utfproof: cannot write the output: {_one_line(str(error.strerror or error))}")
         _drop_output()
         return OUTPUT_FAILED
     # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict

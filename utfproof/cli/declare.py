@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,7 +75,7 @@ def _command(name: str, job: type[Job]) -> Callable[..., Any]:
     """The function whose signature has the job's options, --json and --progress; `outputs` names the files it writes,
     parameter and option."""
     known = parameters(job)
-    paths = {entry.name: entry for entry in known.values() if entry.type in (Path, Path | None)}
+    paths = {entry.name: entry for entry in known.values() if entry.type in PATHS}
     outputs = {entry.name: entry.label for entry in paths.values() if entry.written}
 
     def run(typer_context: typer.Context, as_json: bool, progress_mode: str, **values: Any) -> None:
@@ -126,11 +128,48 @@ def _parameter(name: str, hint: Any, default: Any = REQUIRED) -> inspect.Paramet
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=given, annotation=hint)
 
 
+def _whole(value: Any) -> Any:
+    """An integer in digits: int() takes 1_0 and spaces as well."""
+    if isinstance(value, str) and not re.fullmatch("[+-]?[0-9]{1,4000}", value, re.ASCII):
+        raise typer.BadParameter(f"{quoted(value)} is not a valid integer.")
+    return int(value)
+
+
+def _number(value: Any) -> Any:
+    """A number; float() takes 1_0 and spaces as well."""
+    with contextlib.suppress(ValueError):
+        if not isinstance(value, str) or (value.isascii() and not re.search(r"[_\s]", value)):
+            return float(value)
+    raise typer.BadParameter(f"{quoted(value)} is not a valid float.")
+
+
+def _file(value: Any) -> Any:
+    """A file to write; Path forgets that a name ends like a folder's."""
+    if isinstance(value, str) and value.endswith("/"):
+        raise typer.BadParameter(f"{value} names a folder; name a file")
+    return Path(value)
+
+
+def quoted(value: str) -> str:
+    """For a message: cut where it is long."""
+    return repr(value if len(value) <= 60 else f"{value[:60]}…")
+
+
+PATHS = (Path, Path | None)
+READERS: tuple[tuple[tuple[Any, ...], Callable[[Any], Any], str], ...] = (
+    ((int, int | None), _whole, "<int>"),
+    ((float, float | None), _number, "<float>"),
+    (PATHS, _file, "<path>"),
+)
+"""How words are read, by the type of the field (paths: those that are written)."""
+
+
 def _annotated(entry: Parameter) -> Any:
     """The parameter's type with what typer wants to know of it."""
     more: dict[str, Any] = {"help": entry.whole_help, "metavar": entry.metavar}
-    if entry.written:
-        more["writable"] = True
+    for kinds, read, metavar in READERS:
+        if entry.type in kinds and (entry.written or kinds is not PATHS):
+            more |= {"parser": read, "metavar": entry.metavar or metavar}
     if entry.argument:
         return Annotated[entry.type, typer.Argument(**more)]
     names = entry.names or (entry.label,)

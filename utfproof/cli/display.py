@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from utfproof.cli.output import plain
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import Stage, listening
 
@@ -68,7 +69,7 @@ class Plain:
     def begin(self, stage: Stage) -> None:
         size = "" if stage.total is None or stage.unit == "%" else f", {stage.total:,.0f} {stage.unit or 'steps'}"
         about = "" if stage.expected is None or stage.expected < 1 else f", about {stage.expected:.0f} s"
-        line = f"[{time.monotonic() - self._began:7.1f} s] {stage.name}{size}{about}"
+        line = f"[{time.monotonic() - self._began:7.1f} s] {plain(stage.name)}{size}{about}"
         with contextlib.suppress(OSError, ValueError):
             print(line, file=sys.stderr, flush=True)
 
@@ -161,7 +162,7 @@ def _bars() -> Any:
         def render(self, task: Any) -> Text:
             stage = task.fields["stage"]
             steps = "" if stage.total is None else f"{stage.done:,.0f}/{stage.total:,.0f} {stage.unit}".rstrip()
-            return Text(f"{steps} {stage.note}".strip())
+            return Text(plain(f"{steps} {stage.note}".strip()))
 
     class Left(ProgressColumn):
         """Time spent and time left."""

@@ -8,6 +8,15 @@ from typing import Any
 
 from utfproof.jobs.job import Outcome
 
+NARROWEST = 40
+"""Columns of a table: a terminal that is narrower, or says that it is, breaks its lines."""
+
+
+def plain(text: str) -> str:
+    """The text with every control character written out: names in files that others made reach the terminal as letters. Line
+    breaks stay."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
 
 def show(outcome: Outcome, *, as_json: bool) -> None:
     """What a command found: its document as JSON, or its rows, lines and words."""
@@ -29,23 +38,25 @@ def _draw(outcome: Outcome) -> None:
 
     # Text: file names are never read as markup
     table = Table(
-        title=Text(outcome.title),
+        title=Text(plain(outcome.title)),
         title_justify="left",
         box=box.SIMPLE,
         show_header=bool(outcome.header),
         title_style="bold",
     )
     for name in outcome.header:
-        table.add_column(Text(name), no_wrap=True)
+        table.add_column(Text(plain(name)), no_wrap=True)
     if not outcome.header:
         table.add_column(style="cyan", no_wrap=True)
         table.add_column(overflow="fold")
     for line in outcome.lines or (outcome.rows or {}).items():
-        table.add_row(*(Text(str(cell)) for cell in line))
+        table.add_row(*(Text(plain(str(cell))) for cell in line))
     console = Console(highlight=False)
+    if console.width < NARROWEST:
+        console = Console(highlight=False, width=NARROWEST)
     console.print(table)
     for note in outcome.notes:
-        console.print(Text(note))
+        console.print(Text(plain(note)))
 
 
 def _finite(value: Any) -> Any:
