@@ -182,7 +182,7 @@ def test_a_short_reference_leaves_facts_open(tmp_path, monkeypatch, capsys, leng
     assert ("acts as the model" in document["verdict"]) == (not left)
 
 
-@pytest.mark.parametrize(("tokens", "left"), [("constant", {"causal", "window"}), ("all", {"window"})])
+@pytest.mark.parametrize(("tokens", "left"), [("constant", {"causal", "positions", "window"}), ("all", {"window"})])
 def test_a_reference_settles_what_another_reading_does_not_give(tmp_path, monkeypatch, capsys, tokens, left):
     """Both ways and without positions, the same token 64 times shows no mask; and no reference a window beyond itself."""
     monkeypatch.chdir(tmp_path)

@@ -104,7 +104,7 @@ class Export(Dimensions, Limited, Job, order=80):
         table: dict[str, Any] = {
             "shape": f"{machine.shape}, m = {machine.m}",
             "inputs": f"{tokens} tokens" + (f" and {rows} learned positions" if rows else ""),
-            **assumed_rows(facts),
+            **options.assumed_rows(facts),
             **warned,
             "files": ", ".join(paths),
         }
@@ -118,14 +118,6 @@ class Export(Dimensions, Limited, Job, order=80):
         names = ("heads", "layers", "head_dim", "d_in", "d_out", "m", "positions", "seed")
         said = {name: _agreed(facts, name, getattr(self, name)) for name in names}
         return said, {name: _agreed_text(facts, name, getattr(self, name)) for name in ("law", "dtype")}
-
-
-def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
-    """A row for the facts of the model that nobody had said when the embedding was found."""
-    from utfproof.models.family import FACTS
-
-    names = [FACTS.get(name, name) for name in facts.get("assumed", "").split(", ") if name]
-    return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
 
 
 def _agreed(facts: dict[str, str], name: str, value: int | None) -> int | None:

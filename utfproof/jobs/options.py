@@ -120,6 +120,14 @@ def require_made_for(facts: dict[str, str], host: str, residual: bool, limit: in
     return {}
 
 
+def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
+    """A row for the facts of the model that nobody had said when the embedding was found."""
+    from utfproof.models.family import FACTS
+
+    names = [FACTS.get(name, name) for name in facts.get("assumed", "").split(", ") if name]
+    return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
+
+
 def stored_stream(facts: dict[str, str]) -> bool | None:
     """What an embedding's metadata say of a residual stream; None where they say nothing. MalformedInput for anything else."""
     text = facts.get("residual")

@@ -73,8 +73,6 @@ def embed(job: Embed, model: ImportedModel) -> Outcome:
 
 def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, context: int, limit: int | None) -> Outcome:
     """The host that E's metadata describe, with E, as a module or under TransformerLens' names."""
-    from utfproof.jobs.export import assumed_rows
-
     host, kernel, vocabulary, positions, constant = read_normalised(facts, len(E), limit)
     written = [output]
     if layout == "module":
@@ -93,7 +91,7 @@ def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, cont
     rows = {
         "shape": f"{host.shape}, m = {host.m}, {host.norm.words()}",
         "inputs": f"{vocabulary} tokens" + (f" at {positions} learned positions" if positions else ""),
-        **assumed_rows(facts),
+        **options.assumed_rows(facts),
         "files": ", ".join(map(str, written)),
     }
     document |= {"assumed": rows["assumed"]} if "assumed" in rows else {}

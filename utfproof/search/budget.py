@@ -10,7 +10,15 @@ from utfproof.ground.resources import default_limit, held_memory
 
 
 class OutOfBudget(Exception):
-    """The search ends here, undecided; its text says what was spent."""
+    """The search ends here, undecided. what: was spent."""
+
+    what = "time"
+
+
+class OutOfMemory(OutOfBudget):
+    """The same, of memory."""
+
+    what = "memory"
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class Budget:
         """Raise OutOfBudget when the process holds too much, or would with so many bytes more. Slower than `look`: it asks the
         system."""
         if held_memory() + more > (default_limit() if self.memory is None else self.memory):
-            raise OutOfBudget("memory spent")
+            raise OutOfMemory("memory spent")
 
 
 UNLIMITED = Budget()

@@ -396,9 +396,8 @@ def search_all(
             hosts = untied_hosts(shape.heads, shape.layers, problem.m, kind, budget=budget)
         found.complete = _search(found, grid, hosts, budget, stop_at_first)
     except OutOfBudget as spent:
-        what = "memory" if "memory" in str(spent) else "time"
         tried = f"after {found.tried} of {found.classes} classes" if found.classes else "while hosts were listed"
-        found.notes.append(f"{what} spent {tried}")
+        found.notes.append(f"{spent.what} spent {tried}")
     found.seconds = time.monotonic() - began
     return found
 
