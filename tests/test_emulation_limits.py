@@ -136,7 +136,7 @@ def test_without_bound_or_tolerance_nothing_is_decided():
     assert "neither a bound nor a tolerance" in report.undecided
 
 
-@pytest.mark.parametrize("layers", full_where(lambda layers: layers > 100, [90, 200]))
+@pytest.mark.parametrize("layers", full_where(lambda layers: layers > 160, [160, 200]))
 def test_a_deep_graded_target_overflows_without_an_accident(layers):
     shape = Shape(1, layers, 1, 1)
     with np.errstate(all="ignore"):
