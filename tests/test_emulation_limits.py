@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from tiers import full_where
 
 from utfproof.attention import SoftmaxAttention
 from utfproof.constructions import build_host
@@ -136,15 +135,13 @@ def test_without_bound_or_tolerance_nothing_is_decided():
     assert "neither a bound nor a tolerance" in report.undecided
 
 
-@pytest.mark.parametrize("layers", full_where(lambda layers: layers > 160, [160, 200]))
-def test_a_deep_graded_target_overflows_without_an_accident(layers):
-    shape = Shape(1, layers, 1, 1)
+def test_a_deep_graded_target_overflows_without_an_accident():
+    shape = Shape(1, 200, 1, 1)
     with np.errstate(all="ignore"):
         report = compare(build_host("tied", shape), [draw_target(shape, 0, "graded")], KERNELS, [1])
     assert not report.broken
-    if layers == 200:
-        assert report.holds is None
-        assert "beyond" in report.undecided
+    assert report.holds is None
+    assert "beyond" in report.undecided
 
 
 # --- the command -------------------------------------------------------------------------------------------------------
