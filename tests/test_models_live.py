@@ -217,9 +217,9 @@ def separate(config=None):
 
 SEPARATE = {
     "nothing said": (separate, {}, "number of heads"),
-    "configuration beside it": (separate, {"config": {"num_attention_heads": 2}}, "does not run"),
-    "dict": (lambda: separate({"num_attention_heads": 2}), {}, "does not run"),
-    "namespace": (lambda: separate(SimpleNamespace(num_attention_heads=2)), {}, "does not run"),
+    "configuration beside it": (separate, {"config": {"num_attention_heads": 3}}, "does not run"),
+    "dict": (lambda: separate({"num_attention_heads": 3}), {}, "does not run"),
+    "namespace": (lambda: separate(SimpleNamespace(num_attention_heads=3)), {}, "does not run"),
 }
 
 
