@@ -240,7 +240,8 @@ def _difference(
 ) -> str:
     """Where the reading and the module differ first, stage by stage, on the sequence where outputs differ most."""
     gaps = [measured(reading, [t], [(reading.stages(t)["logits"], forward(t))]).relative_difference for t in sequences]
-    worst = sequences[int(np.argmax(gaps))]  # NaN, where there is one
+    at = int(np.argmax(gaps))  # NaN, where there is one
+    worst = sequences[at]
     seen: dict[str, np.ndarray] = {}
     hooks = []
 
@@ -273,6 +274,4 @@ def _difference(
                     f"it was read as another function than its own forward pass computes: they differ first at the {name}, by "
                     f"{by:.3g} relative, on {len(worst)} tokens. It was taken as {taken}"
                 )
-    return (
-        f"its outputs differ from this reading's, by {gaps[int(np.argmax(gaps))]:.3g} relative. It was taken as {taken}"
-    )
+    return f"its outputs differ from this reading's, by {gaps[at]:.3g} relative. It was taken as {taken}"
