@@ -17,7 +17,7 @@ from utfproof.emulation.engines import Engine, PathHost
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.laws import TARGET_LAWS, draw_target
 from utfproof.emulation.predict import Predictor
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, Undecided
 from utfproof.ground.arrays import exact
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder, embed, w_all
@@ -155,7 +155,12 @@ def test_never_broken(law, name, engine, precision):
     for shape in (SHAPE, DEEP):
         host = host_of(name, shape)
         kernels = [(k, parse_kernel(k, shape.heads, 2)) for k in ("softmax", "scaled+causal+window:5", "rope")]
-        report = run(host, draw_target(shape, 1, law, tied=host.tied), 9, kernels, engine=engine, precision=precision)
+        target = draw_target(shape, 1, law, tied=host.tied)
+        try:
+            report = run(host, target, 9, kernels, engine=engine, precision=precision)
+        except Undecided:  # a deficient host, and entries of W_all further apart than float64 sees
+            assert (name, law) == ("random-tied", "graded")
+            continue
         assert all(c.bound is not None and np.isfinite(c.bound) for c in report.comparisons)
         assert report.holds is not False, report.broken
 

@@ -73,7 +73,8 @@ def hostile_folder(place):
         entry["verdict"] = entry["recorded"] = "open"
     attacked["claims"][0]["id"] = "x" * 3000
     attacked["holds"], attacked["grid"] = False, HOSTILE
-    (place / "verify.json").write_text(json.dumps(attacked))
+    # half of a character is refused (test_report_numbers.py)
+    (place / "verify.json").write_text(json.dumps(attacked).replace(r"\ud800", ""))
     text = HOSTILE.replace("\ud800", "")
 
     def emulation(document):
@@ -129,7 +130,7 @@ def markup_faults(text):
 def test_hostile_text_stays_text(folder, monkeypatch):
     text = page_of(hostile_folder(folder))
     assert markup_faults(text) == []
-    assert html.escape(plain(HOSTILE), quote=True).split("^")[0] in text
+    assert html.escape(plain(HOSTILE.replace("\ud800", "")), quote=True).split("^")[0] in text
     from utfproof.reporting import report_parts
 
     monkeypatch.setattr(report_parts, "prose", plain)

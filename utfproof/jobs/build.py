@@ -33,10 +33,6 @@ class Build(Shaped, Limited, Job, order=60):
     dtype: str | None = option(None, f"{', '.join(DTYPES)}; int8 (the default) or any of these for a {{0,1}} host.")
 
     def run(self) -> Outcome:
-        if self.output.suffix.lower() == ".json":
-            raise MalformedInput(
-                f"cannot write {self.output}: weights are no JSON; name a file that ends in .safetensors"
-            )
         shape = self.shape
         if self.what == "target":
             if self.m is not None:
