@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import MATCHING, SHARED, SMALL_SHAPES, TABLE_SHAPES, UNEQUAL_SHAPES, WIDE_SHAPES
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from naive import r_all as naive_r_all
 from naive import w_all as naive_w_all
@@ -237,6 +237,7 @@ def test_unembedding_that_loses_rank_is_refused():
         embed(build_host("shared-query", shape), lossy)
 
 
+@example(Shape(1, 3, 1, 1), 13750, True, 0)
 @given(shapes(), st.integers(0, 2**32), st.booleans(), st.integers(0, 3))
 def test_random_hosts_embed_and_say_how_well(shape, seed, tied, slack):
     M = matching_dimension(shape)
@@ -254,8 +255,11 @@ def test_random_hosts_embed_and_say_how_well(shape, seed, tied, slack):
         random_input(shape, 6, seed % 2**64),
         parse_kernel("scaled+causal", shape.heads, shape.head_dim),
     )
-    error = relative_error(host.forward(x, found.E, kernel), target.forward(x, kernel))
-    assert error < 1e-13 * found.condition * M
+    outputs = target.forward(x, kernel)
+    # E R_all is W_all to rounding of its largest entries, which may lie far above the outputs
+    above = np.abs(x).max() * np.abs(w_all(target)).max() / np.abs(outputs).max()
+    error = relative_error(host.forward(x, found.E, kernel), outputs)
+    assert error < 1e-13 * found.condition * M * max(1.0, above)
 
 
 @given(shapes(), st.integers(0, 10**6))
