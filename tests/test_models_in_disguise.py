@@ -167,6 +167,9 @@ def test_outputs_that_are_not_finite_are_refused():
         agreement([(np.zeros((1, 1)), np.full((1, 1), np.inf))])
 
 
+EMBED = ("embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors")
+
+
 @pytest.mark.parametrize(("length", "left"), [(1, {"causal", "scale", "window"}), (3, {"window"}), (7, set())])
 def test_a_short_reference_leaves_facts_open(tmp_path, monkeypatch, capsys, length, left):
     """Outputs for single tokens show nothing of attention, those for few tokens nothing of windows: exit 4, not the model."""
@@ -175,7 +178,7 @@ def test_a_short_reference_leaves_facts_open(tmp_path, monkeypatch, capsys, leng
     tensors = FROZEN[PLAIN][0]
     held = {name: tensors[f"frozen.{name}"][:, :length] for name in ("tokens", "logits")}
     write_arrays("ref.safetensors", held, {})
-    command = ["embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors", "--reference"]
+    command = [*EMBED, "--reference"]
     assert run([*command, "ref.safetensors", "--json"]) == (4 if left else 0)
     document = json.loads(capsys.readouterr().out)
     assert left <= set(document["unknown"])
@@ -192,18 +195,7 @@ def test_a_reference_settles_what_another_reading_does_not_give(tmp_path, monkey
     rng = np.random.default_rng(0)
     given = rng.integers(0, 11, (1, 64)) * causal
     write_arrays("ref.safetensors", {"tokens": given, "logits": module(torch.from_numpy(given)).detach().numpy()}, {})
-    command = [
-        "embed",
-        "sparse",
-        "m.safetensors",
-        "--layout",
-        "auto",
-        "--heads",
-        "2",
-        "--residual",
-        "-o",
-        "E.safetensors",
-    ]
+    command = [*EMBED, "--heads", "2", "--residual"]
     assert run([*command, "--reference", "ref.safetensors", "--json"]) == 4
     document = json.loads(capsys.readouterr().out)
     assert set(document["unknown"]) == left
@@ -220,17 +212,7 @@ def test_a_reference_in_float32_is_told_what_it_needs(tmp_path, monkeypatch, cap
     write_arrays("m.safetensors", weights(), {})
     logits = tensors["frozen.logits"].astype(np.float32)
     write_arrays("ref.safetensors", {"tokens": tensors["frozen.tokens"], "logits": logits}, {})
-    command = [
-        "embed",
-        "sparse",
-        "m.safetensors",
-        "--layout",
-        "auto",
-        "-o",
-        "E.safetensors",
-        "--reference",
-        "ref.safetensors",
-    ]
+    command = [*EMBED, "--reference", "ref.safetensors"]
     assert run(command) == 2
     assert "compute the reference in float64 (model.double())" in capsys.readouterr().err
     write_arrays("ref.safetensors", {"tokens": tensors["frozen.tokens"], "logits": 1.1 * tensors["frozen.logits"]}, {})

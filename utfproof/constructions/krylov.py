@@ -15,6 +15,7 @@ import numpy as np
 
 from utfproof.constructions.record import Construction, SharedAttention
 from utfproof.constructions.shared_attention import (
+    joined,
     require_dimension,
     require_equal_widths,
     suffix_products,
@@ -54,13 +55,14 @@ def krylov_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     identity, shift = np.eye(size, dtype=np.int64), np.eye(size, k=-1, dtype=np.int64)
     values = []
     for layer in range(shape.layers):
-        row = np.zeros((2, m, m), dtype=np.int64)
+        row = []
         for head in range(2):
             if layer == k:
-                row[head, :size, :size] = shift if head else identity
-                continue
-            for r, c in zip(*two_sided_pairs(shape, k, head, first_half=layer < k), strict=True):
-                row[head, r * size : (r + 1) * size, c * size : (c + 1) * size] = identity
+                value = np.zeros((m, m), dtype=np.int64)
+                value[:size, :size] = shift if head else identity
+            else:
+                value = joined(m, size, two_sided_pairs(shape, k, head, first_half=layer < k))
+            row.append(value)
         values.append(tuple(row))
     return SharedAttentionUniversal(shape, m, tuple(values))
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from utfproof.constructions.record import Construction, Identity, SharedAttention
 from utfproof.constructions.shared_attention import (
+    joined,
     require_dimension,
     require_equal_widths,
     require_scalar,
@@ -251,14 +252,12 @@ def middle_host(shape: Shape, bilinear: Bilinear, m: int) -> SharedAttentionUniv
     for layer in range(shape.layers):
         row = []
         for head in range(shape.heads):
-            value = np.zeros((m, m), dtype=np.int64)
             if layer == k:
+                value = np.zeros((m, m), dtype=np.int64)
                 s, t = middle[head].shape
                 value[:s, :t] = middle[head]
             else:
-                pairs = two_sided_pairs(shape, k, head, first_half=layer < k)
-                for r, c in zip(*pairs, strict=True):
-                    value[r * size : (r + 1) * size, c * size : (c + 1) * size] = np.eye(size, dtype=np.int64)
+                value = joined(m, size, two_sided_pairs(shape, k, head, first_half=layer < k))
             row.append(value)
         grid.append(tuple(row))
     return SharedAttentionUniversal(shape, m, tuple(grid))

@@ -157,6 +157,14 @@ def two_sided_pairs(shape: Shape, length: int, head: int, *, first_half: bool) -
     return suffixes, suffixes * shape.heads + head
 
 
+def joined(m: int, width: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """[m, m]: the identity between each pair (row, column) of blocks of this width, zero elsewhere; int64."""
+    value = np.zeros((m, m), dtype=np.int64)
+    for row, column in zip(*pairs, strict=True):
+        value[row * width : (row + 1) * width, column * width : (column + 1) * width] = np.eye(width, dtype=np.int64)
+    return value
+
+
 def two_sided_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`two-sided` (untied): the first L/2 letters pick a block of E, the last L/2 letters a block of U."""
     require_two_sided(shape)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.constructions.record import Construction, SharedAttention
-from utfproof.constructions.shared_attention import require_dimension, suffix_products, two_sided_pairs
+from utfproof.constructions.shared_attention import joined, require_dimension, suffix_products, two_sided_pairs
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
@@ -51,10 +51,7 @@ def split_host(shape: Shape, m: int) -> SharedAttentionUniversal:
                 pairs = np.array([head * words]), np.array([head])
             else:
                 pairs = two_sided_pairs(shape, length, head, first_half=layer < split)
-            value = np.zeros((m, m), dtype=np.int64)
-            for r, c in zip(*pairs, strict=True):
-                value[r * d : (r + 1) * d, c * d : (c + 1) * d] = np.eye(d, dtype=np.int64)
-            row.append(value)
+            row.append(joined(m, d, pairs))
         grid.append(tuple(row))
     return SharedAttentionUniversal(shape, m, tuple(grid))
 

@@ -130,6 +130,11 @@ WORDS = {
 }
 """TransformerLens' words for facts that tensors do not show, understood wherever a family has no field of its own."""
 
+USUAL = {
+    **{"causal": True, "scale": "1/sqrt(d)", "positions": "learned", "norm": "none", "cap": 0.0, "window": 0},
+    **{"rotary_base": 10000.0, "rotary_dim": "all"},
+}
+"""What is assumed, and said to be assumed, of attention that can be anything, where nobody says it."""
 FACTS: dict[str, str] = {
     "causal": "mask",
     "scale": "logits times",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utfproof.models.family import WORDS, Family, Meaning, harmless, maximum, number, only, sets, tensor, whole
+from utfproof.models.family import USUAL, WORDS, Family, Meaning, harmless, maximum, number, only, sets, tensor, whole
 from utfproof.models.norms import NormTensors
 
 _NORMS = {None: "none", "LN": "LayerNorm", "LNPre": "LNPre", "RMS": "RMS", "RMSPre": "RMSPre"}
@@ -28,17 +28,7 @@ def divisor(value: Any) -> float | None:
     return None if value is None or value == -1 else float(value)
 
 
-ASSUMED = {
-    "causal": True,
-    "scale": "1/sqrt(d)",
-    "positions": "learned",
-    "norm": "none",
-    "cap": 0.0,
-    "window": 0,
-    "rotary_base": 10000.0,
-    "rotary_dim": "all",
-    "adjacent": False,
-}
+ASSUMED = {**USUAL, "adjacent": False}
 _LINEAR = "it is no part of attention by queries and keys that this reader knows"
 
 NORMS = NormTensors(

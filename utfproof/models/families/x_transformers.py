@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.models.family import EMBEDDED, Family, Meaning, harmless, linears, only, sets, whole
+from utfproof.models.family import EMBEDDED, USUAL, Family, Meaning, harmless, linears, only, sets, whole
 from utfproof.models.norms import NormTensors
 
 _EXTRA = "it changes attention or the stream in a way that this reader does not know"
@@ -209,17 +209,7 @@ FAMILY = Family(
     marks=(("to_q.weight", "to_k.weight", "to_v.weight"),),
     config={**_table(), "heads": sets("heads")},
     settled={"stream": True, "adjacent": True, "head_order": "consecutive rows", "tiled_groups": True},
-    assumed={
-        "causal": True,
-        "scale": "1/sqrt(d)",
-        "positions": "learned",
-        "norm": "none",
-        "cap": 0.0,
-        "window": 0,
-        "position_factor": "1/sqrt(D)",
-        "rotary_base": 10000.0,
-        "rotary_dim": "all",
-    },
+    assumed={**USUAL, "position_factor": "1/sqrt(D)"},
     norms=NormTensors(
         kinds=_NORMS,
         layer="0.0",
