@@ -81,7 +81,8 @@ FAULTS = {
     "what lies past a row": ("for (long j = whole<T>(part.most); j < keys", "for (long j = keys; j < keys"),
     "a short series": ("TERMS = 13", "TERMS = 5"),
     "a strip forgotten": ("C + row * wide + j, wide, k > 0", "C + row * wide + j, wide, false"),
-    "a turn that is none": ("if (!(i & half)) {", "if (false) {"),
+    "the end of a row alone": ("sums + row * C * L, direct > 0", "sums + row * C * L, false"),
+    "a row's end left out": ("direct < deep && row < padded", "false"),
     "averages of all but one": ("k < seen[b]", "k + 1 < seen[b]"),
     "states in order": ("x + index[b * n + k] * m + j", "x + index[b * n] * m + j"),
     "edges not averaged": ("for (; first < last; first++)", "for (; false; first++)"),
@@ -100,7 +101,15 @@ def few_products(x: torch.Tensor, y: torch.Tensor) -> float:
 
 def few_factors(dtype=torch.float64) -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    sizes = [(5, 228, 180), (10, 70, 99), (3, 1, 1), (20, 130, 257), (8, 64, 48), (17, 33, 1024)]
+    sizes = [
+        (5, 228, 180),
+        (10, 70, 99),
+        (3, 1, 1),
+        (20, 130, 257),
+        (8, 64, 48),
+        (17, 33, 1024),
+        *((rows, 37, 50) for rows in range(1, 33)),
+    ]
     draw = lambda *size: torch.randn(*size, generator=generator, dtype=torch.float64).to(dtype)  # noqa: E731
     return [(draw(rows, a), draw(a, b)) for rows, a, b in sizes]
 

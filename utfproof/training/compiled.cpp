@@ -74,35 +74,35 @@ template <class T> typename Of<T>::Vec exponential(typename Of<T>::Vec x) {
     return (V)((B)sum + ((B)shifted << F::MANTISSA));
 }
 
-// c [ROWS, C vectors] = or += a b for b [inner, C vectors]; a's entry (row, k) stands at row * across + k * along.
-template <class T, int C>
+// c [R, C vectors] = or += a b for b [inner, C vectors]; a's entry (row, k) stands at row * across + k * along.
+template <class T, int R, int C>
 void tile(long inner, const T *a, long across, long along, const T *b, long width, T *c, long stride, bool add) {
-    typename Of<T>::Vec sum[ROWS][C];
+    typename Of<T>::Vec sum[R][C];
 #pragma GCC unroll 8
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < R; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < C; j++) sum[i][j] = add ? at(c + i * stride + j * LANES<T>) : typename Of<T>::Vec{};
     for (long k = 0; k < inner; k++, a += along, b += width)
 #pragma GCC unroll 8
-        for (int i = 0; i < ROWS; i++)
+        for (int i = 0; i < R; i++)
 #pragma GCC unroll 3
             for (int j = 0; j < C; j++) sum[i][j] += a[i * across] * at(b + j * LANES<T>);
 #pragma GCC unroll 8
-    for (int i = 0; i < ROWS; i++)
+    for (int i = 0; i < R; i++)
 #pragma GCC unroll 3
         for (int j = 0; j < C; j++) at(c + i * stride + j * LANES<T>) = sum[i][j];
 }
 
-// The same for ROWS rows and `columns` columns, whole vectors.
-template <class T>
+// The same for R rows and `columns` columns, whole vectors.
+template <class T, int R = ROWS>
 void product(long columns, long inner, const T *a, long across, long along, const T *b, long width, T *c, long stride,
              bool add = false) {
     const long L = LANES<T>;
     long done = 0;
     for (; columns - done >= 3 * L; done += 3 * L)
-        tile<T, 3>(inner, a, across, along, b + done, width, c + done, stride, add);
-    if (columns - done == 2 * L) tile<T, 2>(inner, a, across, along, b + done, width, c + done, stride, add);
-    if (columns - done == L) tile<T, 1>(inner, a, across, along, b + done, width, c + done, stride, add);
+        tile<T, R, 3>(inner, a, across, along, b + done, width, c + done, stride, add);
+    if (columns - done == 2 * L) tile<T, R, 2>(inner, a, across, along, b + done, width, c + done, stride, add);
+    if (columns - done == L) tile<T, R, 1>(inner, a, across, along, b + done, width, c + done, stride, add);
 }
 
 // x [rows, width], rows `apart` numbers apart, as columns of `stride` numbers.
@@ -111,9 +111,11 @@ template <class T> void transposed(const T *x, long rows, long width, T *found, 
         for (long j = 0; j < width; j++) found[j * stride + i] = x[i * apart + j];
 }
 
-template <class T> struct Space : std::vector<T> {
-    Space(long rows, long width) : std::vector<T>(rows * width + LANES<T>) {}
-    operator T *() { return this->data(); }
+// Zeros, and a vector beyond; they start where a line of the cache starts, so that no vector of a row of whole ones is on two.
+template <class T> struct Space {
+    std::vector<T> held;
+    Space(long rows, long width) : held(rows * width + 2 * LANES<T>) {}
+    operator T *() { return reinterpret_cast<T *>((reinterpret_cast<uintptr_t>(held.data()) + BYTES - 1) / BYTES * BYTES); }
 };
 
 // A tensor [sequences, rows, width], whose matrices are read where they stand. Tiles read past a matrix's edges, which changes
@@ -194,7 +196,7 @@ void forward(long start, long end, long sequences, long rows, long n, long e, lo
                 const long place = b * rows + row + i;
                 tops[place] = largest[i][0];
                 units[place] = 1 / folded<T, false>(sums[i]);
-                for (long j = 0; j < f; j++) found[place * f + j] = averages.data()[i * wide + j] * units[place];
+                for (long j = 0; j < f; j++) found[place * f + j] = averages[i * wide + j] * units[place];
             }
         }
     }
@@ -264,10 +266,27 @@ template <class T> void ahead(const T *x, long count) {
     for (long i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(x + i, 0, 2);
 }
 
-// Columns start * BLOCK ... end * BLOCK of x [rows, inner] y [inner, width], y strip by strip.
-template <class T> void few(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
+template <int N> using Count = std::integral_constant<int, N>;
+
+// f(row, R) for all rows, four at a time as far as they go.
+template <class F> void by_rows(long rows, F f) {
+    long row = 0;
+    for (; rows - row >= 4; row += 4) f(row, Count<4>{});
+    for (; row < rows; row++) f(row, Count<1>{});
+}
+
+// f(R) for tiles of R rows: as few tiles as can be, of at most MOST rows, and as few rows as do for that.
+template <int MOST, int R = 1, class F> void with_tiles(long rows, F f) {
+    if constexpr (R < MOST)
+        if ((rows + MOST - 1) / MOST * R < rows) return with_tiles<MOST, R + 1>(rows, f);
+    f(Count<R>{});
+}
+
+// Columns start * BLOCK ... end * BLOCK of x [rows, inner] y [inner, width], y strip by strip, in tiles of R rows.
+template <class T, int R>
+void few_by(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
     const long first = start * BLOCK, count = std::min(end * BLOCK, width) - first, wide = whole<T>(count);
-    const long padded = (rows + ROWS - 1) / ROWS * ROWS;
+    const long padded = (rows + R - 1) / R * R;
     Space<T> X(padded, inner), C(padded, wide), edge(STRIP, wide);
     std::memcpy(X, x, rows * inner * sizeof(T));
     for (long k = 0; k < inner; k += STRIP) {
@@ -277,59 +296,66 @@ template <class T> void few(long start, long end, long rows, long inner, long wi
         for (long i = 0; last && i < depth; i++) std::memcpy(edge + i * wide, from + i * width, count * sizeof(T));
         for (long j = 0; j < wide; j += 3 * LANES<T>) {
             for (long i = STRIP; !last && i < 2 * STRIP; i++) ahead(from + i * width + j, 3 * LANES<T>);
-            for (long row = 0; row < padded; row += ROWS)
-                product<T>(std::min(wide - j, 3 * LANES<T>), depth, X + row * inner + k, inner, 1, (last ? (T *)edge : from) + j,
-                           last ? wide : width, C + row * wide + j, wide, k > 0);
+            for (long row = 0; row < padded; row += R)
+                product<T, R>(std::min(wide - j, 3 * LANES<T>), depth, X + row * inner + k, inner, 1,
+                              (last ? (T *)edge : from) + j, last ? wide : width, C + row * wide + j, wide, k > 0);
         }
     }
     for (long i = 0; i < rows; i++) std::memcpy(found + i * width + first, C + i * wide, count * sizeof(T));
 }
 
-// x [LANES, LANES] as columns.
-template <class T> void turned(const T *x, long width, T *found, long stride) {
-    constexpr long L = LANES<T>;
-    typename Of<T>::Vec v[L];
-    for (long i = 0; i < L; i++) v[i] = at(x + i * width);
-#pragma GCC unroll 4
-    for (long half = 1; half < L; half *= 2) {
-        typename Of<T>::Bits low, high;
-        for (long i = 0; i < L; i++) {
-            low[i] = i & half ? L + i - half : i;
-            high[i] = i & half ? L + i : i + half;
-        }
-#pragma GCC unroll 16
-        for (long i = 0; i < L; i++)
-            if (!(i & half)) {
-                const typename Of<T>::Vec a = v[i], b = v[i + half];
-                v[i] = __builtin_shuffle(a, b, low);
-                v[i + half] = __builtin_shuffle(a, b, high);
-            }
-    }
-    for (long i = 0; i < L; i++) at(found + i * stride) = v[i];
+template <class T> void few(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
+    with_tiles<ROWS>(rows, [&](auto R) { few_by<T, R()>(start, end, rows, inner, width, x, y, found); });
 }
 
-// Columns start * BLOCK ... end * BLOCK of x [rows, inner] y^T for y [width, inner].
-template <class T> void few_back(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
-    constexpr long L = LANES<T>, TWO = 2 * L, DEPTH = 64;
-    const long padded = (rows + ROWS - 1) / ROWS * ROWS, stop = std::min(end * BLOCK, width);
-    Space<T> X(padded, inner), C(padded, TWO), columns(DEPTH, TWO);
-    std::memcpy(X, x, rows * inner * sizeof(T));
-    for (long first = start * BLOCK; first < stop; first += TWO) {
-        const long count = std::min(TWO, stop - first);
-        for (long k = 0; k < inner; k += DEPTH) {
-            const long depth = std::min(DEPTH, inner - k);
-            const T *from = y + first * inner + k;
-            if (count == TWO && depth == DEPTH) {
-                for (long i = 0; i < TWO; i += L)
-                    for (long j = 0; j < DEPTH; j += L) turned(from + i * inner + j, inner, columns + j * TWO + i, TWO);
-                for (long i = 0; i < TWO; i++) ahead(from + i * inner + DEPTH, DEPTH);
-            } else
-                transposed(from, count, depth, (T *)columns, TWO, inner);
-            for (long row = 0; row < padded; row += ROWS)
-                product<T>(TWO, depth, X + row * inner + k, inner, 1, columns, TWO, C + row * TWO, TWO, k > 0);
-        }
-        for (long i = 0; i < rows; i++) std::memcpy(found + i * width + first, C + i * TWO, count * sizeof(T));
+// sums [R, C, LANES] = or += products, lane by lane, of `depth` numbers (whole vectors) of R rows of x and of C of y.
+template <class T, int R, int C>
+void meet(long depth, const T *x, long along_x, const T *y, long along_y, T *sums, bool add) {
+    constexpr long L = LANES<T>;
+    typename Of<T>::Vec sum[R][C];
+#pragma GCC unroll 8
+    for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < C; j++) sum[i][j] = add ? at(sums + (i * C + j) * L) : typename Of<T>::Vec{};
+    for (long k = 0; k < depth; k += L)
+#pragma GCC unroll 8
+        for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < C; j++) sum[i][j] += at(x + i * along_x + k) * at(y + j * along_y + k);
+#pragma GCC unroll 8
+    for (int i = 0; i < R; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < C; j++) at(sums + (i * C + j) * L) = sum[i][j];
+}
+
+// Columns start * BLOCK ... end * BLOCK of x [rows, inner] y^T for y [width, inner], in tiles of R rows of x and C of y.
+template <class T, int R>
+void few_back_by(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
+    constexpr long L = LANES<T>, C = 4, DEPTH = 16 * L;
+    const long padded = (rows + R - 1) / R * R, deep = whole<T>(inner), vectors = inner / L * L;
+    const long stop = std::min(end * BLOCK, width);
+    Space<T> X(padded, deep), edge(C, deep), sums(padded * C, L);
+    for (long i = 0; i < rows; i++) std::memcpy(X + i * deep, x + i * inner, inner * sizeof(T));
+    for (long first = start * BLOCK; first < stop; first += C) {
+        const long count = std::min(C, stop - first);
+        const T *from = y + first * inner;
+        const long direct = count == C ? vectors : 0;  // the rest of the rows is copied: past y nothing may be read
+        for (long i = 0; i < count; i++)
+            std::memcpy(edge + i * deep + direct, from + i * inner + direct, (inner - direct) * sizeof(T));
+        for (long k = 0; k < direct; k += DEPTH)
+            for (long row = 0; row < padded; row += R)
+                meet<T, R, C>(std::min(DEPTH, direct - k), X + row * deep + k, deep, from + k, inner, sums + row * C * L,
+                              k > 0);
+        for (long row = 0; direct < deep && row < padded; row += R)
+            meet<T, R, C>(deep - direct, X + row * deep + direct, deep, edge + direct, deep, sums + row * C * L, direct > 0);
+        for (long i = 0; i < rows; i++)
+            for (long j = 0; j < count; j++) found[i * width + first + j] = folded<T, false>(at(sums + (i * C + j) * L));
     }
+}
+
+template <class T>
+void few_back(long start, long end, long rows, long inner, long width, const T *x, const T *y, T *found) {
+    with_tiles<BYTES == 64 ? 6 : 3>(rows, [&](auto R) { few_back_by<T, R()>(start, end, rows, inner, width, x, y, found); });
 }
 
 // Averages of shared states, sum over k < seen[b] of A [b, r, k] x [index[b, k]], and their gradients: A [sequences, rows, n],
@@ -349,14 +375,6 @@ template <class T> struct Numbers {
 template <class K, class T> typename K::V &met(T *place) { return *reinterpret_cast<typename K::V *>(place); }
 template <class K, class T> const typename K::V &met(const T *place) {
     return *reinterpret_cast<const typename K::V *>(place);
-}
-template <int N> using Count = std::integral_constant<int, N>;
-
-// f(row, R) for all rows, four at a time as far as they go.
-template <class F> void by_rows(long rows, F f) {
-    long row = 0;
-    for (; rows - row >= 4; row += 4) f(row, Count<4>{});
-    for (; row < rows; row++) f(row, Count<1>{});
 }
 
 // f(column, what is met, C) for the columns from `first` to `last`.

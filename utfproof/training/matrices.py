@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_NARROW = 32
+_NARROW = 8
 """Least side of a product that oneDNN takes."""
+_NARROW_GRADIENT = 32
+"""The same of a matrix's gradient: sums of thousands of terms, where others are as fast unless both sides are wide."""
 _LARGE = 2**22
 """Least number of multiplications that oneDNN takes: below, a call costs more than it saves."""
 
@@ -38,18 +40,18 @@ def times(x: Tensor, y: Tensor) -> Tensor:
 def product(x: Tensor, y: Tensor) -> Tensor:
     """x @ y for x [..., a] and y [a, b]: large ones in float32 on a CPU by oneDNN, whose kernels use what the processor has
     (MKL's stop at AVX2 on some: half the speed where there is AVX-512)."""
-    if not _is_large(x, y):
+    if not _is_large(x, y, _NARROW):
         return x @ y
     found: Tensor = _functions()[3].apply(x, y)
     return found
 
 
-def _is_large(x: Tensor, y: Tensor) -> bool:
+def _is_large(x: Tensor, y: Tensor, narrow: int) -> bool:
     import torch
 
     if x.dtype != torch.float32 or y.dtype != torch.float32 or x.device.type != "cpu" or not _has_onednn():
         return False
-    return min(x.shape[-1], *y.shape, x.numel() // max(1, x.shape[-1])) >= _NARROW and x.numel() * y.shape[1] >= _LARGE
+    return min(x.shape[-1], *y.shape, x.numel() // max(1, x.shape[-1])) >= narrow and x.numel() * y.shape[1] >= _LARGE
 
 
 @cache
@@ -170,10 +172,15 @@ def _functions() -> tuple[Any, ...]:
         @staticmethod
         def backward(context: Any, *gradients: Any) -> Any:
             (x, y), g, (of_x, of_y) = context.saved_tensors, gradients[0], context.needs_input_grad
-            flat, flat_g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-            return _by_onednn(g, y.t()) if of_x else None, _by_onednn(flat.t(), flat_g) if of_y else None
+            return _by_onednn(g, y.t()) if of_x else None, _gradient(x, g) if of_y else None
 
     return Split, Product, Few, Large
+
+
+def _gradient(x: Tensor, g: Tensor) -> Tensor:
+    """x^T g [a, b] for x [..., a] and g [..., b], the gradient of a matrix."""
+    x, g = x.reshape(-1, x.shape[-1]).t(), g.reshape(-1, g.shape[-1])
+    return _by_onednn(x, g) if _is_large(x, g, _NARROW_GRADIENT) else x @ g
 
 
 def _written(x: Tensor, y: Tensor, place: Tensor | None) -> Tensor:
