@@ -187,3 +187,43 @@ def test_host_misfits_are_named():
         )
     with pytest.raises(MalformedInput, match="R_V of layer 0"):
         SharedAttentionUniversal(Shape(1, 1, 1, 1), 3, np.zeros((1, 1, 2, 2)))
+
+
+def test_what_a_host_would_leave_out_is_refused():
+    """More layers or heads than the shape has, and numbers that are not real."""
+    shape, host = Shape(2, 2, 1, 2), build_host("random", Shape(2, 2, 1, 2))
+    tied = build_host("random-tied", shape)
+    parts = {name: getattr(host, name) for name in ("R_Q", "R_K", "R_V", "U")}
+    for axis, word in ((0, "layers"), (1, "heads")):
+        more = {n: np.concatenate([array, array], axis) for n, array in parts.items() if n != "U"}
+        with pytest.raises(MalformedInput, match=f"R_Q has 4 {word}, expected 2"):
+            Universal(shape, host.m, **(parts | more))
+    with pytest.raises(MalformedInput, match="R_V has 1 layers, expected 2"):
+        Universal(shape, host.m, **(parts | {"R_V": host.R_V[:1]}))
+    with pytest.raises(MalformedInput, match="R_K has 3 heads"):
+        TiedUniversal(shape, tied.m, tied.R_Q, np.concatenate([tied.R_K, tied.R_K[:1]]), tied.R_V, tied.U)
+    with pytest.raises(MalformedInput, match="R_V has 3 layers"):
+        SharedAttentionUniversal(shape, host.m, np.concatenate([host.R_V, host.R_V[:1]]))
+    for wrong, message in (
+        (1j * host.R_Q, "complex128, expected real"),
+        (host.R_Q.tolist(), "type list"),
+        (None, "type None"),
+    ):
+        with pytest.raises(MalformedInput, match=message):
+            Universal(shape, host.m, **(parts | {"R_Q": wrong}))
+    target = random_target(shape, seed=1)
+    with pytest.raises(MalformedInput, match="W_Q holds complex128"):
+        Target(shape, 1j * target.W_Q, target.W_K, target.W_V, target.W_O)
+
+
+def test_integers_of_few_bits_do_not_overflow():
+    shape = Shape(2, 2, 1, 2)
+    drawn = np.random.default_rng(3).integers(-100, 100, size=(4, 2, 2, 2, 1))
+    exactly, short = (
+        Target(shape, *(part(drawn[i]) for i in range(3)), part(drawn[3].swapaxes(-1, -2)))
+        for part in (exact, lambda array: array.astype(np.int8))
+    )
+    A, x = np.ones((2, 2, 3, 3), dtype=np.int8), np.array([[1, 2], [-3, 1], [2, 2]], dtype=np.int8)
+    expected = exactly.forward(exact(x), GivenAttention(exact(A)))
+    assert abs(expected).max() > 2**15
+    assert np.array_equal(short.forward(x, GivenAttention(A)), expected)

@@ -25,7 +25,7 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, GivenAttention, attend
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, eye, namespace, one_line
+from utfproof.ground.arrays import Array, exact, eye, namespace, one_line
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 
@@ -76,9 +76,37 @@ def run_layers(
 
 
 def _require(name: str, array: Any, expected: tuple[int, ...]) -> None:
+    """MalformedInput unless this is an array of real numbers of this shape."""
+    if not hasattr(array, "shape"):
+        raise MalformedInput(f"{name} is of type {type(array).__name__}, expected an array {list(expected)}")
     found = tuple(int(k) for k in array.shape)
     if found != expected:
         raise MalformedInput(f"{name} has shape {list(found)}, expected {list(expected)}")
+    dtype = getattr(array, "dtype", None)
+    if getattr(dtype, "kind", "f") not in "biufO" or getattr(dtype, "is_complex", False):
+        raise MalformedInput(f"{name} holds {dtype}, expected real numbers")
+
+
+def _require_grid(name: str, grid: Any, lead: tuple[int, ...]) -> None:
+    """MalformedInput unless a parameter has so many layers and heads (tied: heads), and no more: the rest would be left out."""
+    rows = [grid]
+    for axis, size in zip(("layers", "heads")[-len(lead) :], lead, strict=True):
+        for row in rows:
+            if not hasattr(row, "__len__") or getattr(row, "shape", None) == ():
+                raise MalformedInput(f"{name} is of type {type(grid).__name__}, expected arrays by {axis}")
+            if len(row) != size:
+                raise MalformedInput(f"{name} has {len(row)} {axis}, expected {size}")
+        rows = [entry for row in rows for entry in row]
+
+
+def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
+    """Axes of a host's parameters before their rows and columns."""
+    return (shape.heads,) if tied else (shape.layers, shape.heads)
+
+
+def _exact_integers(x: Array) -> Array:
+    """Fixed-width integers as Python's: their products with weights overflow without a word."""
+    return exact(x) if isinstance(x, np.ndarray) and x.dtype.kind in "iub" else x
 
 
 @one_line
@@ -151,6 +179,7 @@ class Target:
             w_q, w_k, w_v, w_o = self.parameters(layer, head)
             return HeadMaps(w_q, w_k, (w_v, w_o))
 
+        x = _exact_integers(x)
         if self.W_E is not None:
             x = x @ self.W_E
         x = run_layers(x, self.shape, maps, kernel, positions)
@@ -219,6 +248,7 @@ class Universal:
     Arrays, or nested tuples of SelectionMatrix. Values may be given as factors: then R_V holds the first factor
     [L, H, m, d_v] and R_Vo the second [L, H, d_v, m], and they are never multiplied out here.
     `construction` names where the parameters come from ("" for a file).
+    Raises MalformedInput naming the parameter that does not fit, one with more layers or heads among them.
     """
 
     shape: Shape
@@ -233,6 +263,10 @@ class Universal:
     tied = False
 
     def __post_init__(self) -> None:
+        grids = {"R_Q": self.R_Q, "R_K": self.R_K, "R_V": self.R_V, "R_Vo": self.R_Vo}
+        for name, grid in grids.items():
+            if grid is not None or name != "R_Vo":
+                _require_grid(name, grid, _lead(self.shape, self.tied))
         for layer in range(1 if self.tied else self.shape.layers):
             for head in range(self.shape.heads):
                 query, key, value = self.maps(layer, head)
@@ -257,7 +291,8 @@ class Universal:
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
-        return run_layers(x @ E, self.shape, self.maps, kernel, positions, self.carried) @ self.U
+        start = _exact_integers(x) @ E
+        return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
 
 @one_line
@@ -286,6 +321,7 @@ class SharedAttentionUniversal:
     tied: bool = False
 
     def __post_init__(self) -> None:
+        _require_grid("R_V", self.R_V, _lead(self.shape, self.tied))
         for layer in range(1 if self.tied else self.shape.layers):
             for head in range(self.shape.heads):
                 _require(f"R_V of layer {layer}, head {head}", self.value(layer, head), (self.m, self.m))
@@ -297,7 +333,7 @@ class SharedAttentionUniversal:
     def forward(self, x: Array, E: Array, U: Array, attention: Array) -> Array:
         """x [n, d_in], E [d_in, m], U [m, d_out], attention [L, H, n, n] -> [n, d_out]."""
         given = GivenAttention(attention)
-        start = x @ E
+        start = _exact_integers(x) @ E
 
         def maps(layer: int, head: int) -> HeadMaps:
             # queries and keys play no part: any reader of the right size does
