@@ -102,6 +102,30 @@ def test_undefined_shapes_are_listed_and_nothing_examined_is_no_success():
         empty.require_universal()
 
 
+def small(**changes):
+    """A host at (1, 1, 1, 1) that is universal, but for the changes."""
+    R_Q, R_K, R_V, U = np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3, 1)), np.zeros((1, 1, 3, 3)), np.zeros((3, 1))
+    R_Q[0, 0, 0] = R_K[0, 0, 1] = R_V[0, 0, 2, 2] = U[2] = 1
+    return {"R_Q": R_Q, "R_K": R_K, "R_V": R_V, "U": U} | changes
+
+
+def test_shapes_that_are_too_large_are_said():
+    """A grid whose larger shapes nobody looked at does not hold."""
+    report = decide(lambda shape: build_host("sparse", shape), "H=2,L=1..2,d=1,d_in=1", largest=8)
+    assert [found.universal for found in report.decisions] == [True]
+    assert [shape.layers for shape in report.too_large] == [2]
+    assert not report.holds
+    with pytest.raises(AssertionError, match=r"1 shapes of the grid .* were not looked at; the smallest: .*M = 16"):
+        report.require_universal()
+
+
+def test_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    for change in ({"requires_grad": True}, {"dtype": torch.bfloat16}):
+        made = {name: torch.tensor(array, **change) for name, array in small().items()}
+        assert decide(lambda shape, made=made: made, "H=1,L=1,d=1,d_in=1").holds
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -110,6 +134,12 @@ def test_undefined_shapes_are_listed_and_nothing_examined_is_no_success():
         (lambda shape: build_host("sparse", type(shape)(2, 2, 1, 2)), "asked for a host at"),
         (lambda shape: dict.fromkeys(("R_Q", "R_K", "R_V", "U"), np.zeros((2, 2))), "2 axes"),
         (lambda shape: dict.fromkeys(("R_Q", "R_K", "R_V", "U"), np.zeros((1, 1, 7, 1))), "expected"),
+        (lambda shape: small(R_Vo=np.zeros((1, 1, 3, 3))), "has R_Vo beside R_Q, R_K, R_V, U"),
+        (lambda shape: small(R_Q=np.zeros((1, 2, 3, 1))), r"the host at .* R_Q has 2 heads, expected 1"),
+        (lambda shape: small(U=[[1]] * 3), "U of the host at .* is of type list"),
+        (lambda shape: small(U=np.full((3, 1), np.nan)), r"the host at .*: U\[0, 0\] is nan"),
+        (lambda shape: small(U=np.ones((3, 1), dtype=np.longdouble)), "which weights are not stored in"),
+        (lambda shape: small(U=np.full((3, 1), 2**63, dtype=np.uint64)), "does not fit int64"),
     ],
 )
 def test_bad_hosts_are_one_clear_line(build, message):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.errors import MalformedInput, NotDefined, Refuted, ResourceLimit, Undecided
+from utfproof.errors import MalformedFile, MalformedInput, NotDefined, Refuted, ResourceLimit, Undecided
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Column, EffectiveHeadDimensionWarning, Shape, column_at, matching_dimension
 
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 Build = Callable[[Shape], Any]
 """From a shape to a host: a `Universal` or `TiedUniversal`, or a mapping with the arrays R_Q, R_K, R_V and U
-([L, H, m, d], [L, H, m, d], [L, H, m, m], [m, d_out]; without the L axis for a weight-tied host). None or NotDefined
-where the construction does not exist."""
+([L, H, m, d], [L, H, m, d], [L, H, m, m], [m, d_out]; without the L axis for a weight-tied host) and nothing else. None or
+NotDefined where the construction does not exist."""
+PARTS = ("R_Q", "R_K", "R_V", "U")
+"""Of a host that is given as a mapping."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +72,18 @@ class Decision:
 
 @dataclass(frozen=True)
 class ConstructionReport:
-    """Decisions in order of M, and the shapes at which the construction is not defined."""
+    """Decisions in order of M, the shapes at which the construction is not defined, and those that were not looked at, as too
+    large."""
 
     decisions: tuple[Decision, ...]
     undefined: tuple[Shape, ...]
     grid: str
+    too_large: tuple[Shape, ...] = ()
 
     @property
     def holds(self) -> bool:
-        """Universal by matching at every shape of the grid where it is defined, and defined somewhere."""
-        return bool(self.decisions) and all(found.universal is True for found in self.decisions)
+        """Universal by matching at every shape of the grid where it is defined, all looked at, and defined somewhere."""
+        return not self.too_large and bool(self.decisions) and all(found.universal is True for found in self.decisions)
 
     @property
     def smallest_failure(self) -> Decision | None:
@@ -87,8 +91,8 @@ class ConstructionReport:
         return next((found for found in self.decisions if found.universal is not True), None)
 
     def require_universal(self) -> None:
-        """AssertionError naming the smallest shape that fails, or that nothing was examined."""
-        if not self.decisions:
+        """AssertionError naming the smallest shape that fails, or one that was not looked at, or that nothing was examined."""
+        if not self.decisions and not self.too_large:
             raise AssertionError(f"the construction is defined at no shape of the grid {self.grid}")
         failing = [found for found in self.decisions if found.universal is not True]
         if failing:
@@ -96,15 +100,22 @@ class ConstructionReport:
                 f"{len(failing)} of {len(self.decisions)} shapes fail; the smallest: {failing[0]} "
                 "(this does not decide functional universality)"
             )
+        if self.too_large:
+            first = self.too_large[0]
+            raise AssertionError(
+                f"{len(self.too_large)} shapes of the grid {self.grid} were not looked at; the smallest: {first}, "
+                f"M = {matching_dimension(first)}: raise `largest`, or choose a smaller grid"
+            )
 
 
 def decide_construction(
     build: Build, grid: str = DEFAULT_GRID, *, largest: int = 400, keep: Path | str | None = None
 ) -> ConstructionReport:
-    """Decide universality by matching of `build(shape)` at every shape of the grid with M <= `largest`, in order of M.
+    """Decide universality by matching of `build(shape)` at every shape of the grid with M <= `largest`, in order of M. Larger
+    ones are named in the report, which then does not hold.
 
     keep: an existing folder that receives each certificate with its weights, for `utfproof check`. Raises MalformedInput
-    for a grid that is not understood and for a host whose shapes do not fit, naming the shape it was asked for.
+    for a grid that is not understood and for a host whose arrays do not fit, naming the shape it was asked for.
     """
     from utfproof.claims.record import Instance
 
@@ -116,14 +127,15 @@ def decide_construction(
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
         warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
         folder = Path(keep or stack.enter_context(tempfile.TemporaryDirectory()))
-        shapes = [shape for shape in parsed.shapes() if matching_dimension(shape) <= largest]
-        for shape in sorted(shapes, key=lambda s: Instance(s, None).order):
+        shapes = sorted(parsed.shapes(), key=lambda s: Instance(s, None).order)
+        for shape in (shape for shape in shapes if matching_dimension(shape) <= largest):
             host = _host(build, shape)
             if host is None:
                 undefined.append(shape)
             else:
                 decisions.append(_decide(host, shape, folder))
-    return ConstructionReport(tuple(decisions), tuple(undefined), grid)
+    too_large = tuple(shape for shape in shapes if matching_dimension(shape) > largest)
+    return ConstructionReport(tuple(decisions), tuple(undefined), grid, too_large)
 
 
 def _host(build: Build, shape: Shape) -> Universal | None:
@@ -142,15 +154,28 @@ def _host(build: Build, shape: Shape) -> Universal | None:
         raise MalformedInput(
             f"a construction returns a Universal, a TiedUniversal or a mapping of arrays, got {type(found).__name__}"
         )
-    missing = [name for name in ("R_Q", "R_K", "R_V", "U") if name not in found]
+    missing = [name for name in PARTS if name not in found]
     if missing:
         raise MalformedInput(f"the host at {shape} lacks {', '.join(missing)}")
-    kind = {3: TiedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
-    if kind is None:
+    if unknown := [str(name) for name in found if name not in PARTS]:
         raise MalformedInput(
-            f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes, expected [L, H, m, d] or [H, m, d] (tied)"
+            f"the host at {shape} has {', '.join(unknown)} beside {', '.join(PARTS)}, and leaving it out would change the host"
         )
-    return kind(shape, int(found["U"].shape[0]), found["R_Q"], found["R_K"], found["R_V"], found["U"])
+    for name in PARTS:
+        if not hasattr(found[name], "shape"):
+            raise MalformedInput(
+                f"{name} of the host at {shape} is of type {type(found[name]).__name__}, expected an array"
+            )
+    kind = {3: TiedUniversal, 4: Universal}.get(len(found["R_Q"].shape))
+    if kind is None or len(found["U"].shape) != 2:
+        raise MalformedInput(
+            f"R_Q of the host at {shape} has {len(found['R_Q'].shape)} axes and U {len(found['U'].shape)}, expected "
+            "[L, H, m, d], or [H, m, d] (tied), and [m, d_out]"
+        )
+    try:
+        return kind(shape, int(found["U"].shape[0]), *(found[name] for name in PARTS))
+    except MalformedInput as error:
+        raise MalformedInput(f"the host at {shape}: {error}") from error
 
 
 def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
@@ -163,6 +188,8 @@ def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
     _write(weights, host)
     try:
         found = certify_weights(weights, layers=shape.layers, d_in=shape.d_in)
+    except MalformedFile as error:  # the file is of our own making
+        raise MalformedInput(f"the host at {shape}: {str(error).removeprefix(f'{weights}: ')}") from error
     except (Undecided, ResourceLimit) as error:
         return Decision(shape, host.m, None, str(error))
     path = found.write(folder / f"{name}.json")[-1]
@@ -194,9 +221,11 @@ def _write(path: Path, host: Universal) -> None:
 
     def stored(matrix: Any) -> np.ndarray:
         array = np.ascontiguousarray(dense(matrix))
+        if array.dtype.itemsize > 8:
+            raise MalformedInput(f"the host holds {array.dtype}, which weights are not stored in; give float64")
         if array.dtype == object or array.dtype.kind in "iub":
             try:
-                exact = array.astype(np.int64)
+                exact = (array.astype(object) if array.dtype.kind == "u" else array).astype(np.int64)
             except (OverflowError, TypeError, ValueError) as error:
                 raise MalformedInput(
                     f"an entry of the host does not fit int64: {error}; give floats instead"

@@ -95,8 +95,11 @@ def transpose(array: Array) -> Array:
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """A NumPy array with the same values (torch tensors leave their device)."""
-    return array.detach().cpu().numpy() if is_torch(array) else np.asarray(array)
+    """A NumPy array with the same values (torch tensors leave their device; bfloat16 becomes float32, which is exact)."""
+    if not is_torch(array):
+        return np.asarray(array)
+    held = array.detach().cpu()
+    return (held.float() if held.dtype == namespace(held).bfloat16 else held).numpy()
 
 
 def eye(size: int, like: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from utfproof.constructions import CONSTRUCTIONS, build_host
 from utfproof.errors import MalformedFile, MalformedInput
-from utfproof.ground.arrays import one_line
+from utfproof.ground.arrays import one_line, to_numpy
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, decimal, matching_dimension, positive_integer
 from utfproof.systems import AugmentedTarget, Target, TiedTarget, TiedUniversal, Universal
@@ -290,7 +290,7 @@ def same_parameters(first: Universal, second: Universal) -> bool:
 
 def dense(matrix: Any) -> np.ndarray:
     """A parameter as a NumPy array."""
-    return matrix.to_dense(np.int8) if isinstance(matrix, SelectionMatrix) else np.asarray(matrix)
+    return matrix.to_dense(np.int8) if isinstance(matrix, SelectionMatrix) else to_numpy(matrix)
 
 
 def read_embedding(path: Path | str, *, max_memory: int | None = None) -> np.ndarray:
