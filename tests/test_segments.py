@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from utfproof.cli.app import run as command
-from utfproof.errors import MalformedInput, Stopped
+from utfproof.errors import MalformedInput, OutputFailed, Stopped
 from utfproof.sweeps import run as driver
 from utfproof.sweeps import spec
 from utfproof.sweeps.executor import MAX_DEATHS, LocalWorkers
@@ -139,6 +139,37 @@ def test_damage_is_one_line(tmp_path, fault, capsys):
     assert command([*arguments, *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "damaged" in line or "not the index of a sweep" in line
+
+
+@pytest.mark.parametrize("name", ["certificates/own.json", "certificates/000001.zip", "results.jsonl", "results.db"])
+@pytest.mark.parametrize("seeds", ["0..0", "0..19"])
+def test_a_folder_of_other_things_keeps_them(tmp_path, name, seeds):
+    """A run replaces files of these names, or clears them up: it does not begin where others have put theirs."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("of somebody else")
+    with pytest.raises(MalformedInput, match="is no sweep's: it has "):
+        run_sweep(sweep_of(seeds), tmp_path, Here())
+    assert path.read_text() == "of somebody else"
+
+
+def test_files_beside_the_archives_stay(tmp_path):
+    run_sweep(sweep_of(), tmp_path, Here())
+    own, left = tmp_path / "certificates" / "README", tmp_path / "certificates" / ".000009.zip.0a1b"
+    own.mkdir()
+    left.write_text("half")
+    assert run_sweep(sweep_of(), tmp_path, Here()).before == 40
+    assert own.is_dir()
+    assert not left.exists()
+
+
+def test_a_full_disk_is_no_mistake_of_the_program(tmp_path, monkeypatch):
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Segments, "keep", full)
+    with pytest.raises(OutputFailed, match=r"cannot write .*results\.db: database or disk is full"):
+        run_sweep(sweep_of(), tmp_path, Here())
 
 
 def test_planned_while_it_runs(tmp_path):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import sqlite3
 import zipfile
 import zlib
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, OutputFailed
 from utfproof.ground.files import atomic_file, make_folder, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, canonical, run_task
 from utfproof.sweeps.store import Folder
@@ -36,6 +37,8 @@ CREATE TABLE IF NOT EXISTS results(
     key BLOB PRIMARY KEY, segment INTEGER, line INTEGER, verdict TEXT, position INTEGER) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS of_segment ON results(segment);
 """
+_ARCHIVE = re.compile(r"[0-9]{6,}\.zip|\.[0-9]{6,}\.zip\.[0-9a-f]+")
+"""An archive, and what was to become one."""
 _CACHED = 4  # segments that are held unpacked while results are read in order
 
 
@@ -130,15 +133,18 @@ class Segments(Folder):
     @contextmanager
     def opened(self, name: str, code: str, *, jobs: int, reuse: bool = False) -> Iterator[None]:
         """Make or resume the folder; one driver at a time. jobs: how many there are, at most. Raises as `Store.opened` does."""
-        self.make(self.certificates)
+        self.make()
         with self.locked():
-            self.agree(name, code, reuse, empty=not (self.folder / "results.db").exists())
+            self.agree(name, code, reuse)
+            self.make(self.certificates)
             self._write_head({**self.head_of(name), "code": code, "jobs": jobs})
-            self._forget_what_is_not_whole()
-            (last,) = self.db.execute("SELECT coalesce(max(position), -1) FROM results").fetchone()
-            self.first = self.position = last + 1
             try:
+                self._forget_what_is_not_whole()
+                (last,) = self.db.execute("SELECT coalesce(max(position), -1) FROM results").fetchone()
+                self.first = self.position = last + 1
                 yield
+            except sqlite3.Error as error:  # the disk is full, say
+                raise OutputFailed(f"cannot write {self.folder / 'results.db'}: {error}") from error
             finally:
                 self.close()
 
@@ -161,7 +167,8 @@ class Segments(Folder):
                     self.db.execute("DELETE FROM segments WHERE number = ?", (number,))
             elif size:
                 known[path.name] = size
-        for path in [*self.certificates.iterdir(), *self.folder.glob(".*.json*.*")]:  # of a driver that was killed
+        archives = [path for path in self.certificates.iterdir() if _ARCHIVE.fullmatch(path.name)]
+        for path in [*archives, *self.folder.glob(".*.json*.*")]:  # of a driver that was killed
             if path.name not in known:
                 path.unlink(missing_ok=True)
 

@@ -24,6 +24,10 @@ from utfproof.ground.files import atomic_file, make_folder, read_bytes, require_
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical
 
 FORMAT = "utfproof-sweep"
+OWN = (
+    "results", "certificates", "results.db", "jobs.jsonl", "results.jsonl", "failures.jsonl", "timings.jsonl"
+)  # fmt: skip
+"""What a sweep's folder has beside its head: a run replaces them, or clears them up."""
 
 
 class Folder:
@@ -47,11 +51,15 @@ class Folder:
             require_alone(stream, f"another sweep is running in folder {self.folder}; wait for it")
             yield
 
-    def agree(self, name: str, code: str, reuse: bool, *, empty: bool) -> None:
-        """MalformedInput when the folder holds another sweep's results, or (unless `reuse`) those of other code."""
+    def agree(self, name: str, code: str, reuse: bool) -> None:
+        """MalformedInput when the folder holds another sweep's results, or (unless `reuse`) those of other code, or what a
+        sweep would take for its own."""
         if not (self.folder / "sweep.json").exists():
-            if not empty:
-                raise MalformedInput(f"folder {self.folder} is no sweep's: sweep.json is missing; choose another")
+            for path in (self.folder / own for own in OWN):
+                if any(path.iterdir()) if path.is_dir() else path.exists():
+                    raise MalformedInput(
+                        f"folder {self.folder} is no sweep's: it has {path.name}, and sweep.json is missing; choose another"
+                    )
             return
         found = self.head()
         if found["name"] != name:
@@ -106,10 +114,10 @@ class Store(Folder):
     def opened(self, name: str, jobs: Sequence[SweepJob], code: str, *, reuse: bool = False) -> Iterator[None]:
         """Make or resume the folder for these jobs; one driver at a time. MalformedInput when it holds another sweep's
         results, or (unless `reuse`) those of other code."""
-        self.make(self.place, self.certificates)
+        self.make()
         with self.locked():
-            empty = not any(self.place.iterdir()) and not (self.folder / "jobs.jsonl").exists()
-            self.agree(name, code, reuse, empty=empty)
+            self.agree(name, code, reuse)
+            self.make(self.place, self.certificates)
             for place in (self.folder, self.place, self.certificates):  # what a killed driver was about to write
                 for left in place.glob(".*.json*.*"):
                     left.unlink(missing_ok=True)
@@ -196,7 +204,7 @@ class Store(Folder):
     def unpack(self, place: Path) -> int:
         """Copy every certificate and sidecar to `place`; how many."""
         make_folder(place)
-        files = sorted(self.certificates.iterdir())
+        files = sorted(path for path in self.certificates.glob("*") if path.is_file())
         for path in files:
             write_bytes(place / path.name, path.read_bytes())
         return len(files)
