@@ -16,7 +16,7 @@ from utfproof.jobs import registry
 from utfproof.jobs.parameters import REQUIRED, keys, parameters
 from utfproof.shapes import Shape
 from utfproof.sweeps import jobs
-from utfproof.sweeps.jobs import SweepTask, code_digest, run_task
+from utfproof.sweeps.jobs import SweepTask, code_digest, run_task, sources
 from utfproof.sweeps.run import run_sweep
 from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec
 from utfproof.sweeps.store import Store
@@ -340,6 +340,13 @@ def test_a_missing_device_is_no_result():
     assert "is not available here" in one(certify_group(device="nonsense")).failure
     group = {"command": "emulate", "host": "sparse", **SMALL, "device": "nonsense"}
     assert "is not available here" in one(group).failure
+
+
+def test_what_results_depend_on():
+    """Code, and the data that it reads: a claim is held against its record."""
+    found = sources()
+    assert {"shapes.py", "claims/computed.json", "paper/quotations.json", "training/compiled.cpp"} <= found.keys()
+    assert not [name for name in found if name.startswith(("cli/", "reporting/", "benchmarks/"))]
 
 
 def test_other_code_computes_nothing():

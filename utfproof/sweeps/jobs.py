@@ -22,6 +22,7 @@ from utfproof.errors import ResourceLimit, UtfproofError
 
 SAFE_INTEGER = 2**53 - 1
 """Larger integers are written as decimal strings, as in certificates."""
+_SOURCES = ("*.py", "*.cpp", "*.json")
 _OUTSIDE_RESULTS = ("cli", "reporting", "benchmarks", "sweeps/executor.py", "sweeps/table.py", "sweeps/run.py")
 """Parts of the package that no result depends on."""
 
@@ -116,13 +117,17 @@ def plain(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """SHA-256 of the package's source, without the parts that results do not depend on."""
-    root = Path(__file__).resolve().parent.parent
     sha = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root).as_posix()
-        if not name.startswith(_OUTSIDE_RESULTS):
-            sha.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    for name, path in sources().items():
+        sha.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return sha.hexdigest()
+
+
+def sources() -> dict[str, Path]:
+    """Files of the package that results depend on, by name: its code, and what it reads, such as the claims' records."""
+    root = Path(__file__).resolve().parent.parent
+    found = {path.relative_to(root).as_posix(): path for kind in _SOURCES for path in root.rglob(kind)}
+    return {name: found[name] for name in sorted(found) if not name.startswith(_OUTSIDE_RESULTS)}
 
 
 def run_task(task: SweepTask) -> Answer:
