@@ -18,7 +18,7 @@ from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.search import exhaustive, impossible, monomial_host
 from utfproof.search import monomial as sumsets
 from utfproof.search import nullstellensatz as ns
-from utfproof.search.budget import Budget
+from utfproof.search.budget import Budget, OutOfBudget
 from utfproof.search.exhaustive import search_all
 from utfproof.search.monomial import MonomialGrid, anneal, exhaust, is_sumset, least_sumset, pack, unpack
 from utfproof.search.monomial_host import MonomialHost, faults, find_host, has_solver, route, serves_all
@@ -294,6 +294,13 @@ def test_solvable_over_the_field_of_the_weights() -> None:
     assert exhaustive.solvable(unit, MonomialGrid(2, 2)) == (True, True)
     unit[3] = unit[2]
     assert exhaustive.solvable(unit, MonomialGrid(2, 2)) == (False, False)
+
+
+def test_time_inside_a_groebner_basis() -> None:
+    """Which may take longer than all else."""
+    unit = np.eye(4, dtype=np.int64).reshape(4, 2, 2).tolist()
+    with pytest.raises(OutOfBudget):
+        exhaustive.solvable(unit, MonomialGrid(2, 2), Budget.lasting(0))
 
 
 def test_refusals() -> None:

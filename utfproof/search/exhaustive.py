@@ -249,16 +249,28 @@ def relations_allowed(columns: np.ndarray, span: np.ndarray) -> np.ndarray:
     return ranks(columns) == ranks(both)
 
 
-def solvable(products: Sequence[Any], grid: MonomialGrid) -> tuple[bool, bool]:
+@dataclass(frozen=True)
+class _Watched:
+    """Graded reverse lexicographic order, which a Gröbner basis asks for at every step, with an eye on the budget. Equal for
+    equal budgets: SymPy keeps a ring for every order that it sees."""
+
+    budget: Budget
+
+    def __call__(self, monomial: tuple[int, ...]) -> Any:
+        self.budget.look()
+        return sum(monomial), tuple(-exponent for exponent in reversed(monomial))
+
+
+def solvable(products: Sequence[Any], grid: MonomialGrid, budget: Budget = UNLIMITED) -> tuple[bool, bool]:
     """(solvable, rational) for E R_w U = M_w with E, U unknown, over the algebraic closure of Q(weights), by Gröbner bases.
 
     products: R_w as integer matrices, in the words' order. The first nonzero coordinate of E is 1 (E and U may be scaled
     against each other). `rational`: some case has a basis that is linear in each unknown once the free ones are given
-    integers, so that E and U are rational functions of the weights.
+    integers, so that E and U are rational functions of the weights. Raises OutOfBudget.
     """
     import sympy as sp
 
-    m = len(products[0])
+    m, order = len(products[0]), _Watched(budget)
     weights, values = _generic_values(grid)
     domain = sp.QQ.frac_field(*weights) if weights else sp.QQ
     answer = False
@@ -272,16 +284,16 @@ def solvable(products: Sequence[Any], grid: MonomialGrid) -> tuple[bool, bool]:
             equations.add(sp.expand(total - value))
         if any(eq.is_number or not eq.free_symbols & {*e, *u} for eq in equations):
             continue
-        basis = sp.groebner(list(equations), *e, *u, order="grevlex", domain=domain)
+        basis = sp.groebner(list(equations), *e, *u, order=order, domain=domain)
         if basis.exprs == [1]:
             continue
         answer = True
-        if _rational_point(basis, (*e, *u), domain):
+        if _rational_point(basis, (*e, *u), domain, order):
             return True, True
     return answer, False
 
 
-def _rational_point(basis: Any, unknowns: Sequence[Any], domain: Any) -> bool:
+def _rational_point(basis: Any, unknowns: Sequence[Any], domain: Any, order: _Watched) -> bool:
     """Whether setting unknowns to small integers, or reading them off linear equations, reaches a point over the field
     itself."""
     import sympy as sp
@@ -303,7 +315,7 @@ def _rational_point(basis: Any, unknowns: Sequence[Any], domain: Any) -> bool:
             if not reduced:
                 expressions = []
                 break
-            again = sp.groebner([sp.numer(sp.together(x)) for x in reduced], *left, order="grevlex", domain=domain)
+            again = sp.groebner([sp.numer(sp.together(x)) for x in reduced], *left, order=order, domain=domain)
             if again.exprs == [1]:
                 continue
             expressions = list(again.exprs)
@@ -424,7 +436,7 @@ def _search(
             found.linear += 1
             found.tried = start + number
             budget.look()
-            serves, rational = (True, True) if U is not None else solvable(products[number].tolist(), grid)
+            serves, rational = (True, True) if U is not None else solvable(products[number].tolist(), grid, budget)
             found.decided += 1
             found.served += serves
             found.rational += rational
