@@ -10,7 +10,9 @@ from cases import TABLE_SHAPES
 
 from utfproof import weights
 from utfproof.cli.app import run
+from utfproof.cli.output import show
 from utfproof.constructions import build_host, random_target
+from utfproof.jobs.job import Outcome
 from utfproof.matching import embed
 from utfproof.shapes import Shape
 
@@ -468,3 +470,10 @@ def test_a_working_directory_that_is_gone(tmp_path, monkeypatch, capsys):
     for words in (["report", str(tmp_path), "-o", "x.html"], [*CERTIFY, "-o", "a.json"]):
         assert run(words) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_control_characters_in_a_commands_own_words(capsys):
+    """Colours stay: the command's own, where there is a terminal."""
+    outcome = Outcome({}, text=lambda: print("\x1b[1mbold\x1b[0m a\x1b]0;title\x07\x1b[2Jb\rc\nd"))
+    show(outcome, as_json=False)
+    assert capsys.readouterr().out == "\x1b[1mbold\x1b[0m a\\x1b]0;title\\x07\\x1b[2Jb\\rc\nd\n"

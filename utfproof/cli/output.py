@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
+import sys
 from typing import Any
 
 from utfproof.jobs.job import Outcome
@@ -18,6 +21,23 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+class _Plain:
+    """Standard output for a command's own words: colours stay, other control characters, of names in them, are written out."""
+
+    COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        parts = self.COLOUR.split(text)
+        written: int = self._stream.write("".join(part if i % 2 else plain(part) for i, part in enumerate(parts)))
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def show(outcome: Outcome, *, as_json: bool) -> None:
     """What a command found: its document as JSON, or its rows, lines and words."""
     if as_json:
@@ -26,7 +46,8 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
     if outcome.rows is not None or outcome.header:
         _draw(outcome)
     if outcome.text is not None:
-        outcome.text()
+        with contextlib.redirect_stdout(_Plain(sys.stdout)):
+            outcome.text()
 
 
 def _draw(outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from utfproof.cli.output import plain
 from utfproof.errors import MalformedInput, install
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
@@ -88,7 +89,7 @@ class Sweep(Limited, Job, order=200):
             )
         if find_spec("distributed") is None:
             raise MalformedInput(f"--scheduler needs Dask: {install('dask')}")
-        return DaskWorkers(self.scheduler, note=lambda text: print(f"note: {text}", file=sys.stderr))
+        return DaskWorkers(self.scheduler, note=lambda text: print(f"note: {plain(text)}", file=sys.stderr))
 
     def _share(self, place: Any, jobs: int) -> int | None:
         """Bytes for one job: a worker's share here; what a cluster's workers have is theirs."""
@@ -126,11 +127,11 @@ def _name_failures(summary: Summary, folder: Path) -> None:
     named = [f"{job.label}: {reason}" for job, reason, _ in summary.failures[:_NAMED]]
     more = len(summary.failures) - len(named)
     rest = f" (and {more} more)" if more else ""
-    print(
+    line = (
         f"utfproof: {len(summary.failures)} of {summary.total} jobs could not be run, see {folder / 'failures.jsonl'}: "
-        f"{'; '.join(named)}{rest}",
-        file=sys.stderr,
+        f"{'; '.join(named)}{rest}"
     )
+    print(plain(" ".join(line.split())), file=sys.stderr)
 
 
 @dataclass(frozen=True, kw_only=True)
