@@ -452,6 +452,30 @@ def test_memory_is_guarded_before_solving():
         embed(build_host("random", shape), random_target(shape, 0), max_memory=100_000)
 
 
+@pytest.mark.parametrize("size", [1e307, 1e308])
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("random", Shape(2, 1, 1, 2)),
+        ("printed-tree-row", Shape(2, 2, 1, 2)),
+        ("sparse", Shape(1, 2, 1, 1, residual=True)),
+        ("sparse", Shape(1, 3, 1, 1, residual=True)),
+    ],
+)
+def test_numbers_beyond_float64_do_not_match(name, shape, size):
+    """W_all itself is finite, and E or a norm is not: NaN is below every bound."""
+    target, drawn = random_target(shape, 1), np.random.default_rng(0)
+    for _ in range(8):
+        for array in (target.W_Q, target.W_K):
+            array[...] = 1.7 * size * drawn.choice([-1.0, 1.0], size=array.shape)
+        try:
+            found = embed(build_host(name, shape), target)
+        except (MalformedInput, CannotCarry, Undecided):
+            continue
+        assert np.isfinite(found.E).all()
+        assert found.misfit <= floats.CLOSE
+
+
 def test_nan_weights_do_not_pass():
     shape = Shape(1, 1, 1, 1)
     host, target = build_host("random", shape), random_target(shape, 0)

@@ -96,6 +96,12 @@ def least_squares(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, fl
     return solution, relative(solution @ matrix - right, right)
 
 
+def require_measured(name: str, size: float) -> None:
+    """MalformedInput where a norm is not finite: no bound on it would notice."""
+    if not np.isfinite(size):
+        raise MalformedInput(f"{name} is not finite: weights hold NaN or infinity, or products overflow")
+
+
 class _LU:
     """A^T = P L U for a square A [n, n], which is overwritten; `regular` is False where a pivot is zero."""
 
@@ -242,13 +248,17 @@ class FloatSolver:
 
     def solve(self, right: np.ndarray) -> Embedding:
         """The E of least norm for W_all [d_in, M]; CannotCarry where a deficient R_all does not reach it,
-        Undecided where rounding hides whether it does."""
+        Undecided where rounding hides whether it does, MalformedInput for numbers beyond float64's range."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._solved(right)
+
+    def _solved(self, right: np.ndarray) -> Embedding:
         m, M = self.matrix.shape
-        if not np.isfinite(right).all():
-            raise MalformedInput("W_all is not finite: weights hold NaN or infinity, or products overflow")
         goal = right * self.scale
+        require_measured("W_all", float(np.linalg.norm(goal)))
         if self.rank < M:
             E, misfit = least_squares(self._scaled(), goal)
+            require_measured("E R_all", misfit)
             noise = 8 * max(m, M) * _ROUNDING
             rows, entries = self._misfits(E, goal)
             if max(misfit, rows) > noise:
@@ -266,4 +276,5 @@ class FloatSolver:
             E = self._factors.left(goal)
             E += self._factors.left(goal - self._times(E))  # one refinement step
         misfit = relative(self._times(E) - goal, goal)
+        require_measured("E R_all", misfit)
         return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, misfit, self.estimated)

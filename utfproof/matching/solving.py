@@ -24,6 +24,7 @@ from utfproof.matching.floats import (
     deficient,
     least_squares,
     relative,
+    require_measured,
 )
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
@@ -110,7 +111,9 @@ class Embedder:
         _require_finite("W_all", right)
         if self.stream_formula is not None and (target.tied or not host.tied or shape.layers == 1):
             E = self.stream_formula(shape, m, widened(target))
-            error = _relative_error(E @ self.index_columns, right)
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = _relative_error(E @ self.index_columns, right)
+            require_measured("E R_all - W_all", error)
             rank = tied_targets_dimension(shape) if host.tied else M
             return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)
         if self.unit_rows is not None:
