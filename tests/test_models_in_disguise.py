@@ -167,6 +167,15 @@ def test_outputs_that_are_not_finite_are_refused():
         agreement([(np.zeros((1, 1)), np.full((1, 1), np.inf))])
 
 
+@pytest.mark.parametrize("beyond", [np.inf, np.nan])
+def test_outputs_of_a_host_beyond_float64_decide_nothing(beyond):
+    """Neither do they differ nor agree: exit code 4, not 1."""
+    found = agreement([(np.full((2, 2), beyond), np.ones((2, 2)))])
+    assert found.decided(1e-8) is None
+    assert not found.within(np.inf)
+    assert agreement([(np.full((2, 2), 1e308), np.full((2, 2), 1e-3))]).decided(1e-8) is False
+
+
 EMBED = ("embed", "sparse", "m.safetensors", "--layout", "auto", "-o", "E.safetensors")
 
 

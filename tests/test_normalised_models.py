@@ -385,6 +385,7 @@ EMULATED = {
     "found here": ([], 0, "acts as this reading of the file"),
     "from a file": (["--embedding", "E.safetensors"], 0, "acts as this reading of the file"),
     "another one": (["--embedding", "other.safetensors"], 1, "the outputs differ"),
+    "beyond float64": (["--embedding", "huge.safetensors"], 4, "undecided"),
     "another kind of attention": (["--embedding", "both.safetensors"], 2, "both.safetensors is for"),
     "too long": (["--context", "5"], 2, "5 tokens"),
     "with heads": (["--heads", "2"], 2, "--heads would change nothing"),
@@ -399,6 +400,7 @@ def test_the_host_beside_the_model_by_command(stored, case, capsys):
         E, facts = file.get_tensor("E"), file.metadata()
     save_file({"E": np.ascontiguousarray(E[::-1])}, "other.safetensors", facts)
     save_file({"E": E}, "both.safetensors", {**facts, "attention": "softmax"})
+    save_file({"E": np.full_like(E, 1e308)}, "huge.safetensors", facts)
     options, code, said = EMULATED[case]
     command = ["emulate", "own-norm", "--target", "model.safetensors", "--config", "config.json", "--context", "1,4"]
     capsys.readouterr()

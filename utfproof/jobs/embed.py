@@ -275,7 +275,7 @@ class Embed(Dimensions, Drawn, Limited, Job, order=70):
             **({"left out": ", ".join(model.bookkeeping)} if model.bookkeeping else {}),
             "embedding": written or "none",
         }
-        return Outcome(document, f"embed {host}", rows, options.agreement_code(model, found.agrees))
+        return Outcome(document, f"embed {host}", rows, options.agreement_code(model, found.decided))
 
 
 def _grouped(model: ImportedModel) -> int | None:

@@ -109,11 +109,12 @@ def minimize(job: Embed, model: Target | ImportedModel) -> Outcome:
     if job.within is not None and (m is not None or certificate is not None or isinstance(model, Target)):
         raise MalformedInput("--within is for models, and finds m itself: leave out --m and --certificate")
     given = None
+    agrees: bool | None = True
     if isinstance(model, Target):
         target, groups = model, None
         kernel: Kernel = SoftmaxAttention()
         found = smallest(target, m=m, kernel=kernel, groups=groups, certificate=certificate, limit=limit)
-        facts, rows, document, agrees, observe = {}, dict(found.rows), dict(found.document), True, None
+        facts, rows, document, observe = {}, dict(found.rows), dict(found.document), None
         rows["beside"] = why(found.document["least"]["m"], model.width, 0)
     else:
         sequences, target = job.sequences(model), model.target.augmented()
@@ -133,7 +134,8 @@ def minimize(job: Embed, model: Target | ImportedModel) -> Outcome:
         if job.within is not None and given is not None:
             found = _within(found, target, given, job.within, limit)
         agreement = compare(model, found.host, found.E, None, sequences)
-        agrees, facts = job.within is not None or agreement.within(job.allowed), model_facts(model)
+        facts = model_facts(model)
+        agrees = True if job.within is not None else agreement.decided(job.allowed)
         beside = why(found.document["least"]["m"], model.target.width, 1)
         rows = {**found.rows, "beside": beside, **job.comparison_rows(model, agreement)}
 

@@ -144,6 +144,7 @@ def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
     return document if m is None else {**document, "m": m}
 
 
-def agreement_code(model: ImportedModel, agrees: bool) -> int:
-    """1 where outputs differ; 4 where a fact that changes outputs is known to nobody; 0 otherwise."""
-    return 1 if not agrees else 4 if model.unknown else 0
+def agreement_code(model: ImportedModel, agrees: bool | None) -> int:
+    """1 where outputs differ; 4 where that is not known (None), or a fact that changes outputs is known to nobody; 0
+    otherwise."""
+    return 1 if agrees is False else 4 if agrees is None or model.unknown else 0

@@ -68,7 +68,7 @@ def embed(job: Embed, model: ImportedModel) -> Outcome:
         **job.comparison_rows(model, found.agreement),
         "embedding": written or "none",
     }
-    return Outcome(document, "embed own-norm", rows, options.agreement_code(model, found.agrees))
+    return Outcome(document, "embed own-norm", rows, options.agreement_code(model, found.decided))
 
 
 def export(E: np.ndarray, facts: dict[str, str], output: Path, layout: str, context: int, limit: int | None) -> Outcome:
@@ -147,4 +147,4 @@ def emulate(job: Emulate) -> Outcome:
             for n, error in errors.items()
         },
     }
-    return Outcome(document, "emulate own-norm", rows, options.agreement_code(model, found.agrees))
+    return Outcome(document, "emulate own-norm", rows, options.agreement_code(model, found.decided))

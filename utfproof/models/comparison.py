@@ -26,6 +26,7 @@ FAR = 100.0
 """Tokens whose rows are so many times as large as others' are left out of some sequences."""
 COVERED = 4096
 """Most tokens of a vocabulary that are all tried."""
+BEYOND = "undecided: an output of the host is beyond float64, so that nothing can be compared; nothing is written"
 
 
 def covering_sequences(reading: Reading, seed: int) -> list[np.ndarray]:
@@ -132,7 +133,7 @@ def read_reference(
 @dataclass(frozen=True)
 class Agreement:
     """How far outputs are from the model's: the largest |Z - Y| over how far that output moves (`scales`), and in which
-    sequence it is."""
+    sequence it is; NaN where an output of the host is beyond float64, so that nothing is known."""
 
     relative_difference: float
     sequence: int
@@ -142,6 +143,10 @@ class Agreement:
     def within(self, tolerance: float) -> bool:
         """Whether it is at most the tolerance (a NaN is not)."""
         return self.relative_difference <= tolerance
+
+    def decided(self, tolerance: float) -> bool | None:
+        """The same, None where nothing is known."""
+        return None if np.isnan(self.relative_difference) else self.within(tolerance)
 
 
 def relative_difference(found: np.ndarray, expected: np.ndarray) -> float:
@@ -183,7 +188,8 @@ def agreement(pairs: Sequence[tuple[np.ndarray, np.ndarray]], rows: Sequence[np.
     for number, (found, expected) in enumerate(pairs):
         measure = scale if rows is None else np.minimum(scale, rows[number])
         with np.errstate(over="ignore", invalid="ignore"):  # an infinite difference is the largest
-            relative = float(np.max(np.abs(found - expected) / measure, initial=0.0))
+            off = np.abs(found - expected) / measure if np.isfinite(found).all() else np.array(np.nan)
+            relative = float(np.max(off, initial=0.0))
         count += len(expected)
         if not relative <= worst:  # a NaN wins, and stays
             worst, where = relative, number

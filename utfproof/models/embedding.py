@@ -16,7 +16,7 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.matching import Embedding, embed
 from utfproof.models.attention import write_kernel
-from utfproof.models.comparison import AGREEMENT, Agreement, compare, random_sequences
+from utfproof.models.comparison import AGREEMENT, BEYOND, Agreement, compare, random_sequences
 from utfproof.models.exporting import require_own, write_module
 from utfproof.models.grouped import embed_grouped, grouped_tree_host
 from utfproof.systems import Universal
@@ -53,8 +53,15 @@ class EmbeddedModel:
         return self.agreement.within(self.tolerance)
 
     @property
+    def decided(self) -> bool | None:
+        """The same, None where an output of the host is beyond float64."""
+        return self.agreement.decided(self.tolerance)
+
+    @property
     def verdict(self) -> str:
         """One sentence: what the host acts as, by which notion, on whose word."""
+        if self.decided is None:
+            return BEYOND
         if not self.agrees:
             return "the outputs differ: no embedding is written"
         return f"the host acts as {self.model.acted_as(self.found.notion.value)}"

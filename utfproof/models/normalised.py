@@ -24,7 +24,7 @@ from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.models.attention import Kernel, read_kernel, write_kernel
-from utfproof.models.comparison import AGREEMENT, Agreement, measured, random_sequences, relative_difference
+from utfproof.models.comparison import AGREEMENT, BEYOND, Agreement, measured, random_sequences, relative_difference
 from utfproof.models.exporting import require_own, transformer_lens_tensors, write_arrays, write_module
 from utfproof.models.norms import OwnNorm
 from utfproof.models.reading import Reading
@@ -188,8 +188,15 @@ class EmbeddedNormalised:
         return self.agreement.within(self.tolerance)
 
     @property
+    def decided(self) -> bool | None:
+        """The same, None where an output of the host is beyond float64."""
+        return self.agreement.decided(self.tolerance)
+
+    @property
     def verdict(self) -> str:
         """One sentence: what the host acts as, by which notion, on whose word, and of what kind it is."""
+        if self.decided is None:
+            return BEYOND
         if not self.agrees:
             return f"the outputs differ, by {self.agreement.relative_difference:.3g} relative: nothing is written"
         host, what = self.host, self.model.acted_as(self.notion.value)
