@@ -43,6 +43,7 @@ def test_the_two_commands_are_make_targets():
 GENERATED = (
     "write_performance.py",
     "write_rank_page.py",
+    "measure_slack.py",
     "write_claims.py",
     "write_schemas.py",
     "write_verdicts.py",
@@ -54,7 +55,7 @@ GENERATED = (
 def test_generated_pages_are_what_their_sources_say(script):
     command = [sys.executable, str(ROOT / "scripts" / script), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"run python scripts/{script}: {done.stderr}"
+    assert done.returncode == 0, f"scripts/{script} --check: {done.stdout}{done.stderr}"
 
 
 def test_the_first_screen_ends_with_a_result():
