@@ -31,6 +31,8 @@ PAPER = (
     "thm:looped_sparse_universal_transformer/almost-all",
     "thm:looped_sparse_universal_transformer/more-layers",
     "thm:looped_sparse_universal_transformer/open",
+    "thm:random_looped_universal_transformer/one-layer-wide",
+    "thm:random_looped_universal_transformer/gauges",
     "thm:lower_bound_utf/untied",
     "thm:lower_bound_utf/looped-targets",
     "sec:experiments/consistently-exceeds",

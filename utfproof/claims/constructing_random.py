@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from math import factorial
+from typing import Any
 
+import numpy as np
+
+from utfproof.claims import plain
 from utfproof.claims.constructing_looped import (
+    GAUGES,
     MATCHED,
+    ONE_NARROW,
+    ONE_WIDE,
     WIDE,
+    gauges_run_out,
     in_case,
     looped_case,
     open_shapes,
@@ -14,12 +24,13 @@ from utfproof.claims.constructing_looped import (
     refuted_shapes,
 )
 from utfproof.claims.decisions import decided, rank_of
-from utfproof.claims.hosts import TABLES, heads, no_matching, small_host
+from utfproof.claims.hosts import TABLES, counted, heads, no_matching, small_host
 from utfproof.claims.linear import flint_rank
-from utfproof.claims.record import BESIDE, Evidence, Figure, Instance, Run, Verdict, agree
+from utfproof.claims.record import BESIDE, Agreed, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
-from utfproof.exact import gfp
+from utfproof.exact import gfp, rational
 from utfproof.ground.notions import Notion, Scope
+from utfproof.matching import r_all
 from utfproof.shapes import (
     Shape,
     linear_test_dimension,
@@ -186,14 +197,104 @@ def random_looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
 
 
 @claim(
+    f"{RANDOM_LOOPED}/one-layer-wide",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same at L = 1 and d ≥ d_in, where neither M nor the linear test is reached: true, by attention-matching.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    scope="L = 1, d ≥ d_in and m̄_loop below M and the linear test; so at (H,1,1,1), H ≥ 3; one small integer host at each shape",
+    verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    proof="docs/proofs/random-looped.md",
+    sentence="Queries may be scaled up while keys are scaled down: keys and outputs are given any values, and there is room for queries of full rank beside them.",
+)
+def random_looped_one_layer(run: Run) -> Iterator[Instance | Figure]:
+    """Columns of keys and outputs are independent, and each head's queries add d_in to their rank."""
+    for shape in run.shapes(in_case(ONE_WIDE, random_case), anchors=[(3, 1, 1, 1), (7, 1, 3, 2)], largest=56):
+        m = paper_looped_dimension(shape)
+        ranks = _by_two_routes(small_host(shape, m, tied=True), shape, _room)
+        rest, least = ranks.value
+        holds = rest == (shape.head_dim + shape.d_in) * shape.heads and least >= rest + shape.d_in
+        yield Instance(shape, holds, f"ranks {rest}, {least}", routes=ranks.routes, m=m)
+
+
+Ranks = Callable[[plain.Rows], int]
+
+
+def _by_two_routes(host: Universal, shape: Shape, told: Callable[[plain.Rows, Shape, Ranks], Any]) -> Agreed:
+    """What is told of R_all: FLINT's ranks of the package's, and plain integers of one formed word by word."""
+    flint = told(plain.rows(r_all(host)), shape, lambda rows: rational.rank(np.array(rows, dtype=object)))
+    return agree({"FLINT": flint, "plain integers": told(plain.r_all(host), shape, plain.rank)})
+
+
+def _room(columns: plain.Rows, shape: Shape, rank: Ranks) -> tuple[int, int]:
+    """Of R_all at L = 1: the rank of all columns but the queries', and the least with one head's queries beside them."""
+    H, d = shape.heads, shape.head_dim
+    rest = [row[H * d :] for row in columns]
+    return rank(rest), min(rank(plain.beside([[row[h * d : (h + 1) * d] for row in columns], rest])) for h in range(H))
+
+
+@claim(
+    f"{RANDOM_LOOPED}/one-layer-narrow",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same at L = 1 and d < d_in, where m̄_loop < M and other hosts of that dimension are not excluded.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    scope="L = 1, d < d_in and m̄_loop < M, at or above the proved bound for every host; one small integer host at each shape",
+    verdict=Verdict.FAILS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    proof="docs/proofs/random-looped.md",
+    sentence="Where all forms have one column space, a dependence of the columns of R_all that touches the outputs forbids outputs outside it; almost every host has one.",
+)
+def random_looped_narrow(run: Run) -> Iterator[Instance | Figure]:
+    """The last row of E at a target whose queries and keys vanish there, for every renaming of the heads."""
+    for shape in run.shapes(in_case(ONE_NARROW, random_case), anchors=[(2, 1, 2, 3)], largest=24):
+        m = paper_looped_dimension(shape)
+        solvable = _by_two_routes(small_host(shape, m, tied=True), shape, _solvable)
+        detail = f"{factorial(shape.heads)} renamings of the heads"
+        yield Instance(shape, solvable.value, detail, routes=solvable.routes, m=m)
+
+
+def _solvable(columns: plain.Rows, shape: Shape, rank: Ranks) -> bool:
+    """L = 1: whether some row e has e R_Q^h = e R_K^h = 0 and e R_V^h U = y_h, for y_h the rows of integers (1 + h + H j)^2 in
+    some order of the heads."""
+    H, b = shape.heads, shape.d_in
+    outputs = [[(1 + h + H * j) ** 2 for j in range(b)] for h in range(H)]
+    alone, zeros = rank(columns), [0] * (2 * H * shape.head_dim)
+    return any(
+        rank([*columns, zeros + [v for row in order for v in row]]) == alone
+        for order in itertools.permutations(outputs)
+    )
+
+
+@claim(
+    f"{RANDOM_LOOPED}/gauges",
+    place="Section 3.2, thm:random_looped_universal_transformer",
+    statement="The same at L ≥ 2 and d ≤ d_in, where d_in (M − m̄_loop) > LH·d²: almost surely no more than a null set of targets is served.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    scope="L ≥ 2, d ≤ d_in; so at (2,3,28,30) and (2,4,30,30), although other looped hosts of that dimension serve almost all targets, and at d = d_in all of them",
+    verdict=Verdict.FAILS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
+    proof="docs/proofs/random-looped.md",
+    sentence="E is determined up to a gauge of d × d for each head of each layer, and a random host asks for more equations than the gauges have entries.",
+)
+def random_looped_gauges(run: Run) -> Iterator[Instance | Figure]:
+    """Equations and entries of gauges at m-bar-loop, by formulas and counted."""
+    anchors = [(3, 2, 1, 1), (2, 2, 2, 3), (2, 3, 28, 30), (2, 4, 30, 30)]
+    for shape in run.shapes(in_case(GAUGES, random_case), anchors=anchors):
+        m, d, layers = paper_looped_dimension(shape), shape.head_dim, range(shape.layers)
+        left, gauges = shape.d_in * (counted(shape) - m), sum(d * d for _ in layers for _ in range(shape.heads))
+        more = agree({"shapes": gauges_run_out(shape, m), "words counted": left > gauges})
+        detail = f"{left} > {gauges}"
+        yield Instance(shape, not more.value, detail, routes=more.routes, m=m)
+        if d > 20:
+            yield Figure(f"({shape.heads},{shape.layers},{d},{shape.d_in})", detail)
+
+
+@claim(
     f"{RANDOM_LOOPED}/open",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at the remaining shapes, among them (2,2,28,30), (2,3,28,30) and (2,4,30,30).",
+    statement="The same at the remaining shapes, all of two layers or more, among them (2,2,28,30).",
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
-    scope="m̄_loop < M and neither the linear test nor a functional lower bound decides",
+    scope="L ≥ 2 and m̄_loop < M, and neither the linear test, nor a functional lower bound, nor the count of gauges decides",
     verdict=Verdict.OPEN.by(Evidence.OPEN),
-    sentence="The linear test has more columns than m̄_loop there, and no functional lower bound reaches it.",
+    sentence="The linear test has more columns than m̄_loop there, no functional lower bound reaches it, and there are gauges enough.",
 )
 def random_looped_open(run: Run) -> Iterator[Instance | Figure]:
     """What is known decides none of these shapes."""
-    yield from open_shapes(run, random_case, (2, 4, 30, 30))
+    yield from open_shapes(run, random_case, (2, 2, 28, 30))
