@@ -122,8 +122,8 @@ def of_averages(hops: list[RunResult], rules: dict[str, list[Baseline]]) -> str:
     if not gaps:
         return ""
     return (
-        f"k-hop, the {len(gaps)} cells of frozen hosts without normalisation: {min(gaps):+.1f} to {max(gaps):+.1f} points from "
-        f"the best model whose heads attend to everything alike (fixed attention)."
+        f"k-hop, the {len(gaps)} cells of frozen hosts without normalisation and MLP: {min(gaps):+.1f} to {max(gaps):+.1f} "
+        f"points from the best model whose heads attend to everything alike (fixed attention)."
     )
 
 

@@ -227,3 +227,7 @@ def test_integers_of_few_bits_do_not_overflow():
     expected = exactly.forward(exact(x), GivenAttention(exact(A)))
     assert abs(expected).max() > 2**15
     assert np.array_equal(short.forward(x, GivenAttention(A)), expected)
+    plain = [np.array(part, dtype=float) for part in (short.W_Q, short.W_K, short.W_V, short.W_O)]
+    softmax = Target(shape, *plain).forward(x.astype(float), SoftmaxAttention())
+    for target in (short, Target(shape, *plain)):  # integers stand beside floats, and are floats under softmax
+        assert np.allclose(target.forward(x, SoftmaxAttention()), softmax, rtol=1e-12)

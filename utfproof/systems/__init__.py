@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, GivenAttention, attend
+from utfproof.attention import AttentionKernel, GivenAttention, RationalAttention, attend
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import Array, exact, eye, namespace, one_line
 from utfproof.ground.selection import SelectionMatrix
@@ -104,9 +104,16 @@ def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
     return (shape.heads,) if tied else (shape.layers, shape.heads)
 
 
-def _exact_integers(x: Array) -> Array:
-    """Fixed-width integers as Python's: their products with weights overflow without a word."""
-    return exact(x) if isinstance(x, np.ndarray) and x.dtype.kind in "iub" else x
+def _unbounded(x: Array, weights: Any, kernel: AttentionKernel) -> Array:
+    """Where x and the weights that it meets are integers of fixed width, whose products overflow without a word: Python's
+    integers for kernels that are exact over the rationals, else floats."""
+    if not (
+        isinstance(x, np.ndarray)
+        and x.dtype.kind in "iub"
+        and getattr(getattr(weights, "dtype", x.dtype), "kind", "f") in "iub"
+    ):
+        return x
+    return exact(x) if isinstance(kernel, GivenAttention | RationalAttention) else x.astype(np.float64)
 
 
 @one_line
@@ -179,7 +186,7 @@ class Target:
             w_q, w_k, w_v, w_o = self.parameters(layer, head)
             return HeadMaps(w_q, w_k, (w_v, w_o))
 
-        x = _exact_integers(x)
+        x = _unbounded(x, self.W_Q if self.W_E is None else self.W_E, kernel)
         if self.W_E is not None:
             x = x @ self.W_E
         x = run_layers(x, self.shape, maps, kernel, positions)
@@ -291,7 +298,7 @@ class Universal:
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
-        start = _exact_integers(x) @ E
+        start = _unbounded(x, E, kernel) @ E
         return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
 
@@ -333,7 +340,7 @@ class SharedAttentionUniversal:
     def forward(self, x: Array, E: Array, U: Array, attention: Array) -> Array:
         """x [n, d_in], E [d_in, m], U [m, d_out], attention [L, H, n, n] -> [n, d_out]."""
         given = GivenAttention(attention)
-        start = _exact_integers(x) @ E
+        start = _unbounded(x, E, given) @ E
 
         def maps(layer: int, head: int) -> HeadMaps:
             # queries and keys play no part: any reader of the right size does
