@@ -97,6 +97,9 @@ def test_given_attention_is_what_was_given():
         (lambda: parse_kernel("window:0", 2, 4), "window must be a positive integer"),
         (lambda: parse_kernel("window:-1", 2, 4), "is unknown"),
         (lambda: SoftmaxAttention(window=True), "window must be a positive integer"),
+        (lambda: SoftmaxAttention(window=1.5), "window must be a positive integer"),
+        (lambda: SoftmaxAttention(rope_base=0), "base of rotary positions must be a positive number"),
+        (lambda: SoftmaxAttention(rope_base=float("inf")), "base of rotary positions must be a positive number"),
         (lambda: SoftmaxAttention(scale="sqrt"), "scale must be a number"),
         (lambda: SoftmaxAttention(scale=math.inf), "scale must be finite"),
         (

@@ -270,7 +270,9 @@ def test_the_summary_judges_where_the_data_say_so(copy):
     assert experiment_summary.of_lost([normed, replace(falls, accuracy=0.95), replace(falls, curve=[])]) == ""
 
     averages = partial(experiment_summary.of_averages, rules=rules)
-    assert "the 1 cells of frozen hosts without normalisation and MLP: +4.0 to +4.0 points" in averages([frozen, normed])
+    assert "the 1 cells of frozen hosts without normalisation and MLP: +4.0 to +4.0 points" in averages(
+        [frozen, normed]
+    )
     assert ": -28.8 to +4.0 points" in averages([frozen, replace(frozen, accuracy=0.0)])
     assert averages([normed]) == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import Self
 
 import numpy as np
@@ -26,6 +27,10 @@ class RoPE(Part):
     logits_only = False  # it mixes the coordinates of q and k with positions
     rounding = Rounding(product=9)  # rounded cosines and sines, two products and a sum, for queries and for keys
     certified_words = "RoPE with base 10000"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, bool) or not isinstance(self.value, Real) or not 0 < float(self.value) < np.inf:
+            raise MalformedInput(f"the base of rotary positions must be a positive number, got {self.value!r}")
 
     @classmethod
     def parse(cls, text: str, heads: int) -> Self | None:

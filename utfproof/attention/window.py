@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Self
 
 import numpy as np
@@ -25,7 +26,7 @@ class Window(Part):
     torch_text = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.value, bool) or self.value < 1:
+        if isinstance(self.value, bool) or not isinstance(self.value, Integral) or self.value < 1:
             raise MalformedInput(f"attention window must be a positive integer, got {self.value!r}")
 
     @classmethod
