@@ -541,3 +541,9 @@ def test_steps_of_the_estimate_make_its_chance_small(n):
 
     steps = floats.estimate_steps(n)
     assert chance(steps) <= floats.DOUBT < chance(steps - 1)
+
+
+def test_a_target_in_the_place_of_the_host_is_named():
+    shape = Shape(2, 2, 1, 2)
+    with pytest.raises(MalformedInput, match=r"host comes first.*got a Target"):
+        embed(random_target(shape, seed=1), build_host("sparse", shape))

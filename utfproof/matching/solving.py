@@ -55,6 +55,8 @@ class Embedder:
     """
 
     def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:
+        if isinstance(host, Target):
+            raise MalformedInput(f"the host comes first, then the target; got a {type(host).__name__} as the host")
         self.host = host
         self.max_memory = max_memory
         entry = CONSTRUCTIONS.get(host.construction)
