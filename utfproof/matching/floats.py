@@ -96,9 +96,9 @@ def least_squares(matrix: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, fl
     return solution, relative(solution @ matrix - right, right)
 
 
-def require_measured(name: str, size: float) -> None:
-    """MalformedInput where a norm is not finite: no bound on it would notice."""
-    if not np.isfinite(size):
+def require_finite(name: str, value: np.ndarray | float) -> None:
+    """MalformedInput where entries, or a norm that is to be bounded, are not finite: no bound notices a NaN."""
+    if not np.isfinite(value).all():
         raise MalformedInput(f"{name} is not finite: weights hold NaN or infinity, or products overflow")
 
 
@@ -176,8 +176,7 @@ class FloatSolver:
     """
 
     def __init__(self, matrix: np.ndarray, shape: Shape) -> None:
-        if not np.isfinite(matrix).all():
-            raise MalformedInput("R_all is not finite: weights hold NaN or infinity, or products overflow")
+        require_finite("R_all", matrix)
         m, M = matrix.shape
         self.shape = shape
         self.matrix = matrix
@@ -255,10 +254,10 @@ class FloatSolver:
     def _solved(self, right: np.ndarray) -> Embedding:
         m, M = self.matrix.shape
         goal = right * self.scale
-        require_measured("W_all", float(np.linalg.norm(goal)))
+        require_finite("W_all", float(np.linalg.norm(goal)))
         if self.rank < M:
             E, misfit = least_squares(self._scaled(), goal)
-            require_measured("E R_all", misfit)
+            require_finite("E R_all", misfit)
             noise = 8 * max(m, M) * _ROUNDING
             rows, entries = self._misfits(E, goal)
             if max(misfit, rows) > noise:
@@ -276,5 +275,5 @@ class FloatSolver:
             E = self._factors.left(goal)
             E += self._factors.left(goal - self._times(E))  # one refinement step
         misfit = relative(self._times(E) - goal, goal)
-        require_measured("E R_all", misfit)
+        require_finite("E R_all", misfit)
         return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, self.condition, misfit, self.estimated)

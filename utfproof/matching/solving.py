@@ -24,7 +24,7 @@ from utfproof.matching.floats import (
     deficient,
     least_squares,
     relative,
-    require_measured,
+    require_finite,
 )
 from utfproof.shapes import Shape, matching_dimension, tied_targets_dimension
 from utfproof.systems import Target, Universal
@@ -106,16 +106,16 @@ class Embedder:
         require_memory(8 * shape.d_in * (3 * m + 2 * M), f"an embedding at {shape}, m = {m},", self.max_memory)
         if self.formula is not None:
             E, condition = self.formula(shape, m, widened(target))
-            _require_finite("E", E)
+            _require_finite_entries("E", E)
             assert self.notion is not None
             return Embedding(E, self.notion, "formula", condition=condition)
         right = w_all(target)
-        _require_finite("W_all", right)
+        _require_finite_entries("W_all", right)
         if self.stream_formula is not None and (target.tied or not host.tied or shape.layers == 1):
             E = self.stream_formula(shape, m, widened(target))
             with np.errstate(over="ignore", invalid="ignore"):
                 error = _relative_error(E @ self.index_columns, right)
-            require_measured("E R_all - W_all", error)
+            require_finite("E R_all - W_all", error)
             rank = tied_targets_dimension(shape) if host.tied else M
             return Embedding(E, Notion.MATCHING, "inclusion and exclusion", rank, M, None, error)
         if self.unit_rows is not None:
@@ -142,7 +142,7 @@ def _relative_error(found: Array, wanted: Array) -> float:
     return relative(_float64(difference), _float64(wanted))
 
 
-def _require_finite(name: str, array: Array) -> None:
+def _require_finite_entries(name: str, array: Array) -> None:
     """MalformedInput for floats that are not finite: weights hold NaN or infinity, or their products overflow."""
     if not is_exact(array) and not bool(namespace(array).isfinite(array).all()):
         raise MalformedInput(f"{name} is not finite: the target's weights hold NaN or infinity, or products overflow")

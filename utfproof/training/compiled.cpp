@@ -105,10 +105,10 @@ void product(long columns, long inner, const T *a, long across, long along, cons
     if (columns - done == L) tile<T, R, 1>(inner, a, across, along, b + done, width, c + done, stride, add);
 }
 
-// x [rows, width], rows `apart` numbers apart, as columns of `stride` numbers.
-template <class T> void transposed(const T *x, long rows, long width, T *found, long stride, long apart) {
+// x [rows, width] as columns of `stride` numbers.
+template <class T> void transposed(const T *x, long rows, long width, T *found, long stride) {
     for (long i = 0; i < rows; i++)
-        for (long j = 0; j < width; j++) found[j * stride + i] = x[i * apart + j];
+        for (long j = 0; j < width; j++) found[j * stride + i] = x[i * width + j];
 }
 
 // Zeros, and a vector beyond; they start where a line of the cache starts, so that no vector of a row of whole ones is on two.
@@ -173,7 +173,7 @@ void forward(long start, long end, long sequences, long rows, long n, long e, lo
     Space<T> Kt(e, keys), S(ROWS, keys), averages(ROWS, wide);
     for (long b = start; b < end; b++) {
         const T *Q = queries.of(b), *values_here = values.of(b);
-        transposed(k + b * n * e, n, e, (T *)Kt, keys, e);
+        transposed(k + b * n * e, n, e, (T *)Kt, keys);
         for (long row = 0; row < rows; row += ROWS) {
             Rows<T> part(S, keys, look ? look + b * (rows / repeat) : look, row, rows, repeat);
             product<T>(whole<T>(part.most), e, Q + row * e, e, 1, Kt, keys, S, keys);
@@ -216,8 +216,8 @@ void backward(long start, long end, long sequences, long rows, long n, long e, l
     std::vector<long> most(padded / ROWS);
     for (long b = start; b < end; b++) {
         const T *Q = queries.of(b), *K = known.of(b), *G = gradients.of(b);
-        transposed(K, n, e, (T *)Kt, keys, e);
-        if (!shared) transposed(v + b * n * f, n, f, Vt, keys, f);
+        transposed(K, n, e, (T *)Kt, keys);
+        if (!shared) transposed(v + b * n * f, n, f, Vt, keys);
         for (long row = 0; row < rows; row += ROWS) {
             T *slopes = D + row * keys;
             Rows<T> part(A + row * keys, keys, look ? look + b * (rows / repeat) : look, row, rows, repeat);
