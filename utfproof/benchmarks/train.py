@@ -174,10 +174,12 @@ def multiplications(trainer: Trainer) -> int:
 
     A product x y counts once forward, and once backward for each of x and y that has a gradient.
     """
+    from utfproof.training.loop import looked_at
+
     batch = trainer.batch(0)
     v = len(trainer.task.input_ids) if trainer.fixed else len(batch.inputs.unique())
-    marked = int(batch.loss_mask.sum(-1).max())
-    looks = batch.inputs.shape[-1] if 2 * marked > batch.inputs.shape[-1] else marked
+    look = looked_at(batch.seen)
+    looks = (batch.inputs if look is None else look).shape[-1]
     if trainer.engine.name != "paths":
         return _wide(trainer, batch, looks)
     return _tables(trainer, v) + _streams(trainer, v, looks)
@@ -193,7 +195,7 @@ def _wide(trainer: Trainer, batch: Batch, looks: int) -> int:
     tokens, frozen, shared = preset.batch * n, model.hosts is not None, trainer.engine.name == "shared"
     passes, inner = (2, m) if frozen else (3, 2 * d if "W_V" in model else m)
     v = len(batch.inputs.unique())
-    rows = shared_rows(batch.inputs[0], looked_at(batch.loss_mask[0]), L) if shared else [tokens] * L
+    rows = shared_rows(batch.inputs[0], looked_at(batch.seen[0]), L) if shared else [tokens] * L
     reads = preset.residual or not trainer.engine.folds  # type: ignore[union-attr]
     total = 3 * preset.batch * looks * m * model.shape.d_out * reads
     for layer, count in enumerate(rows):

@@ -277,7 +277,7 @@ class Trainer:
     def losses(self, batch: Batch, marked: Tensor | None = None) -> tuple[Tensor, Looked]:
         """Mean losses [S] at the marked positions, and what they were computed from; marked [S]: how many these are, where the
         batch is a part of a larger one, of whose means these are shares."""
-        looked = self.look(batch, batch.loss_mask)
+        looked = self.look(batch)
         nll = _nll(looked.logits, looked.targets)
         weight = looked.loss_mask.to(nll.dtype)
         losses = (nll * weight).sum((1, 2)) / (weight.sum((1, 2)) if marked is None else marked)
@@ -285,12 +285,13 @@ class Trainer:
         if part and self.fixed and self._most is not None:  # never silently: positions left out would be a wrong loss
             import torch
 
-            left_out = (batch.loss_mask.sum(-1) > self._most).any()
+            left_out = (batch.seen.sum(-1) > self._most).any()
             losses = torch.where(left_out, torch.full_like(losses, float("nan")), losses)
         return losses, looked
 
-    def look(self, batch: Batch, mask: Tensor) -> Looked:
-        """Logits and targets at the marked positions of mask [S, B, n], or at all where that is about as cheap."""
+    def look(self, batch: Batch) -> Looked:
+        """Logits and targets where they are wanted, or at all positions where that is about as cheap."""
+        mask = batch.seen
         if self.fixed and self._most is None:
             self._most = int(mask.sum(-1).max())
         look = looked_at(mask, self._most if self.fixed else None)
@@ -371,7 +372,7 @@ class Trainer:
         try:
             with torch.no_grad(), tiny_is_zero():
                 for batch in self.evaluation_batches(sequences):
-                    looked = self.look(batch, batch.loss_mask | batch.scored | batch.scored_answers)
+                    looked = self.look(batch)
                     nll = _nll(looked.logits, looked.targets).double() * looked.loss_mask
                     right = looked.logits.argmax(-1) == looked.targets
                     masks = (looked.scored, looked.scored_answers)

@@ -199,8 +199,7 @@ def agreement(first: Trainer, second: Trainer, sequences: int) -> OptimumAgreeme
     different = positions = 0
     with torch.no_grad():
         for batch in first.evaluation_batches(sequences):
-            mask = batch.loss_mask | batch.scored | batch.scored_answers
-            looked = [trainer.look(batch, mask) for trainer in (first, second)]
+            looked = [trainer.look(batch) for trainer in (first, second)]
             ours, theirs = (found.logits for found in looked)
             seen = looked[0].scored | looked[0].loss_mask
             gap = float((ours - theirs).abs()[seen].max())

@@ -41,6 +41,11 @@ class Batch:
     scored_answers: Tensor
     """bool: the positions of a second accuracy (k-hop: without the blank; parentheses: the same as `scored`)."""
 
+    @property
+    def seen(self) -> Tensor:
+        """bool: the positions whose logits are wanted, for the loss or for an accuracy."""
+        return self.loss_mask | self.scored | self.scored_answers
+
 
 class Task(Protocol):
     """A task: a name, a vocabulary (d_in = d_out), a context length n and a generator of batches."""
