@@ -12,7 +12,7 @@ from utfproof.attention import GivenAttention, RationalAttention, SoftmaxAttenti
 from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact
-from utfproof.matching import exact_target
+from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.systems import (
     SharedAttentionUniversal,
@@ -214,6 +214,25 @@ def test_what_a_host_would_leave_out_is_refused():
     target = random_target(shape, seed=1)
     with pytest.raises(MalformedInput, match="W_Q holds complex128"):
         Target(shape, 1j * target.W_Q, target.W_K, target.W_V, target.W_O)
+    with pytest.raises(MalformedInput, match="W_Q is a masked array"):
+        Target(shape, np.ma.masked_less(target.W_Q, 0), target.W_K, target.W_V, target.W_O)
+
+
+@pytest.mark.parametrize("x", [[[1.0, 2.0]], np.zeros((0, 2)), np.zeros(2), np.zeros((3, 3)), None], ids=str)
+def test_tokens_that_do_not_fit_are_named(x):
+    shape = Shape(2, 2, 1, 2)
+    host, target, kernel = build_host("sparse", shape), random_target(shape, seed=1), SoftmaxAttention()
+    E, shared = embed(host, target).E, SharedAttentionUniversal(shape, 1, np.zeros((2, 2, 1, 1)))
+    with pytest.raises(MalformedInput, match=r"x is .*, expected an array \[\.\.\., n, 2\] with a token or more"):
+        target.forward(x, kernel)
+    with pytest.raises(MalformedInput, match=r"expected an array \[\.\.\., n, 2\]"):
+        host.forward(x, E, kernel)
+    with pytest.raises(MalformedInput, match=r"expected an array \[\.\.\., n, 2\]"):
+        shared.forward(x, np.zeros((2, 1)), np.zeros((1, 2)), np.ones((2, 2, 1, 1)))
+    with pytest.raises(MalformedInput, match="E has shape"):
+        host.forward(np.ones((1, 2)), E.T, kernel)
+    with pytest.raises(MalformedInput, match="U has shape"):
+        shared.forward(np.ones((1, 2)), np.zeros((2, 1)), np.zeros((2, 1)), np.ones((2, 2, 1, 1)))
 
 
 def test_integers_of_few_bits_do_not_overflow():

@@ -82,6 +82,8 @@ def _require(name: str, array: Any, expected: tuple[int, ...]) -> None:
     found = tuple(int(k) for k in array.shape)
     if found != expected:
         raise MalformedInput(f"{name} has shape {list(found)}, expected {list(expected)}")
+    if np.ma.isMaskedArray(array):
+        raise MalformedInput(f"{name} is a masked array, whose mask matrix products leave out; fill it")
     dtype = getattr(array, "dtype", None)
     if getattr(dtype, "kind", "f") not in "biufO" or getattr(dtype, "is_complex", False):
         raise MalformedInput(f"{name} holds {dtype}, expected real numbers")
@@ -104,9 +106,14 @@ def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
     return (shape.heads,) if tied else (shape.layers, shape.heads)
 
 
-def _unbounded(x: Array, weights: Any, kernel: AttentionKernel) -> Array:
-    """Where x and the weights that it meets are integers of fixed width, whose products overflow without a word: Python's
-    integers for kernels that are exact over the rationals, else floats."""
+def _tokens(x: Array, weights: Any, kernel: AttentionKernel, width: int) -> Array:
+    """x [..., n, width], for n from 1 on; MalformedInput where it is not. Where x and the weights that it meets are integers of
+    fixed width, whose products overflow without a word: Python's integers for kernels that are exact over the rationals, else
+    floats."""
+    found = tuple(int(k) for k in x.shape) if hasattr(x, "shape") else type(x).__name__
+    if isinstance(found, str) or len(found) < 2 or found[-1] != width or not found[-2]:
+        said = found if isinstance(found, str) else list(found)
+        raise MalformedInput(f"x is {said}, expected an array [..., n, {width}] with a token or more")
     if not (
         isinstance(x, np.ndarray)
         and x.dtype.kind in "iub"
@@ -186,7 +193,7 @@ class Target:
             w_q, w_k, w_v, w_o = self.parameters(layer, head)
             return HeadMaps(w_q, w_k, (w_v, w_o))
 
-        x = _unbounded(x, self.W_Q if self.W_E is None else self.W_E, kernel)
+        x = _tokens(x, self.W_Q if self.W_E is None else self.W_E, kernel, self.shape.d_in)
         if self.W_E is not None:
             x = x @ self.W_E
         x = run_layers(x, self.shape, maps, kernel, positions)
@@ -298,7 +305,8 @@ class Universal:
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
-        start = _unbounded(x, E, kernel) @ E
+        _require("E", E, (self.shape.d_in, self.m))
+        start = _tokens(x, E, kernel, self.shape.d_in) @ E
         return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
 
@@ -340,7 +348,8 @@ class SharedAttentionUniversal:
     def forward(self, x: Array, E: Array, U: Array, attention: Array) -> Array:
         """x [n, d_in], E [d_in, m], U [m, d_out], attention [L, H, n, n] -> [n, d_out]."""
         given = GivenAttention(attention)
-        start = _unbounded(x, E, given) @ E
+        _require("E", E, (self.shape.d_in, self.m)), _require("U", U, (self.m, self.shape.d_out))
+        start = _tokens(x, E, given, self.shape.d_in) @ E
 
         def maps(layer: int, head: int) -> HeadMaps:
             # queries and keys play no part: any reader of the right size does
