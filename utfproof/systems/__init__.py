@@ -106,14 +106,17 @@ def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
     return (shape.heads,) if tied else (shape.layers, shape.heads)
 
 
-def _tokens(x: Array, weights: Any, kernel: AttentionKernel, width: int) -> Array:
-    """x [..., n, width], for n from 1 on; MalformedInput where it is not. Where x and the weights that it meets are integers of
-    fixed width, whose products overflow without a word: Python's integers for kernels that are exact over the rationals, else
-    floats."""
-    found = tuple(int(k) for k in x.shape) if hasattr(x, "shape") else type(x).__name__
-    if isinstance(found, str) or len(found) < 2 or found[-1] != width or not found[-2]:
-        said = found if isinstance(found, str) else list(found)
-        raise MalformedInput(f"x is {said}, expected an array [..., n, {width}] with a token or more")
+def _require_last(name: str, array: Any, rows: int | None, columns: int) -> None:
+    """MalformedInput unless this is an array [..., rows, columns]; rows None: one or more."""
+    found = tuple(int(k) for k in array.shape) if hasattr(array, "shape") else ()
+    if len(found) < 2 or found[-1] != columns or (found[-2] != rows if rows else not found[-2]):
+        said = f"has shape {list(found)}" if hasattr(array, "shape") else f"is of type {type(array).__name__}"
+        raise MalformedInput(f"{name} {said}, expected [..., {rows or 'n >= 1'}, {columns}]")
+
+
+def _unbounded(x: Array, weights: Any, kernel: AttentionKernel) -> Array:
+    """Where x and the weights that it meets are integers of fixed width, whose products overflow without a word: Python's
+    integers for kernels that are exact over the rationals, else floats."""
     if not (
         isinstance(x, np.ndarray)
         and x.dtype.kind in "iub"
@@ -193,7 +196,8 @@ class Target:
             w_q, w_k, w_v, w_o = self.parameters(layer, head)
             return HeadMaps(w_q, w_k, (w_v, w_o))
 
-        x = _tokens(x, self.W_Q if self.W_E is None else self.W_E, kernel, self.shape.d_in)
+        _require_last("x", x, None, self.shape.d_in)
+        x = _unbounded(x, self.W_Q if self.W_E is None else self.W_E, kernel)
         if self.W_E is not None:
             x = x @ self.W_E
         x = run_layers(x, self.shape, maps, kernel, positions)
@@ -305,8 +309,9 @@ class Universal:
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
-        _require("E", E, (self.shape.d_in, self.m))
-        start = _tokens(x, E, kernel, self.shape.d_in) @ E
+        _require_last("x", x, None, self.shape.d_in)
+        _require_last("E", E, self.shape.d_in, self.m)
+        start = _unbounded(x, E, kernel) @ E
         return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
 
@@ -348,8 +353,10 @@ class SharedAttentionUniversal:
     def forward(self, x: Array, E: Array, U: Array, attention: Array) -> Array:
         """x [n, d_in], E [d_in, m], U [m, d_out], attention [L, H, n, n] -> [n, d_out]."""
         given = GivenAttention(attention)
-        _require("E", E, (self.shape.d_in, self.m)), _require("U", U, (self.m, self.shape.d_out))
-        start = _tokens(x, E, given, self.shape.d_in) @ E
+        _require_last("x", x, None, self.shape.d_in)
+        _require_last("E", E, self.shape.d_in, self.m)
+        _require_last("U", U, self.m, self.shape.d_out)
+        start = _unbounded(x, E, given) @ E
 
         def maps(layer: int, head: int) -> HeadMaps:
             # queries and keys play no part: any reader of the right size does
