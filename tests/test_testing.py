@@ -40,6 +40,7 @@ def test_repaired_constructions_hold(decide_construction, name):
     report = decide_construction(lambda shape: build_host(name, shape), SMALL)
     report.require_universal()
     assert len(report.decisions) == 16
+    assert report
     assert report.holds
     assert report.smallest_failure is None
 
@@ -47,6 +48,7 @@ def test_repaired_constructions_hold(decide_construction, name):
 def test_refutations_name_target_and_certificate():
     report = decide(lambda shape: build_host("printed-tree-row", shape), SMALL)
     assert not report.holds
+    assert not report, "a test that asserts the report itself passes"
     with pytest.raises(AssertionError, match=r"of 16 shapes fail; the smallest: .*NOT universal by matching"):
         report.require_universal()
     for found in report.decisions:

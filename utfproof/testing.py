@@ -85,6 +85,10 @@ class ConstructionReport:
         """Universal by matching at every shape of the grid where it is defined, all looked at, and defined somewhere."""
         return not self.too_large and bool(self.decisions) and all(found.universal is True for found in self.decisions)
 
+    def __bool__(self) -> bool:
+        """`holds`: a test that asserts the report itself must not pass because it is an object."""
+        return self.holds
+
     @property
     def smallest_failure(self) -> Decision | None:
         """The first decision that is not "universal"."""
