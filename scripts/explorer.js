@@ -46,6 +46,7 @@ function show() {
 
 for (const control of [...controls, stream, targets]) control.addEventListener("input", show);
 known.addEventListener("input", () => {
+  if (known.value === "") return;
   const [H, L, d, b, residual] = known.value.split(",").map(Number);
   const values = { H, L, d, b };
   controls.forEach((control) => {

@@ -84,6 +84,11 @@ def test_in_a_browser(browser, tmp_path):
         assert [row[0] for row in rows] == ["matching", "attention-matching", "functional"]
     browser.run("const t = document.getElementById('targets'); t.value = '1'; t.dispatchEvent(new Event('input'));")
     assert browser.run("return document.querySelectorAll('#rows td.m')[2].textContent") == "1380 … 1830"
+    none = "const k = document.getElementById('known'); k.value = ''; k.dispatchEvent(new Event('input'));"
+    browser.run(none)
+    assert browser.run("return document.querySelectorAll('#rows td.m')[2].textContent") == "1380 … 1830", (
+        "no shape chosen"
+    )
     for width in (320, 768, 1280):
         browser.window(width)
         wide = "const all = [...document.querySelectorAll('body *')].map(e => e.getBoundingClientRect().right);"
