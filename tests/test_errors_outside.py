@@ -308,8 +308,8 @@ STREAMS = {
     "standard output closed": (">&-", 74, "Bad file descriptor"),
     "standard output full": (">/dev/full", 74, "No space left on device"),
     "all streams closed": ("<&- >&- 2>&-", 74, ""),
-    "a reader that leaves": ("| true", 0, ""),
-    "both to a reader that leaves": ("2>&1 | true", 0, ""),
+    "a reader that leaves": ("| true", 141, ""),
+    "both to a reader that leaves": ("2>&1 | true", 141, ""),
 }
 
 
@@ -319,7 +319,12 @@ def test_streams(tmp_path, name):
     redirection, code, words = STREAMS[name]
     command = f'"{sys.executable}" -m utfproof certify tied {" ".join(SMALL)} -o c.json {redirection}'
     done = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, env=SUBPROCESS, check=False
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=SUBPROCESS,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr

@@ -152,6 +152,8 @@ def _flush() -> None:
 
 def _failure(error: BaseException) -> int:
     """The exit code of what ended a command, and its line."""
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        error = error.__context__  # Typer makes it exit code 1, which is a verdict here
     if isinstance(error, typer.Exit | SystemExit):  # a verdict; SystemExit: the checker's own argument parser
         try:
             _flush()
