@@ -40,7 +40,9 @@ class Frontier(Job, order=120):
     head_dim: int = option(1, "Head dimension d.", "--head-dim", "-d", metavar="d")
     d_in: int = option(1, "Input and output dimension.")
     residual: bool = shared("residual")
-    notion: list[str] | None = option(None, "matching, attention-matching, functional, shared-attention; all.")
+    notion: list[str] | None = option(
+        None, "matching, attention-matching, functional or shared-attention; each of them by default."
+    )
     plot: Path | None = written(None, "Picture to write: m against L, reached and proved.")
     certificates: Path | None = option(None, "Existing folder in which to leave every certificate.")
     largest: int | None = option(

@@ -40,7 +40,10 @@ class Verify(Job, order=10):
 
     examples = 'Example: utfproof verify "thm:designed-R*" --grid "H=1..2,L=1..3,d=1..2,d_in=1..3" --html claims.html'
     claim: list[str] | None = argument(
-        None, "Claims by id, by the paper's label, or by a prefix ending in *; all.", metavar="[CLAIMS]...", kind="text"
+        None,
+        "Claims by id, by the paper's label, or by a prefix ending in *; each of them by default.",
+        metavar="[CLAIMS]...",
+        kind="text",
     )
     grid: str = option(DEFAULT_GRID, "Shapes on which claims are decided.")
     output: Path | None = written(None, "Also write the JSON document here.")
