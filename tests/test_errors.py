@@ -25,6 +25,7 @@ from utfproof.constructions import build_host, random_target
 from utfproof.errors import MalformedInput
 from utfproof.ground import files
 from utfproof.shapes import Shape
+from utfproof.sweeps.store import Store
 
 SMALL = ["-H", "2", "-L", "2", "-d", "2", "--d-in", "3"]
 SUBPROCESS = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -355,6 +356,12 @@ def test_no_permission(nobody, capsys, name, words):
     refused(capsys, nobody, ["build", "tied", *SMALL, "-o", str(nobody / name)], 2, words)
     with pytest.raises(MalformedInput, match="cannot write"):
         files.write_bytes(nobody / name, b"new")
+
+
+def test_a_sweeps_folder_that_may_not_be_written(nobody):
+    """It is there already, so making it is no trial."""
+    with pytest.raises(MalformedInput, match="no permission in folder"), Store(nobody).locked():
+        pass
 
 
 # --- options -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import atomic_file, make_folder, read_bytes, require_alone, write_bytes
+from utfproof.ground.files import atomic_file, make_folder, read_bytes, require_alone, require_writable, write_bytes
 from utfproof.sweeps.jobs import Answer, SweepJob, canonical
 
 FORMAT = "utfproof-sweep"
@@ -47,7 +47,8 @@ class Folder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One driver at a time; the lock is given up with the process, however it ends."""
-        with (self.folder / ".lock").open("ab") as stream:
+        require_writable(lock := self.folder / ".lock")
+        with lock.open("ab") as stream:
             require_alone(stream, f"another sweep is running in folder {self.folder}; wait for it")
             yield
 
