@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_certificate_faults import checked_frugally
 from test_enclosure import KERNELS, case, codes, scaled, sceptic_number, written
 
-from utfproof.attention import SoftmaxAttention, parse_kernel
+from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import attention_name, certify_enclosure
 from utfproof.constructions import build_host, random_target
@@ -59,6 +59,34 @@ def test_a_difference_that_is_a_unit_exactly_is_not_settled():
         enclose(host, target, E, one, SoftmaxAttention(), 1)
     E[0, 2] += Fraction(1, 5)
     assert enclose(host, target, E, one, SoftmaxAttention(), 1).units in ((2, 3), (2, 4), (3, 4))
+
+
+def test_matrices_from_outside_settle_a_unit_exactly():
+    host, target = build_host("tied", Shape(1, 1, 1, 1)), random_target(Shape(1, 1, 1, 1), 0)
+    E, one = embed(host, exact_target(target)).E, np.array([[Fraction(1)]], dtype=object)
+    only = GivenAttention(exact(np.ones((1, 1, 1, 1))))
+    for tenths, units in ((0, (0, 0)), (Fraction(1, 9), (0, 1)), (1, (0, 1)), (Fraction(10, 9), (1, 2)), (2, (1, 3))):
+        moved = E.copy()
+        moved[0, 2] += Fraction(tenths) / 10
+        assert enclose(host, target, moved, one, only, 1).units == units
+
+
+@pytest.mark.parametrize("convert", [float, np.longdouble])
+@pytest.mark.parametrize("objects", [False, True])
+def test_floats_are_the_rational_numbers_that_they_are(convert, objects):
+    """Long doubles have more bits than a float, and objects may be floats."""
+    host, target = build_host("tied", Shape(1, 1, 1, 1)), random_target(Shape(1, 1, 1, 1), 0)
+    right, one = embed(host, exact_target(target)).E, np.array([[Fraction(1)]], dtype=object)
+    E = np.array([[convert(x.numerator) / convert(x.denominator) for x in right[0]]])
+    E[0, 2] = np.nextafter(E[0, 2], convert(1))
+    E = E.astype(object) if objects else E
+    true = abs(Fraction(*E[0, 2].as_integer_ratio()) - right[0, 2])
+    assert 0 < true < 2.0 ** -np.finfo(convert).nmant
+    for kernel in (SoftmaxAttention(), GivenAttention(exact(np.ones((1, 1, 1, 1))))):
+        found = enclose(host, target, E, one, kernel, 40)
+        assert 0 < found.lower <= true <= found.upper
+        with pytest.raises(MalformedInput, match=r"entry \(0, 0\) is not finite"):
+            enclose(host, target, E * convert("nan"), one, kernel, 40)
 
 
 def test_what_does_not_fit_is_malformed():

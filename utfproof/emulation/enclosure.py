@@ -184,7 +184,7 @@ def enclose(
         raise ResourceLimit(f"{digits} digits were asked for, the limit is {MAX_DIGITS}")
     if isinstance(kernel, GivenAttention):
         found = exact_difference(host, target, E, X, kernel.matrices) * 10**digits
-        units = (max(0, ceil(found) - 1), floor(found) + 1) if found else (0, 0)
+        units = (ceil(found) - 1, floor(found) + 1) if found > 1 else (0, ceil(found))
         return _enclosure(units, digits, 0)
     if reason := kernel.unfit(host.shape.head_dim):
         raise MalformedInput(reason)

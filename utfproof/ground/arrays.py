@@ -36,19 +36,26 @@ def is_exact(array: Array) -> bool:
 
 
 def exact(array: Array) -> np.ndarray:
-    """`array` as an object array of Python ints or Fractions; floats become the dyadic rationals that they are.
+    """`array` as an object array of Python ints or Fractions; floats of any width, those among objects too, become the dyadic
+    rationals that they are.
 
     Raises MalformedInput for NaN and infinities, naming the first index.
     """
-    source = np.asarray(array.detach().cpu() if is_torch(array) else array)
-    if source.dtype.kind == "f":
-        bad = np.argwhere(~np.isfinite(source))
-        if len(bad):
-            raise MalformedInput(f"entry {tuple(int(i) for i in bad[0])} is not finite; exact values are needed")
-        return _elementwise(source, lambda x: Fraction(float(x)))
+    source = to_numpy(array)
     if source.dtype.kind in "iub":
         return _elementwise(source, int)
-    return source.astype(object)
+    out = source.astype(object, order="C")
+    flat = out.reshape(-1)
+    for place, x in enumerate(flat):
+        if isinstance(x, float | np.floating):
+            try:  # a long double has more bits than a float
+                flat[place] = Fraction(x) if isinstance(x, float) else Fraction(*x.as_integer_ratio())
+            except (OverflowError, ValueError) as error:
+                index = tuple(int(i) for i in np.unravel_index(place, out.shape))
+                raise MalformedInput(f"entry {index} is not finite; exact values are needed") from error
+        elif isinstance(x, np.integer):  # whose products overflow
+            flat[place] = int(x)
+    return out
 
 
 def _elementwise(source: np.ndarray, convert: Any) -> np.ndarray:
