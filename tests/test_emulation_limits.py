@@ -8,11 +8,15 @@ import pytest
 from utfproof.attention import SoftmaxAttention
 from utfproof.constructions import build_host
 from utfproof.emulation.compare import CompareSetting, Comparison, EmulationReport, compare
+from utfproof.emulation.engines import Engine, Placement
 from utfproof.emulation.laws import draw_target
 from utfproof.emulation.norms import block_norms, length, raised, spectral_norm, tamed
+from utfproof.emulation.predict import Predictor
+from utfproof.errors import MalformedInput
 from utfproof.ground.notions import Notion
-from utfproof.matching import embed
+from utfproof.matching import Embedder, embed
 from utfproof.shapes import Shape
+from utfproof.systems import Target, Universal
 from utfproof.weights import write_target
 
 pytestmark = pytest.mark.numerical
@@ -127,6 +131,48 @@ def test_underflow_does_not_refute_a_given_embedding():
     large = scaled()
     large.W_V[1, 0, 0, 0] = 1e155
     assert run("tied", large, embedding=embed(build_host("tied", SMALL), large).E).holds
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("engine", ["m-wide", "path-space"])
+def test_equations_are_those_of_the_embedding_whatever_it_runs_in(precision, engine):
+    """A lower precision rounds host and E for the run, by more than the equations allow: it is no fault of E."""
+    target, setting = scaled(), CompareSetting(engine=engine, precision=precision)
+    E = embed(build_host("random", SMALL), target).E
+    report = run("random", target, setting=setting, embedding=E)
+    assert report.holds, report.unsolved
+    assert report.notion is Notion.MATCHING
+    E[0, 0] *= 1 + 1e-9
+    report = run("random", target, setting=setting, embedding=E)
+    assert report.holds is False
+    assert report.notion is Notion.FUNCTIONAL
+    assert "E R_all - W_all is off by" in report.unsolved
+
+
+def test_a_run_in_path_space_is_bounded_by_what_it_holds():
+    """E is not rounded there: E R_all is."""
+    embedder, target = Embedder(build_host("random", SMALL)), scaled()
+    engine = Engine(embedder, "path-space", Placement(precision="float32"))
+    E = embedder.embed(target).E
+    assert np.array_equal(Predictor(engine).of(target, E).columns, engine.prepare(E))
+
+
+def test_equations_beyond_float64_are_not_forgotten_for_others_that_hold():
+    """E R_Q = 10^150 where W_Q = 0; what rounding explains there is beyond float64. Keys and outputs are right."""
+    shape, one = Shape(1, 1, 1, 1), np.ones((1, 1, 1, 1))
+    query, key = np.array([[[[0], [1e150]]]]), np.array([[[[0.0], [1]]]])
+    host = Universal(shape, 2, query, key, np.zeros((1, 1, 2, 2)), np.zeros((2, 1)))
+    target = Target(shape, 0 * one, one, 0 * one, one)
+    with np.errstate(over="ignore"):
+        report = compare(host, [target], KERNELS, [1], embedding=np.array([[1e200, 1]]))
+    assert report.holds is None
+    assert report.notion is Notion.FUNCTIONAL
+    assert "beyond float64: row 0 of E R_all - W_all is off by 1e+150 in the queries of layer 1" in report.undecided
+
+
+def test_an_embedding_is_for_one_target():
+    with pytest.raises(MalformedInput, match="an embedding belongs to one target, got 2 trials"):
+        run("tied", scaled(), trials=2, embedding=np.zeros((2, 1)))
 
 
 def test_without_bound_or_tolerance_nothing_is_decided():

@@ -245,6 +245,8 @@ def compare(
             f"no a priori bound is known for {host.construction}: "
             + ("its embedding cannot be given" if embedding is not None else "say what error is allowed (--tolerance)")
         )
+    if embedding is not None and trials != 1:
+        raise MalformedInput(f"an embedding belongs to one target, got {trials} trials")
     place = Placement(setting.device, setting.precision)
     # a lower precision means another host: its weights rounded once, and E found for those
     used = host if setting.precision == "float64" else changed(host, place.rounded)
@@ -264,13 +266,9 @@ def compare(
         embeddings = [_embedding(embedder, model, embedding) for model in models]
         found += embeddings
         group = _Group(engine, predictor, models, embeddings, list(numbers), seed, setting)
-        if embedding is not None and group.predictions is None:
-            unsolved = "E is not finite"
-        elif embedding is not None and group.predictions is not None:
-            gap = equation_gap(group.predictions[0])
-            unsolved = str(gap) if gap.known and not gap.explained else None
-            unknown = None if gap.known else str(gap)
-            if gap.explained:
+        if embedding is not None:
+            unsolved, unknown = _equations(host, group)
+            if unsolved is None and unknown is None:
                 found[-1] = replace(found[-1], notion=_notion(host))
         for result in group.runs(kernels, contexts):
             results.append(result)
@@ -288,6 +286,21 @@ def compare(
         unsolved,
         unknown,
     )
+
+
+def _equations(host: Universal, group: _Group) -> tuple[str | None, str | None]:
+    """`unsolved` and `unknown` of an E given by the user: about E and the host themselves, not about what a run in a lower
+    precision makes of them."""
+    if group.predictions is None:
+        return "E is not finite", None
+    prediction = group.predictions[0]
+    if group.setting.precision != "float64":
+        whole = Engine(Embedder(host, max_memory=group.engine.embedder.max_memory), "path-space")
+        prediction = Predictor(whole).of(group.targets[0], group.Es[0])
+    gap = equation_gap(prediction)
+    if not gap.known:
+        return None, str(gap)
+    return None if gap.explained else str(gap), None
 
 
 def _notion(host: Universal) -> Notion:

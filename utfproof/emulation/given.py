@@ -46,7 +46,8 @@ class Gap:
 
 
 def equation_gap(prediction: Prediction) -> Gap:
-    """The worst entry of E R_all - W_all (for attention-matching hosts: of the equations of their own formulas)."""
+    """The worst entry of E R_all - W_all in float64, one that is not known before all others (for attention-matching hosts: of
+    the equations of their own formulas)."""
     shape = prediction.target.shape
     rounding = prediction.rounding
     rows = length(prediction.held, 1)
@@ -58,13 +59,14 @@ def equation_gap(prediction: Prediction) -> Gap:
         allowed = (
             rounding[key] + prediction.lost[key] + _SOLVER * LAMBDA * _DOUBLE * rows * gains.evaluate.get(key, 0.0)
         )
-        allowed = allowed + prediction.roundoff * np.abs(prediction.columns).max() * (prediction.roundoff > _DOUBLE)
         if summed is not None:
             allowed = allowed + _SOLVER * LAMBDA * _DOUBLE * summed[key].max(axis=(1, 2))
         excess = sizes - allowed
         row = int(np.argmax(np.where(np.isfinite(excess), excess, np.inf)))
         limit = float(np.broadcast_to(allowed, sizes.shape)[row])
         found = Gap(float(sizes[row]), limit, row, key)
+        if not found.known:
+            return found
         if worst.size == 0 or not found.size - found.allowed <= worst.size - worst.allowed:
             worst = found
     return worst

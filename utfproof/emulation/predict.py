@@ -133,7 +133,8 @@ class Prediction:
         engine = self.predictor.engine
         self.engine = engine
         self.roundoff = engine.place.roundoff
-        self.held = engine.place.rounded(self.E)
+        # in path space E R_all is what the run holds, and E is not rounded
+        self.held = self.E if engine.name == "path-space" else engine.place.rounded(self.E)
         if not np.isfinite(self.held).all():
             raise MalformedInput(f"E overflows in {engine.place.precision}: run this target in a wider precision")
         self.read_as = reading_target(engine.host, self.target)
