@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from utfproof.attention import SoftmaxAttention
+from utfproof.attention import SeededAttention, SoftmaxAttention
 from utfproof.constructions import build_host
+from utfproof.emulation import compare as compare_module
 from utfproof.emulation.compare import CompareSetting, Comparison, EmulationReport, compare
 from utfproof.emulation.engines import Engine, Placement
 from utfproof.emulation.laws import draw_target
@@ -245,3 +246,24 @@ def test_norms_of_what_is_not_finite():
     assert not np.isfinite(length(np.array([np.nan, 1.0])))
     assert np.isinf(block_norms(matrix[:, None])).all()
     assert raised(1.5, 10**6) == np.inf
+
+
+# --- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_matrices_from_outside_are_counted_before_they_are_drawn(cli, monkeypatch):
+    """n^2 numbers, however few the host's own are."""
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1", "--max-memory", "2GB"]
+    monkeypatch.setattr(SeededAttention, "_weights", lambda *_: pytest.fail("drawn"))
+    code, _, err = cli("emulate", "tied", *shape, "--attention", "given", "--context", "20000")
+    assert (code, "a context of 20000 at m = 3" in err) == (3, True)
+    code, _, err = cli("enclose", "tied", *shape, "--attention", "given", "--context", "5000")
+    assert (code, "an enclosure at" in err) == (3, True)
+
+
+def test_an_enclosure_is_refused_before_its_input_is_drawn(cli, monkeypatch):
+    monkeypatch.setattr(compare_module, "random_input", lambda *_: pytest.fail("drawn"))
+    shape = ["-H", "1", "-L", "1", "-d", "1", "--d-in", "1"]
+    code, _, err = cli("enclose", "tied", *shape, "--context", "100000000000")
+    assert (code, "n = 100000000000, needs about" in err) == (3, True)
+    assert "the limit is 10000" in cli("enclose", "tied", *shape, "--digits", "10001")[2]

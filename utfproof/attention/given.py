@@ -47,6 +47,11 @@ class SeededAttention(GivenAttention):
         weights = self._weights(queries.shape[-2], layer, head).astype(np.float64)
         return like(queries, weights / weights.sum(axis=1, keepdims=True))
 
+    @staticmethod
+    def memory(context: int) -> int:
+        """Bytes while a matrix is drawn: 64-bit numbers and what they are turned into."""
+        return 4 * 8 * context**2
+
     def _weights(self, context: int, layer: int, head: int) -> np.ndarray:
         """Integers 1 ... 16 [n, n]."""
         numbers = raw_numpy(stream_key(self.seed, "X", layer, head), context * context)

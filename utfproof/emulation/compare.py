@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.attention import AttentionKernel, ChunkedAttention
+from utfproof.attention import AttentionKernel, ChunkedAttention, SeededAttention
 from utfproof.emulation.engines import Engine, Placement, changed, stack_targets
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.observe import Observer, first_growth, layer_errors
@@ -253,8 +253,9 @@ def compare(
     embedder = Embedder(used, max_memory=max_memory)
     engine = Engine(embedder, setting.engine, place)
     batch = max(1, min(setting.batch, trials))
+    drawn = any(isinstance(kernel, SeededAttention) for _, kernel in kernels)
     for context in contexts:
-        needed = engine.memory(context, batch)
+        needed = engine.memory(context, batch) + (SeededAttention.memory(context) if drawn else 0)
         require_memory(needed, f"a context of {context} at m = {host.m} ({engine.name})", max_memory)
     predictor = Predictor(engine) if (setting.bounds and has_bound(host)) or embedding is not None else None
     unsolved = unknown = None

@@ -159,7 +159,7 @@ def exact_difference(host: Universal, target: Target, E: Array, X: Array, attent
         raise MalformedInput(f"attention has shape {list(matrices.shape)}, expected {list(expected)}")
     if any(x < 0 for x in matrices.reshape(-1)) or any(x != 1 for x in matrices.sum(axis=-1).reshape(-1)):
         raise MalformedInput("attention is not row-stochastic: an entry is negative, or a row does not sum to 1")
-    _require_size(host, target, len(X), 0)
+    require_size(host, target, len(X), 0)
     return Fraction(max(abs(x) for x in _difference(host, target, E, X, GivenAttention(matrices)).reshape(-1)))
 
 
@@ -179,9 +179,7 @@ def enclose(
     Raises MalformedInput for what does not fit, ResourceLimit before allocating, beyond sizes that take minutes, and where
     the precision allowed does not settle the last digit (the difference may be a multiple of 10^-digits exactly).
     """
-    digits = positive_integer("digits", digits)
-    if digits > MAX_DIGITS:
-        raise ResourceLimit(f"{digits} digits were asked for, the limit is {MAX_DIGITS}")
+    bits = first_bits(kernel, digits)
     if isinstance(kernel, GivenAttention):
         found = exact_difference(host, target, E, X, kernel.matrices) * 10**digits
         units = (ceil(found) - 1, floor(found) + 1) if found > 1 else (0, ceil(found))
@@ -189,8 +187,7 @@ def enclose(
     if reason := kernel.unfit(host.shape.head_dim):
         raise MalformedInput(reason)
     host, target, E, X = _prepared(host, target, E, X)
-    bits = 64 + 4 * digits
-    _require_size(host, target, len(X), bits, max_memory)
+    require_size(host, target, len(X), bits, max_memory)
     most = max(bits << DOUBLINGS, 2**13)
     while True:
         with stage(f"enclosure with {bits} bits"):
@@ -202,6 +199,15 @@ def enclose(
                 f"{bits} bits do not settle digit {digits} of the difference of the outputs; ask for other digits"
             )
         bits *= 2
+
+
+def first_bits(kernel: AttentionKernel, digits: int) -> int:
+    """The precision that is tried first; 0 for exact rational arithmetic. MalformedInput or ResourceLimit for such a number of
+    digits."""
+    digits = positive_integer("digits", digits)
+    if digits > MAX_DIGITS:
+        raise ResourceLimit(f"{digits} digits were asked for, the limit is {MAX_DIGITS}")
+    return 0 if isinstance(kernel, GivenAttention) else 64 + 4 * digits
 
 
 def _enclosure(units: tuple[int, int], digits: int, bits: int) -> Enclosure:
@@ -229,12 +235,13 @@ def _bounds(
     return max(0, ceil(low * 10**digits) - 1), floor(high * 10**digits) + 1
 
 
-def _require_size(host: Universal, target: Target, n: int, bits: int, max_memory: int | None = None) -> None:
-    """ResourceLimit with the figure before anything is allocated."""
+def require_size(host: Universal, target: Target, n: int, bits: int, max_memory: int | None = None) -> None:
+    """ResourceLimit with the figure before anything is allocated: n tokens, and the bits that are tried first."""
     shape, D, m = host.shape, target.width, host.m
     heads, words = shape.layers * shape.heads, 1 + bits // 64
     dense = not isinstance(host.U, SelectionMatrix)
     held = m * shape.d_in + 4 * n * (m + D + n) + 4 * heads * D * shape.head_dim
+    held += heads * n * n * (bits == 0)  # matrices from outside
     held += (1 if host.tied else shape.layers) * shape.heads * m * (m + 2 * shape.head_dim) if dense else 0
     require_memory(held * (250 + 16 * words), f"an enclosure at {shape}, m = {m}, n = {n},", max_memory)
     products = n * (shape.d_in * m + heads * (n * (m + D + 40) + 4 * D * shape.head_dim))

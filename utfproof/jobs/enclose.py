@@ -88,12 +88,13 @@ def run_enclosure(job: Enclose, host: Universal, target: Target, embedding: Any 
     from utfproof.attention import SeededAttention, parse_kernel
     from utfproof.certificates.enclosures import attention_name, enclosure_certificate
     from utfproof.emulation.compare import random_input
-    from utfproof.emulation.enclosure import enclose
+    from utfproof.emulation.enclosure import enclose, first_bits, require_size
 
     output, context, residual = job.output, job.context, host.shape.residual
     if output is not None and output.suffix != ".json":
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
     kernel: Any = parse_kernel(job.attention, host.shape.heads, host.shape.head_dim)
+    require_size(host, target, context, first_bits(kernel, job.digits), job.limit)
     if isinstance(kernel, SeededAttention):
         kernel = kernel.rational(host.shape.layers, host.shape.heads, context)
     name = attention_name(kernel, host.shape.heads)
