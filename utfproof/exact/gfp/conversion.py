@@ -31,13 +31,13 @@ def residues(array: Any, p: int, *, name: str = "", factor: int = 1) -> Any:
     if is_torch(array):
         floating = array.dtype.is_floating_point
         if array.dtype.is_complex:
-            raise MalformedInput(f"{_entry(name)}s of type {array.dtype} have no residues; give real weights")
+            raise MalformedInput(f"{_entries(name)} of type {array.dtype} have no residues; give real weights")
     else:
         array = np.asarray(array)
         floating = array.dtype.kind == "f"
         if array.dtype.kind not in "fiubO" or array.dtype.itemsize > 8:
             raise MalformedInput(
-                f"{_entry(name)}s of type {array.dtype} have no residues here; give float64, float32, float16, integers, "
+                f"{_entries(name)} of type {array.dtype} have no residues here; give float64, float32, float16, integers, "
                 "Fractions, or a torch tensor (bfloat16)"
             )
     if floating:
@@ -58,7 +58,7 @@ def residues_of_integers(array: Any, p: int, *, name: str = "") -> Any:
     if array.dtype.kind == "O":
         return _of_objects(array, p, name)
     if array.dtype.kind not in "iub":
-        raise MalformedInput(f"{_entry(name)}s must be integers, got {array.dtype}")
+        raise MalformedInput(f"{_entries(name)} must be integers, got {array.dtype}")
     if not array.size:
         return np.zeros(array.shape)
     if int(array.min()) >= -LIMIT and int(array.max()) <= LIMIT:
@@ -164,6 +164,9 @@ def _centred_integers(reduced: Any, p: int) -> Any:
     return signed.double() if is_torch(signed) else signed.astype(np.float64)
 
 
-def _entry(name: str, index: Any = None) -> str:
-    where = "" if index is None else f" {tuple(int(i) for i in index)}"
-    return f"{name + ' ' if name else ''}entry{where}"
+def _entries(name: str) -> str:
+    return f"{name + ' ' if name else ''}entries"
+
+
+def _entry(name: str, index: Any) -> str:
+    return f"{name + ' ' if name else ''}entry {tuple(int(i) for i in index)}"
