@@ -144,6 +144,20 @@ def test_no_bound_for_attention_that_is_not_softmax() -> None:
         run(host_of("tied", shape), draw_target(shape, 1), kernels=[("rational", RationalAttention())])
 
 
+@pytest.mark.parametrize("factor", [30, -1])
+def test_no_bound_for_matrices_that_do_not_average(factor: int) -> None:
+    """A correct run of matrices whose rows sum to 30 errs by more than averages could."""
+    shape = Shape(2, 3, 2, 3)
+    matrices = np.full((3, 2, 5, 5), 0.2)
+    assert run(host_of("tied", shape), draw_target(shape, 1), 5, [("given", GivenAttention(matrices))]).holds
+    single = GivenAttention(matrices.astype(np.float32))
+    assert run(host_of("tied", shape), draw_target(shape, 1), 5, [("given", single)]).holds
+    matrices[..., 0] *= factor
+    matrices[..., 1:] += (factor < 0) * 0.1
+    with pytest.raises(MalformedInput, match="no rounding bound for attention matrices with negative entries"):
+        run(host_of("tied", shape), draw_target(shape, 1), 5, [("given", GivenAttention(matrices))])
+
+
 # --- (3) useful --------------------------------------------------------------------------------------------------------
 
 

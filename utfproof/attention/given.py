@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from utfproof.attention.arithmetic import like
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_exact, is_torch, one_line
+from utfproof.ground.arrays import Array, is_exact, is_torch, one_line, to_numpy
 from utfproof.ground.generator import raw_numpy, stream_key
+
+_SLACK = 1e-6
+"""How far from 1 the sum of a row of floats may be."""
 
 
 @one_line
@@ -21,6 +25,12 @@ class GivenAttention:
     matrices: Array
 
     logits_only = True
+
+    @cached_property
+    def row_stochastic(self) -> bool:
+        """Whether no entry is negative and rows sum to 1, up to rounding (of float32 too)."""
+        matrices = to_numpy(self.matrices).astype(np.float64)
+        return bool((matrices >= 0).all() and (np.abs(matrices.sum(axis=-1) - 1) <= _SLACK).all())
 
     def unfit(self, head_dim: int) -> None:
         """Nothing: queries and keys play no part."""
@@ -42,6 +52,8 @@ class SeededAttention(GivenAttention):
 
     matrices: Array = None
     seed: int = 0
+
+    row_stochastic = True
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         weights = self._weights(queries.shape[-2], layer, head).astype(np.float64)

@@ -428,6 +428,11 @@ def attention_difference(
     """
     kernel = getattr(kernel, "kernel", kernel)
     if isinstance(kernel, GivenAttention):
+        if not kernel.row_stochastic:  # errors are averaged, and streams stay in the hull of X's rows, only then
+            raise MalformedInput(
+                "there is no rounding bound for attention matrices with negative entries or rows that do not sum to 1; "
+                "compare without bounds"
+            )
         return 0.0, 2 * u
     if not isinstance(kernel, SoftmaxAttention):
         raise MalformedInput(
