@@ -281,6 +281,22 @@ def test_exact_dense_hosts_embed_exactly(shape, seed):
         embed(host, isolating_target(shape, column))
 
 
+def test_floats_among_objects_are_the_rationals_that_they_are():
+    """Arrays of objects are exact; their products as floats would round."""
+    shape = Shape(2, 1, 1, 2)
+
+    def objects(model, names):
+        return [getattr(model, name).astype(object) for name in names.split()]
+
+    target = Target(shape, *objects(random_target(shape, seed=1), "W_Q W_K W_V W_O"))
+    assert all(isinstance(x, Fraction) for x in w_all(target).reshape(-1))
+    drawn = build_host("random", shape)
+    host = Universal(shape, drawn.m, *objects(drawn, "R_Q R_K R_V U"))
+    found = embed(host, target)
+    assert found.method == "rational solve"
+    assert np.array_equal(found.E @ r_all(host), w_all(target))
+
+
 @pytest.mark.parametrize("name", ["printed-tree-row", "printed-tree-column", "printed-looped"])
 @pytest.mark.parametrize("dims", [(2, 1, 1, 2), (2, 2, 1, 2), (2, 2, 2, 3)])
 def test_deficient_hosts_refuse_isolating_targets_at_the_stated_distance(name, dims):

@@ -17,10 +17,11 @@ from utfproof.systems import Target, Universal, prefix_stacks
 
 
 def _widened_array(array: Any) -> Any:
-    """Fixed-width integers become Python integers, so that products cannot overflow; floats become float64."""
+    """Fixed-width integers become Python integers, so that products cannot overflow; floats become float64; those among
+    objects, which are exact, become the rationals that they are."""
     if is_torch(array):
         return array.double()
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iub":
+    if isinstance(array, np.ndarray) and array.dtype.kind in "iubO":
         return exact(array)
     if isinstance(array, np.ndarray) and array.dtype.kind == "f":
         return array.astype(np.float64, copy=False)
