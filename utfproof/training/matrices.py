@@ -64,6 +64,8 @@ def _has_onednn() -> bool:
 def _by_onednn(x: Tensor, y: Tensor) -> Tensor:
     import torch
 
+    if not (y.is_contiguous() or y.t().is_contiguous()):  # a narrow part of a matrix would meet its slowest kernel
+        y = y.contiguous()
     found: Tensor = torch.ops.mkldnn._linear_pointwise(x, y.t(), None, "none", [], "")
     return found
 
