@@ -307,6 +307,19 @@ def test_ctrl_c_is_heard_until_the_result_is_there(tmp_path, monkeypatch):
     assert [result.seed for result in runs.run(small(), [0, 1], given)] == [0, 1]
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_batch_is_scored_where_its_loss_does_not_look_either(fixed):
+    chosen = small("2-hop/sparse/attention", length=3, loss="answer", init_std=0.3)
+    held = Trainer(chosen, [3], engine="paths", fixed=fixed)
+    batch = held.batch(0)
+    assert batch.scored.sum() == 2 * batch.loss_mask.sum()
+    said = held.engine.logits(batch.inputs).argmax(-1)
+    batch.targets[...] = said
+    batch.targets[..., 1] = (said[..., 1] + 1) % 30
+    held.update(batch)
+    assert held.accuracy == 0.5
+
+
 # --- runs and results -------------------------------------------------------------------------------------------------------
 
 

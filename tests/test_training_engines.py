@@ -139,19 +139,6 @@ def test_looked_at_holds_every_marked_position():
     assert looked_at(torch.ones_like(mask)) is None
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-def test_a_batch_is_scored_where_its_loss_does_not_look_either(fixed):
-    chosen = small("2-hop/sparse/attention", heads=2, head_dim=2, layers=2, length=3, loss="answer")
-    held = Trainer(chosen, [3], engine="paths", fixed=fixed)
-    batch = held.batch(0)
-    assert batch.scored.sum() == 2 * batch.loss_mask.sum()
-    said = held.engine.logits(batch.inputs).argmax(-1)
-    batch.targets[...] = said
-    batch.targets[..., 1] = (said[..., 1] + 1) % 30
-    held.update(batch)
-    assert held.accuracy == 0.5
-
-
 def test_gradients_of_trained_matrices_stay_where_they_are_written():
     """One buffer is the parameter's gradient at every step; a matrix in two products has both in its gradient."""
     held = trainer(small("2-hop/trained/attention", head_dim=3, layers=2), "paths")
