@@ -26,6 +26,7 @@ HOSTS = ("sparse", "random", "trained", "trained-own-width", "shared-key", "shar
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch, one_thread):
     monkeypatch.setattr(kernel, "_BLOCK", 8)
+    monkeypatch.setattr(matrices, "_BANDED", 8)
 
 
 @pytest.fixture
@@ -433,6 +434,12 @@ NESTED_FAULTS = {
         nested, "word_maps", lambda *a, f=nested.word_maps: [level[::-1] for level in f(*a)]
     ),
 }
+
+
+@pytest.mark.parametrize(("module", "host"), [(normed, "random"), (nested, "sparse")])
+def test_half_of_a_symmetric_gradient_is_seen(module, host, monkeypatch):
+    monkeypatch.setattr(module, "mirror", lambda total: None)
+    assert differs(small(f"2-hop/{host}/residual-norm", head_dim=3, layers=2))
 
 
 @pytest.mark.parametrize("fault", NESTED_FAULTS)

@@ -292,6 +292,7 @@ def _rows(trainer: Trainer, v: int) -> list[tuple[int, int]]:
 def _streams(trainer: Trainer, v: int, looks: int) -> int:
     """Of attention on streams and of reading outputs from them."""
     from utfproof.training import kernel
+    from utfproof.training.matrices import symmetric_entries
     from utfproof.training.paths import shares_keys
 
     nested, ones = trainer.engine._nested, trainer.engine._ones  # type: ignore[union-attr]
@@ -300,16 +301,21 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
     H, L, d, out = preset.heads, preset.layers, preset.head_dim, model.shape.d_out
     B, n, cpu = preset.batch, trainer.task.context, not trainer.on_gpu
     k = looks if L == 1 else n
+
+    def form(c: int) -> int:
+        """p G p^T and its gradients, at one position."""
+        return c * c + symmetric_entries(c, cpu)
+
     total = 3 * H * v * v * d + 2 * B * k * v * H * v  # the first layer: tokens' logits, read by one-hot rows
     rows = _rows(trainer, v)
     if ones:  # of words of each length, those alive and those that rest: the longest are alive where the loss looks
         measured = [(2 * B * n, c) for c, _ in rows[:-1]] + [(B * looks, rows[-1][0])]
-        total += sum(positions * (2 * c * c + 3 * c) for positions, c in measured) - B * looks * v * out  # tokens stand
+        total += sum(positions * (form(c) + 3 * c) for positions, c in measured) - B * looks * v * out  # tokens stand
     for layer in range(1, L):
         k = looks if layer == L - 1 else n
         c, w = rows[layer]
         if model.norm and not ones:
-            total += 2 * B * n * c * c
+            total += B * n * form(c)
         if shares_keys(w, d):
             pairs = kernel.seen(k, n, H, cpu, k == n)
             total += 3 * H * w * w * d + 3 * B * k * w * H * w + 3 * B * pairs * 2 * w
@@ -322,4 +328,4 @@ def _streams(trainer: Trainer, v: int, looks: int) -> int:
             total += 3 * B * n * w * H * out
             return total + (3 * B * k * w * out if preset.residual else 0)
     c = sum(c for c, _ in rows) if nested else rows[L][0]
-    return total + 3 * B * looks * c * out + (2 * B * looks * c * c if model.norm and not ones else 0)
+    return total + 3 * B * looks * c * out + (B * looks * form(c) if model.norm and not ones else 0)

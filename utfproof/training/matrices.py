@@ -22,6 +22,8 @@ _NARROW_GRADIENT = 32
 """The same of a matrix's gradient: sums of thousands of terms, where others are as fast unless both sides are wide."""
 _LARGE = 2**22
 """Least number of multiplications that oneDNN takes: below, a call costs more than it saves."""
+_BANDED = 128
+"""Side from which on a symmetric matrix is computed in bands."""
 
 
 def times(x: Tensor, y: Tensor) -> Tensor:
@@ -75,6 +77,31 @@ def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
     import torch
 
     return torch.baddbmm(total, x, y, out=total)
+
+
+def add_symmetric(total: Tensor, x: Tensor, y: Tensor) -> None:
+    """total [S, c, c] += x^T y for x, y [S, a, c] whose product is symmetric, in place: no block below the diagonal, which
+    `mirror` fills in the end."""
+    for start, end in _bands(total.shape[-1], total.device.type == "cpu"):
+        band = total[:, start:end, start:]
+        add_product(band, x[..., start:end].transpose(1, 2), y[..., start:])
+
+
+def mirror(total: Tensor) -> None:
+    """Fill the blocks that `add_symmetric` leaves out."""
+    for start, end in _bands(total.shape[-1], total.device.type == "cpu"):
+        total[:, end:, start:end] = total[:, start:end, end:].transpose(1, 2)
+
+
+def symmetric_entries(c: int, on_cpu: bool) -> int:
+    """Of the c^2 entries, those that `add_symmetric` computes."""
+    return sum((end - start) * (c - start) for start, end in _bands(c, on_cpu))
+
+
+def _bands(c: int, on_cpu: bool) -> list[tuple[int, int]]:
+    """Rows of a symmetric matrix whose blocks from the diagonal on are computed together: four bands where that saves time."""
+    count = 4 if c >= _BANDED and on_cpu else 1
+    return [(c * band // count, c * (band + 1) // count) for band in range(count)]
 
 
 class Matrix:

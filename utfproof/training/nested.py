@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.training.matrices import add_product, times
+from utfproof.training.matrices import add_symmetric, mirror, times
 from utfproof.training.models import NORM_EPSILON, Model
 from utfproof.training.normed import chunks
 from utfproof.training.programs import IndexProgram, Tables, heads_that_move, word_maps
@@ -151,7 +151,8 @@ def _functions() -> tuple[Any, Any]:
                 for number in range(K):
                     weight, x = g[..., 2 * number, None][part], p[part]
                     dp[part].addcmul_(halves[number][part], weight, value=2)
-                    add_product(dG[part[0], number], x.transpose(1, 2), x * weight)
+                    add_symmetric(dG[part[0], number], x, x * weight)
+            mirror(dG.flatten(0, 1))
             return dp, dG, g[..., 1::2].transpose(1, 2) @ p
 
     class Read(torch.autograd.Function):

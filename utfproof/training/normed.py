@@ -21,7 +21,7 @@ import numpy as np
 
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.training.matrices import Matrix, add_product, times
+from utfproof.training.matrices import Matrix, add_product, add_symmetric, mirror, times
 from utfproof.training.models import NORM_EPSILON, Model, dense, projection
 from utfproof.training.programs import Tables, trained_matrices
 
@@ -210,8 +210,9 @@ def _functions() -> tuple[Any, ...]:
             for part in chunks(p):
                 s, x = scale[part], p[part]
                 by_variance = (g[part] * x).sum(-1, keepdim=True) * s.pow(3) * -0.5
-                add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
+                add_symmetric(dG[part[0]], x, x * by_variance)
                 torch.addcmul(g[part] * s, half[part], 2 * by_variance, out=dp[part])
+            mirror(dG)
             return dp, dG
 
     class NormaliseTimes(torch.autograd.Function):
@@ -236,10 +237,11 @@ def _functions() -> tuple[Any, ...]:
                 s, x = scale[part], p[part]
                 by_variance = (g[part] * found[part]).sum(-1, keepdim=True) * s.square() * -0.5
                 scaled = g[part] * s
-                add_product(dG[part[0]], x.transpose(1, 2), x * by_variance)
+                add_symmetric(dG[part[0]], x, x * by_variance)
                 add_product(dM[part[0]], x.transpose(1, 2), scaled)
                 torch.bmm(scaled, matrix[part[0]].transpose(1, 2), out=dp[part])
                 dp[part].addcmul_(half[part], 2 * by_variance)
+            mirror(dG)
             return dp, dG, dM
 
     class Gram(torch.autograd.Function):

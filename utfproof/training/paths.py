@@ -141,14 +141,18 @@ class PathEngine:
             held = stream.reshape(S * B, n, w)
             return attention(asked, held, held, _flat(look), H).reshape(S, B, k, H * w)
         early = outputs is not None and self._early(self.model.shape.layers - 1, stream)
+        # one product for all heads: its gradients are one product each, not a sum of one for each head
+        asking, holding = list(queries.unbind(1)), list(keys.unbind(1))
         if outputs is not None and early:
             tables = outputs.view(S, -1, w, outputs.shape[-1])[:, int(self.model.residual) :]
-        found = []
-        for head in range(H):
-            asked, held = _rows_times(here, queries[:, head]), _rows_times(stream, keys[:, head])
-            values = _rows_times(stream, tables[:, head]) if early else stream
-            asked, held, values = (x.reshape(S * B, -1, x.shape[-1]) for x in (asked, held, values))
-            found.append(attention(asked, held, values, _flat(look)).view(S, B, k, -1))
+            holding += tables.unbind(1)
+        if look is None:
+            parts = _columns_times(stream, asking + holding)
+        else:
+            parts = _columns_times(here, asking) + _columns_times(stream, holding)
+        values = parts[2 * H :] if early else [stream.reshape(S * B, n, w)] * H
+        heads = zip(parts[:H], parts[H : 2 * H], values, strict=True)
+        found = [attention(q, k, v, _flat(look)).view(S, B, here.shape[2], -1) for q, k, v in heads]
         return torch.stack(found).sum(0) if early else torch.cat(found, 3)
 
 
@@ -162,6 +166,14 @@ def _rows_times(x: Tensor, matrix: Tensor) -> Tensor:
     """[S, B, n, w] times [S, w, c]: one product for each seed."""
     S, B, n, w = x.shape
     return times(x.reshape(S, B * n, w), matrix).view(S, B, n, matrix.shape[-1])
+
+
+def _columns_times(x: Tensor, matrices: list[Tensor]) -> list[Tensor]:
+    """x [S, B, n, w] times each of the matrices [S, w, c], as sequences [S B, n, c]."""
+    import torch
+
+    found = _rows_times(x, torch.cat(matrices, 2)).flatten(0, 1)
+    return list(found.split([matrix.shape[2] for matrix in matrices], 2))
 
 
 def _pick(x: Tensor, look: Tensor) -> Tensor:
