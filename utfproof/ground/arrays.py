@@ -42,8 +42,10 @@ def exact(array: Array) -> np.ndarray:
     Raises MalformedInput for NaN and infinities, naming the first index.
     """
     source = to_numpy(array)
-    if source.dtype.kind in "iub":
-        return _elementwise(source, int)
+    if source.dtype.kind == "b":
+        source = source.astype(np.int8)
+    if source.dtype.kind in "iu":
+        return source.astype(object, order="C")
     out = source.astype(object, order="C")
     flat = out.reshape(-1)
     for place, x in enumerate(flat):
@@ -55,14 +57,6 @@ def exact(array: Array) -> np.ndarray:
                 raise MalformedInput(f"entry {index} is not finite; exact values are needed") from error
         elif isinstance(x, np.integer):  # whose products overflow
             flat[place] = int(x)
-    return out
-
-
-def _elementwise(source: np.ndarray, convert: Any) -> np.ndarray:
-    out = np.empty(source.shape, dtype=object)
-    flat = out.reshape(-1)
-    for i, x in enumerate(source.reshape(-1)):
-        flat[i] = convert(x)
     return out
 
 

@@ -75,13 +75,19 @@ def run_layers(
     return x
 
 
-def _require(name: str, array: Any, expected: tuple[int, ...]) -> None:
-    """MalformedInput unless this is an array of real numbers of this shape."""
+def _require(name: str, array: Any, expected: tuple[Any, ...]) -> None:
+    """MalformedInput unless this is an array of real numbers of this shape: a leading ... stands for any axes, None for any
+    size from 1 on."""
+    sizes = [size for size in expected if size is not ...]
+    wanted = f"[{', '.join({...: '...', None: 'n >= 1'}.get(size, str(size)) for size in expected)}]"
     if not hasattr(array, "shape"):
-        raise MalformedInput(f"{name} is of type {type(array).__name__}, expected an array {list(expected)}")
+        raise MalformedInput(f"{name} is of type {type(array).__name__}, expected an array {wanted}")
     found = tuple(int(k) for k in array.shape)
-    if found != expected:
-        raise MalformedInput(f"{name} has shape {list(found)}, expected {list(expected)}")
+    last = found[-len(sizes) :] if ... in expected else found
+    if len(last) != len(sizes) or any(
+        k != size if size is not None else k < 1 for k, size in zip(last, sizes, strict=True)
+    ):
+        raise MalformedInput(f"{name} has shape {list(found)}, expected {wanted}")
     if np.ma.isMaskedArray(array):
         raise MalformedInput(f"{name} is a masked array, whose mask matrix products leave out; fill it")
     dtype = getattr(array, "dtype", None)
@@ -104,14 +110,6 @@ def _require_grid(name: str, grid: Any, lead: tuple[int, ...]) -> None:
 def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
     """Axes of a host's parameters before their rows and columns."""
     return (shape.heads,) if tied else (shape.layers, shape.heads)
-
-
-def _require_last(name: str, array: Any, rows: int | None, columns: int) -> None:
-    """MalformedInput unless this is an array [..., rows, columns]; rows None: one or more."""
-    found = tuple(int(k) for k in array.shape) if hasattr(array, "shape") else ()
-    if len(found) < 2 or found[-1] != columns or (found[-2] != rows if rows else not found[-2]):
-        said = f"has shape {list(found)}" if hasattr(array, "shape") else f"is of type {type(array).__name__}"
-        raise MalformedInput(f"{name} {said}, expected [..., {rows or 'n >= 1'}, {columns}]")
 
 
 def _unbounded(x: Array, weights: Any, kernel: AttentionKernel) -> Array:
@@ -196,7 +194,7 @@ class Target:
             w_q, w_k, w_v, w_o = self.parameters(layer, head)
             return HeadMaps(w_q, w_k, (w_v, w_o))
 
-        _require_last("x", x, None, self.shape.d_in)
+        _require("x", x, (..., None, self.shape.d_in))
         x = _unbounded(x, self.W_Q if self.W_E is None else self.W_E, kernel)
         if self.W_E is not None:
             x = x @ self.W_E
@@ -309,8 +307,8 @@ class Universal:
 
     def forward(self, x: Array, E: Array, kernel: AttentionKernel, positions: Array | None = None) -> Array:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
-        _require_last("x", x, None, self.shape.d_in)
-        _require_last("E", E, self.shape.d_in, self.m)
+        _require("x", x, (..., None, self.shape.d_in))
+        _require("E", E, (..., self.shape.d_in, self.m))
         start = _unbounded(x, E, kernel) @ E
         return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
@@ -353,9 +351,9 @@ class SharedAttentionUniversal:
     def forward(self, x: Array, E: Array, U: Array, attention: Array) -> Array:
         """x [n, d_in], E [d_in, m], U [m, d_out], attention [L, H, n, n] -> [n, d_out]."""
         given = GivenAttention(attention)
-        _require_last("x", x, None, self.shape.d_in)
-        _require_last("E", E, self.shape.d_in, self.m)
-        _require_last("U", U, self.m, self.shape.d_out)
+        _require("x", x, (..., None, self.shape.d_in))
+        _require("E", E, (..., self.shape.d_in, self.m))
+        _require("U", U, (..., self.m, self.shape.d_out))
         start = _unbounded(x, E, given) @ E
 
         def maps(layer: int, head: int) -> HeadMaps:
