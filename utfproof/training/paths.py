@@ -94,31 +94,28 @@ class PathEngine:
                 counts = stream.cumsum(2)
                 moved = _by_counts(here, counts if seen is None else _pick(counts, seen), queries, keys)
             else:
-                moved = self._attend(read, asked, seen, queries, keys, tables.outputs if layer == last else None)
+                early = self._early(layer, stream)
+                moved = self._attend(read, asked, seen, queries, keys, tables.outputs if early else None)
+                if early:
+                    return moved
             if layer == 0 and tables.scales is not None:
                 moved = moved * tables.scales.repeat(1, 1, 1, model.shape.heads)
-            if layer == last and self._early(layer, stream):
-                break
             if tables.nested:
                 rested.append(stream if look is None else _pick(stream, look))
                 stream = moved + here.repeat(1, 1, 1, model.shape.heads)
             else:
                 stream = torch.cat([here, moved], 3) if model.residual else moved
-        else:
-            gram = None if tables.grams is None else tables.grams[-1]
-            if gram is not None:
-                return normalised_times(stream, gram, tables.outputs, tables.ones)
-            if scales is not None:
-                return scales.outputs([*rested, stream], tables.outputs, look)
-            return _rows_times(torch.cat([*rested, stream], 3) if rested else stream, tables.outputs)
-        if model.residual:  # the values were read by U before they were averaged: the stream's own letter is left
-            moved = moved + _rows_times(here, tables.outputs[:, : stream.shape[-1]])
-        return moved
+        gram = None if tables.grams is None else tables.grams[-1]
+        if gram is not None:
+            return normalised_times(stream, gram, tables.outputs, tables.ones)
+        if scales is not None:
+            return scales.outputs([*rested, stream], tables.outputs, look)
+        return _rows_times(torch.cat([*rested, stream], 3) if rested else stream, tables.outputs)
 
     def _early(self, layer: int, stream: Tensor) -> bool:
         """Whether values are read by U before they are averaged: only in the last layer, where U is narrower and no LN stands
         between."""
-        if layer < self.model.shape.layers - 1 or (layer == 0 and self.counting) or self.model.norm or self._nested:
+        if layer < self.model.shape.layers - 1 or self.model.norm or self._nested:
             return False
         return not self._shared(stream) and self.model.shape.d_out < stream.shape[-1]
 
@@ -129,8 +126,8 @@ class PathEngine:
     def _attend(
         self, stream: Tensor, here: Tensor, look: Tensor | None, queries: Tensor, keys: Tensor, outputs: Tensor | None
     ) -> Tensor:
-        """All heads' averages of the stream [S, B, k, H w] (or, read by U first, their sum [S, B, k, d_out]) at the rows `here`
-        [S, B, k, w] of the stream [S, B, n, w]."""
+        """All heads' averages of the stream [S, B, k, H w] at the rows `here` [S, B, k, w] of the stream [S, B, n, w]; with
+        outputs [S, W v, d_out], as U reads them, with what it reads of the stream beside them: [S, B, k, d_out]."""
         import torch
 
         S, B, n, w = stream.shape
@@ -140,20 +137,21 @@ class PathEngine:
             asked = _rows_times(here, form.transpose(1, 2).reshape(S, w, H * w)).view(S * B, k * H, w)
             held = stream.reshape(S * B, n, w)
             return attention(asked, held, held, _flat(look), H).reshape(S, B, k, H * w)
-        early = outputs is not None and self._early(self.model.shape.layers - 1, stream)
         # one product for all heads: its gradients are one product each, not a sum of one for each head
         asking, holding = list(queries.unbind(1)), list(keys.unbind(1))
-        if outputs is not None and early:
-            tables = outputs.view(S, -1, w, outputs.shape[-1])[:, int(self.model.residual) :]
-            holding += tables.unbind(1)
+        if outputs is not None:
+            letters = outputs.view(S, -1, w, outputs.shape[-1]).unbind(1)
+            asking += letters[:-H]
+            holding += letters[-H:]
         if look is None:
             parts = _columns_times(stream, asking + holding)
         else:
             parts = _columns_times(here, asking) + _columns_times(stream, holding)
-        values = parts[2 * H :] if early else [stream.reshape(S * B, n, w)] * H
-        heads = zip(parts[:H], parts[H : 2 * H], values, strict=True)
-        found = [attention(q, k, v, _flat(look)).view(S, B, here.shape[2], -1) for q, k, v in heads]
-        return torch.stack(found).sum(0) if early else torch.cat(found, 3)
+        read, held = parts[: len(asking)], parts[len(asking) :]
+        values = [stream.reshape(S * B, n, w)] * H if outputs is None else held[H:]
+        found = [attention(*each, _flat(look)) for each in zip(read[:H], held[:H], values, strict=True)]
+        joined = torch.cat(found, 2) if outputs is None else torch.stack(found + read[H:]).sum(0)
+        return joined.view(S, B, k, -1)
 
 
 def shares_keys(width: int, head_dim: int) -> bool:
