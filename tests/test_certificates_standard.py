@@ -308,3 +308,9 @@ def test_the_prover_refuses():
             identity_certificate(name, Shape(2, 40, 1, 1))
     with pytest.raises(ResourceLimit, match="checking tied"):
         certify("tied", Shape(4, 10, 1, 1), max_memory=10**8)
+
+
+def test_a_witness_belongs_to_a_rank():
+    for name, notion in (("shared-key", None), ("register", None), ("tied", None), ("random", "attention-matching")):
+        with pytest.raises(MalformedInput, match="--witness belongs to"):
+            certify(name, Shape(2, 2, 1, 1), notion=notion, witness=True)

@@ -99,6 +99,10 @@ def certify(
     entry = construction(name)
     m = resolve_m(entry, shape, m)
     asked = Notion(notion) if notion is not None else entry.notion or Notion.MATCHING
+    if witness and not entry.is_random:
+        raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
+    if witness and asked is not Notion.MATCHING:
+        raise MalformedInput(f"--witness belongs to certificates by matching, got {asked.value}")
     if not entry.certified:
         raise Undecided(f"no kind of certificate names {name}; what it serves is shown in docs/proofs and by the tests")
     if entry.notion not in (None, Notion.MATCHING, Notion.ATTENTION_MATCHING) and asked is not entry.notion:
@@ -129,8 +133,6 @@ def certify(
         return dimension_certificate(shape, m)
     host = host_document(entry, seed=seed, law=law, dtype=dtype)
     if entry.permutation and shape.residual:
-        if witness:
-            raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
         return streaming_certificate(entry, shape, m, host, max_memory)
     if not entry.serves_untied(shape):
         return _tied_stream(shape, m, host).certificate
@@ -139,8 +141,6 @@ def certify(
     if entry.is_random:
         draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
-    if witness:
-        raise MalformedInput(f"--witness belongs to random constructions; {name} has a certificate of linear size")
     if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
         require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
         return certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M)
