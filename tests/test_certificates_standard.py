@@ -3,6 +3,7 @@ faults planted in the hosts that the checker follows, limits, and where the prov
 
 import time
 import tracemalloc
+from dataclasses import replace
 
 import corpus_standard as corpus
 import pytest
@@ -13,7 +14,8 @@ from utfproof.certificates import checker
 from utfproof.certificates.format import ROWS_WRITTEN_OUT, STANDARD, WRITTEN_OUT
 from utfproof.certificates.identities import IDENTITIES, identity_certificate
 from utfproof.certificates.prover import certify
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.constructions import CONSTRUCTIONS
+from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.shapes import Shape, matching_dimension
 
 LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
@@ -308,6 +310,20 @@ def test_the_prover_refuses():
             identity_certificate(name, Shape(2, 40, 1, 1))
     with pytest.raises(ResourceLimit, match="checking tied"):
         certify("tied", Shape(4, 10, 1, 1), max_memory=10**8)
+
+
+def test_a_record_is_not_believed(monkeypatch):
+    """What a construction's record says of it is no evidence: a wrong one is no certificate, small or large."""
+    key, tied = CONSTRUCTIONS["shared-key"], CONSTRUCTIONS["tied"]
+    wrong = replace(
+        key.identity, words=lambda shape: ([(start, []) for start, _ in key.identity.words(shape)[0]], None)
+    )
+    monkeypatch.setitem(IDENTITIES, "shared-key", replace(IDENTITIES["shared-key"], identity=wrong))
+    with pytest.raises(Undecided, match="record of shared-key"):
+        certify("shared-key", Shape(2, 2, 1, 1))
+    monkeypatch.setitem(CONSTRUCTIONS, "printed-tree-row", replace(tied, name="printed-tree-row"))
+    with pytest.raises(Undecided, match="record of printed-tree-row"):
+        certify("printed-tree-row", Shape(2, 4, 1, 2**18))
 
 
 def test_a_witness_belongs_to_a_rank():

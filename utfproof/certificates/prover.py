@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from utfproof.certificates import checker
 from utfproof.certificates.format import (
     INLINE_LIMIT,
     ROWS_WRITTEN_OUT,
@@ -21,6 +22,7 @@ from utfproof.certificates.format import (
     certificate,
     integer,
     integer_array,
+    shape_of,
 )
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
@@ -112,7 +114,7 @@ def certify(
     M = matching_dimension(shape)
     square = shape.d_in == shape.d_out  # what the kinds about attention-matching are specified for
     if entry.identity is not None and entry.notion is asked and (square or not entry.is_host):
-        return identity_certificate(name, shape, m, max_memory=max_memory)
+        return _accepted(identity_certificate(name, shape, m, max_memory=max_memory), max_memory)
     if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
         return linear_test_certificate(
             name, shape, m, seed=seed, law=law, dtype=dtype, device=device, primes=primes, max_memory=max_memory
@@ -143,8 +145,26 @@ def certify(
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
     if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
         require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
-        return certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M)
+        return _accepted(certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M), max_memory)
     return _certify_index_map(entry, shape, m, host, max_memory)
+
+
+def _accepted(stated: Certificate, max_memory: int | None) -> Certificate:
+    """What a construction's record says of it and nothing here has computed, once the independent checker has found it so.
+
+    Undecided where it has not: a record may be wrong. ResourceLimit where checking takes more than the checker's limits.
+    """
+    limits = checker.Limits() if max_memory is None else checker.Limits(memory_bytes=max_memory)
+    name, shape = stated.document["claim"]["host"]["construction"], shape_of(stated.document)
+    try:
+        checker.check_document(checker.parse_canonical(stated.to_bytes()), "", limits, {})
+    except checker.OverLimit as error:
+        raise ResourceLimit(f"checking {name} at {shape} {error}; choose a smaller shape") from None
+    except checker.Stop as error:
+        raise Undecided(
+            f"the record of {name} says how it serves its targets at {shape}, and is wrong: {error}"
+        ) from None
+    return stated
 
 
 def certify_weights(
