@@ -139,6 +139,45 @@ def test_sweep_then_collect(cli, tmp_path):
     assert cli("check", "s/certificates")[0] == 0
 
 
+def test_collect_keeps_notions_and_targets_apart(cli, tmp_path):
+    hosts = [
+        ("tied", False, None),
+        ("tied", True, None),
+        ("shared-key", False, None),
+        ("shared-key", False, "matching"),
+    ]
+    groups = [
+        {"command": "certify", "construction": name, "shape": [[2, 2, 1, 1]], "residual": stream}
+        | ({"notion": notion} if notion else {})
+        for name, stream, notion in hosts
+    ]
+    run_sweep(sweep_of(*groups), tmp_path / "s", Here())
+    counts = json.loads(cli("collect", "s", "--json")[1])["counts"]
+    assert {(found["subject"], found["notion"], found["targets"], found["verdict"]) for found in counts} == {
+        ("tied", "matching", "all untied", "universal"),
+        ("tied", "matching", "all tied", "universal"),
+        ("shared-key", "attention-matching", "all untied", "universal"),
+        ("shared-key", "matching", "all untied", "not universal"),
+    }
+    shown = " ".join(cli("collect", "s")[1].split())
+    for verdict in (
+        "universal by matching (all tied) tied",
+        "not universal by matching",
+        "universal by attention-matching",
+    ):
+        assert verdict in shown
+
+
+def test_collect_names_weights_as_check_does(cli, tmp_path):
+    """The whole digest left no room for the counts beside it."""
+    cli("build", "random", *["-H", "2", "-L", "1", "-d", "1", "--d-in", "1", "-o", "w.safetensors"])
+    (tmp_path / "d.toml").write_text('[sweep]\nname = "d"\n[[jobs]]\ncommand = "decide"\nweights = "w.safetensors"\n')
+    assert cli("sweep", "d.toml", "--workers", 1)[0] == 0
+    (count,) = json.loads(cli("collect", "d", "--json")[1])["counts"]
+    assert len(count["subject"]) == 16
+    assert "jobs command verdict about" in " ".join(cli("collect", "d")[1].split())
+
+
 def test_collect_writes_parquet_with_types(cli, tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     groups = [certify_group(seed=[1, 2**64 - 1]), {"command": "emulate", "host": "sparse", **SMALL, "context": "1,7"}]

@@ -121,6 +121,14 @@ def _ran(summary: Summary) -> dict[str, str]:
     return rows
 
 
+def _named(verdict: str, notion: str, targets: str) -> str:
+    """A verdict with its notion, and its targets where they are not all untied ones."""
+    if not notion or verdict == "refused":
+        return verdict
+    said = f"{verdict} in the functional sense" if notion == "functional" else f"{verdict} by {notion}"
+    return said if targets in ("", "all untied") else f"{said} ({targets})"
+
+
 def _name_failures(summary: Summary, folder: Path) -> None:
     if not summary.failures:
         return
@@ -161,17 +169,20 @@ class Collect(Job, order=210, name="collect"):
         if self.certificates is not None:
             rows.store.unpack(self.certificates)
         counted, total = sorted(known.counts.items()), rows.store.total()
-        names = ("command", "subject", "verdict")
+        names = ("command", "subject", "verdict", "notion", "targets")
         return Outcome(
             {
                 "folder": str(self.folder),
                 "jobs": total,
                 "finished": known.rows,
                 "file": str(path),
-                "counts": [{**dict(zip(names, what, strict=True)), "jobs": count} for what, count in counted],
+                "counts": [
+                    {k: v for k, v in zip(names, what, strict=True) if v or k == "subject"} | {"jobs": count}
+                    for what, count in counted
+                ],
             },
             f"{self.folder}: {known.rows} of {total} jobs finished",
             header=("jobs", "command", "verdict", "about"),
-            lines=[[str(count), command, verdict, subject] for (command, subject, verdict), count in counted],
+            lines=[[str(count), command, _named(*said), subject] for (command, subject, *said), count in counted],
             notes=[f"written: {path}"],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ Row = dict[str, Any]
 _PART = 50_000  # rows of a table that are held at once
 _SUBJECTS = ("construction", "host", "weights", "claim", "method")
 """Parameters by which results are counted together."""
+_DIGEST = re.compile(r"([0-9a-f]{16})[0-9a-f]{48}")
+"""Of weights; its beginning names them, as in what `check` prints."""
 
 
 class Results(Iterable[Row]):
@@ -50,11 +53,12 @@ class Results(Iterable[Row]):
 
 @dataclass
 class Overview:
-    """What a first reading of results finds: how many there are, their counts by command, subject and verdict, and every column
-    in the order of first occurrence with the types of its values."""
+    """What a first reading of results finds: how many there are, their counts by command, subject, verdict, notion and targets
+    (these two "" where the verdict is not about universality), and every column in the order of first occurrence with the
+    types of its values."""
 
     rows: int = 0
-    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str, str, str, str]] = field(default_factory=Counter)
     columns: dict[str, set[type]] = field(default_factory=dict)
 
 
@@ -63,7 +67,7 @@ def overview(rows: Iterable[Row]) -> Overview:
     found = Overview()
     for row in rows:
         found.rows += 1
-        found.counts[row["command"], _subject(row), str(row["verdict"])] += 1
+        found.counts[row["command"], _subject(row), str(row["verdict"]), *_question(row)] += 1
         for name, value in row.items():
             kinds = found.columns.setdefault(name, set())
             if value is not None:
@@ -82,7 +86,16 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> Row:
 
 
 def _subject(row: Row) -> str:
-    return next((str(row[name]) for name in _SUBJECTS if name in row), "")
+    named = next((str(row[name]) for name in _SUBJECTS if name in row), "")
+    digest = _DIGEST.fullmatch(named)
+    return digest[1] if digest else named
+
+
+def _question(row: Row) -> tuple[str, str]:
+    """Notion and targets of a verdict about universality, which says nothing without them."""
+    if row["command"] not in ("certify", "decide"):
+        return "", ""
+    return str(row.get("notion") or ""), str(row.get("targets") or "")
 
 
 def has_pyarrow() -> bool:
