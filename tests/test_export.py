@@ -389,6 +389,25 @@ def with_metadata(path, **changes):
     save_file(arrays, path, {name: value for name, value in facts.items() if value is not None})
 
 
+def test_an_embedding_is_joined_to_its_own_draw_alone(tmp_path, monkeypatch, capsys):
+    """Of a random host too: another seed, the default among them, is no refutation."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["build", "target", *["-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "-o", "T.safetensors"]]) == 0
+    assert run(["embed", "random", "T.safetensors", "--seed", "3", "-o", "E.safetensors"]) == 0
+    given = ["random", "--target", "T.safetensors", "--embedding", "E.safetensors", "--context", "4"]
+    capsys.readouterr()
+    for command in ("emulate", "enclose"):
+        for other, message in (
+            ([], "seed 3, not 0: say --seed 3"),
+            (["--seed", "4"], "seed 3, not 4"),
+            (["--seed", "3", "--law", "signs"], "law uniform, not signs"),
+            (["--seed", "3", "--m", "11"], "m 8, not 11"),
+        ):
+            assert run([command, *given, *other]) == 2, other
+            assert f"found for random with {message}" in capsys.readouterr().err
+        assert run([command, *given, "--seed", "3", *(["--digits", "5"] if command == "enclose" else [])]) == 0
+
+
 def test_an_embedding_is_joined_to_its_own_host_alone(two_hosts, capsys):
     for command in (["export", "host2.safetensors", "E.safetensors", "-o", "h.py"], *COMPARED):
         assert run(command) == 2, command

@@ -120,6 +120,18 @@ def require_made_for(facts: dict[str, str], host: str, residual: bool, limit: in
     return {}
 
 
+def require_drawn_alike(facts: dict[str, str], host: str, drawn: dict[str, Any]) -> None:
+    """MalformedInput where an embedding's metadata name another draw of this random construction than the options do."""
+    if host not in CONSTRUCTIONS or not CONSTRUCTIONS[host].is_random:
+        return
+    for name, value in drawn.items():
+        said = facts.get(name, str(value))[:40]
+        if said != str(value):
+            raise MalformedInput(
+                f"this embedding was found for {host} with {name} {said}, not {value}: say --{name} {said}"
+            )
+
+
 def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
     """A row for the facts of the model that nobody had said when the embedding was found."""
     from utfproof.models.family import FACTS

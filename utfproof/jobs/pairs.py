@@ -76,6 +76,7 @@ class Pair(Dimensions, Drawn, Limited):
             E = read_embedding(self.embedding, max_memory=self.limit)
             facts = read_tensors(self.embedding, max_memory=self.limit).metadata
             options.require_made_for(facts, host, machine.shape.residual, self.limit)
+            options.require_drawn_alike(facts, host, drawn_by | {"m": machine.m})
             if options.stored_stream(facts) not in (None, machine.shape.residual):
                 raise MalformedInput(f"{self.embedding} and {host} differ in whether there is a residual stream")
         return Hosted(machine, model, E, tied, lambda trial: drawn(trial, tied))
