@@ -40,6 +40,7 @@ from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.exact import gfp, lifting
 from utfproof.ground.arrays import require_device, to_numpy
 from utfproof.ground.notions import Notion
+from utfproof.ground.progress import stage
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import distance_bound, r_all
@@ -157,7 +158,8 @@ def _accepted(stated: Certificate, max_memory: int | None) -> Certificate:
     limits = checker.Limits() if max_memory is None else checker.Limits(memory_bytes=max_memory)
     name, shape = stated.document["claim"]["host"]["construction"], shape_of(stated.document)
     try:
-        checker.check_document(checker.parse_canonical(stated.to_bytes()), "", limits, {})
+        with stage(f"checking {name}"):
+            checker.check_document(checker.parse_canonical(stated.to_bytes()), "", limits, {})
     except checker.OverLimit as error:
         raise ResourceLimit(f"checking {name} at {shape} {error}; choose a smaller shape") from None
     except checker.Stop as error:

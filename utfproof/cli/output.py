@@ -65,9 +65,8 @@ def _draw(outcome: Outcome) -> None:
         show_header=bool(outcome.header),
         title_style="bold",
     )
-    for name, *cells in zip(
-        outcome.header, *outcome.lines, strict=True
-    ):  # sentences give way to the width, words do not
+    # sentences give way to the width, words do not
+    for name, *cells in zip(outcome.header, *outcome.lines, strict=True):
         table.add_column(Text(plain(name)), no_wrap=not any(" " in str(cell) for cell in cells))
     if not outcome.header:
         table.add_column(style="cyan", no_wrap=True)
