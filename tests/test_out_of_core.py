@@ -137,6 +137,32 @@ def test_a_block_that_has_changed_is_seen(tmp_path, width, place):
         rank_profile_on_disk(source(matrix, P), tmp_path)
 
 
+def test_nothing_rests_on_a_block_that_has_changed(tmp_path, width):
+    """Also where all blocks are there, and those without pivots, so that no G is applied again."""
+    width(9)
+    matrix = deficient(np.random.default_rng(0), 30, 30, 12)
+    rank_profile_on_disk(source(matrix, P), tmp_path)
+    for file in sorted(tmp_path.glob("block-*.bin")):
+        written = file.read_bytes()
+        for at in range(len(written)):
+            file.write_bytes(written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
+            with pytest.raises(MalformedInput, match=rf"{file.name} is not what was written"):
+                rank_profile_on_disk(source(matrix, P), tmp_path)
+        file.write_bytes(written)
+
+
+@pytest.mark.parametrize("other", [8, 10])
+def test_blocks_of_another_width_are_refused(tmp_path, width, other):
+    """Columns would be left out, or met twice."""
+    width(9)
+    matrix = FAMILIES["random"](np.random.default_rng(0), 30, 30, P)
+    rank_profile_on_disk(source(matrix, P), tmp_path)
+    told = tmp_path / "matrix.json"
+    told.write_text(told.read_text().replace('"width": 9', f'"width": {other}'))
+    with pytest.raises(MalformedInput, match=r"block-0\.bin is not what was written"):
+        rank_profile_on_disk(source(matrix, P), tmp_path)
+
+
 @pytest.mark.parametrize("rows", [100, 3000, 30000, 100000])
 def test_blocks_fill_the_limit(rows):
     held = out_of_core.held_memory()

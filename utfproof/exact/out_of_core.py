@@ -10,8 +10,10 @@ input's rows, which stay in that order: pivots show both rank profiles, as in me
 
 Files. `matrix.json` says what is eliminated, and in which blocks. `block-N.bin` appears whole, when block N is settled, and
 holds k and the rows that remain (int64), the positions of the pivot rows among the rows that remained before (int32 [k]),
-pivot columns (int32 [k]), G (int32, row by row), and the CRC-32 of all this (int64), little-endian. A run that was killed
-goes on behind the last block that is there. Blocks are read, not mapped: what is held is what is announced.
+pivot columns (int32 [k]), G (int32, row by row), and the CRC-32 of all this (int64), little-endian; the sum begins with
+that of `matrix.json` and N, for a block says nothing under another width or number. A run that was killed goes on behind the
+last block that is there, and first sums all that are: what is found rests on their heads also where no G is applied again.
+Blocks are read, not mapped: what is held is what is announced.
 """
 
 from __future__ import annotations
@@ -204,20 +206,28 @@ class _Block:
     where G [rest, k] is."""
 
     path: Path
+    mark: int
     positions: np.ndarray
     columns: np.ndarray
     rest: int
 
     @classmethod
-    def read(cls, path: Path) -> _Block:
-        """What the file says, but for G. MalformedInput unless it is as long as it says."""
+    def read(cls, path: Path, mark: int) -> _Block:
+        """What the file says, but for G. MalformedInput unless it is what was written; mark: the checksum's start."""
         with path.open("rb") as stream:
-            head = np.frombuffer(stream.read(16), dtype="<i8")
-            count, rest = (int(head[0]), int(head[1])) if len(head) == 2 else (-1, -1)
-            if path.stat().st_size != 16 + 4 * count * (2 + rest) + 8:
+            data, checksum, left = stream.read(16), mark, path.stat().st_size - 8
+            head = np.frombuffer(data, dtype="<i8") if len(data) == 16 else (-1, -1)
+            count, rest = int(head[0]), int(head[1])
+            if left != 16 + 4 * count * (2 + rest):
                 raise _changed(path)
+            while data:
+                checksum, left = zlib.crc32(data, checksum), left - len(data)
+                data = stream.read(min(left, 1 << 20))
+            if stream.read() != np.array([checksum], dtype="<i8").tobytes():
+                raise _changed(path)
+            stream.seek(16)
             positions, columns = (np.frombuffer(stream.read(4 * count), dtype="<i4").astype(np.int64) for _ in "rc")
-        return cls(path, positions, columns, rest)
+        return cls(path, mark, positions, columns, rest)
 
     def without_pivots(self, remaining: np.ndarray) -> np.ndarray:
         """The rows that remain after it, of those that remained before."""
@@ -229,7 +239,7 @@ class _Block:
         step = _slab(self.rest, count, width)
         stored, floats = np.empty((step, count), dtype="<i4"), np.empty((step, count))
         with self.path.open("rb") as stream:
-            checksum = zlib.crc32(stream.read(16 + 8 * count))
+            checksum = zlib.crc32(stream.read(16 + 8 * count), self.mark)
             for start in range(0, self.rest, step):
                 rows = stored[: min(step, self.rest - start)]
                 traffic.read += stream.readinto(rows.data)
@@ -267,11 +277,15 @@ class _Store:
         what = f"going on in {self.folder}, with blocks of {self.width} columns,"
         require_memory(memory_needed(source.rows, self.width), what, self.max_memory)
         while self._path(len(self.blocks)).exists():
-            self.blocks.append(_Block.read(self._path(len(self.blocks))))
+            self.blocks.append(_Block.read(self._path(len(self.blocks)), self._mark()))
         self.traffic.settled = len(self.blocks)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"block-{number}.bin"
+
+    def _mark(self) -> int:
+        """Where the next block's checksum begins."""
+        return zlib.crc32((self.folder / _MATRIX).read_bytes() + str(len(self.blocks)).encode())
 
     def write(self, found: Elimination, first: int, inverse: np.ndarray) -> _Block:
         """The next block, from what elimination left of its columns; `first` is the number of their first, inverse [k, k]
@@ -282,9 +296,9 @@ class _Store:
         np.fill_diagonal(inverse, 1)
         found.forward(inverse, 0, len(found.blocks))
         positions, columns = found.rows[:count], np.array(found.columns, dtype=np.int64) + first
-        path = self._path(len(self.blocks))
+        path, mark = self._path(len(self.blocks)), self._mark()
         head = [np.array([count, len(order)], dtype="<i8"), positions.astype("<i4"), columns.astype("<i4")]
-        checksum = 0
+        checksum = mark
         with atomic_file(path) as stream:
             for part in head:
                 checksum = zlib.crc32(part.data, checksum)
@@ -297,7 +311,7 @@ class _Store:
                 stream.write(rows.data)
                 self.traffic.written += rows.nbytes
             stream.write(np.array([checksum], dtype="<i8").tobytes())
-        self.blocks.append(_Block(path, positions, columns, len(order)))
+        self.blocks.append(_Block(path, mark, positions, columns, len(order)))
         return self.blocks[-1]
 
 
