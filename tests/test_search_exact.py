@@ -262,6 +262,20 @@ def test_first_host_with_both_free() -> None:
         assert not found.complete
 
 
+def test_hosts_that_serve_complex_targets_only_are_no_find() -> None:
+    """Untied (3,1), m = 2: the R_h leave one X + tZ, whose determinant is a quadratic in t; a root of it is rational in the
+    weights for three classes of injections only, and the first class that serves is none of them."""
+    problem = _problem(3, 1, 2, looped=False)
+    every, first = (search_all(problem, "injections", stop_at_first=stop) for stop in (False, True))
+    assert (every.served, every.rational, every.verdict) == (5, 3, "found")
+    for found in (every, first):
+        assert found.first is not None
+        assert found.first["rational"]
+    assert (first.served, first.rational, first.verdict) == (2, 1, "found")
+    every.rational = 0
+    assert every.verdict == "complex"
+
+
 def test_classes_account_for_all_hosts() -> None:
     """Looped, m = 2: the classes' orbits have 256 members together."""
     table, chosen, total = exhaustive.tied_hosts(2, 2, "all")

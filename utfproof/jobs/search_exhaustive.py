@@ -19,8 +19,8 @@ FREE = {"E": "E", "both": "E and U"}
 class SearchExhaustive(Limited, Job, order=144, name="search exhaustive"):
     """Decide every {0,1} host of m dimensions in the shared-attention model, d_in = 1, for almost all targets.
 
-    Exit 0: a host serves, exactly. 4: none of this kind does (other values are not excluded), or the time was spent. 2, 3:
-    malformed, too many hosts.
+    Exit 0: a host serves, exactly. 4: none of this kind does (other values are not excluded), or complex targets only, or the
+    time was spent. 2, 3: malformed, too many hosts.
     """
 
     examples = "Example: utfproof search exhaustive -H 2 -L 2 --m 2 --looped --json"
@@ -58,8 +58,7 @@ class SearchExhaustive(Limited, Job, order=144, name="search exhaustive"):
 def _rows(document: dict[str, Any]) -> dict[str, str]:
     tests = f"{document['linear']} pass the linear test, {document['decided']} decided"
     rows = {
-        "outcome": document["outcome"]
-        + ("" if document["complete"] or document["served"] else ": the run is not complete"),
+        "outcome": document["outcome"] + (": the run is not complete" if document["outcome"] == "open" else ""),
         "hosts": f"{document['hosts']} of kind {document['kind']}, {document['classes']} up to renaming"
         if document["classes"]
         else "not listed",

@@ -367,8 +367,11 @@ class ExhaustiveFindings:
 
     @property
     def verdict(self) -> str:
-        """found, none (of this kind) or open."""
-        return "found" if self.served else "none" if self.complete else "open"
+        """found; complex (hosts serve almost all complex targets, and none was seen to serve almost all real ones); none (of
+        this kind); or open."""
+        if self.rational:
+            return "found"
+        return "open" if not self.complete else "complex" if self.served else "none"
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -440,11 +443,11 @@ def _search(
             found.decided += 1
             found.served += serves
             found.rational += rational
-            if serves and found.first is None:
+            if serves and (found.first is None or (rational and not found.first["rational"])):
                 host = chosen[start + number].reshape(-1, grid.heads)
                 ones = [[np.argwhere(table[k]).tolist() for k in layer] for layer in host]
                 found.first = {"ones_of_R_V": ones, "U": None if U is None else U.tolist(), "rational": rational}
-            if serves and stop_at_first:
+            if rational and stop_at_first:
                 found.notes.append("stopped at the first host")
                 return False
     return True
