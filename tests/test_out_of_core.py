@@ -1,6 +1,8 @@
 """Rank beyond memory: the engine in memory as the judge, runs that were killed, files that have changed, planted faults."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,6 +215,7 @@ MATRICES = {
     "floats": lambda rng: rng.normal(size=(40, 30)),
     "halves": lambda rng: rng.normal(size=(20, 20)).astype(np.float16),
     "deficient": lambda rng: rng.integers(-9, 9, (30, 5)) @ rng.integers(-9, 9, (5, 40)),
+    "deficient by one": lambda rng: rng.integers(-9, 9, (30, 29)) @ rng.integers(-9, 9, (29, 40)),
 }
 
 
@@ -229,6 +232,21 @@ def test_command(tmp_path, capsys, name, kind):
     assert [len(said["dependent_rows"]), len(said["dependent_columns"])] == [size - rank for size in matrix.shape]
     assert run(["rank", file]) == 0
     assert f"{rank} modulo" in capsys.readouterr().out
+
+
+def test_command_goes_on_with_the_same_file_only(tmp_path, capsys):
+    """Of one size and name: another file, and the same one written anew."""
+    rng, folder = np.random.default_rng(3), str(tmp_path / "blocks")
+    (tmp_path / "other").mkdir()
+    file, other = (stored(tmp_path / place, rng.normal(size=(9, 9))) for place in ("a.npy", "other/a.npy"))
+    assert run(["rank", file, "--folder", folder]) == 0
+    times = Path(file).stat()
+    os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert run(["rank", other, "--folder", folder]) == 2
+    assert run(["rank", file, "--folder", folder]) == 0
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns + 10**9))
+    assert run(["rank", file, "--folder", folder]) == 2
+    assert capsys.readouterr().err.count("another matrix") == 2
 
 
 REFUSED = {

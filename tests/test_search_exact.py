@@ -254,6 +254,21 @@ def test_all_small_hosts(problem: Problem, kind: str, verdict: str) -> None:
     assert found.verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("problem", "kind", "classes", "served"),
+    [
+        (_problem(2, 1, 2, "E", looped=False), "all", 46, 57),
+        (_problem(2, 1, 2, "E", looped=True), "all", 76, 100),
+        (_problem(3, 1, 3, "E", looped=False), "injections", 252, 341),
+        (_problem(2, 2, 3, "E", looped=True), "injections", 120, 36),
+    ],
+)
+def test_as_many_hosts_serve_as_a_plain_count_says(problem: Problem, kind: str, classes: int, served: int) -> None:
+    """Counted by loops over all hosts, renamings and U, with FLINT's rank over the integers; most pairs do not serve."""
+    found = search_all(problem, kind)
+    assert (found.classes, found.served, found.rational) == (classes, served, served)
+
+
 def test_first_host_with_both_free() -> None:
     """Untied (2,2), m = 2: the two-sided register's size; looped (2,2), m = 3: the counting host's."""
     for problem in (_problem(2, 2, 2, looped=False), _problem(2, 2, 3, looped=True)):
