@@ -289,7 +289,7 @@ def gaps_part(tables: list[Table]) -> list[str]:
             notes = [*best.schedule[1:], *[f"best of {best.tried} schedules"] * (best.tried > 1)]
             how = f" ({', '.join(notes)})" if notes else ""
             held = [f"{line.host}, m = {line.m}", percent(line.embedded)]
-            rows.append([found.title, *held, reached + how, str(best.runs[0].steps), rule, f"{best.gap:.1f}"])
+            rows.append([found.title, *held, reached + how, str(best.runs[0].steps), rule, f"{best.gap:z.1f}"])
         rows += [
             [found.title, f"{', '.join(hosts)}, m = {m}", percent(embedded), "", "", rule, ""]
             for (m, embedded), hosts in untried.items()
