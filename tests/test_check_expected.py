@@ -7,8 +7,10 @@ import measure_check
 import pytest
 
 from utfproof.certificates import checker, expected
+from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.prover import certify
 from utfproof.cli.app import run
+from utfproof.errors import ResourceLimit
 from utfproof.shapes import Shape
 
 ROOT = Path(__file__).parent.parent
@@ -60,8 +62,10 @@ def test_a_certificate_that_takes_a_second_is_not_refused_for_minutes(tmp_path, 
 
 
 def test_what_would_take_hours_is_refused_at_once(tmp_path):
-    path = tmp_path / "c.json"
-    certify("residual-key", Shape(2, 4, 600, 600, residual=True)).write(path)
+    path, shape = tmp_path / "c.json", Shape(2, 4, 600, 600, residual=True)
+    with pytest.raises(ResourceLimit, match="checking residual-key at"):  # nor is it written
+        certify("residual-key", shape, max_memory=10**10)
+    identity_certificate("residual-key", shape).write(path)
     assert checker.check_file(path, expected.Expected()).code == checker.LIMIT
 
 
