@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates import checker
+from utfproof.certificates import recheck
 from utfproof.certificates.format import (
     INLINE_LIMIT,
     ROWS_WRITTEN_OUT,
@@ -144,8 +144,7 @@ def certify(
     if entry.is_random:
         draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
-    if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
-        require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
+    if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows
         return _accepted(certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M), max_memory)
     return _certify_index_map(entry, shape, m, host, max_memory)
 
@@ -155,17 +154,11 @@ def _accepted(stated: Certificate, max_memory: int | None) -> Certificate:
 
     Undecided where it has not: a record may be wrong. ResourceLimit where checking takes more than the checker's limits.
     """
-    limits = checker.Limits() if max_memory is None else checker.Limits(memory_bytes=max_memory)
     name, shape = stated.document["claim"]["host"]["construction"], shape_of(stated.document)
-    try:
-        with stage(f"checking {name}"):
-            checker.check_document(checker.parse_canonical(stated.to_bytes()), "", limits, {})
-    except checker.OverLimit as error:
-        raise ResourceLimit(f"checking {name} at {shape} {error}; choose a smaller shape") from None
-    except checker.Stop as error:
-        raise Undecided(
-            f"the record of {name} says how it serves its targets at {shape}, and is wrong: {error}"
-        ) from None
+    with stage(f"checking {name}"):
+        fault = recheck.fault(stated, f"choose a smaller shape: checking {name} at {shape}", max_memory)
+    if fault is not None:
+        raise Undecided(f"the record of {name} says how it serves its targets at {shape}, and is wrong: {fault}")
     return stated
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.cli.output import plain
 from utfproof.errors import MalformedInput, install
+from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
@@ -125,7 +126,7 @@ def _named(verdict: str, notion: str, targets: str) -> str:
     """A verdict with its notion, and its targets where they are not all untied ones."""
     if not notion or verdict == "refused":
         return verdict
-    said = f"{verdict} in the functional sense" if notion == "functional" else f"{verdict} by {notion}"
+    said = f"{verdict} {Notion(notion).sense}"
     return said if targets in ("", "all untied") else f"{said} ({targets})"
 
 

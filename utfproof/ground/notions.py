@@ -25,6 +25,11 @@ class Notion(StrEnum):
     SHARED_ATTENTION = "shared attention"
     """Outputs agree when attention matrices are supplied from outside: the paper's lower-bound model."""
 
+    @property
+    def sense(self) -> str:
+        """As a verdict names it: "universal by matching", "universal in the functional sense"."""
+        return "in the functional sense" if self is Notion.FUNCTIONAL else f"by {self.value}"
+
 
 class Extent(StrEnum):
     """How many targets of a class: all; all but a set of measure zero; or those that were examined."""

@@ -142,8 +142,7 @@ def report(found: Certificate, output: Path, subject: str) -> Outcome:
         written = found.write(output)
     shape, dimensions = found.document["shape"], shape_of(found.document)
     notion, targets = Notion(found.document["claim"]["notion"]), found.document["claim"]["targets"]
-    sense = "in the functional sense" if notion is Notion.FUNCTIONAL else f"by {notion.value}"
-    verdict = f"universal {sense}" if found.universal else f"not universal {sense}"
+    verdict = f"{'' if found.universal else 'not '}universal {notion.sense}"
     document: dict[str, Any] = {
         "verdict": verdict,
         "notion": notion.value,

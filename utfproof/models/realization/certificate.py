@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.certificates import checker
+from utfproof.certificates import checker, recheck
 from utfproof.certificates.format import SAFE_INTEGER, Certificate, stating
 from utfproof.errors import ResourceLimit
 from utfproof.ground.notions import Notion
@@ -257,9 +257,6 @@ def require_valid(made: Certificate) -> None:
 
     Raises ResourceLimit where that takes more than the checker's limits.
     """
-    try:
-        checker.check_document(checker.parse_canonical(made.to_bytes()), "", checker.Limits(), {})
-    except checker.OverLimit as error:
-        raise ResourceLimit(f"the certificate was not re-checked: it {error}") from None
-    except checker.Stop as error:
-        raise AssertionError(f"the certificate that m = {made.document['shape']['m']} is least: {error}") from None
+    fault = recheck.fault(made, "the certificate was not re-checked: it")
+    if fault is not None:
+        raise AssertionError(f"the certificate that m = {made.document['shape']['m']} is least: {fault}")
