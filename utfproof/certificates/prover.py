@@ -144,7 +144,8 @@ def certify(
     if entry.is_random:
         draw = RandomDraw(shape, m, seed, law, dtype, entry.tied, device)
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
-    if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows
+    if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
+        require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
         return _accepted(certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M), max_memory)
     return _certify_index_map(entry, shape, m, host, max_memory)
 
