@@ -1,9 +1,10 @@
 """Everything that wants a GPU until the time is spent: `make gpu`, or `python scripts/gpu.py --hours H`.
 
 Tests marked gpu, rank modulo p up to 30 000, the price of emulation, 10 000 targets at context 16 384, training steps, then
-the cells of the paper's tables and the points of its scaling figure that have no full run yet, cheapest first, several side
-by side. Each part writes its data file under results/ (or --results), which the pages pick up. Parts whose file is there are
-not repeated; runs that the end interrupts leave a checkpoint, and the same command goes on from it. Nothing here uses TF32.
+the cells of the paper's tables and the points of its scaling figure that have no full run yet, by value for time, several side
+by side: with NVIDIA's MPS running (`nvidia-cuda-mps-control -d`) and --jobs 10 they share the device well. Each part writes its
+data file under results/ (or --results), which the pages pick up. Parts whose file is there are not repeated; runs that the end
+interrupts leave a checkpoint, and the same command goes on from it. Nothing here uses TF32.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from utfproof.training.loop import parallel_seeds
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
@@ -36,6 +36,8 @@ CHECKPOINT_SECONDS = 20
 """Time that is left to running cells for their checkpoints."""
 SEEDS = {"random": 5}
 """As in the paper; 1 for the others."""
+OTHERS = 10
+"""Time that the first seed of a cell may take in place of further seeds, or of a point of the figure."""
 
 
 @dataclass(frozen=True)
@@ -84,35 +86,35 @@ def many_targets(results: Path, device: str, tiny: bool) -> Part:
     path = results / f"emulate-many-targets-{'cuda' if device.startswith('cuda') else device}.json"
     amount = (
         ("--trials", "2", "--context", "16") if tiny else ("--trials", "10000", "--batch", "100", "--context", "16384")
-    )
+    )  # bounds would take longer than the passes, on the processor
     return Part(
         "many targets at a long context",
         (*COMMAND, "emulate", "shared-key", "--shapes", "parentheses", "--attention", "causal", *amount,
-         "--device", device, "--json"),
+         "--no-bounds", "--tolerance", "1e-8", "--device", device, "--json"),
         path,
     )  # fmt: skip
 
 
-def cells(device: str, tiny: bool) -> list[tuple[Preset, int]]:
-    """(preset, seeds) of every cell and point of the scaling figure, by value for time: what costs least comes first,
-    points of the figure later, cells with an MLP last. Where seeds do not run side by side, one of each before the others."""
+def measurements(results: Path, device: str, tiny: bool) -> Iterator[Part]:
+    """All parts but tests and cells."""
+    yield from benches(results, device, tiny)
+    yield many_targets(results, device, tiny)
+
+
+def cells(tiny: bool) -> list[tuple[Preset, int]]:
+    """(preset, seeds) of every cell and point of the scaling figure, by value for time: one seed of each, and all seeds."""
     found = [
         (PRESETS[f"{task}/{host}/{variant}"], SEEDS.get(host, 1))
         for task in PAPER_TASKS
         for variant in VARIANTS
         for host in PAPER_HOSTS
     ]
-    home = {pair[0] for pair in found}
+    home = {point for point, _ in found}
     found += [(point, SCALING_SEEDS) for point in scaling_presets("all") if point not in home]
     if tiny:
         found = [(replace(PRESETS["1-hop/sparse/attention"], steps=2, batch=2), 1)]
-    alone = [(point, 1) for point, seeds in found if seeds > 1 and not parallel_seeds(point, device, "auto")]
-    repeated = {point for point, _ in alone}
-
-    def order(pair: tuple[Preset, int]) -> tuple[bool, bool, bool, float]:
-        return pair[0].mlp, pair[0] not in home, pair[1] > 1 and pair[0] in repeated, cost(*pair)
-
-    return sorted(found + alone, key=order)
+    found += [(point, 1) for point, seeds in found if seeds > 1]
+    return sorted(found, key=lambda pair: cost(*pair) * (1 if pair[0] in home and pair[1] == 1 else OTHERS))
 
 
 def cost(point: Preset, seeds: int) -> float:
@@ -144,9 +146,7 @@ def train_command(point: Preset, seeds: int, folder: Path, device: str, tiny: bo
 def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only: Sequence[str]) -> int:
     """Train what is missing, `jobs` at once, until `end`; the number that failed."""
     waiting = [
-        pair
-        for pair in cells(device, tiny)
-        if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
+        pair for pair in cells(tiny) if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
     ]
     running: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
     failed = 0

@@ -86,7 +86,7 @@ def run_rows(runs: list[RunResult]) -> list[list[str]]:
                 f"{run.steps}{'' if run.complete else ' *'}",
                 "" if said is None else f"{said:.1f}",
                 mean_and_spread([run.accuracy for run in alike]) + f" ({len(alike)} seeds)" * (len(alike) > 1),
-                duration(statistics.median(run.seconds for run in alike)),
+                duration(statistics.median(run.seconds for run in alike)) + (f", {run.note}" if run.note else ""),
             ]
         )
     return rows

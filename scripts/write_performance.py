@@ -12,6 +12,7 @@ import statistics
 import sys
 from typing import Any
 
+from gpu_figures import on_a_gpu
 from pages import ROOT, settle, table
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -30,14 +31,6 @@ TABLES_COMMAND = (
     "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all "
     "--attention all --context 1,64,512,2048 --json"
 )
-GPU_COMMANDS = r"""<!-- not run: needs a GPU -->
-```
-$ utfproof bench emulate --shapes parentheses,1-hop,2-hop,4-hop --device cuda -o results/bench-emulate-cuda.json
-$ utfproof emulate random --shapes 4-hop --trials 10000 --context 256 --attention causal \
-  --engine m-wide --device cuda --batch 64 --no-bounds --tolerance 1e-8 --json
-$ utfproof emulate random --shapes 4-hop --trials 10000 --context 16384 --attention causal \
-  --engine path-space --device cuda --batch 16 --no-bounds --tolerance 1e-8 --json
-```"""
 
 
 def load(name: str) -> dict[str, Any]:
@@ -396,11 +389,11 @@ condition number is large (`shared-query` inverts a product of L matrices; `rand
 ## On a GPU
 
 The same code runs on any torch device (`--device cuda`): weights are drawn there from the seeded generator, one matrix
-at a time, R_all is assembled and eliminated there. It is tested on torch's CPU device, where it gives the same bytes.
-**No GPU figure exists yet.** These runs are wanted: the table above, and 10 000 targets
-at the 4-hop shape, m-wide and (long contexts) in path space:
+at a time, R_all is assembled and eliminated there. `make gpu` runs on any CUDA machine what wants one, until its hours are
+spent: the tests that are marked so (ranks, decisions, emulation, training steps of every host and variant, each against the
+processor), the measurements below, then the paper's experiments that have not been run.
 
-{GPU_COMMANDS}
+{on_a_gpu(ROOT / "results", engine, emulation)}
 """
 
 

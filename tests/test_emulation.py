@@ -15,6 +15,7 @@ from utfproof.attention import (
     RationalAttention,
     SeededAttention,
     SoftmaxAttention,
+    arithmetic,
     blocked_product,
     chunked,
     parse_kernel,
@@ -116,6 +117,16 @@ def test_blocked_products_are_exact_on_integers():
     a, b = rng.integers(-9, 9, (5, 700)), rng.integers(-9, 9, (700, 3))
     for block in (1, 7, 256, 700, 1000):
         assert np.array_equal(blocked_product(a, b, block), a @ b)
+
+
+@pytest.mark.parametrize(("n", "block"), [(600, 256), (512, 256), (9, 2), (2, 1)])
+def test_all_blocks_at_once_are_the_same_sums(n, block):
+    """As on a GPU, with and without a rest, targets side by side or not."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+    for before in ((), (3,), (2, 3)):
+        a, b = (torch.randint(-9, 9, (*before, *size), generator=generator).double() for size in ((5, n), (n, 3)))
+        assert torch.equal(arithmetic._all_blocks(a, b, n // block, block), a @ b)
 
 
 def test_matrices_from_outside():

@@ -259,7 +259,7 @@ def test_on_a_gpu():
                     build_host(name, SHAPE),
                     lambda t: draw_target(SHAPE, t),
                     kernels,
-                    [5, 300],
+                    [5, 600],  # two blocks of keys and a rest
                     trials=4,
                     setting=setting,
                 )

@@ -366,7 +366,7 @@ def test_the_last_stream_holds_the_one_before():
     embedder = Embedder(host)
     prediction = Predictor(Engine(embedder)).of(still, embedder.embed(still).E)
     x = random_input(SHAPE, 5, 1)
-    observed = Observer(ChunkedAttention(SCALED[0][1]), streams=True)
+    observed = Observer(ChunkedAttention(SCALED[0][1]), sizes=True)
     output = still.forward(x, observed)
     assert np.allclose(output, x)
     assert prediction.sizes(observed, None, x, output).stream[2] >= np.linalg.norm(x, axis=1).max()

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gpu
+import gpu_figures
 import pytest
+import write_performance
 
 pytestmark = pytest.mark.full
 SCRIPT = Path(__file__).parents[1] / "scripts" / "gpu.py"
@@ -32,6 +35,36 @@ def test_every_part_once(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
     cell.unlink()
     assert "cells: 1 without a full run" in dry_run(tmp_path, "--only", "cells")[1]
+    the_page_takes_them_up(tmp_path)
+
+
+def the_page_takes_them_up(folder):
+    """Every measurement under its command; what is missing is named."""
+
+    def section():
+        return gpu_figures.on_a_gpu(
+            folder, write_performance.engine, write_performance.emulation, device="cpu", tiny=True
+        )
+
+    said = section()
+    assert said.count("`utfproof ") == len(FILES)
+    assert said.count("|---|") >= len(FILES) - 1
+    assert "2 targets at (H, L, d, d_in) = (4, 2, 24, 4), context 16" in said
+    assert "Not measured yet" not in said
+    (folder / FILES[0]).unlink()
+    assert "Not measured yet on any GPU: rank modulo p." in section()
+
+
+def test_a_first_seed_comes_before_further_ones():
+    """Unless it takes over ten times as long: one m-wide cell at four hops may not keep all others waiting."""
+    order = gpu.cells(False)
+    place = {
+        (point.name, point.head_dim, seeds): number for number, (point, seeds) in enumerate(order) if point.m == 2280
+    }
+    assert place["3-hop/random/residual", 30, 1] < place["3-hop/random/residual", 30, 5]
+    assert place["3-hop/trained/residual-norm", 30, 1] < place["3-hop/random/attention", 30, 5]
+    assert place["3-hop/random/attention", 30, 5] < place["4-hop/trained/mlp", 30, 1]
+    assert len(set(order)) == len(order)
 
 
 def test_a_part_that_fails_is_told(tmp_path):

@@ -307,7 +307,7 @@ def test_what_most_cells_share_is_said_once():
     cells, _ = paper_cells(runs)
     assert training_tables.coverage(cells) == "2 of the paper's 75 cells have been run in full"
     said = [part.circumstances for part in training_tables.tables(cells)]
-    assert said[4] == "measured: 1 seed, cpu; attention-only, fully trained: 1 seed, 20 steps, cuda"
+    assert said[4] == "measured: 1 seed, cpu; 1 seed, 20 steps, cuda: attention-only (fully trained)"
     assert [bool(line) for line in said] == [True, False, False, False, True, False, False]
 
 

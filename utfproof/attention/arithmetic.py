@@ -45,9 +45,21 @@ def softmax(logits: Array, mask: np.ndarray | None = None) -> Array:
 
 
 def blocked_product(weights: Array, x: Array, block: int = KEY_BLOCK) -> Array:
-    """weights @ x, the sum over the inner index taken in blocks."""
-    n = x.shape[-2]
+    """weights @ x, the sum over the inner index taken in blocks; on a GPU those of all whole blocks at once, where together
+    they are no larger than the weights."""
+    n, width = x.shape[-2:]
+    whole = n // block
+    if whole > 1 and width <= block and is_torch(x) and x.device.type != "cpu":
+        return _all_blocks(weights, x, whole, block)
     total = weights[..., :block] @ x[..., :block, :]
     for start in range(block, n, block):
         total += weights[..., start : start + block] @ x[..., start : start + block, :]
     return total
+
+
+def _all_blocks(weights: Array, x: Array, whole: int, block: int) -> Array:
+    """The same for torch tensors in one product: a launch for each block would take longer than its sums."""
+    cut = whole * block
+    apart = weights[..., :cut].unflatten(-1, (whole, block)).transpose(-2, -3)
+    total = (apart @ x[..., :cut, :].unflatten(-2, (whole, block))).sum(-3)
+    return total if cut == x.shape[-2] else total + weights[..., cut:] @ x[..., cut:, :]

@@ -74,6 +74,8 @@ def run(setting: TrainSetting, progress: Any = None) -> dict[str, Any]:
     torch.set_num_threads(setting.threads)
     try:
         about = circumstances()
+        if setting.device != "cpu":
+            about["accelerator"] = torch.cuda.get_device_name()
         results = [_one_task(task, setting, progress) for task in setting.tasks]
     finally:
         torch.set_num_threads(before)

@@ -354,7 +354,7 @@ class _Group:
         self, name: str, context: int, kernel: Any, inputs: list[np.ndarray], x: np.ndarray
     ) -> Iterator[Comparison]:
         ours = Observer(ChunkedAttention(kernel, self.setting.rows))
-        theirs = Observer(ChunkedAttention(kernel, self.setting.rows), streams=True)
+        theirs = Observer(ChunkedAttention(kernel, self.setting.rows), sizes=self.predictions is not None)
         place = self.engine.place
         output = to_numpy(_double(self.engine.run(place.array(x), self.prepared, ours)))
         with self.reference.strict():

@@ -16,13 +16,13 @@ GROWTH = 8.0
 
 
 class Observer:
-    """An attention kernel that also notes what it is given: logits among at most SAMPLED_TOKENS tokens, largest norms of
-    queries and keys, and (with `streams`) the streams themselves at each layer, for the sizes of docs/emulation.md."""
+    """An attention kernel that also notes what it is given: logits among at most SAMPLED_TOKENS tokens, and (with `sizes`)
+    largest norms of queries and keys, and the streams themselves at each layer, for the sizes of docs/emulation.md."""
 
-    def __init__(self, kernel: Any, *, streams: bool = False) -> None:
+    def __init__(self, kernel: Any, *, sizes: bool = False) -> None:
         self.kernel = kernel
         self.logits_only = kernel.logits_only
-        self.keep_streams = streams
+        self.sizes = sizes
         self.logits: dict[tuple[int, int], np.ndarray] = {}
         self.queries: dict[tuple[int, int], np.ndarray] = {}
         self.keys: dict[tuple[int, int], np.ndarray] = {}
@@ -33,12 +33,13 @@ class Observer:
 
     def attended(self, queries: Array, keys: Array, x: Array, positions: Array, *, layer: int, head: int) -> Array:
         """A x, after noting what goes in."""
-        q, k = _float(queries), _float(keys)
-        self.queries[(layer, head)], self.keys[(layer, head)] = _largest_row(q), _largest_row(k)
-        tokens = np.unique(np.linspace(0, q.shape[-2] - 1, SAMPLED_TOKENS).astype(np.int64))
-        self.logits[(layer, head)] = q[..., tokens, :] @ transpose(k[..., tokens, :])
-        if self.keep_streams and head == 0:
-            self.streams[layer] = _float(x)
+        tokens = np.unique(np.linspace(0, queries.shape[-2] - 1, SAMPLED_TOKENS).astype(np.int64))
+        self.logits[(layer, head)] = _float(queries[..., tokens, :]) @ transpose(_float(keys[..., tokens, :]))
+        if self.sizes:
+            self.queries[(layer, head)] = _largest_row(_float(queries))
+            self.keys[(layer, head)] = _largest_row(_float(keys))
+            if head == 0:
+                self.streams[layer] = _float(x)
         return attend(self.kernel, queries, keys, x, positions, layer=layer, head=head)
 
 

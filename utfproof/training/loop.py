@@ -240,7 +240,7 @@ class Trainer:
 
     def update(self, batch: Batch) -> None:
         """Loss, gradients and AdamW, for batches [S, B, n]."""
-        self.optimizer.zero_grad(set_to_none=not self.on_gpu)
+        self.optimizer.zero_grad()  # in a captured graph too, whose own memory the gradients are then
         marked, scored, size = batch.loss_mask.sum((1, 2)), 0, self.together(self.engine.name, *batch.inputs.shape[1:])
         self.loss.zero_(), self.accuracy.zero_()
         with tiny_is_zero():

@@ -355,6 +355,17 @@ def _board(setting: RunSetting) -> Iterator[Any]:
         writer.close()
 
 
+def _note(trainer: Trainer) -> str:
+    """What the seconds of a run are of, where they are not of one model on a CPU."""
+    import torch
+
+    seeds = len(trainer.model.seeds)
+    said = [f"seconds of {seeds} seeds together"] if seeds > 1 else []
+    if trainer.on_gpu:
+        said.append(torch.cuda.get_device_name(trainer.device))
+    return ", ".join(said)
+
+
 def _results(trainer: Trainer, preset: Preset, setting: RunSetting, log: _Log, clock: _Clock) -> list[RunResult]:
     scores = trainer.evaluate(setting.eval_sequences)
     _require_numbers(scores.loss, trainer)
@@ -362,7 +373,7 @@ def _results(trainer: Trainer, preset: Preset, setting: RunSetting, log: _Log, c
     points = log.points()
     stride = max(1, -(-len(points) // CURVE_POINTS))
     kept = [point for number, point in enumerate(points) if (len(points) - 1 - number) % stride == 0]
-    alone = len(trainer.model.seeds) == 1
+    note = _note(trainer)
     return [
         RunResult(
             preset={**preset_fields(preset), "seed": seed},
@@ -379,7 +390,7 @@ def _results(trainer: Trainer, preset: Preset, setting: RunSetting, log: _Log, c
             seconds=seconds,
             parameters=trainer.model.count(),
             curve=[(point["step"], point["loss"][number], point["accuracy"][number]) for point in kept],
-            note="" if alone else f"seconds of {len(trainer.model.seeds)} seeds together",
+            note=note,
         )
         for number, seed in enumerate(trainer.model.seeds)
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, mode, stdev
+from statistics import fmean, stdev
 from typing import Any
 
 from utfproof.paper import tables as paper
@@ -90,17 +90,16 @@ class TablePart:
 
     @property
     def circumstances(self) -> str:
-        """A line that tells how the measured cells were run: what most of them share, then each that differs."""
-        places = {
-            f"{row.label}, {name}": measured.circumstances
-            for row in self.rows
-            for name, measured in zip(HOSTS.values(), row.measured, strict=True)
-            if measured is not None
-        }
+        """A line that tells how the measured cells were run: what most of them share, then those that differ."""
+        places: dict[str, list[str]] = {}
+        for row in self.rows:
+            for name, measured in zip(HOSTS.values(), row.measured, strict=True):
+                if measured is not None:
+                    places.setdefault(measured.circumstances, []).append(f"{row.label} ({name})")
         if not places:
             return ""
-        most = mode(places.values())
-        others = [f"{place}: {said}" for place, said in places.items() if said != most]
+        most = max(places, key=lambda said: len(places[said]))
+        others = [f"{said}: {', '.join(where)}" for said, where in places.items() if said != most]
         return "; ".join([f"measured: {most}", *others])
 
 
