@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from utfproof.errors import MalformedInput
+from utfproof.ground.arrays import require_device
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
@@ -215,6 +217,11 @@ def main() -> int:
     parser.add_argument("--cells", default="", help="only cells whose name holds one of these, comma-separated")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of data files")
     given = parser.parse_args()
+    try:
+        require_device(given.device)
+    except MalformedInput as error:
+        print(f"gpu: {error}", file=sys.stderr)
+        return 2
     end = time.monotonic() + 3600 * given.hours - CHECKPOINT_SECONDS
     signal.signal(
         signal.SIGINT, signal.default_int_handler

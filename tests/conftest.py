@@ -123,6 +123,11 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item.nodeid not in passed]
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("no CUDA device")
+
+
 def why_skipped(report):
     """The reason of a skipped test or file, and what would change it."""
     reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr).removeprefix(

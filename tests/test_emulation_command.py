@@ -1,7 +1,6 @@
 """Emulation: reports, sweeps of cases, the command."""
 
 import json
-import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -247,9 +246,6 @@ def test_table_shapes_within_their_bounds(cli):
 
 @pytest.mark.gpu
 def test_on_a_gpu():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available() or os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        pytest.skip("no CUDA device")
     for name in ("tied", "random"):
         for engine in ("m-wide", "path-space"):
             for precision in ("float64", "float32"):

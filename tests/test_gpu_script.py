@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gpu
@@ -67,10 +68,23 @@ def test_a_first_seed_comes_before_further_ones():
     assert len(set(order)) == len(order)
 
 
-def test_a_part_that_fails_is_told(tmp_path):
-    code, said = dry_run(tmp_path, "--only", "targets", "--device", "no-such-device")
-    assert code == 1
-    assert "many targets at a long context: exit 2" in said
+def test_a_part_that_fails_is_told(tmp_path, capsys):
+    part = gpu.Part("a part", (sys.executable, "-c", "raise SystemExit(2)"), tmp_path / "part.json")
+    assert not gpu.run_part(part, time.monotonic() + 60)
+    assert "a part: exit 2" in capsys.readouterr().out
+    assert not part.output.exists()
+
+
+@pytest.mark.parametrize("device", ["no-such-device", "cuda"])
+def test_a_device_that_is_not_there(tmp_path, device):
+    """One line, before anything is run."""
+    if device == "cuda" and pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("there is one")
+    command = [sys.executable, str(SCRIPT), "--device", device, "--results", str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert device in done.stderr
+    assert not (tmp_path / "results").exists()
 
 
 def test_the_end_leaves_a_checkpoint(tmp_path):
