@@ -4,7 +4,7 @@ Tests marked gpu, rank modulo p up to 30 000, the price of emulation, 10 000 tar
 the cells of the paper's tables and the points of its scaling figure that have no full run yet, by value for time, several side
 by side: with NVIDIA's MPS running (`nvidia-cuda-mps-control -d`) and --jobs 10 they share the device well. Each part writes its
 data file under results/ (or --results), which the pages pick up. Parts whose file is there are not repeated; runs that the end
-interrupts leave a checkpoint, and the same command goes on from it. Nothing here uses TF32.
+interrupts leave a checkpoint, and the same command goes on from it. TF32 is for cells, where --tf32 asks for it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import require_device
+from utfproof.training.models import TF32
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
@@ -133,19 +134,27 @@ def missing(point: Preset, seeds: int, folder: Path) -> bool:
     return any(not (folder / f"{run_key(point, seed, point.steps)}.json").exists() for seed in range(seeds))
 
 
-def train_command(point: Preset, seeds: int, folder: Path, device: str, tiny: bool) -> tuple[str, ...]:
-    """The command that trains one cell."""
+def train_command(point: Preset, seeds: int, folder: Path, more: Sequence[str]) -> tuple[str, ...]:
+    """The command that trains one cell, with more options."""
     home = PRESETS[point.name]
     changed = [
         f"{name}={getattr(point, name)}" for name in ("head_dim", "m") if getattr(point, name) != getattr(home, name)
     ]
-    brief = ("--steps", "2", "--batch", "2", "--eval-sequences", "20") if tiny else ()
     sets = [word for change in changed for word in ("--set", change)]
-    return (*COMMAND, "train", point.name, *sets, "--seeds", str(seeds), "--device", device, "--results", str(folder),
-            "--checkpoint-every", "2000", *brief)  # fmt: skip
+    return (*COMMAND, "train", point.name, *sets, "--seeds", str(seeds), "--results", str(folder),
+            "--checkpoint-every", "2000", *more)  # fmt: skip
 
 
-def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only: Sequence[str]) -> int:
+def how_to_train(device: str, tiny: bool, tf32: bool) -> Iterator[str]:
+    """Options of every cell."""
+    yield from ("--device", device)
+    if tiny:
+        yield from ("--steps", "2", "--batch", "2", "--eval-sequences", "20")
+    if tf32:
+        yield from ("--dtype", TF32)
+
+
+def run_cells(jobs: int, end: float, folder: Path, tiny: bool, only: Sequence[str], more: Sequence[str]) -> int:
     """Train what is missing, `jobs` at once, until `end`; the number that failed."""
     waiting = [
         pair for pair in cells(tiny) if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
@@ -159,7 +168,7 @@ def run_cells(jobs: int, end: float, folder: Path, device: str, tiny: bool, only
             while waiting and len(running) < jobs:
                 point, seeds = waiting.pop(0)
                 child = subprocess.Popen(
-                    train_command(point, seeds, folder, device, tiny), env=environment, stdout=subprocess.DEVNULL
+                    train_command(point, seeds, folder, more), env=environment, stdout=subprocess.DEVNULL
                 )
                 running[child] = (f"{point.name}, d = {point.head_dim}, m = {point.m}", time.monotonic())
             failed += _collect(running)
@@ -215,6 +224,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=4, help="cells trained side by side (default 4)")
     parser.add_argument("--only", default="tests,bench,targets,cells", help="of these parts, comma-separated")
     parser.add_argument("--cells", default="", help="only cells whose name holds one of these, comma-separated")
+    parser.add_argument("--tf32", action="store_true", help="train cells with TF32 products; results say so")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of data files")
     given = parser.parse_args()
     try:
@@ -237,8 +247,9 @@ def main() -> int:
         well &= run_part(many_targets(given.results, given.device, given.tiny), end)
     if "cells" in only:
         names = [name for name in given.cells.split(",") if name]
+        more = tuple(how_to_train(given.device, given.tiny, given.tf32))
         folder = given.results / DEFAULT_FOLDER.name
-        well &= run_cells(given.jobs, end, folder, given.device, given.tiny, names) == 0
+        well &= run_cells(given.jobs, end, folder, given.tiny, names, more) == 0
     return 0 if well else 1
 
 

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput  # noqa: E402
+from utfproof.ground.arrays import whole_products  # noqa: E402
 from utfproof.training import checkpoint  # noqa: E402
 from utfproof.training import run as runs  # noqa: E402
 from utfproof.training.loop import Trainer, engine_name, learning_rate, parallel_seeds  # noqa: E402
@@ -421,6 +422,7 @@ def test_damaged_checkpoints_are_refused(tmp_path):
         (["parentheses/sparse/mlp", "--engine", "paths"], "not linear"),
         ([NAME, "--device", "cuda:7"], "cuda"),
         ([NAME, "--dtype", "float8"], "dtype"),
+        ([NAME, "--dtype", "tf32"], "dtype tf32 is a GPU's; on device 'cpu' choose float32"),
         ([NAME, "--seeds", "0"], "--seeds"),
         ([NAME, "--checkpoint-every", "0"], "checkpoint_every"),
         ([NAME, "--set", "host=shared-key", "--set", "m=3"], "m >= "),
@@ -509,3 +511,18 @@ def test_the_default_law_of_linear_layers_is_the_one_that_is_claimed():
             weights = torch.nn.Linear(m, 500).weight
         largest = float(weights.detach().abs().max())
         assert 0.999 < largest / float(linear_bound_squared(m)) ** 0.5 <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "tf32"])
+def test_tf32_only_where_asked(monkeypatch, dtype):
+    """In steps and in the evaluation, whatever the process has set, which is as before afterwards."""
+    flags, seen = torch.backends.cuda.matmul, []
+    held = Trainer(small("2-hop/random/attention"), [0])
+    held.dtype = dtype
+    look = held.look
+    monkeypatch.setattr(held, "look", lambda batch: (seen.append(flags.allow_tf32), look(batch))[1])
+    with whole_products(tf32=dtype != "tf32"):
+        held.step()
+        held.evaluate(3)
+        assert flags.allow_tf32 == (dtype != "tf32")
+    assert seen == [dtype == "tf32"] * 2

@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from utfproof.ground.arrays import whole_products  # noqa: E402
 from utfproof.training import loop  # noqa: E402
 from utfproof.training.loop import Trainer, engine_name  # noqa: E402
 from utfproof.training.presets import HOSTS, PRESETS, preset  # noqa: E402
@@ -95,6 +96,20 @@ def test_steps_go_on_from_a_checkpoint():
     for _ in range(3):
         rest.step()
     assert all(gap(tensor.cpu(), rest.tensors()[name]) < CLOSE for name, tensor in whole.tensors().items())
+
+
+@pytest.mark.parametrize("name", ["2-hop/random/attention", "2-hop/trained/mlp"])
+def test_tf32_rounds_where_asked_and_nowhere_else(name):
+    """Relative to float64: 2^-24 a number in float32, 2^-11 with TF32."""
+    chosen = preset(name, **SMALL)
+    dtypes = ("float64", "float32", "tf32")
+    exact, single, rounded = (Trainer(chosen, [3], device="cuda", dtype=dtype, engine="wide") for dtype in dtypes)
+    batch = exact.batch(0)
+    with whole_products(tf32=True):  # as a process may have it
+        for trainer in (exact, single, rounded):
+            trainer.update(batch)
+    whole, tf32 = (gap(exact.model["E"].grad.cpu(), trainer.model["E"].grad.double()) for trainer in (single, rounded))
+    assert whole < 2**-16 < tf32 < 2**-5
 
 
 def test_scores_of_fresh_sequences():

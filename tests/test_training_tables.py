@@ -241,6 +241,7 @@ def test_mean_and_deviation_over_seeds():
     assert found.deviation == statistics.stdev(values)
     assert found.accuracy == f"{100 * statistics.fmean(values):.1f} ± {100 * statistics.stdev(values):.1f}"
     assert found.circumstances == "3 seeds, cpu"
+    assert replace(found, dtypes=("float32", "tf32")).circumstances == "3 seeds, cpu, tf32"
     single, _ = paper_cells([run(point, accuracy=0.3)])
     assert single["2-hop", "random", "attention-only"].deviation is None
 

@@ -16,8 +16,8 @@ blocks, which keeps their rounding error small (docs/emulation.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 from utfproof.attention import AttentionKernel, attend, blocked_product
 from utfproof.emulation.lumping import LumpedHost, lumped
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, is_torch, namespace, require_device, to_numpy
+from utfproof.ground.arrays import Array, is_torch, namespace, require_device, to_numpy, whole_products
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder
@@ -97,26 +97,9 @@ class Placement:
         held = self.array(values)
         return to_numpy(held.double() if is_torch(held) else held).astype(np.float64)
 
-    @contextmanager
-    def strict(self) -> Iterator[None]:
-        """Products in the working precision itself: TF32 and reduced-precision sums are off inside, and as before outside."""
-        if not self.uses_torch:
-            yield
-            return
-        import torch
-
-        flags = [
-            (torch.backends.cuda.matmul, "allow_tf32"),
-            (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
-        ]
-        before = [getattr(holder, name) for holder, name in flags]
-        try:
-            for holder, name in flags:
-                setattr(holder, name, False)
-            yield
-        finally:
-            for (holder, name), value in zip(flags, before, strict=True):
-                setattr(holder, name, value)
+    def strict(self) -> AbstractContextManager[None]:
+        """Products in the working precision itself."""
+        return whole_products() if self.uses_torch else nullcontext()
 
     def probe(self, multiply: Callable[[Any, Any], Any] | None = None) -> None:
         """One product whose exact value is known: MalformedInput where it is rounded more than this precision rounds, as

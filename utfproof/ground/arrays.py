@@ -7,6 +7,8 @@ as on floats, so that every forward pass is written once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -128,6 +130,20 @@ def require_device(device: str) -> Any:
         reason = str(error).splitlines()[0]
         raise MalformedInput(f"device {device!r} is not available here ({reason}); use --device cpu") from error
     return torch
+
+
+@contextmanager
+def whole_products(*, tf32: bool = False) -> Iterator[None]:
+    """Products of torch's tensors in their own precision, whatever the process has set: TF32 (unless asked for) and sums of
+    reduced precision are off inside, and as before outside."""
+    from torch.backends import cuda
+
+    before = cuda.matmul.allow_tf32, cuda.matmul.allow_bf16_reduced_precision_reduction
+    try:
+        cuda.matmul.allow_tf32, cuda.matmul.allow_bf16_reduced_precision_reduction = tf32, False
+        yield
+    finally:
+        cuda.matmul.allow_tf32, cuda.matmul.allow_bf16_reduced_precision_reduction = before
 
 
 T = TypeVar("T", bound=type)

@@ -69,7 +69,7 @@ class Train(Limited, Job, order=150):
     )
     engine: str = option("auto", "paths (path space), wide (m-wide), shared (equal states once), or auto.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")
-    dtype: str = option("float32", "float32, float64 or bfloat16.")
+    dtype: str = option("float32", "float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.")
     threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="positive", aside=True)
     results: Path | None = option(None, "Folder of result files.")
     output: Path | None = option(
@@ -134,11 +134,10 @@ class Train(Limited, Job, order=150):
     @classmethod
     def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
         from utfproof.training.loop import engine_name
-        from utfproof.training.models import DTYPES
+        from utfproof.training.models import check_dtype
 
         chosen = cls.of(given)._preset()
-        if given["dtype"] not in DTYPES:
-            raise MalformedInput(f"dtype {given['dtype']!r} is unknown; choose {', '.join(DTYPES)}")
+        check_dtype(given["dtype"], given["device"])
         filled = {name: getattr(chosen, name) for name in _OF_THE_PRESET}
         yield {**given, **filled, "engine": engine_name(chosen, given["engine"])}, {}
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import require_device
+from utfproof.ground.arrays import require_device, whole_products
 from utfproof.ground.resources import keep_freed_memory, require_memory
-from utfproof.training.models import TRAINED, Model, build_model, is_trained
+from utfproof.training.models import TF32, TRAINED, Model, build_model, is_trained
 from utfproof.training.paths import PathEngine
 from utfproof.training.shared import SharedEngine, shared_rows
 from utfproof.training.task import Batch, seeded
@@ -243,7 +243,7 @@ class Trainer:
         self.optimizer.zero_grad()  # in a captured graph too, whose own memory the gradients are then
         marked, scored, size = batch.loss_mask.sum((1, 2)), 0, self.together(self.engine.name, *batch.inputs.shape[1:])
         self.loss.zero_(), self.accuracy.zero_()
-        with tiny_is_zero():
+        with tiny_is_zero(), whole_products(tf32=self.dtype == TF32):
             for part in parted(batch, size):
                 losses, looked = self.losses(part, marked)
                 losses.sum().backward()
@@ -370,7 +370,7 @@ class Trainer:
         sums = torch.zeros(6, S, dtype=torch.float64)
         fixed, self.fixed = self.fixed, False
         try:
-            with torch.no_grad(), tiny_is_zero():
+            with torch.no_grad(), tiny_is_zero(), whole_products(tf32=self.dtype == TF32):
                 for batch in self.evaluation_batches(sequences):
                     looked = self.look(batch)
                     nll = _nll(looked.logits, looked.targets).double() * looked.loss_mask

@@ -44,7 +44,9 @@ TRAINED = "trained"
 OWN_WIDTH = "trained-own-width"
 RESIDUAL_TREE = "residual-tree"
 NORM_EPSILON = 1e-5
-DTYPES = ("float32", "float64", "bfloat16")
+TF32 = "tf32"
+DTYPES = ("float32", "float64", "bfloat16", TF32)
+"""tf32: float32, in whose products a GPU rounds the factors to a significand of 11 bits."""
 
 
 @dataclass(eq=False)
@@ -145,8 +147,7 @@ def build_model(
     """
     import torch
 
-    if dtype not in DTYPES:
-        raise MalformedInput(f"dtype {dtype!r} is unknown; choose {', '.join(DTYPES)}")
+    kept = check_dtype(dtype, device)
     for seed in seeds:
         check_seed(seed)
     if not seeds:
@@ -170,11 +171,22 @@ def build_model(
 
     def stacked(index: int, name: str) -> Tensor:
         values = [torch.as_tensor(np.asarray(part[index][name])) for part in parts]
-        return torch.stack(values).to(device=device, dtype=getattr(torch, dtype))
+        return torch.stack(values).to(device=device, dtype=getattr(torch, kept))
 
     model.trained = {name: stacked(0, name).requires_grad_() for name in parts[0][0]}
     model.frozen = {name: stacked(1, name) for name in parts[0][1]}
     return model
+
+
+def check_dtype(dtype: str, device: str) -> str:
+    """torch's name of what numbers are kept in. MalformedInput for an unknown dtype, and for one that the device has not."""
+    if dtype not in DTYPES:
+        raise MalformedInput(f"dtype {dtype!r} is unknown; choose {', '.join(DTYPES)}")
+    if dtype != TF32:
+        return dtype
+    if not device.startswith("cuda"):
+        raise MalformedInput(f"dtype {TF32} is a GPU's; on device {device!r} choose float32")
+    return "float32"
 
 
 def is_trained(host: str) -> bool:

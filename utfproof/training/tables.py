@@ -51,9 +51,10 @@ class Measured:
 
     @property
     def circumstances(self) -> str:
-        """Seeds, steps where they are fewer than the paper's, and device."""
+        """Seeds, steps where they are fewer than the paper's, device, and dtype where it is another than float32."""
         seeds = f"{len(self.accuracies)} seed{'s' if len(self.accuracies) > 1 else ''}"
-        return f"{seeds}, {'' if self.complete else f'{self.steps} steps, '}{'/'.join(self.devices)}"
+        said = [seeds, *([] if self.complete else [f"{self.steps} steps"]), "/".join(self.devices)]
+        return ", ".join([*said, *(name for name in self.dtypes if name != "float32")])
 
 
 @dataclass(frozen=True)
