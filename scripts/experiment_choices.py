@@ -270,16 +270,42 @@ def _span(points: list[float]) -> str:
     return f"{min(points):+.1f} to {max(points):+.1f} points"
 
 
-def of_rates(runs: list[RunResult]) -> list[str]:
-    """What the paper's cells reach at other learning rates than its table's, alike in all else."""
+def by_rate(runs: list[RunResult]) -> list[list[list[RunResult]]]:
+    """The paper's cells that were trained at other learning rates too, alike in all else: runs that differ in their seed, by
+    rate."""
     groups: dict[tuple[Any, ...], list[list[RunResult]]] = {}
     for alike in with_seeds(run for run in runs if run.complete and run.point.host in PAPER_HOSTS).values():
         groups.setdefault(without(alike[0].point, "learning_rate"), []).append(alike)
+    return [
+        sorted(group, key=lambda alike: alike[0].point.learning_rate)
+        for group in groups.values()
+        if len(group) > 1 and any(is_cell(alike[0]) for alike in group)
+    ]
+
+
+def best_rates(runs: list[RunResult]) -> str:
+    """How many of these cells gain more than NEAR points by another rate, and which the most."""
+    gains = []
+    for group in by_rate(runs):
+        usual = next(alike for alike in group if is_cell(alike[0]))
+        best = max(group, key=lambda alike: measured(alike).mean)
+        gains.append((100 * (measured(best).mean - measured(usual).mean), usual, best))
+    if not gains:
+        return ""
+    _, usual, best = max(gains, key=lambda gain: gain[0])
+    point, other = usual[0].point, best[0].point
+    return (
+        f"Of {counted(len(gains), 'cell')} that were trained at other learning rates too, in as many steps, "
+        f"{sum(points > NEAR for points, *_ in gains)} gain over {NEAR} points by one; the most gains {point.name}: "
+        f"{percent(measured(usual).mean)} % at {point.learning_rate:g}, the paper's, {percent(measured(best).mean)} at "
+        f"{other.learning_rate:g} (seeds: {len(usual)} and {len(best)})."
+    )
+
+
+def of_rates(runs: list[RunResult]) -> list[str]:
+    """What the paper's cells reach at other learning rates than its table's."""
     text = []
-    for group in groups.values():
-        if len(group) == 1 or not any(is_cell(alike[0]) for alike in group):
-            continue
-        group.sort(key=lambda alike: alike[0].point.learning_rate)
+    for group in by_rate(runs):
         said = []
         for alike in group:
             notes = ["the paper's"] * is_cell(alike[0]) + [f"{len(alike)} seeds"] * (len(alike) > 1)

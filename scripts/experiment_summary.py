@@ -9,7 +9,7 @@ import statistics
 from dataclasses import replace
 from typing import NamedTuple
 
-from experiment_choices import FACTORS, NEAR, Factorial, factorials, printed
+from experiment_choices import FACTORS, NEAR, Factorial, best_rates, factorials, printed
 
 from utfproof.reporting.document import counted
 from utfproof.training.fixed_attention import NAMES
@@ -74,7 +74,7 @@ def in_short(complete: list[RunResult], runs: list[RunResult], tables: list[Tabl
     """complete: the paper's cells that were run in full, means over seeds; runs: all; tables: of the known optimum."""
     hops = [run for run in complete if "max_hops" in kind_of(run.point.task).options]
     rules = {task: task_baselines(task) for task in dict.fromkeys(run.point.task for run in complete)}
-    found = [of_coverage(complete), of_averages(hops, rules), of_rules(hops, rules), of_gaps(tables)]
+    found = [of_coverage(complete), of_averages(hops, rules), of_rules(hops, rules), best_rates(runs), of_gaps(tables)]
     return [sentence for sentence in [*found, *map(of_factorial, factorials(runs))] if sentence]
 
 
@@ -150,12 +150,14 @@ def of_gaps(tables: list[Table]) -> str:
     more = [entry for entry in known if entry.gap > NEAR]
     most = max(known, key=lambda entry: entry.gap)
     once = sum(entry.tried == 1 for entry in known)
+    schedules = (
+        f"With {once} of the pairs one schedule alone was tried" if once else "Each was tried at two schedules or more"
+    )
     return (
         f"Of {len(known)} pairs of a trained target and a fixed host that holds it embedded, {len(more)} hold over {NEAR} "
         f"points more than training the host from scratch finds, in as many steps. The largest gap: {most.target.task}, "
         f"{most.target.variant}, {most.line.host}, m = {most.line.m}, holds {percent(most.line.embedded)} %, training finds "
-        f"{percent(most.reached)} ({tries(most)}). With {once} of the pairs one schedule alone was tried: better ones would "
-        "narrow the gaps."
+        f"{percent(most.reached)} ({tries(most)}). {schedules}: better ones would narrow the gaps."
     )
 
 

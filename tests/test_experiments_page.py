@@ -233,6 +233,12 @@ def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
     assert len(rates) > 2
     usual = next(run for run in runs if write_experiments.is_cell(run))
     assert write_experiments.of_rates([usual]) == []
+    assert experiment_choices.best_rates([usual]) == ""
+    other = next(run for run in runs if run.point.learning_rate == rates[-1])
+    gain = experiment_choices.best_rates([replace(usual, accuracy=0.25), replace(other, accuracy=0.5)])
+    assert gain.startswith("Of 1 cell that were trained at other learning rates too, in as many steps, 1 gain over 5")
+    assert f"{name}: 25.0 % at 0.0001, the paper's, 50.0 at {rates[-1]:g} (seeds: 1 and 1)." in gain
+    assert ", 0 gain over 5" in experiment_choices.best_rates([usual, replace(other, accuracy=usual.accuracy)])
     twice = [replace(usual, accuracy=0.25), replace(usual, accuracy=0.75, seed=1)]
     (mean,) = write_experiments.averaged(twice)
     assert (mean.accuracy, mean.seed) == (0.5, 0)
@@ -303,7 +309,7 @@ def test_the_summary_judges_where_the_data_say_so(copy):
         for t in [target(0.4)]
     ]
     said = experiment_summary.of_gaps(tables)
-    assert "training finds 40.0 (1 seed, the best of 2 schedules). With 0 of the pairs" in said
+    assert "training finds 40.0 (1 seed, the best of 2 schedules). Each was tried at two schedules or more" in said
     assert experiment_summary.of_gaps([target()]) == ""
 
     combinations = dict.fromkeys(itertools.product(*experiment_choices.FACTORS.values()), 0.5)
