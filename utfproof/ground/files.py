@@ -123,6 +123,16 @@ def write_json(path: Path | str, document: Any) -> None:
     write_bytes(path, (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
 
 
+def require_folder(place: Path | str) -> None:
+    """MalformedInput, before any work, where `make_folder` would fail or nothing could be written into the folder."""
+    path = Path(place).absolute()
+    near = next(folder for folder in (path, *path.parents) if folder.exists() or folder.is_symlink())
+    if not near.is_dir():
+        raise MalformedInput(f"cannot make folder {place}: {near} is no folder")
+    if not _allowed(near, os.W_OK | os.X_OK):
+        raise MalformedInput(f"cannot write into folder {place}: no permission in {near}")
+
+
 def make_folder(place: Path | str, *, parents: bool = False) -> None:
     """Make a folder where there is none (parents: and those above it); MalformedInput where that cannot be."""
     try:

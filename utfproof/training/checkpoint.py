@@ -55,8 +55,10 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         document = json.loads(read_bytes(path))
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise ValueError(f"format {document['format']}, version {document['version']}")
-        step, name = int(document["step"]), str(document["tensors"])
-    except (ValueError, KeyError, TypeError) as error:
+        step, name = document["step"], str(document["tensors"])
+        if type(step) is not int or step < 0:
+            raise ValueError(f"step {str(step)[:40]}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedInput(f"{path} is no checkpoint: {error}") from None
     try:
         with open(folder / name, "rb") as held:

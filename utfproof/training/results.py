@@ -135,15 +135,17 @@ def read_results(folder: Path | str = DEFAULT_FOLDER) -> list[RunResult]:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise MalformedInput(f"{folder} is no folder of results")
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        result = read_result(path)
-        if path.stem != result.key:
-            raise MalformedInput(
-                f"{path}: this run's file is called {result.key}.json; rename it, or remove it if it is a copy"
-            )
-        found.append(result)
-    return found
+    return [read_named(path) for path in sorted(folder.glob("*.json"))]
+
+
+def read_named(path: Path) -> RunResult:
+    """The file of a run that its name promises. MalformedInput as `read_result`, and for the file of another run."""
+    result = read_result(path)
+    if path.stem != result.key:
+        raise MalformedInput(
+            f"{path}: this run's file is called {result.key}.json; rename it, or remove it if it is a copy"
+        )
+    return result
 
 
 def read_result(path: Path | str) -> RunResult:

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from utfproof.errors import MalformedInput, Refuted
-from utfproof.ground.files import make_folder, require_alone
+from utfproof.ground.files import make_folder, require_alone, require_folder
+from utfproof.ground.forms import is_number
 from utfproof.training import checkpoint
 from utfproof.training.loop import Trainer, learning_rate, parallel_seeds, threads
 from utfproof.training.presets import Preset
@@ -33,7 +34,7 @@ from utfproof.training.results import (
     RunResult,
     is_complete,
     preset_fields,
-    read_result,
+    read_named,
     run_key,
     write_result,
 )
@@ -121,7 +122,7 @@ def _finished(preset: Preset, seed: int, setting: RunSetting) -> RunResult | Non
     if setting.results is None or setting.again:
         return None
     path = setting.results / f"{run_key(preset, seed, preset.steps)}.json"
-    return read_result(path) if path.exists() else None
+    return read_named(path) if path.exists() else None
 
 
 def _folder(preset: Preset, seeds: Sequence[int], setting: RunSetting) -> Path:
@@ -142,6 +143,8 @@ def _run_group(
         engine=setting.engine,
         max_memory=setting.max_memory,
     )
+    if setting.results is not None:
+        require_folder(setting.results)  # rather now than after the steps
     folder = _folder(preset, seeds, setting)
     identity = {
         "preset": {name: value for name, value in preset_fields(preset).items() if name != "name"},
@@ -206,18 +209,23 @@ def _resume(trainer: Trainer, folder: Path, identity: dict[str, Any]) -> dict[st
     if found is None:
         return {"log_bytes": 0, "seconds": 0.0}
     document, tensors = found
-    kinds: dict[str, Any] = {"identity": dict, "log_bytes": int, "seconds": (int, float)}
-    for name, kind in kinds.items():
-        if not isinstance(document.get(name), kind):
+    held: Any = document.get("identity")
+    size, seconds = document.get("log_bytes"), document.get("seconds")
+    fine = {
+        "identity": isinstance(held, dict) and isinstance(held.get("preset"), dict),
+        "log_bytes": type(size) is int and size >= 0,
+        "seconds": is_number(seconds) and float(seconds or 0) >= 0,
+    }
+    for name, holds in fine.items():
+        if not holds:
             raise MalformedInput(
                 f"{folder / checkpoint.DOCUMENT} is damaged: {name} is missing or wrong; remove the folder"
             )
-    held = document["identity"]
     differing = [name for name in identity if held.get(name) != identity[name]]
     if differing:
         detail = differing[0]
         if detail == "preset":
-            old, new = dict(held.get("preset") or {}), identity["preset"]
+            old, new = held["preset"], identity["preset"]
             detail = ", ".join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
         raise MalformedInput(f"{folder} holds another run ({detail} differs); choose another -o, or remove it")
     trainer.restore({name: tensor.to(trainer.device) for name, tensor in tensors.items()})
