@@ -1,6 +1,8 @@
 """What `utfproof train` and `utfproof tables` refuse: foreign results, damaged checkpoints, folders that cannot be."""
 
+import errno
 import json
+import os
 from functools import partial
 
 import pytest
@@ -19,6 +21,7 @@ from utfproof.training.results import result_path  # noqa: E402
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAME = "parentheses/random/attention"
+LONG = "x" * 300
 small = partial(preset, NAME, batch=4, steps=2, warmup=1, heads=2, head_dim=3)
 
 
@@ -55,6 +58,23 @@ def test_a_folder_of_results_that_cannot_be_is_refused_before_the_steps(tmp_path
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", NAME, "-o", LONG),
+        ("train", NAME, "--results", LONG),
+        ("tables", "--results", LONG),
+        ("tables", "--optimum", LONG),
+        ("optimum", "run", "--results", LONG),
+        ("figure", "scaling", "-o", "scaling.svg", "--results", LONG),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:24],
+)
+def test_a_name_that_nothing_can_have(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, *arguments) == f"utfproof: nothing can be called {LONG}: {os.strerror(errno.ENAMETOOLONG)}"
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"identity": {"preset": [1]}}, "identity is missing or wrong"),
@@ -82,3 +102,22 @@ def test_a_checkpoint_nested_without_end(tmp_path):
     (tmp_path / checkpoint.DOCUMENT).write_text("[" * 100_000)
     with pytest.raises(MalformedInput, match="is no checkpoint"):
         runs.run(small(), [0], setting(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+     RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_a_device_without_memory_is_exit_3(tmp_path, monkeypatch, capsys, error):
+    """Of a GPU nothing is known beforehand: other runs may share it."""
+
+    def fail(_):
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "step", fail)
+    assert cli.run(["train", NAME, "--steps", "2", "--batch", "2"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("utfproof: out of memory")

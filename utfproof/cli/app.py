@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ READER_LEFT = 141
 OUTPUT_FAILED = 74
 INTERNAL_ERROR = 70
 """Outside 0 ... 4, so that a script never takes a failure for a verdict."""
+_NO_NAMES = {getattr(errno, name) for name in ("ENAMETOOLONG", "ELOOP") if hasattr(errno, name)}
+"""What the system says of names that no file can have."""
 
 EXTRAS = ("torch", "matplotlib", "dask", "distributed", "pyarrow", "ortools")
 """Packages that are installed on request."""
@@ -150,6 +153,30 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
+def _system_failure(error: OSError) -> int:
+    """The same where the system would not have it; files are handled where they are opened."""
+    if isinstance(error, BrokenPipeError):
+        _drop_output()  # the reader left
+        return READER_LEFT
+    if isinstance(error, FileNotFoundError) and not _has_folder():
+        _say("utfproof: the working directory does not exist any more; change to one that does")
+        return 2
+    if error.errno in _NO_NAMES and error.filename is not None:
+        _say(f"utfproof: nothing can be called {_one_line(str(error.filename))}: {error.strerror}")
+        return 2
+    # the output, or a temporary folder
+    _say(f"utfproof: cannot write the output: {_one_line(str(error.strerror or error))}")
+    _drop_output()
+    return OUTPUT_FAILED
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Of Python, of a device of torch, or of torch on the processor, which has no class of its own for it."""
+    if isinstance(error, RuntimeError):
+        return type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError)
+
+
 def _failure(error: BaseException) -> int:
     """The exit code of what ended a command, and its line."""
     if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
@@ -172,19 +199,11 @@ def _failure(error: BaseException) -> int:
     if isinstance(error, UtfproofError):
         _say(f"utfproof: {_one_line(str(error))}")
         return error.exit_code
-    if isinstance(error, MemoryError):
+    if _is_out_of_memory(error):
         _say("utfproof: out of memory; choose a smaller shape or lower --max-memory")
         return 3
-    if isinstance(error, BrokenPipeError):
-        _drop_output()  # the reader left
-        return READER_LEFT
-    if isinstance(error, FileNotFoundError) and not _has_folder():
-        _say("utfproof: the working directory does not exist any more; change to one that does")
-        return 2
-    if isinstance(error, OSError):  # files are handled where they are opened: this is the output, or a temporary folder
-        _say(f"utfproof: cannot write the output: {_one_line(str(error.strerror or error))}")
-        _drop_output()
-        return OUTPUT_FAILED
+    if isinstance(error, OSError):
+        return _system_failure(error)
     # usage errors of the argument parser carry their own message; anything else is a bug, and no verdict
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS:
         package = (error.name or "").partition(".")[0]
