@@ -18,10 +18,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.arrays import require_device
-from utfproof.training.models import TF32
+from utfproof.ground.files import make_folder, write_bytes
+from utfproof.training.models import TF32, check_dtype
 from utfproof.training.presets import (
     PAPER_HOSTS,
     PAPER_TASKS,
@@ -39,6 +41,7 @@ CHECKPOINT_SECONDS = 20
 """Time that is left to running cells for their checkpoints."""
 SEEDS = {"random": 5}
 """As in the paper; 1 for the others."""
+MOST_HOURS = 10_000
 OTHERS = 10
 """Time that the first seed of a cell may take in place of further seeds, or of a point of the figure."""
 
@@ -50,6 +53,13 @@ class Part:
     name: str
     arguments: tuple[str, ...]
     output: Path
+
+
+class Started(NamedTuple):
+    """A cell in training, and since when."""
+
+    point: Preset
+    began: float
 
 
 def benches(results: Path, device: str, tiny: bool) -> Iterator[Part]:
@@ -159,37 +169,56 @@ def run_cells(jobs: int, end: float, folder: Path, tiny: bool, only: Sequence[st
     waiting = [
         pair for pair in cells(tiny) if missing(*pair, folder) and (not only or any(o in pair[0].name for o in only))
     ]
-    running: dict[subprocess.Popen[bytes], tuple[str, float]] = {}
+    running: dict[subprocess.Popen[bytes], Started] = {}
     failed = 0
     print(f"cells: {len(waiting)} without a full run", flush=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     try:
         while (waiting or running) and time.monotonic() < end:
-            while waiting and len(running) < jobs:
-                point, seeds = waiting.pop(0)
+            while len(running) < jobs and (pair := _next(waiting, running)) is not None:
+                waiting.remove(pair)
+                # a group of its own: a terminal's Ctrl-C reaches this process alone, which stops each child once
                 child = subprocess.Popen(
-                    train_command(point, seeds, folder, more), env=environment, stdout=subprocess.DEVNULL
+                    train_command(*pair, folder, more),
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    process_group=0,
                 )
-                running[child] = (f"{point.name}, d = {point.head_dim}, m = {point.m}", time.monotonic())
+                running[child] = Started(pair[0], time.monotonic())
             failed += _collect(running)
             time.sleep(0.2)
-    except KeyboardInterrupt:
-        print("cells: stopped", flush=True)
-    for child in running:
-        child.send_signal(signal.SIGINT)
-    limit = time.monotonic() + 3 * CHECKPOINT_SECONDS  # of a busy machine; then they hang
-    while running and time.monotonic() < limit:
-        _collect(running)
-        time.sleep(0.2)
-    for child in running:
-        child.kill()
+    finally:
+        _stop(running)
     return failed
 
 
-def _collect(running: dict[subprocess.Popen[bytes], tuple[str, float]]) -> int:
+def _next(
+    waiting: list[tuple[Preset, int]], running: dict[subprocess.Popen[bytes], Started]
+) -> tuple[Preset, int] | None:
+    """The first of those that wait but for further seeds of one that is running, whose folder would be in use."""
+    busy = {started.point for started in running.values()}
+    return next((pair for pair in waiting if pair[0] not in busy), None)
+
+
+def _stop(running: dict[subprocess.Popen[bytes], Started]) -> None:
+    """Have what is running leave a checkpoint and end; kill what does not, or at a second Ctrl-C."""
+    try:
+        for child in running:
+            child.send_signal(signal.SIGINT)
+        limit = time.monotonic() + 3 * CHECKPOINT_SECONDS  # of a busy machine; then they hang
+        while running and time.monotonic() < limit:
+            _collect(running)
+            time.sleep(0.2)
+    finally:
+        for child in running:
+            child.kill()
+
+
+def _collect(running: dict[subprocess.Popen[bytes], Started]) -> int:
     failed = 0
     for child in [child for child in running if child.poll() is not None]:
-        name, began = running.pop(child)
+        point, began = running.pop(child)
+        name = f"{point.name}, d = {point.head_dim}, m = {point.m}"
         how = {0: "done", 130: "stopped, with a checkpoint"}.get(child.returncode, f"failed, exit {child.returncode}")
         print(f"{name}: {how} after {time.monotonic() - began:.0f} s", flush=True)
         failed += child.returncode not in (0, 130)
@@ -210,9 +239,51 @@ def run_part(part: Part, end: float) -> bool:
         print(f"{part.name}: not done after {limit:.0f} s", flush=True)
         return True
     if own_output and done.returncode == 0:
-        part.output.write_bytes(done.stdout)
+        write_bytes(part.output, done.stdout)
     print(f"{part.name}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
     return done.returncode == 0
+
+
+PARTS = ("tests", "bench", "targets", "cells")
+
+
+def check(given: argparse.Namespace) -> None:
+    """MalformedInput for what cannot be, before anything is run."""
+    require_device(given.device)
+    check_dtype(TF32 if given.tf32 else "float32", given.device)
+    if not 0 < given.hours <= MOST_HOURS:
+        raise MalformedInput(f"--hours {given.hours:g} is not above 0 and at most {MOST_HOURS}")
+    if given.jobs < 1:
+        raise MalformedInput(f"--jobs must be a positive integer, got {given.jobs}")
+    if unknown := [name for name in given.only or [""] if name not in PARTS]:
+        raise MalformedInput(f"--only {unknown[0]!r} is unknown; choose {', '.join(PARTS)}")
+    known = [point.name for point, _ in cells(given.tiny)]
+    if strange := [part for part in given.cells if not any(part in name for name in known)]:
+        raise MalformedInput(f"--cells {strange[0]!r} is in no cell's name, such as {known[0]}")
+    make_folder(given.results, parents=True)
+
+
+def parts(given: argparse.Namespace) -> bool:
+    """Run what --only names. Whether all of it went well."""
+    end = time.monotonic() + 3600 * given.hours - CHECKPOINT_SECONDS
+    well = True
+    if "tests" in given.only and given.device != "cpu":
+        well &= subprocess.run((sys.executable, "-m", "pytest", "-m", "gpu"), cwd=ROOT, check=False).returncode == 0
+    if "bench" in given.only:
+        for part in benches(given.results, given.device, given.tiny):
+            well &= run_part(part, end)
+    if "targets" in given.only:
+        well &= run_part(many_targets(given.results, given.device, given.tiny), end)
+    if "cells" in given.only:
+        folder = given.results / DEFAULT_FOLDER.name
+        more = tuple(how_to_train(given.device, given.tiny, given.tf32))
+        well &= run_cells(given.jobs, end, folder, given.tiny, given.cells, more) == 0
+    return well
+
+
+def listed(text: str) -> list[str]:
+    """Words between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def main() -> int:
@@ -222,35 +293,27 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cuda, or cpu for a dry run with --tiny")
     parser.add_argument("--tiny", action="store_true", help="the smallest size of everything: a dry run")
     parser.add_argument("--jobs", type=int, default=4, help="cells trained side by side (default 4)")
-    parser.add_argument("--only", default="tests,bench,targets,cells", help="of these parts, comma-separated")
-    parser.add_argument("--cells", default="", help="only cells whose name holds one of these, comma-separated")
+    parser.add_argument("--only", type=listed, default=list(PARTS), help="of these parts, comma-separated")
+    parser.add_argument(
+        "--cells", type=listed, default=[], help="only cells whose name holds one of these, comma-separated"
+    )
     parser.add_argument("--tf32", action="store_true", help="train cells with TF32 products; results say so")
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of data files")
     given = parser.parse_args()
+    given.results = given.results.absolute()  # measurements run elsewhere
+    # a shell's background jobs, and their children, ignore an interrupt; nohup is left as it is
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGINT or signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
-        require_device(given.device)
-    except MalformedInput as error:
+        check(given)
+        return 0 if parts(given) else 1
+    except UtfproofError as error:
         print(f"gpu: {error}", file=sys.stderr)
-        return 2
-    end = time.monotonic() + 3600 * given.hours - CHECKPOINT_SECONDS
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # which a shell's background jobs, and their children, ignore
-    only, well = given.only.split(","), True
-    given.results.mkdir(parents=True, exist_ok=True)
-    if "tests" in only and given.device != "cpu":
-        well &= subprocess.run((sys.executable, "-m", "pytest", "-m", "gpu"), cwd=ROOT, check=False).returncode == 0
-    if "bench" in only:
-        for part in benches(given.results, given.device, given.tiny):
-            well &= run_part(part, end)
-    if "targets" in only:
-        well &= run_part(many_targets(given.results, given.device, given.tiny), end)
-    if "cells" in only:
-        names = [name for name in given.cells.split(",") if name]
-        more = tuple(how_to_train(given.device, given.tiny, given.tf32))
-        folder = given.results / DEFAULT_FOLDER.name
-        well &= run_cells(given.jobs, end, folder, given.tiny, names, more) == 0
-    return 0 if well else 1
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("gpu: stopped; the same command goes on", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

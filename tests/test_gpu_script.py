@@ -1,6 +1,8 @@
 """The dry run of `make gpu`: every part at its smallest size, on the processor."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,8 +19,9 @@ FILES = ("bench-exact-cpu.json", "bench-emulate-cpu.json", "bench-train-cpu.json
 
 
 def dry_run(folder, *more):
-    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--tiny", "--jobs", "1", "--results", str(folder), *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    """From the folder above, which is not the repository."""
+    command = [sys.executable, str(SCRIPT), "--device", "cpu", "--tiny", "--jobs", "1", "--results", folder.name, *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder.parent)
     return done.returncode, done.stdout
 
 
@@ -100,4 +103,71 @@ def test_the_end_leaves_a_checkpoint(tmp_path):
         check=False,
     )
     assert "2-hop/trained/attention, d = 28, m = 1024: stopped, with a checkpoint" in done.stdout, done
+    assert list(tmp_path.rglob("checkpoint.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--results", "file"), "cannot make folder"),
+        (("--results", "file/below"), "cannot make folder"),
+        (("--only", "celss"), "--only 'celss' is unknown; choose tests, bench, targets, cells"),
+        (("--only", ""), "--only '' is unknown"),
+        (("--cells", "5-hop"), "--cells '5-hop' is in no cell's name, such as"),
+        (("--jobs", "0"), "--jobs must be a positive integer, got 0"),
+        (("--hours", "0"), "--hours 0 is not above 0"),
+        (("--hours", "nan"), "--hours nan is not above 0"),
+        (("--hours", "inf"), "--hours inf is not above 0"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cpu", "--results", "made", *arguments])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(gpu, "parts", lambda _: pytest.fail("something was run"))
+    assert gpu.main() == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_further_seeds_wait_for_the_first(tmp_path, monkeypatch, capsys):
+    """Both would train seed 0, in one folder."""
+    (point,) = {point for point, _ in gpu.cells(True)}
+    alone = (
+        f"import os, time; os.mkdir({str(tmp_path / 'held')!r}); time.sleep(0.5); os.rmdir({str(tmp_path / 'held')!r})"
+    )
+    monkeypatch.setattr(gpu, "cells", lambda _: [(point, 1), (point, 5)])
+    monkeypatch.setattr(gpu, "train_command", lambda *_: (sys.executable, "-c", alone))
+    assert gpu.run_cells(2, time.monotonic() + 60, tmp_path, "cpu", True, ()) == 0
+    assert capsys.readouterr().out.count("done after") == 2
+
+
+def test_ctrl_c_in_a_terminal_leaves_a_checkpoint(tmp_path):
+    """It reaches the whole group at once; a child that is told twice ends without one."""
+    arguments = [
+        "--device",
+        "cpu",
+        "--only",
+        "cells",
+        "--jobs",
+        "1",
+        "--cells",
+        "2-hop/trained/attention",
+        "--results",
+        ".",
+    ]
+    command = [sys.executable, str(SCRIPT), *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=-1, stderr=-1, text=True, start_new_session=True) as started:
+        until = time.monotonic() + 60
+        while not list(tmp_path.rglob("log.jsonl")) and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(2)
+        os.killpg(started.pid, signal.SIGINT)
+        out, err = started.communicate(timeout=60)
+    assert (started.returncode, err.splitlines()[-1]) == (130, "gpu: stopped; the same command goes on")
+    assert "stopped, with a checkpoint" in out
     assert list(tmp_path.rglob("checkpoint.json"))
