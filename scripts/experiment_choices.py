@@ -285,20 +285,22 @@ def by_rate(runs: list[RunResult]) -> list[list[list[RunResult]]]:
 
 def best_rates(runs: list[RunResult]) -> str:
     """How many of these cells gain more than NEAR points by another rate, and which the most."""
-    gains = []
-    for group in by_rate(runs):
+    gains, groups = [], by_rate(runs)
+    for group in groups:
         usual = next(alike for alike in group if is_cell(alike[0]))
         best = max(group, key=lambda alike: measured(alike).mean)
         gains.append((100 * (measured(best).mean - measured(usual).mean), usual, best))
     if not gains:
         return ""
+    highest = sum(best is group[-1] for (*_, best), group in zip(gains, groups, strict=True))
     _, usual, best = max(gains, key=lambda gain: gain[0])
     point, other = usual[0].point, best[0].point
     return (
         f"Of {counted(len(gains), 'cell')} that were trained at other learning rates too, in as many steps, "
         f"{sum(points > NEAR for points, *_ in gains)} gain over {NEAR} points by one; the most gains {point.name}: "
         f"{percent(measured(usual).mean)} % at {point.learning_rate:g}, the paper's, {percent(measured(best).mean)} at "
-        f"{other.learning_rate:g} (seeds: {len(usual)} and {len(best)})."
+        f"{other.learning_rate:g} (seeds: {len(usual)} and {len(best)}). "
+        f"The highest rate that was tried is the best in {highest} of them."
     )
 
 

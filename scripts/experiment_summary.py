@@ -74,16 +74,26 @@ def in_short(complete: list[RunResult], runs: list[RunResult], tables: list[Tabl
     """complete: the paper's cells that were run in full, means over seeds; runs: all; tables: of the known optimum."""
     hops = [run for run in complete if "max_hops" in kind_of(run.point.task).options]
     rules = {task: task_baselines(task) for task in dict.fromkeys(run.point.task for run in complete)}
-    found = [of_coverage(complete), of_averages(hops, rules), of_rules(hops, rules), best_rates(runs), of_gaps(tables)]
+    found = [
+        of_coverage(complete, runs),
+        of_averages(hops, rules),
+        of_rules(hops, rules),
+        best_rates(runs),
+        of_gaps(tables),
+    ]
     return [sentence for sentence in [*found, *map(of_factorial, factorials(runs))] if sentence]
 
 
-def of_coverage(complete: list[RunResult]) -> str:
-    """How many cells there are, and how many of them end as the paper's do."""
+def of_coverage(complete: list[RunResult], runs: list[RunResult]) -> str:
+    """How many cells there are, how many of them end as the paper's do, and of how many seeds and which devices they are."""
     off = [abs(100 * run.accuracy - said) for run in complete if (said := printed(run)) is not None]
     near = sum(gap <= NEAR for gap in off)
     ends = f"; {near} of them end within {NEAR} points of the paper's figure" if off else ""
-    return f"{coverage(paper_cells(complete)[0])}{ends}."
+    cells = [cell for cell in paper_cells(runs)[0].values() if cell.complete]
+    alone, there = sum(len(cell.accuracies) == 1 for cell in cells), sum("cuda" in cell.devices for cell in cells)
+    seeds = f" {alone} of these cells are of one seed" if alone else ""
+    places = f"; {there} were trained on a GPU, where one seed draws other batches than on a processor" if there else ""
+    return f"{coverage(paper_cells(complete)[0])}{ends}.{seeds}{places}{'.' * bool(seeds or places)}"
 
 
 def of_missing(complete: list[RunResult]) -> str:

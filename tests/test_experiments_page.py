@@ -238,6 +238,10 @@ def test_rates_stand_side_by_side_and_seeds_are_averaged(copy):
     gain = experiment_choices.best_rates([replace(usual, accuracy=0.25), replace(other, accuracy=0.5)])
     assert gain.startswith("Of 1 cell that were trained at other learning rates too, in as many steps, 1 gain over 5")
     assert f"{name}: 25.0 % at 0.0001, the paper's, 50.0 at {rates[-1]:g} (seeds: 1 and 1)." in gain
+    assert gain.endswith("The highest rate that was tried is the best in 1 of them.")
+    assert "best in 0 of them" in experiment_choices.best_rates(
+        [replace(usual, accuracy=0.5), replace(other, accuracy=0.25)]
+    )
     assert ", 0 gain over 5" in experiment_choices.best_rates([usual, replace(other, accuracy=usual.accuracy)])
     twice = [replace(usual, accuracy=0.25), replace(usual, accuracy=0.75, seed=1)]
     (mean,) = write_experiments.averaged(twice)

@@ -142,7 +142,7 @@ def test_further_seeds_wait_for_the_first(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.setattr(gpu, "cells", lambda _: [(point, 1), (point, 5)])
     monkeypatch.setattr(gpu, "train_command", lambda *_: (sys.executable, "-c", alone))
-    assert gpu.run_cells(2, time.monotonic() + 60, tmp_path, "cpu", True, ()) == 0
+    assert gpu.run_cells(2, time.monotonic() + 60, tmp_path, True, (), ()) == 0
     assert capsys.readouterr().out.count("done after") == 2
 
 

@@ -337,6 +337,9 @@ def test_tables_set_runs_from_scratch_beside_the_optimum(plain, tmp_path):
     assert optimum_table.held([table, twice]) == {}  # another length and shape than the paper's
     at_home = [replace(table, usual=True, lines=(replace(line, embedded=share),)) for share in (0.7, 0.9, 0.8)]
     assert optimum_table.held(at_home) == {("parentheses", "attention-only"): 0.9}
+    trained = replace(line, embedded=0.7, from_scratch=(replace(line.from_scratch[0], accuracy=0.95),))
+    found_by_training = replace(table, usual=True, lines=(trained,))
+    assert optimum_table.held([*at_home, found_by_training]) == {("parentheses", "attention-only"): 0.95}
 
 
 def test_the_papers_tables_show_what_hosts_hold():

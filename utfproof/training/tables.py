@@ -219,7 +219,7 @@ def by_difference(further: Sequence[Further]) -> dict[str, list[Further]]:
 BRIEF = "* brief: fewer steps than the paper's"
 REMARK = (
     "accuracies in percent; measured: mean ± standard deviation over the seeds; empty: nothing was measured; optimum ≥: what "
-    "fixed hosts hold, shown by an embedded target (the theory has neither normalisation nor MLPs)"
+    "fixed hosts hold, shown by an embedded target or training at any schedule (the theory has neither normalisation nor MLPs)"
 )
 
 
