@@ -3,6 +3,7 @@
 #   scripts/smoke_wheel.sh                    without extras
 #   scripts/smoke_wheel.sh plots,cluster      with these
 set -euo pipefail
+unset PYTHONPATH  # another copy of the package there would be the one that is found
 root=$(cd "$(dirname "$0")/.." && pwd)
 extras=${1:-}
 work=$(mktemp -d)
