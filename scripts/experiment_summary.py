@@ -91,9 +91,10 @@ def of_coverage(complete: list[RunResult], runs: list[RunResult]) -> str:
     ends = f"; {near} of them end within {NEAR} points of the paper's figure" if off else ""
     cells = [cell for cell in paper_cells(runs)[0].values() if cell.complete]
     alone, there = sum(len(cell.accuracies) == 1 for cell in cells), sum("cuda" in cell.devices for cell in cells)
-    seeds = f" {alone} of these cells are of one seed" if alone else ""
-    places = f"; {there} were trained on a GPU, where one seed draws other batches than on a processor" if there else ""
-    return f"{coverage(paper_cells(complete)[0])}{ends}.{seeds}{places}{'.' * bool(seeds or places)}"
+    facts = [f"{alone} of these cells are of one seed"] if alone else []
+    if there:
+        facts.append(f"{there} were trained on a GPU, where one seed draws other batches than on a processor")
+    return f"{coverage(paper_cells(complete)[0])}{ends}." + (f" {'; '.join(facts)}." if facts else "")
 
 
 def of_missing(complete: list[RunResult]) -> str:

@@ -114,6 +114,7 @@ def test_the_end_leaves_a_checkpoint(tmp_path):
         (("--only", "celss"), "--only 'celss' is unknown; choose tests, bench, targets, cells"),
         (("--only", ""), "--only '' is unknown"),
         (("--cells", "5-hop"), "--cells '5-hop' is in no cell's name, such as"),
+        (("--tf32",), "dtype tf32 is a GPU's"),
         (("--jobs", "0"), "--jobs must be a positive integer, got 0"),
         (("--hours", "0"), "--hours 0 is not above 0"),
         (("--hours", "nan"), "--hours nan is not above 0"),

@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from steps_apart import apart, gap  # noqa: E402
+
 from utfproof.attention import SoftmaxAttention  # noqa: E402
 from utfproof.benchmarks import train as bench  # noqa: E402
 from utfproof.cli import app as cli  # noqa: E402
@@ -53,22 +55,6 @@ def short_task(trainer: Trainer) -> Trainer:
 
 def trainer(chosen: Preset, engine: str, seeds=(3,), **options) -> Trainer:
     return short_task(Trainer(chosen, list(seeds), dtype="float64", engine=engine, **options))
-
-
-def gap(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float((a - b).norm() / a.norm().clamp_min(1e-300))
-
-
-def apart(first: Trainer, second: Trainer, steps: int) -> float:
-    """The largest relative difference of losses, gradients and parameters over so many steps of both."""
-    gaps = []
-    for _ in range(steps):
-        first.step(), second.step()
-        gaps.append(gap(first.loss, second.loss))
-        for name, tensor in first.model.trained.items():
-            other = second.model.trained[name]
-            gaps += [gap(tensor.grad, other.grad), gap(tensor.detach(), other.detach())]
-    return float(np.max(gaps))
 
 
 def test_sequence_loss_and_wide_streams_take_the_other_branches():

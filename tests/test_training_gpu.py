@@ -4,6 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from steps_apart import apart, gap  # noqa: E402
+
 from utfproof.ground.arrays import whole_products  # noqa: E402
 from utfproof.training import loop  # noqa: E402
 from utfproof.training.loop import Trainer, engine_name  # noqa: E402
@@ -13,8 +15,9 @@ from utfproof.training.task import Batch  # noqa: E402
 pytestmark = pytest.mark.gpu
 
 SMALL = {"batch": 3, "steps": 60, "warmup": 5, "learning_rate": 0.01, "init_std": 0.3, "length": 12}
+STEPS = 4
 CLOSE = 2**-53 / loop.EPSILON
-"""Of four steps in float64: sums are taken in other orders; what that makes of a gradient near 0 AdamW divides by EPSILON."""
+"""Of STEPS steps in float64: sums are taken in other orders; what that makes of a gradient near 0 AdamW divides by EPSILON."""
 
 CELLS = [(name, {}) for name in PRESETS if name.startswith("2-hop/") and name.split("/")[1] in HOSTS]
 CHANGES = [
@@ -37,52 +40,41 @@ def single_rates(monkeypatch):
     monkeypatch.setattr(loop, "learning_rate", lambda *given: float(torch.tensor(rate(*given))))
 
 
+def there(batch):
+    """The batch on the GPU."""
+    return Batch(**{key: tensor.cuda() for key, tensor in vars(batch).items()})
+
+
 def on_both(name, changes, engine="auto"):
     """A trainer on each device; both take the batches of the CPU's generators."""
     narrow = {"head_dim": 30 if "/shared-" in name else 3}
     chosen = preset(name, **SMALL, **narrow, **changes)
-    here, there = (Trainer(chosen, [3, 4], device=to, dtype="float64", engine=engine) for to in ("cpu", "cuda"))
-    drawn = here.batch
-    there.batch = lambda step: Batch(**{key: tensor.cuda() for key, tensor in vars(drawn(step)).items()})
-    return here, there
-
-
-def gap(a, b):
-    return float((a.detach() - b.detach().cpu()).norm() / a.detach().norm().clamp_min(1e-300))
-
-
-def apart(here, there, steps=4):
-    """The largest relative difference of losses, gradients and parameters."""
-    gaps = []
-    for _ in range(steps):
-        here.step(), there.step()
-        gaps.append(gap(here.loss, there.loss))
-        for name, tensor in here.model.trained.items():
-            other = there.model.trained[name]
-            gaps += [gap(tensor.grad, other.grad), gap(tensor, other)]
-    return max(gaps)
+    cpu, gpu = (Trainer(chosen, [3, 4], device=to, dtype="float64", engine=engine) for to in ("cpu", "cuda"))
+    drawn = cpu.batch
+    gpu.batch = lambda step: there(drawn(step))
+    return cpu, gpu
 
 
 @pytest.mark.parametrize(("name", "changes"), [*CELLS, *CHANGES], ids=lambda value: str(value))
 def test_the_same_steps_on_both(name, changes):
-    here, there = on_both(name, changes)
-    assert apart(here, there) < CLOSE
-    replayed = there.engine.name != "shared" and not there.preset.grow_from
-    assert (there._graph is not None) == replayed
+    cpu, gpu = on_both(name, changes)
+    assert apart(cpu, gpu, STEPS) < CLOSE
+    replayed = gpu.engine.name != "shared" and not gpu.preset.grow_from
+    assert (gpu._graph is not None) == replayed
 
 
 @pytest.mark.parametrize(
     "name", [name for name, _ in CELLS if engine_name(preset(name), "auto") == "paths" or name.endswith("mlp")]
 )
 def test_m_wide_steps_are_the_same_too(name):
-    assert apart(*on_both(name, {}, "wide")) < CLOSE
+    assert apart(*on_both(name, {}, "wide"), STEPS) < CLOSE
 
 
 def test_a_step_that_is_not_the_same_is_seen(monkeypatch):
     """The trial steps before a capture would count if they were not undone."""
-    here, there = on_both("2-hop/random/attention", {})
-    monkeypatch.setattr(there, "restore", lambda _: None)
-    assert apart(here, there) > 1e4 * CLOSE
+    cpu, gpu = on_both("2-hop/random/attention", {})
+    monkeypatch.setattr(gpu, "restore", lambda _: None)
+    assert apart(cpu, gpu, STEPS) > 1e4 * CLOSE
 
 
 def test_steps_go_on_from_a_checkpoint():
@@ -95,7 +87,7 @@ def test_steps_go_on_from_a_checkpoint():
     rest.done = first.done
     for _ in range(3):
         rest.step()
-    assert all(gap(tensor.cpu(), rest.tensors()[name]) < CLOSE for name, tensor in whole.tensors().items())
+    assert all(gap(tensor, rest.tensors()[name]) < CLOSE for name, tensor in whole.tensors().items())
 
 
 @pytest.mark.parametrize("name", ["2-hop/random/attention", "2-hop/trained/mlp"])
@@ -108,15 +100,13 @@ def test_tf32_rounds_where_asked_and_nowhere_else(name):
     with whole_products(tf32=True):  # as a process may have it
         for trainer in (exact, single, rounded):
             trainer.update(batch)
-    whole, tf32 = (gap(exact.model["E"].grad.cpu(), trainer.model["E"].grad.double()) for trainer in (single, rounded))
+    whole, tf32 = (gap(exact.model["E"].grad, trainer.model["E"].grad.double()) for trainer in (single, rounded))
     assert whole < 2**-16 < tf32 < 2**-5
 
 
 def test_scores_of_fresh_sequences():
-    here, there = on_both("2-hop/trained/residual-norm", {})
-    drawn = list(here.evaluation_batches(20))
-    there.evaluation_batches = lambda _: (
-        Batch(**{key: tensor.cuda() for key, tensor in vars(batch).items()}) for batch in drawn
-    )
-    for own, other in zip(here.evaluate(20), there.evaluate(20), strict=True):
+    cpu, gpu = on_both("2-hop/trained/residual-norm", {})
+    drawn = list(cpu.evaluation_batches(20))
+    gpu.evaluation_batches = lambda _: map(there, drawn)
+    for own, other in zip(cpu.evaluate(20), gpu.evaluate(20), strict=True):
         assert own == pytest.approx(other, rel=CLOSE)
