@@ -15,7 +15,7 @@ REFUSED = {
     "no sizes": ({"sizes": ()}, MalformedInput, "sizes must be between"),
     "size zero": ({"sizes": (0,)}, MalformedInput, "sizes must be between"),
     "too large": ({"sizes": (8193,)}, MalformedInput, "sizes must be between"),
-    "no threads": ({"threads": 0}, MalformedInput, "start at 1"),
+    "no threads": ({"threads": 0}, MalformedInput, "from 1 to 1024"),
     "no repetitions": ({"repetitions": 0}, MalformedInput, "start at 1"),
     "composite": ({"prime": 9}, MalformedInput, "odd prime"),
     "skip ourselves": ({"skip": ("utfproof",)}, MalformedInput, "cannot skip utfproof"),

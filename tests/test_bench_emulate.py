@@ -27,7 +27,7 @@ REFUSED = {
     "no shapes": (("--shapes", ""), "shapes"),
     "unknown shape": (("--shapes", "5-hop"), "5-hop"),
     "no context": (("--context", "0"), "start at 1"),
-    "no threads": (("--threads", "0"), "start at 1"),
+    "no threads": (("--threads", "0"), "from 1 to 1024"),
     "no repetitions": (("--repetitions", "0"), "start at 1"),
     "unknown device": (("--device", "tpu"), "choose cpu or cuda"),
     "unknown precision": (("--precision", "int8"), "int8"),

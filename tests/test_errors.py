@@ -454,8 +454,14 @@ OPTIONS = {
     "a negative degree": (["search", "impossible", "looped-two-layers", "--degree", -1], 2, "--degree must be"),
     "no restarts": ([*SEARCH, "--restarts", 0], 2, "restarts must be a positive integer"),
     "minus one worker": ([*SEARCH, "--workers", -1], 2, "--workers must be a positive integer"),
-    "no workers": (["verify", "--workers", 0], 2, "--workers must be a positive integer"),
-    "threads without end": (["bench", "exact", "--threads", BILLION], 2, "threads (1 to 1024)"),
+    "no workers": (["verify", "--workers", 0], 2, "--workers must be an integer from 1 to 1024"),
+    "threads without end": (["bench", "exact", "--threads", BILLION], 2, "--threads must be an integer from 1 to 1024"),
+    "threads of training without end": (
+        ["train", "parentheses/sparse/attention", "--threads", BILLION],
+        2,
+        "--threads must be an integer from 1 to 1024",
+    ),
+    "workers without end": (["verify", "--workers", BILLION], 2, "--workers must be an integer from 1 to 1024"),
     "sizes in words": (["bench", "exact", "--sizes", "a,b"], 2, "not comma-separated integers"),
     "no steps to train": (
         ["train", "parentheses/sparse/attention", "--steps", 0],
@@ -506,7 +512,17 @@ OPTIONS = {
     "emulate -o": (["emulate", "sparse,tied", *SMALL, "-o", "c.json"], 2, "utfproof enclose HOST ... -o FILE"),
     "emulate --digits": (["emulate", "random", *SMALL, "--digits", "3"], 2, "utfproof enclose HOST ... --digits N"),
     "emulate --plot": (["emulate", "random", *SMALL, "--plot", "p.png"], 2, "utfproof slack HOST ... -o FILE"),
-    "--list and --html": (["verify", "--list", "--html", "c.html"], 2, "--list decides nothing"),
+    "--list and --html": (["verify", "--list", "--html", "c.html"], 2, "--html would change nothing: --list decides nothing"),
+    "--list and how it is decided": (
+        ["verify", "--list", "--full", "--workers", 2, "--grid", "H=1,L=1,d=1,d_in=1"],
+        2,
+        "--grid, --full, --workers would change nothing: --list decides nothing",
+    ),
+    "entries that nobody sees": (
+        ["symbolic", *SMALL, "--entries"],
+        2,
+        "--entries would change nothing: entries are printed with --json",
+    ),
     "--json and --markdown": (["tables", "--json", "--markdown"], 2, "exclude each other"),
     "--check and a system": (
         ["search", "impossible", "looped-two-layers", "--check", "list.json"],

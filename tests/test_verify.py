@@ -141,7 +141,7 @@ def test_larger_grids(capsys):
         (["thm:nonsense"], 2, "no claim is called 'thm:nonsense'"),
         (["--grid", "H=1"], 2, "lacks L, d, d_in"),
         (["--grid", "H=1..999999,L=1,d=1,d_in=1"], 3, "more than"),
-        (["--workers", "0"], 2, "--workers must be a positive integer"),
+        (["--workers", "0"], 2, "--workers must be an integer from 1 to 1024"),
         (["--html", "/nonexistent/folder/p.html"], 2, "folder /nonexistent/folder does not exist"),
         (["--json", "a.json"], 2, "a.json is no claim; --json prints on standard output, -o a.json writes a file"),
         (["--html", "x", "--junit", "x"], 2, "name one file"),

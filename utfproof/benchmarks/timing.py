@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from utfproof.errors import MalformedInput, install
+from utfproof.ground.threads import check_parallel
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 
-MOST_THREADS = 1024
-"""BLAS libraries run out of memory, or say nothing, far beyond the cores of any machine."""
 PAUSE = 0.1
 """Seconds between two contestants: idle BLAS threads spin for a while and would disturb the next one."""
 
@@ -48,10 +47,9 @@ def waiting(device: str) -> Callable[[], None]:
 
 def check_counts(threads: int, repetitions: int, context: int = 1) -> None:
     """MalformedInput unless they start at 1 and threads end somewhere."""
-    if not 1 <= threads <= MOST_THREADS or repetitions < 1 or context < 1:
-        raise MalformedInput(
-            f"threads (1 to {MOST_THREADS}), repetitions and context start at 1, got {threads}, {repetitions} and {context}"
-        )
+    check_parallel("threads", threads)
+    if repetitions < 1 or context < 1:
+        raise MalformedInput(f"repetitions and context start at 1, got {repetitions} and {context}")
 
 
 def table_shapes(names: Sequence[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -39,8 +39,8 @@ class Sweep(Limited, Job, order=200):
     spec: Path = argument(..., "FILE.toml: the grids of jobs (docs/sweeps.md).")
     output: Path | None = option(None, "Folder of the results; named after the sweep by default.", "-o", "--output")
     scheduler: str | None = option(None, "Run on a Dask cluster: its scheduler, such as tcp://host:8786.")
-    workers: int | None = option(None, "Worker processes here; cores divided by --threads by default.")
-    threads: int | None = option(None, "Threads for linear algebra in each of them; 1 by default.")
+    workers: int | None = option(None, "Worker processes here; cores divided by --threads by default.", kind="parallel")
+    threads: int | None = option(None, "Threads for linear algebra in each of them; 1 by default.", kind="parallel")
     reuse: bool = option(False, "Keep results that other code of utfproof computed.")
     dry_run: bool = option(False, "Read and count the jobs; run nothing.")
     max_memory: str | None = shared(

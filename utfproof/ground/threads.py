@@ -16,10 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from utfproof.errors import MalformedInput
+
 WORTH = 1 << 25
 """Multiplications that a thread must get: about a millisecond, some twenty times what waking it takes."""
 SMALL = 1 << 18
 """Multiplications up to which OpenBLAS starts no thread anyway."""
+MOST = 1024
+"""Threads or processes: far beyond the cores of any machine, BLAS libraries run out of memory, or say nothing."""
 _INTERVAL = 0.1
 """Seconds between two looks at the machine: ten ticks of its clock."""
 _LIBRARIES = ("numpy", "scipy.linalg", "torch")
@@ -42,6 +46,13 @@ def cores() -> int:
         if quota != "max":
             found = min(found, max(1, int(quota) // int(period)))
     return found
+
+
+def check_parallel(label: str, count: int) -> int:
+    """A number of threads or of processes; MalformedInput where no machine has so many."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+        raise MalformedInput(f"{label} must be an integer from 1 to {MOST}, got {count!r}")
+    return count
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Optimum(Limited, Job, order=160):
     learning_rate: float | None = option(None, "Of these steps; that of the trained run by default.")
     warmup: int = option(20, "Of these steps, after which the rate falls to 0.")
     eval_sequences: int = option(10000, "Fresh sequences for accuracies and for the agreement of logits.")
-    threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="positive")
+    threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="parallel")
     results: Path | None = option(None, "Folder of result files; results/optimum by default.")
 
     def run(self) -> Outcome:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.threads import check_parallel
 from utfproof.shapes import positive_integer
 
 REQUIRED: Any = ...
@@ -24,8 +25,8 @@ _MARK = "parameter"
 class Parameter:
     """What a field is beside its type.
 
-    help: what it says of itself; names: its options where they are not --NAME; kind: flag, integer, positive, seed, number,
-    text, lengths, path or list, by its type unless given; choices: of a text; metavar: what stands for its value; argument: a
+    help: what it says of itself; names: its options where they are not --NAME; kind: flag, integer, positive, parallel (threads,
+    processes), seed, number, text, lengths, path or list, by its type unless given; choices: of a text; metavar: what stands for its value; argument: a
     word of the command line without an option; written: a file that the command writes; document: the result's document goes
     there, written by whoever runs the job; deniable: with --no-NAME, so that
     silence is told from no; needed: without a default in a sweep (the command line says which parts of a shape are missing);
@@ -70,6 +71,8 @@ class Parameter:
             return value
         if self.kind == "positive":
             return positive_integer(label, value)
+        if self.kind == "parallel":
+            return check_parallel(label, value)
         if self.kind == "seed":
             from utfproof.ground.generator import check_seed
 

@@ -10,6 +10,7 @@ from utfproof.ground.files import write_bytes
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Dimensions
 from utfproof.jobs.job import Job, Outcome
+from utfproof.jobs.options import refuse_given
 from utfproof.jobs.parameters import option, written
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Symbolic(Dimensions, Job, order=130):
         from utfproof.matching.symbolic import symbolic
 
         shape = self.shape
+        if not self.says("as_json"):
+            refuse_given(self, "entries are printed with --json", "entries")
         with stage("symbolic", whole=True):
             found = symbolic(shape, tied=self.tied, seed=self.seed, seconds=self.seconds)
         if self.latex is not None:

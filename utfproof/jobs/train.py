@@ -70,7 +70,7 @@ class Train(Limited, Job, order=150):
     engine: str = option("auto", "paths (path space), wide (m-wide), shared (equal states once), or auto.")
     device: str = option("cpu", "cpu, or a torch device such as cuda.")
     dtype: str = option("float32", "float32, float64, bfloat16, or tf32 on a GPU: float32 whose products take TF32.")
-    threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="positive", aside=True)
+    threads: int | None = option(None, "Threads of torch; its own choice by default.", kind="parallel", aside=True)
     results: Path | None = option(None, "Folder of result files.")
     output: Path | None = option(
         None, "RUNDIR for log and checkpoints; a run in it goes on. runs/KEY by default.", "-o", "--resume"

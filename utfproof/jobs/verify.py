@@ -18,6 +18,7 @@ from utfproof.ground.processes import worker_pool
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import DIMENSIONS, required_shape, shared
 from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
+from utfproof.jobs.options import refuse_given
 from utfproof.jobs.parameters import argument, option, written
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ SHOWN_IN_FULL = 5
 """So many claims are shown with statement and evidence, more of them as a summary."""
 PICTURE_SHAPE = (2, 2, 1, 2)
 """(H, L, d, d_in) drawn in the page unless the shape options say otherwise."""
+
+
+_OF_DECISIONS = ("grid", "output", "junit", "html", "certificates", "full", "workers", *DIMENSIONS)
+"""Options that say nothing where nothing is decided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +57,7 @@ class Verify(Job, order=10):
     certificates: Path | None = option(None, "Existing folder in which to leave every certificate.")
     full: bool = option(False, "Every claim with its statement, verdict, instances and evidence.", aside=True)
     workers: int | None = option(
-        None, "Worker processes; as many as cores unless said otherwise.", kind="positive", aside=True
+        None, "Worker processes; as many as cores unless said otherwise.", kind="parallel", aside=True
     )
     listing: bool = option(False, "Name the claims with their recorded verdicts and leave.", "--list", aside=True)
     heads: int | None = shared("heads", aside=True)
@@ -66,8 +71,7 @@ class Verify(Job, order=10):
 
         chosen = select(_no_files(self.claim or []))
         if self.listing:
-            if any(given is not None for given in (self.junit, self.html, self.output, self.certificates)):
-                raise MalformedInput("--list decides nothing: leave out --junit, --html, --output and --certificates")
+            refuse_given(self, "--list decides nothing", *_OF_DECISIONS)
             lines = [f"{entry.verdict.value:18} {entry.id}" for entry in chosen]
             listed = [{"id": entry.id, "recorded": entry.verdict.value} for entry in chosen]
             return Outcome({"listed": listed}, text=lambda: print("\n".join(lines)))

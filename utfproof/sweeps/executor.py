@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from utfproof.errors import MalformedInput, UtfproofError, install
 from utfproof.ground.processes import interrupts_ignored, temporary_files_in, threads_capped, worker_folder
+from utfproof.ground.threads import check_parallel
 from utfproof.sweeps.jobs import one_line, run_task
 
 MAX_DEATHS = 3
@@ -83,8 +84,9 @@ class LocalWorkers:
     """`workers` fresh processes on this machine, each with `threads` threads for linear algebra."""
 
     def __init__(self, workers: int | None = None, threads: int = 1) -> None:
-        if threads < 1 or (workers is not None and workers < 1):
-            raise MalformedInput(f"workers and threads start at 1, got {workers} and {threads}")
+        check_parallel("threads", threads)
+        if workers is not None:
+            check_parallel("workers", workers)
         self.threads = threads
         self.workers = max(1, available_cores() // threads) if workers is None else workers
 
