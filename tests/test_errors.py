@@ -477,6 +477,7 @@ OPTIONS = {
         "construction 'sparce' is unknown; choose sparse",
     ),
     "a host": (["embed", "sparce", "target.safetensors", "-o", "o.safetensors"], 2, "neither a construction"),
+    "a notion of search": ([*SEARCH, "--notion", "shared"], 2, "choose shared-attention, attention-matching"),
     "a notion": (["decide", "host.safetensors", "-o", "c.json", "--notion", "full"], 2, "choose matching"),
     "an engine": (["emulate", "sparse", *SMALL, "--engine", "quantum"], 2, "choose m-wide, index-map, path-space"),
     "a layout": (["embed", "sparse", "target.safetensors", "-o", "o.safetensors", "--layout", "x"], 2, "layout 'x'"),
@@ -512,7 +513,11 @@ OPTIONS = {
     "emulate -o": (["emulate", "sparse,tied", *SMALL, "-o", "c.json"], 2, "utfproof enclose HOST ... -o FILE"),
     "emulate --digits": (["emulate", "random", *SMALL, "--digits", "3"], 2, "utfproof enclose HOST ... --digits N"),
     "emulate --plot": (["emulate", "random", *SMALL, "--plot", "p.png"], 2, "utfproof slack HOST ... -o FILE"),
-    "--list and --html": (["verify", "--list", "--html", "c.html"], 2, "--html would change nothing: --list decides nothing"),
+    "--list and --html": (
+        ["verify", "--list", "--html", "c.html"],
+        2,
+        "--html would change nothing: --list decides nothing",
+    ),
     "--list and how it is decided": (
         ["verify", "--list", "--full", "--workers", 2, "--grid", "H=1,L=1,d=1,d_in=1"],
         2,

@@ -55,6 +55,20 @@ def test_what_is_refuted_and_what_is_served_go_opposite_ways(a, b, layers):
     assert a.supports(b, universal=True, layers=layers) == b.supports(a, universal=False, layers=layers)
 
 
+@pytest.mark.parametrize("spelt", ["shared attention", "shared-attention"])
+def test_a_notion_is_asked_for_by_its_word_or_as_documents_have_it(cli, spelt):
+    shape = ["-H", 2, "-L", 2, "-d", 1, "--d-in", 1]
+    code, out, _ = cli("certify", "register", *shape, "--notion", spelt, "-o", "register.json")
+    assert (code, "universal by shared attention" in out) == (0, True)
+    assert cli("frontier", "-H", 2, "-L", 2, "--notion", spelt)[0] == 0
+    assert cli("search", "numerical", *shape[:4], "--m", 1, "--restarts", 1, "--notion", spelt)[0] == 4
+    with pytest.raises(ValueError, match="not a valid"):
+        Notion.asked(spelt.replace("shared", "Shared"))
+    assert {Notion.asked(notion.word) for notion in Notion} == {*Notion}
+    with pytest.raises(ValueError, match="not a valid"):
+        Notion("shared-attention")  # as a document must not have it
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -263,9 +263,10 @@ def test_a_command_that_needs_a_file_is_refused_before_anything_runs(command):
 
 def test_a_command_that_says_nothing_of_sweeps_is_run_as_it_is(tmp_path):
     shape = {"heads": 1, "layers": 1, "head_dim": 1, "d_in": 1}
-    result = one({"command": "symbolic", **shape, "tied": True}).result
+    result = one({"command": "symbolic", **shape, "tied": True, "entries": True}).result
     assert result["result"]["verdict"] == "holds"
     assert result["result"]["degree"] > 0
+    assert result["result"]["r_all"]["entries"]
     built = one({"command": "build", "what": "tied", **shape}).result
     assert [entry["file"] for entry in built["files"]] == [f"{built['key']}.json"]
     assert built["result"]["file"] == f"{built['key']}.json"

@@ -127,7 +127,7 @@ def test_sweep_then_collect(cli, tmp_path):
     code, out, err = cli("sweep", "s.toml", "--workers", 2, "--json")
     assert (code, err) == (0, "")
     counted = {entry["verdict"]: entry["jobs"] for entry in json.loads(out)["verdicts"]}
-    assert counted == {"universal": 4, "not universal": 4}
+    assert counted == {"universal by matching": 4, "not universal by matching": 4}
     code, out, _ = cli("collect", "s", "-o", "t.csv", "--timings")
     assert code == 0
     assert "8 of 8 jobs finished" in out
@@ -152,7 +152,13 @@ def test_collect_keeps_notions_and_targets_apart(cli, tmp_path):
         | ({"notion": notion} if notion else {})
         for name, stream, notion in hosts
     ]
-    run_sweep(sweep_of(*groups), tmp_path / "s", Here())
+    summary = run_sweep(sweep_of(*groups), tmp_path / "s", Here())
+    assert summary.verdicts == {
+        ("certify", "universal by matching"): 1,
+        ("certify", "universal by matching (all tied)"): 1,
+        ("certify", "universal by attention-matching"): 1,
+        ("certify", "not universal by matching"): 1,
+    }
     counts = json.loads(cli("collect", "s", "--json")[1])["counts"]
     assert {(found["subject"], found["notion"], found["targets"], found["verdict"]) for found in counts} == {
         ("tied", "matching", "all untied", "universal"),

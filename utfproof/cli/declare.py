@@ -89,7 +89,7 @@ def _command(name: str, job: type[Job]) -> Callable[..., Any]:
             },
         )
         for part, entry in known.items():
-            entry.check(entry.label, values[part])
+            values[part] = entry.check(entry.label, values[part])
         require_writable(*(values[part] for part in outputs))
         with shown(progress_mode), stage(name, whole=True):
             outcome = job(

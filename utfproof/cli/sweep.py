@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.cli.output import plain
 from utfproof.errors import MalformedInput, install
-from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
@@ -122,14 +121,6 @@ def _ran(summary: Summary) -> dict[str, str]:
     return rows
 
 
-def _named(verdict: str, notion: str, targets: str) -> str:
-    """A verdict with its notion, and its targets where they are not all untied ones."""
-    if not notion or verdict == "refused":
-        return verdict
-    said = f"{verdict} {Notion(notion).sense}"
-    return said if targets in ("", "all untied") else f"{said} ({targets})"
-
-
 def _name_failures(summary: Summary, folder: Path) -> None:
     if not summary.failures:
         return
@@ -159,6 +150,7 @@ class Collect(Job, order=210, name="collect"):
     timings: bool = option(False, "Add seconds and worker of each job.")
 
     def run(self) -> Outcome:
+        from utfproof.sweeps.jobs import named
         from utfproof.sweeps.table import Results, has_pyarrow, overview, write_table
 
         rows = Results(self.folder, timings=self.timings)
@@ -184,6 +176,6 @@ class Collect(Job, order=210, name="collect"):
             },
             f"{self.folder}: {known.rows} of {total} jobs finished",
             header=("jobs", "command", "verdict", "about"),
-            lines=[[str(count), command, _named(*said), subject] for (command, subject, *said), count in counted],
+            lines=[[str(count), command, named(*said), subject] for (command, subject, *said), count in counted],
             notes=[f"written: {path}"],
         )

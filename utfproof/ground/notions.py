@@ -30,6 +30,16 @@ class Notion(StrEnum):
         """As a verdict names it: "universal by matching", "universal in the functional sense"."""
         return "in the functional sense" if self is Notion.FUNCTIONAL else f"by {self.value}"
 
+    @property
+    def word(self) -> str:
+        """One word of a command line, such as shared-attention."""
+        return self.value.replace(" ", "-")
+
+    @classmethod
+    def asked(cls, text: str) -> Notion:
+        """From its word, or its value; ValueError for anything else. Documents have the value alone."""
+        return next((notion for notion in cls if text == notion.word), None) or cls(text)
+
 
 class Extent(StrEnum):
     """How many targets of a class: all; all but a set of measure zero; or those that were examined."""

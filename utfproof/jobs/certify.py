@@ -58,7 +58,7 @@ class Certify(Shaped, Drawn, Limited, Job, order=20):
     construction: str = argument(..., "Name of the construction, for example sparse, tied, random.")
     output: Path = written(..., "Certificate to write (.json).")
     m: int | None = shared("m")
-    notion: str | None = option(None, "Notion of universality", choices=tuple(notion.value for notion in Notion))
+    notion: str | None = option(None, "Notion of universality", choices=tuple(notion.word for notion in Notion))
     witness: bool = option(False, "Random constructions: evidence that is much faster to check (a sidecar).")
     device: str = option("cpu", "Random constructions: cpu (NumPy), or a torch device such as cuda.")
 
@@ -78,7 +78,7 @@ class Certify(Shaped, Drawn, Limited, Job, order=20):
             seed=self.seed,
             law=self.law,
             dtype=self.dtype,
-            notion=self.notion,
+            notion=None if self.notion is None else Notion.asked(self.notion),
             witness=self.witness,
             device=self.device,
             max_memory=limit,
@@ -98,7 +98,7 @@ class Certify(Shaped, Drawn, Limited, Job, order=20):
             found["m"] = resolve_m(entry, shape, given["m"])
         except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
             found["m"] = given["m"]
-        found["notion"] = given["notion"] or (entry.notion or Notion.MATCHING).value
+        found["notion"] = (Notion.asked(given["notion"]) if given["notion"] else entry.notion or Notion.MATCHING).value
         if given["witness"] and not entry.is_random:
             raise MalformedInput(
                 f"witness belongs to random constructions; {entry.name} has a certificate of linear size"

@@ -86,9 +86,9 @@ class Frontier(Job, order=120):
 
 def _notion(name: str) -> Notion:
     try:
-        return Notion(name.replace("shared-attention", "shared attention"))
+        return Notion.asked(name)
     except ValueError:
-        known = ", ".join(n.value.replace(" ", "-") for n in Notion)
+        known = ", ".join(notion.word for notion in Notion)
         raise MalformedInput(f"--notion {name!r} is unknown; choose {known}") from None
 
 

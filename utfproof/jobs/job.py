@@ -118,7 +118,8 @@ class Job:
                 for part, entry in parameters(type(self)).items()
                 if entry.written and entry.default is REQUIRED
             }
-            outcome = self._with(wanted).run()
+            said = self.stated | {"as_json"}  # the document is what a sweep keeps
+            outcome = self._with({**wanted, "stated": said}).run()
             files = {path.name: path.read_bytes() for path in sorted(Path(name).iterdir())}
             document = json.loads(json.dumps(outcome.document, default=str).replace(f"{name}/", ""))
         return {"verdict": VERDICTS.get(outcome.exit_code, "done"), **document}, files

@@ -25,10 +25,10 @@ _MARK = "parameter"
 class Parameter:
     """What a field is beside its type.
 
-    help: what it says of itself; names: its options where they are not --NAME; kind: flag, integer, positive, parallel (threads,
-    processes), seed, number, text, lengths, path or list, by its type unless given; choices: of a text; metavar: what stands for its value; argument: a
-    word of the command line without an option; written: a file that the command writes; document: the result's document goes
-    there, written by whoever runs the job; deniable: with --no-NAME, so that
+    help: what it says of itself; names: its options where they are not --NAME; kind: flag, integer, positive, parallel
+    (threads, processes), seed, number, text, lengths, path or list, by its type unless given; choices: of a text; metavar:
+    what stands for its value; argument: a word of the command line without an option; written: a file that the command
+    writes; document: the result's document goes there, written by whoever runs the job; deniable: with --no-NAME, so that
     silence is told from no; needed: without a default in a sweep (the command line says which parts of a shape are missing);
     aside: no key of a sweep (it says where and how to show one run). default and type are the field's.
     """
@@ -82,6 +82,8 @@ class Parameter:
             what = what if self.kind == "amount" else f"a {what} number of seconds"
             raise MalformedInput(f"{label} must be {what}, got {value:g}")
         if self.choices and value not in self.choices:
+            if (word := value.replace(" ", "-")) in self.choices:  # a notion, as documents have it
+                return word
             raise MalformedInput(f"{label} {value!r} is unknown; choose {', '.join(self.choices)}")
         return value
 

@@ -23,7 +23,7 @@ GROUP = "Search the shared-attention model for smaller hosts. A find counts only
 FREE = {"E": "E", "U": "U", "both": "E and U"}
 _SAID_ALWAYS = ("free", "notion", "looped", "restarts", "iterations", "seed")
 """In the key of a sweep's job even where they are the default."""
-NOTIONS = {"shared-attention": Notion.SHARED_ATTENTION, "attention-matching": Notion.ATTENTION_MATCHING}
+NOTIONS = {notion.word: notion for notion in (Notion.SHARED_ATTENTION, Notion.ATTENTION_MATCHING)}
 
 
 def workers_option() -> Any:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from utfproof.errors import ResourceLimit, UtfproofError
+from utfproof.ground.notions import Notion
 
 SAFE_INTEGER = 2**53 - 1
 """Larger integers are written as decimal strings, as in certificates."""
@@ -162,6 +163,27 @@ def run_task(task: SweepTask) -> Answer:
     if "failure" in outcome:
         outcome["failure"] = one_line(outcome["failure"])
     return Answer(key, **outcome, seconds=time.perf_counter() - start, worker=f"{platform.node()}:{os.getpid()}")
+
+
+def question(command: str, fields: Mapping[str, Any]) -> tuple[str, str]:
+    """Notion and targets of a verdict about universality, which says nothing without them; "" for other commands."""
+    if command not in ("certify", "decide"):
+        return "", ""
+    return str(fields.get("notion") or ""), str(fields.get("targets") or "")
+
+
+def named(verdict: str, notion: str, targets: str) -> str:
+    """A verdict with its notion, and its targets where they are not all untied ones."""
+    if not notion or verdict == "refused":
+        return verdict
+    said = f"{verdict} {Notion(notion).sense}"
+    return said if targets in ("", "all untied") else f"{said} ({targets})"
+
+
+def verdict_of(result: Mapping[str, Any]) -> str:
+    """What a result is counted under: its verdict, named."""
+    job, found = result["job"], result["result"]
+    return named(str(found["verdict"]), *question(job["command"], {**found, **job["parameters"]}))
 
 
 def one_line(text: str) -> str:

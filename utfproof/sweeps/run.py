@@ -13,7 +13,7 @@ from typing import Any
 
 from utfproof.errors import Stopped
 from utfproof.sweeps.executor import Workers, WorkersLost
-from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, code_digest, run_task
+from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, code_digest, run_task, verdict_of
 from utfproof.sweeps.layout import layout
 from utfproof.sweeps.segments import ResultBatch, Segments, run_batch
 from utfproof.sweeps.spec import Sweep
@@ -22,8 +22,8 @@ from utfproof.sweeps.store import Store
 
 @dataclass
 class Summary:
-    """How a run ended. before: results that were there; verdicts: of all results, by command; failures: jobs that could not be
-    run, with the reason and whether it was for want of memory."""
+    """How a run ended. before: results that were there; verdicts: of all results, named, by command; failures: jobs that could
+    not be run, with the reason and whether it was for want of memory."""
 
     total: int
     before: int = 0
@@ -124,7 +124,7 @@ class _Run:
                 if found is None:
                     missing.append(self._task(job))
                 else:
-                    summary.verdicts[job.command, found["result"]["verdict"]] += 1
+                    summary.verdicts[job.command, verdict_of(found)] += 1
             summary.before = summary.finished
             self.started(summary.before)
             store.begin()
@@ -134,7 +134,7 @@ class _Run:
                         self._failed(by_key[answer.key], answer)
                     else:
                         store.keep(answer)
-                        summary.verdicts[by_key[answer.key].command, answer.result["result"]["verdict"]] += 1
+                        summary.verdicts[by_key[answer.key].command, verdict_of(answer.result)] += 1
                     self.progress(1)
             order = {key: i for i, key in enumerate(by_key)}
             summary.failures.sort(key=lambda entry: order[entry[0].key])

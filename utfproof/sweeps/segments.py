@@ -27,7 +27,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, OutputFailed
 from utfproof.ground.files import atomic_file, make_folder, write_bytes
-from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, canonical, run_task
+from utfproof.sweeps.jobs import Answer, SweepJob, SweepTask, canonical, run_task, verdict_of
 from utfproof.sweeps.store import Folder
 
 _TABLES = """
@@ -99,7 +99,7 @@ def packed(answers: Sequence[Answer]) -> Segment:
                     file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED, 1)
     return Segment(
         tuple(answer.key for answer in whole),
-        tuple(str(answer.result["result"]["verdict"]) for answer in whole if answer.result is not None),
+        tuple(verdict_of(answer.result) for answer in whole if answer.result is not None),
         zlib.compress(b"".join(canonical(answer.result) + b"\n" for answer in whole), 1),
         archive.getvalue() if names else b"",
         tuple(round(answer.seconds, 6) for answer in whole),

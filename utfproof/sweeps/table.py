@@ -14,7 +14,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, install
 from utfproof.ground.files import atomic_file
-from utfproof.sweeps.jobs import canonical
+from utfproof.sweeps.jobs import canonical, question
 from utfproof.sweeps.layout import layout
 from utfproof.sweeps.store import Store
 
@@ -67,7 +67,7 @@ def overview(rows: Iterable[Row]) -> Overview:
     found = Overview()
     for row in rows:
         found.rows += 1
-        found.counts[row["command"], _subject(row), str(row["verdict"]), *_question(row)] += 1
+        found.counts[row["command"], _subject(row), str(row["verdict"]), *question(row["command"], row)] += 1
         for name, value in row.items():
             kinds = found.columns.setdefault(name, set())
             if value is not None:
@@ -89,13 +89,6 @@ def _subject(row: Row) -> str:
     named = next((str(row[name]) for name in _SUBJECTS if name in row), "")
     digest = _DIGEST.fullmatch(named)
     return digest[1] if digest else named
-
-
-def _question(row: Row) -> tuple[str, str]:
-    """Notion and targets of a verdict about universality, which says nothing without them."""
-    if row["command"] not in ("certify", "decide"):
-        return "", ""
-    return str(row.get("notion") or ""), str(row.get("targets") or "")
 
 
 def has_pyarrow() -> bool:
