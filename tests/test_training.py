@@ -526,3 +526,23 @@ def test_tf32_only_where_asked(monkeypatch, dtype):
         held.evaluate(3)
         assert flags.allow_tf32 == (dtype != "tf32")
     assert seen == [dtype == "tf32"] * 2
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9 has one name for it"
+)
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("new", ["none", "ieee", "tf32"])
+def test_whole_products_where_a_process_uses_torchs_newer_name(old, new):
+    """Both names set, torch refuses to read the old one: inside, products are as asked; afterwards, as the newer name says."""
+    flags, shared = torch.backends.cuda.matmul, torch.backends
+    try:
+        flags.allow_tf32, shared.fp32_precision, flags.fp32_precision = old, "tf32", new
+        before = flags.fp32_precision
+        for tf32, word in ((False, "ieee"), (True, "tf32")):
+            with whole_products(tf32=tf32):
+                assert (flags.allow_tf32, flags.fp32_precision) == (tf32, word)
+            assert flags.fp32_precision == before
+    finally:
+        flags.allow_tf32 = False
+        shared.fp32_precision = flags.fp32_precision = "none"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -132,18 +132,26 @@ def require_device(device: str) -> Any:
     return torch
 
 
+_OLD, _NEW, _REDUCED = "allow_tf32", "fp32_precision", "allow_bf16_reduced_precision_reduction"
+
+
 @contextmanager
 def whole_products(*, tf32: bool = False) -> Iterator[None]:
     """Products of torch's tensors in their own precision, whatever the process has set: TF32 (unless asked for) and sums of
     reduced precision are off inside, and as before outside."""
-    from torch.backends import cuda
+    from torch.backends.cuda import matmul
 
-    before = cuda.matmul.allow_tf32, cuda.matmul.allow_bf16_reduced_precision_reduction
+    # torch >= 2.9 has a second name for the first, and refuses to read the old one where the new one was set
+    before = {name: getattr(matmul, name) for name in (_REDUCED, _NEW) if hasattr(matmul, name)}
+    with suppress(RuntimeError):
+        before = {_OLD: getattr(matmul, _OLD), **before}
     try:
-        cuda.matmul.allow_tf32, cuda.matmul.allow_bf16_reduced_precision_reduction = tf32, False
+        setattr(matmul, _OLD, tf32)  # sets both
+        setattr(matmul, _REDUCED, False)
         yield
     finally:
-        cuda.matmul.allow_tf32, cuda.matmul.allow_bf16_reduced_precision_reduction = before
+        for name, value in before.items():
+            setattr(matmul, name, value)
 
 
 T = TypeVar("T", bound=type)
