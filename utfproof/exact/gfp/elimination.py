@@ -125,8 +125,8 @@ def _times_two(x: _Two, y: _Two, p: int) -> _Two:
 class Elimination:
     """A matrix of residues, eliminated in place (`work` [m, n], NumPy or torch).
 
-    rows [m]: position -> row of the input. columns: pivot columns, ascending. blocks: see `PivotBlock`. determinant: of the
-    pivots' submatrix, with the sign of the row permutation. factors=False leaves out what only U needs.
+    rows [m]: position -> row of the input. columns: pivot columns, ascending. blocks: see `PivotBlock`. factors=False leaves
+    out what only U needs.
     """
 
     def __init__(self, work: Any, p: int, *, ordered: bool = False, factors: bool = True) -> None:
@@ -139,7 +139,7 @@ class Elimination:
         self.rows = np.arange(work.shape[0])
         self.columns: list[int] = []
         self.blocks: list[PivotBlock] = []
-        self.determinant = 1
+        self._determinant = 1
         m, n = work.shape
         r = min(m, n)
         operations = 2.0 * (m * n * r - (m + n) * r * r / 2 + r**3 / 3)
@@ -151,6 +151,12 @@ class Elimination:
     def rank(self) -> int:
         """Number of pivots."""
         return len(self.columns)
+
+    @property
+    def determinant(self) -> int:
+        """Of the pivots' submatrix, with the sign of the row permutation, which is not followed where rows are ordered."""
+        assert not self._ordered, "rows that are brought back to their order change the sign"
+        return self._determinant
 
     def _eliminate(self, left: int, right: int, debt: int) -> None:
         """Find the pivots of columns left ... right-1, whose entries in rows from `rank` on are up to date."""
@@ -243,7 +249,7 @@ class Elimination:
             self.work[stop:, top:stop] = self.kernels.product(below, on_device)
         self.blocks.append(PivotBlock(top, stop, on_device))
         self.columns += columns
-        self.determinant = self.determinant * determinant % self.p
+        self._determinant = self._determinant * determinant % self.p
 
     def _thin(self, left: int, right: int) -> None:
         """Pivot search over whole columns, on a transposed copy in main memory [width, rows]."""
@@ -269,7 +275,7 @@ class Elimination:
                 swap, back = [found, found + int(pick)], [found + int(pick), found]
                 table[:, swap] = table[:, back]
                 order[swap], origin[swap] = order[back], origin[back]
-                self.determinant = -self.determinant % p
+                self._determinant = -self._determinant % p
             pivots.append(left + column)
             if column + 1 == right - left:
                 break
@@ -308,20 +314,4 @@ class Elimination:
         displaced = np.setdiff1d(np.arange(count), first, assume_unique=True)
         order[:count] = first
         order[vacated] = displaced
-        if _is_odd(order):
-            self.determinant = -self.determinant % self.p
         self._reorder(order)
-
-
-def _is_odd(order: np.ndarray) -> bool:
-    """Sign of a permutation, over the positions that move."""
-    seen: set[int] = set()
-    odd = False
-    for start in np.flatnonzero(order != np.arange(len(order))).tolist():
-        length, at = 0, start
-        while at not in seen:
-            seen.add(at)
-            at = int(order[at])
-            length += 1
-        odd ^= length > 0 and length % 2 == 0
-    return odd
