@@ -251,6 +251,19 @@ def test_devices_and_no_name(place, capsys, path):
     refused(capsys, place, ["build", "tied", *SMALL, "-o", path], 2, "name a file")
 
 
+NAMELESS = {
+    "a run": ["train", "parentheses/sparse/attention", "--steps", 1, "-o", ""],
+    "results": ["tables", "--results", ""],
+    "a sweep": ["sweep", "sweep.toml", "-o", ""],
+    "certificates": ["frontier", "-H", 1, "-L", 1, "--certificates", ""],
+}
+
+
+@pytest.mark.parametrize("arguments", NAMELESS.values(), ids=NAMELESS)
+def test_a_variable_that_is_not_set_is_not_the_working_directory(place, capsys, arguments):
+    refused(capsys, place, arguments, 2, "an empty name; name a file or a folder")
+
+
 PICTURES = {
     "frontier": ["frontier", "--plot", "OUT"],
     "slack": ["slack", "random", *SMALL, "-o", "OUT"],

@@ -143,11 +143,18 @@ def _number(value: Any) -> Any:
     raise typer.BadParameter(f"{quoted(value)} is not a valid float.")
 
 
+def _path(value: Any) -> Any:
+    """A file or a folder; Path takes the empty name, of a variable that is not set, for the working directory."""
+    if value == "":
+        raise typer.BadParameter("an empty name; name a file or a folder, '.' for the working directory")
+    return Path(value)
+
+
 def _file(value: Any) -> Any:
     """A file to write; Path forgets that a name ends like a folder's."""
     if isinstance(value, str) and value.endswith("/"):
         raise typer.BadParameter(f"{value} names a folder; name a file")
-    return Path(value)
+    return _path(value)
 
 
 def quoted(value: str) -> str:
@@ -159,17 +166,17 @@ PATHS = (Path, Path | None)
 READERS: tuple[tuple[tuple[Any, ...], Callable[[Any], Any], str], ...] = (
     ((int, int | None), _whole, "<int>"),
     ((float, float | None), _number, "<float>"),
-    (PATHS, _file, "<path>"),
+    (PATHS, _path, "<path>"),
 )
-"""How words are read, by the type of the field (paths: those that are written)."""
+"""How words are read, by the type of the field (paths: those of options)."""
 
 
 def _annotated(entry: Parameter) -> Any:
     """The parameter's type with what typer wants to know of it."""
     more: dict[str, Any] = {"help": entry.whole_help, "metavar": entry.metavar}
     for kinds, read, metavar in READERS:
-        if entry.type in kinds and (entry.written or kinds is not PATHS):
-            more |= {"parser": read, "metavar": entry.metavar or metavar}
+        if entry.type in kinds and not (entry.argument and kinds is PATHS):
+            more |= {"parser": _file if entry.written else read, "metavar": entry.metavar or metavar}
     if entry.argument:
         return Annotated[entry.type, typer.Argument(**more)]
     names = entry.names or (entry.label,)
