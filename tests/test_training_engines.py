@@ -115,6 +115,27 @@ def test_positions_beyond_the_fixed_number_are_never_dropped_silently():
     assert torch.isnan(losses).all()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_task_may_mark_as_many_positions_as_it_likes(monkeypatch, first):
+    """Fewer in the first batch than in a later one: all count, in steps whose shapes are fixed too."""
+    chosen = small("parentheses/sparse/attention", heads=2, head_dim=2)
+
+    def steps(fixed):
+        held = trainer(chosen, "paths", fixed=fixed)
+        honest = held.batch
+
+        def marked(step):
+            batch = honest(step)
+            more = torch.arange(batch.inputs.shape[2]) < 3 * step + 1
+            batch.loss_mask[0, :: 2 if first else 1, more] = True
+            return batch
+
+        monkeypatch.setattr(held, "batch", marked)
+        return held
+
+    assert (apart(steps(False), steps(True), 3) < 1e-12) == first
+
+
 def test_looked_at_holds_every_marked_position():
     mask = torch.zeros(1, 3, 9, dtype=torch.bool)
     mask[0, 0, 4] = mask[0, 1, 2] = mask[0, 1, 7] = True

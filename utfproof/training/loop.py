@@ -127,7 +127,8 @@ class Trainer:
     """Models of some seeds of one preset, their optimiser and engine. `done` counts steps.
 
     fixed: nothing of a step's shape depends on its batch, as a captured graph needs (always so on a GPU): the rows of all
-    ids that inputs may hold are used, and a batch with more marked positions than the first makes the loss NaN.
+    ids that inputs may hold are used, and where all sequences of the first batch have equally many marked positions, one that
+    has more makes the loss NaN.
     Raises MalformedInput for what cannot run, ResourceLimit before allocating.
     """
 
@@ -293,7 +294,8 @@ class Trainer:
         """Logits and targets where they are wanted, or at all positions where that is about as cheap."""
         mask = batch.seen
         if self.fixed and self._most is None:
-            self._most = int(mask.sum(-1).max())
+            marked = mask.sum(-1)  # where sequences differ, later ones may have more
+            self._most = int(marked.max()) if bool((marked == marked.max()).all()) else mask.shape[-1]
         look = looked_at(mask, self._most if self.fixed else None)
         logits = self.engine.logits(batch.inputs, look, self._ids if self.fixed else None)
         others = (batch.targets, batch.loss_mask, batch.scored, batch.scored_answers)
