@@ -62,12 +62,16 @@ class Started(NamedTuple):
     began: float
 
 
+def file_of(results: Path, name: str, device: str) -> Path:
+    """Where a measurement is kept: one of any CUDA device under one name."""
+    return results / f"{name}-{'cuda' if device.startswith('cuda') else device}.json"
+
+
 def benches(results: Path, device: str, tiny: bool) -> Iterator[Part]:
     """The measurements, in order."""
-    mark = "cuda" if device.startswith("cuda") else device
 
     def bench(name: str, file: str, *arguments: str) -> Part:
-        path = results / f"{file}-{mark}.json"
+        path = file_of(results, file, device)
         return Part(name, (*COMMAND, "bench", *arguments, "--device", device, "-o", str(path)), path)
 
     sizes, skipped = (
@@ -96,7 +100,7 @@ def benches(results: Path, device: str, tiny: bool) -> Iterator[Part]:
 
 def many_targets(results: Path, device: str, tiny: bool) -> Part:
     """10 000 targets at context 16 384, in one fixed host."""
-    path = results / f"emulate-many-targets-{'cuda' if device.startswith('cuda') else device}.json"
+    path = file_of(results, "emulate-many-targets", device)
     amount = (
         ("--trials", "2", "--context", "16") if tiny else ("--trials", "10000", "--batch", "100", "--context", "16384")
     )  # bounds would take longer than the passes, on the processor
