@@ -87,8 +87,8 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:emulation-lemma/biases",
     place="beside Appendix A",
-    statement="On inputs whose rows sum to a constant, such as one-hots, a full-rank host carries targets with biases of queries, keys, values and outputs.",
-    scope="one-hot inputs, every shape",
+    statement="On inputs X with Xγ = 1 for one fixed column γ, such as one-hots, and for attention whose rows sum to 1, a full-rank host carries targets with biases of queries, keys, values and outputs.",
+    scope="one-hot inputs, attention with row sums 1, every shape",
     verdict=Verdict.HOLDS.by(Evidence.GRID, Evidence.WRITTEN),
     proof=THEOREM,
     sentence="A constant coordinate is carried through all layers (the heads share it out); W_all comes from the augmented matrices, of rank d + 1.",
@@ -121,7 +121,7 @@ def _biased_outputs(host: Universal, target: PlainBiasedTarget, E: np.ndarray | 
 @claim(
     "new:emulation-lemma/biases-need-constants",
     place="beside Appendix A",
-    statement="Not on every input: where rows do not sum to a constant, no attention-only host gives what a target with biases does.",
+    statement="Not on every input: at X = 0 every attention-only host gives 0, and a target with biases in general does not.",
     scope="X = 0, at targets with integer biases",
     verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="Attention-only hosts map X = 0 to 0 and a target with biases does not: the constant has to come with the input.",

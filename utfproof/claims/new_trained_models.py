@@ -168,7 +168,7 @@ SCALES = ((1, 1), (2, 1), (1, 2))
 @claim(
     "new:trained/row-sums-needed",
     place=PAGE,
-    statement="Without a residual stream and for attention matrices of every row sum, no host of any m matches a target that has a bias of outputs or of the unembedding, or of queries, keys or values after the first layer: all that a host computes is homogeneous in the attention of each layer. Those of the embedding and of queries, keys and values of the first layer are carried for every attention.",
+    statement="Without a residual stream and for attention matrices of every row sum, no host of any m matches a target whose weights are all 1 and whose only bias is one of outputs or of the unembedding, or of queries, keys or values after the first layer (several may cancel): all that a host computes is homogeneous in the attention of each layer. Those of the embedding and of queries, keys and values of the first layer are carried for every attention.",
     about=Scope.of(Notion.MATCHING, "some untied, with biases"),
     scope="every host; one bias alone, all weights 1, at (1,2,1,1) with one token",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
