@@ -41,6 +41,17 @@ def sides(shape, question, notions=None):
     return entry.proved.value, entry.reached.value
 
 
+def test_one_number_has_the_mark_of_the_side_that_is_checked_least():
+    """At (1,1,2,3) the host has a certificate; that fewer dimensions do not serve almost all targets, a proof alone."""
+    entry = frontier([Shape(1, 1, 2, 3)], notions=[F]).at(Shape(1, 1, 2, 3), Question(F, extent=ALMOST_ALL))
+    assert (entry.reached.status, entry.proved.status, entry.numbers) == (CERTIFIED, PROVED, "7†")
+    assert entry.cell(["≤ 8"]) == "7† (≤ 8)"
+    swapped = dataclasses.replace(entry, reached=entry.proved, proved=entry.reached)
+    assert swapped.numbers == "7†"
+    apart = dataclasses.replace(entry, proved=dataclasses.replace(entry.proved, value=6))
+    assert apart.numbers == "6† … 7"
+
+
 # --- figures -------------------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from utfproof.cli.app import run  # noqa: E402
 from utfproof.errors import MalformedInput, OutsideClass, Undecided  # noqa: E402
 from utfproof.models import from_model, from_normalised_model, import_model  # noqa: E402
 from utfproof.models.comparison import relative_difference  # noqa: E402
+from utfproof.models.norms import OwnNorm, not_served  # noqa: E402
 
 FIELDS = {
     "n_layers": 1,
@@ -254,6 +255,14 @@ def test_what_is_refused(case):
         change(module)
     with pytest.raises(Undecided if case in UNDECIDED else MalformedInput, match=said):
         from_normalised_model(module).embed()
+
+
+@pytest.mark.parametrize(("positions", "known"), [(0, True), (2, False), (3, True)])
+def test_impossible_from_contexts_of_three_rows_on(positions, known):
+    """The proof compares two rows in a third one's context; without learned positions contexts are as long as one likes."""
+    arrays = {"W_Q": np.ones((3, 2, 2, 1)), "W_E": np.eye(3, 2), "W_pos": np.ones((positions, 2))}
+    why, impossible = not_served(OwnNorm("rms", 1e-5, final=False), arrays, shortformer=False)
+    assert (impossible, "matches almost none" in why, "contexts too short" in why) == (known, known, not known)
 
 
 def test_the_plain_reader_refuses_norms():

@@ -318,7 +318,7 @@ def looped_counts(shapes: list[Shape]) -> dict[str, int]:
     about=Scope.of(Notion.ATTENTION_MATCHING, "all untied", hosts="tied"),
     scope="the shapes examined at which the bound exceeds m̄_loop",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
-    proof="docs/proofs/attention-matching-optimum.md",
+    proof="docs/proofs/sharper-frontier.md",
     sentence="Attention-matching of almost all targets needs more than m̄_loop there, tied host or not.",
 )
 def looped_attention(run: Run) -> Iterator[Instance | Figure]:

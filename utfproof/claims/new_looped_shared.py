@@ -125,7 +125,7 @@ def _commutative_span(a: int, b: int) -> int:
     "new:looped-shared/wide",
     place="docs/proofs/decision-theorem.md §5, Below these sizes",
     statement="For looped targets with d_in ≥ 2 and U fixed the output columns that targets span depend on the head dimension: at (H, L, d_in) = (2, 4, 2) all 32 for d = 2, but 28 for d = 1.",
-    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E and U"),
+    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E"),
     scope="(2,4), d_in = 2, d = 1, 2",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="At d = 1 two words with the same ends and the same transitions have the same product; the rank over integer targets reaches the number of classes.",

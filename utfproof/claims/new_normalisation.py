@@ -62,7 +62,7 @@ def _target(shape: Shape) -> Target:
 @claim(
     "new:normalisation/all-inputs",
     place=PAGE,
-    statement="Where real inputs are allowed, no host without normalisation gives a residual target that has a norm before or after its layers or at the end, whatever its m, heads, layers and attention: at n = 1 its output is linear in x, the target's is not.",
+    statement="Where real inputs are allowed, no host without normalisation, whatever its m, heads, layers and attention, gives a residual target that has a norm before or after its layers or at the end, unless what is normalised cancels in its outputs: at n = 1 its output is linear in x, the target's is not.",
     about=Scope.of(Notion.FUNCTIONAL, "some normalised untied"),
     scope="RMS from d_in = 1 on, LayerNorm from d_in = 2 on; eps = 0 and eps = 1",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
@@ -109,9 +109,9 @@ def all_inputs(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:normalisation/every-attention",
     place=PAGE,
-    statement="On one-hot tokens no host without normalisation, of any m, matches a target with a norm at the end, after a layer, or before the second layer: its output is affine in each row of attention, the target's is not.",
+    statement="On one-hot tokens no host without normalisation, of any m, matches a generic target with a norm at the end, after a layer, or before the second layer: its output is affine in each row of attention, the target's is not.",
     about=Scope.of(Notion.MATCHING, "some normalised untied"),
-    scope="d_in ≥ 2, any host; a norm at the end or after a layer from L = 1 on, before the layers from L = 2 on",
+    scope="d_in ≥ 2, any host; a norm at the end or after a layer from L = 1 on, before the layers from L = 2 on; not LayerNorm with d_in = 2 and eps = 0",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="Two tokens, attention (1−a, a) in the first layer: the outputs at a = 0, 1/2, 1 are not in arithmetic progression.",
 )

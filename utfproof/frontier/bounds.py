@@ -259,8 +259,8 @@ BOUNDS: tuple[Bound, ...] = (
     ),
     *_uppers(),
 )  # fmt: skip
-"""Every bound without a residual stream (for the others: streams.py). Their certificates are what counts: a bound without one
-is never printed as proved or reached."""
+"""Every bound without a residual stream (for the others: streams.py). A bound without a certificate rests on
+a written proof, and is marked where it is printed."""
 
 
 # --- a certificate says what the bound says ------------------------------------------------------------------

@@ -42,9 +42,9 @@ def word_count(shape: Shape) -> int:
 
 
 def spanned_words(shape: Shape, length: int) -> int:
-    """How many words of this length, without the letter 0, tied targets tell apart by any one entry of M_w: all that are no
-    longer than d', by paths; of the others, by rank-one targets, the counts of letters (b = 1) or of all letters but the
-    last, and the last."""
+    """How many words of this length, without the letter 0, tied targets tell apart by any one entry of M_w, or fewer: all that
+    are no longer than d', by paths; of the others, by rank-one targets, the counts of letters (b = 1) or of all letters but
+    the last, and the last."""
     H, t = shape.heads, length
     if t <= min(shape.head_dim, shape.d_in):
         return int(H**t)
@@ -70,7 +70,7 @@ def spanned_matching(shape: Shape) -> int:
 
 
 def spanned_products(shape: Shape) -> int:
-    """Words that tied targets tell apart: 1 + S where L <= d'."""
+    """Words that tied targets tell apart, or fewer: 1 + S where L <= d'."""
     return sum(spanned_words(shape, t) for t in range(shape.layers + 1))
 
 

@@ -26,6 +26,8 @@ TRIVIAL = "m ≥ 1"
 
 
 MARKS = {ON_DEMAND: "*", FORMULA: "**", PROVED: "†"}
+WEAKEST = (TRIVIAL, CERTIFIED, *MARKS)
+"""How a side is established, the least checked last."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,18 @@ class FrontierEntry:
             return self.paper.value < self.proved.value
         return self.reached is not None and self.reached.value < self.paper.value
 
+    @property
+    def numbers(self) -> str:
+        """What is proved … what is reached; where they meet one number, with the mark of the side that is checked least."""
+        if self.reached is not None and self.exact:
+            return str(max(self.reached, self.proved, key=lambda side: WEAKEST.index(side.status)))
+        return f"{self.proved} … {'open' if self.reached is None else self.reached}"
+
     def cell(self, papers: Sequence[str], none: str = "none") -> str:
         """What is proved and reached, in a cell of a table, with the paper's dimensions; none: where no m will do."""
         if self.impossible is not None:
             return none
-        reached = "open" if self.reached is None else str(self.reached)
-        text = reached if self.exact else f"{self.proved} … {reached}"
+        text = self.numbers
         if self.written is not None:
             text += f" ~{self.written.value}"
         return f"{text} ({', '.join(papers)})" if papers else text

@@ -88,7 +88,7 @@ def side_by_side(found: Frontier, shape: Shape) -> list[str]:
         cells = []
         for extent, targets in COLUMNS:
             entry = found.at(shape, Question(notion, free, targets, extent))
-            cells.append(f"{entry.reached}" if entry.exact else f"{entry.proved} … {entry.reached or 'open'}")
+            cells.append(entry.numbers)
         rows.append([notion.value + (f", {free} free" if free else ""), *cells])
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -106,9 +106,13 @@ def not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: boo
         return f"it has {L} layers and a norm at the end alone: {unknown} ({page} 6 is for one layer)", False
     if L > 2 or (L == 2 and norm.final):
         differences = min(effective, (len(arrays["W_pos"]) or len(arrays["W_E"])) - 1)  # of the rows of one context
-        if effective >= 2 and H * min(d, differences) >= effective:
+        three = len(arrays["W_pos"]) not in (1, 2)  # rows of a context, which the proof needs
+        if effective >= 2 and H * min(d, differences) >= effective and three:
             return f"it has {many}: a fixed host with a norm of its own matches almost none of them ({page} 7)", True
-        return f"it has {many}, and heads too narrow for {page} 7: {unknown}", False
+        return (
+            f"it has {many}, and {'heads too narrow' if three else 'contexts too short'} for {page} 7: {unknown}",
+            False,
+        )
     if not norm.eps >= 0:
         return f"eps = {norm.eps:g} is no number that is added to a mean square", True
     if norm.eps == 0 and (norm.final or L == 2):
@@ -125,6 +129,6 @@ def not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: boo
     if L == 2:
         for name in ("b_Q", "b_K"):
             if np.any(arrays[name][1]):
-                said = f"{name} of layer 1 (with its norm's bias in it) is not zero: no host without biases gives it"
+                said = f"{name} of layer 1 (with its norm's bias in it) is not zero: no host without biases matches it"
                 return f"{said} ({page} 6)", True
     return "", True
