@@ -11,6 +11,7 @@ import sys
 
 from pages import ROOT, settle
 
+from utfproof.ground.threads import MOST
 from utfproof.jobs.parameters import REQUIRED, Parameter, parameters
 from utfproof.jobs.registry import commands
 
@@ -54,7 +55,9 @@ def _row(parameter: Parameter, *, swept: bool) -> str:
 
 def _value(parameter: Parameter) -> str:
     """What it may be, and its default."""
-    kind = {"list": "texts", "amount": "positive number"}.get(parameter.kind, parameter.kind)
+    kind = {"list": "texts", "amount": "positive number", "parallel": f"1 to {MOST}"}.get(
+        parameter.kind, parameter.kind
+    )
     if parameter.default is REQUIRED:
         return f"{kind}, required"
     return kind if parameter.default in (None, False, "") else f"{kind}, `{parameter.default}`"

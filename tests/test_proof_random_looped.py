@@ -9,7 +9,10 @@ import pytest
 from naive import words
 from scipy.optimize import least_squares
 
-from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
+from utfproof.certificates.linear_test import test_columns as kept_columns
+from utfproof.constructions import build_host
+from utfproof.matching import r_all
+from utfproof.shapes import Shape, linear_test_dimension, matching_dimension, paper_looped_dimension
 
 
 def drawn(rng, H, m, d, b):
@@ -130,3 +133,33 @@ def test_gauges_run_out(H, L, served):
     rng = np.random.default_rng(5)
     least = min(gauge_residual(drawn(rng, H, m, 1, 1), H, L, rng, starts=8) for _ in range(2))
     assert (least < 1e-10) if served else (least > 1e-4)
+
+
+@pytest.mark.parametrize("entry", [(1, 1, 2, 1), (2, 1, 3, 2), (2, 2, 2, 1), (3, 2, 3, 2), (2, 3, 2, 2)])
+def test_shorter_query_halves(entry):
+    """Section 4: without the coordinates that the left out query columns alone read, the trie is a tied host of as many
+    dimensions as the test has columns, and these are different unit vectors."""
+    shape = Shape(*entry)
+    host = build_host("tied", shape)
+    matrix, kept = np.array(r_all(host).to_dense(np.int64)), kept_columns(shape)
+    left_out = np.setdiff1d(np.arange(matrix.shape[1]), kept)
+    stay = np.flatnonzero(matrix[:, left_out].sum(axis=1) == 0)
+    assert len(stay) == len(kept) == linear_test_dimension(shape)
+    R_Q, R_K, R_V = (
+        [np.array(part.to_dense(np.int64))[stay] for part in grid] for grid in (host.R_Q, host.R_K, host.R_V)
+    )
+    R_V, U = [part[:, stay] for part in R_V], np.array(host.U.to_dense(np.int64))[stay]
+    columns = []
+    for length in range(1, shape.layers + 1):
+        for word in words(shape.heads, length):
+            moved = np.eye(len(stay), dtype=np.int64)
+            for head in word[:-1]:
+                moved = moved @ R_V[head]
+            columns += [*(moved @ R_Q[word[-1]])[:, : shape.d_in].T, *(moved @ R_K[word[-1]]).T]
+            if length == shape.layers:
+                columns += [*(moved @ R_V[word[-1]] @ U).T]
+    found = np.array(columns)
+    assert found.shape == (len(stay), len(stay))
+    assert (found.sum(axis=0) == 1).all()
+    assert (found.sum(axis=1) == 1).all()
+    assert set(found.flat) == {0, 1}

@@ -15,7 +15,7 @@ from utfproof.errors import MalformedInput, ResourceLimit, Stopped
 from utfproof.jobs import registry
 from utfproof.jobs.parameters import REQUIRED, keys, parameters
 from utfproof.shapes import Shape
-from utfproof.sweeps import jobs
+from utfproof.sweeps import jobs, spec
 from utfproof.sweeps.jobs import SweepTask, code_digest, run_task, sources
 from utfproof.sweeps.run import run_sweep
 from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec
@@ -252,6 +252,17 @@ def test_every_command_is_known_to_sweeps(tmp_path):
     for name in names:
         with pytest.raises(MalformedInput, match="key 'nonsense' is unknown"):
             sweep_of({"command": name, "nonsense": 1})
+
+
+def test_every_key_takes_its_own_default(tmp_path):
+    """Whatever kind it is of: a kind that the reader of sweeps does not know would refuse each value."""
+    for name, entry in registry.commands().items():
+        kind = registry.job(name)[1] if entry.module.startswith("utfproof.jobs.") else None
+        for key, parameter in ({} if kind is None else keys(kind)).items():
+            if parameter.default not in (REQUIRED, None):
+                assert list(spec._piece("here", parameter, parameter.default)) == [parameter.default], (name, key)
+    with pytest.raises(MalformedInput, match=r"expected 1 ... 1024"):
+        sweep_of({"command": "bench exact", "threads": 2000})
 
 
 @pytest.mark.parametrize("command", ["rank", "embed"])

@@ -14,7 +14,8 @@ from utfproof.ground.arrays import Array, is_exact, transpose
 
 @dataclass(frozen=True)
 class RationalAttention:
-    """Rows proportional to 1 + (q k^T)^2 over the visible keys: depends on the logits and is exact over the rationals.
+    """Rows proportional to 1 + s + s^2, s = q k^T, over the visible keys: depends on the logits and their signs, and is exact
+    over the rationals.
 
     With it the emulation lemma can be tested as an equality of rational numbers.
     """
@@ -25,7 +26,7 @@ class RationalAttention:
 
     def __call__(self, queries: Array, keys: Array, positions: Array, *, layer: int, head: int) -> Array:
         logits = queries @ transpose(keys)
-        weights = 1 + logits * logits
+        weights = 1 + logits + logits * logits
         places = np.asarray(positions)
         mask = visible(places, places, causal=self.causal, window=None)
         if mask is not None:

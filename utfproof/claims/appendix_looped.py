@@ -12,8 +12,9 @@ import numpy as np
 
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.claims import plain
+from utfproof.claims.appendix_universal import one_head_blocks
 from utfproof.claims.bounds import served
-from utfproof.claims.decisions import decided
+from utfproof.claims.decisions import decided, rank_of
 from utfproof.claims.record import BESIDE, Category, Evidence, Figure, Instance, Run, Verdict, agree
 from utfproof.claims.registry import claim
 from utfproof.claims.tied_targets import span_verdict, tied_span_refutes
@@ -38,7 +39,7 @@ def several(shape: Shape) -> bool:
     "thm:designed-R-looped/untied",
     place="Appendix C, theorem, with the equations it cites (untied)",
     statement="For H > 1 and m = (1 + S)·max{2d, d_in} some tied host matches every untied target.",
-    about=Scope.of(Notion.MATCHING, "all untied"),
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied"),
     scope="H ≥ 2",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="That m is below M unless d_in ≥ 2dH or 2d ≥ H^L·d_in, and no host below M matches; at m = M the trie with a shift register does.",
@@ -98,7 +99,7 @@ def looped_where(run: Run) -> Iterator[Instance | Figure]:
     "thm:designed-R-looped/tied",
     place="Appendix C, theorem, with the equations its proof writes (tied)",
     statement="For H > 1 and m = (1 + S)·max{2d, d_in} some tied host matches every tied target.",
-    about=Scope.of(Notion.MATCHING, "all tied"),
+    about=Scope.of(Notion.MATCHING, "all tied", hosts="tied"),
     scope="H ≥ 2",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="Tied targets span all M columns when d and d_in are at least L, so it fails at all four table shapes; it holds at some shapes with "
@@ -128,7 +129,7 @@ def looped_tied(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, theorem, tied reading, d_in = 1",
     statement="At (2,3,1,1) tied targets are matched by a tied host with 28 dimensions, fewer than the printed 30 and M = 36, and by none with 27.",
     category=Category.NEW,
-    about=Scope.of(Notion.MATCHING, "all tied"),
+    about=Scope.of(Notion.MATCHING, "all tied", hosts="tied"),
     scope="(2,3,1,1)",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="For d_in = 1 the values commute, so words with equal letter counts share a coordinate.",
@@ -141,7 +142,7 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
         yield served("commuting-trie", shape, m, detail="words with equal counts share a block")
     refutation = tied_span_refutes(shape, least - 1)
     holds = refutation is not None and not refutation.universal
-    yield Instance("no host with one dimension less", holds, f"tied targets span {least} dimensions", refutation)
+    yield Instance(shape, holds, f"tied targets span {least} dimensions: none with one less", refutation, m=least - 1)
     yield Figure("commuting trie", least)
     yield Figure("printed", paper_looped_dimension(shape))
     yield Figure("M", matching_dimension(shape))
@@ -152,7 +153,7 @@ def looped_commuting(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, proof, the construction (untied equations)",
     statement="The tied parameters defined in the proof match every untied target.",
     about=Scope.of(Notion.MATCHING, "all untied", hosts="tied examined"),
-    scope="every H, m as printed",
+    scope="H ≥ 2, m as printed",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY),
     sentence="They fail at every shape: the blocks of words of length L are read both by queries and keys and by the output.",
 )
@@ -168,7 +169,7 @@ def looped_construction(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, proof, the construction (tied equations)",
     statement="The tied parameters defined in the proof match every tied target.",
     about=Scope.of(Notion.MATCHING, "all tied"),
-    scope="every H, m as printed",
+    scope="H ≥ 2, m as printed",
     verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="E would have to hold W_Q's and M's products in the same columns; at every shape examined a tied target with small integers "
     "contradicts this.",
@@ -221,7 +222,7 @@ def _readings(shape: Shape) -> dict[int, set[str]]:
     place="Appendix C, proof, definition of E",
     statement="The proof's list defines every block of E once.",
     category=Category.LEMMA,
-    scope="every shape",
+    scope="H ≥ 2",
     verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="All H^L blocks of words of length L are defined twice: as [M_p W_Q, M_p W_K] and as M_p.",
 )
@@ -242,7 +243,7 @@ def looped_blocks_once(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, proof, total embedding dimension",
     statement="The printed m has a block of width max{2d, d_in} for each of the contents listed.",
     category=Category.COUNT,
-    scope="every shape",
+    scope="H ≥ 2",
     verdict=Verdict.FAILS.by(Evidence.GRID),
     sentence="The sum counts 1 + S blocks (and equals (1 + S)·max{2d, d_in}, as it should); the list has 1 + S + H^L contents.",
 )
@@ -263,25 +264,21 @@ def looped_bookkeeping(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "thm:designed-R-looped/block-width",
     place="Appendix C, proof, coordinate blocks",
-    statement="Blocks of width d_in hold the contents [M_p W_Q, M_p W_K].",
+    statement="Blocks of one width hold the contents [M_p W_Q, M_p W_K] and M_p: of width d_in where d_in = 2d, as the proof assumes, and padded to max{2d, d_in} elsewhere.",
     category=Category.REMARK,
-    scope="every shape",
-    verdict=Verdict.REPAIRED.by(Evidence.GRID),
-    sentence="These have 2d columns: not when 2d > d_in, as at (4,2,24,4). Width max{2d, d_in}, which the proof turns to, is enough for either.",
+    scope="H ≥ 2",
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
+    sentence="These have 2d and d_in columns. (The width d_in that the proof names first is too small for 2d > d_in, as at (4,2,24,4).)",
 )
 def looped_block_width(run: Run) -> Iterator[Instance | Figure]:
     """Columns of the contents of a target, against the width."""
-    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=60):
+    for shape in run.shapes(several, anchors=[(2, 1, 1, 1), (2, 1, 1, 2), (2, 1, 1, 3)], largest=60):
         target = integer_target(shape, tied=True)
         w_q, w_k, _, _ = target.parameters(0, 0)
         columns = agree({"target": w_q.shape[1] + w_k.shape[1], "2d": 2 * shape.head_dim})
-        yield Instance(
-            shape, columns.value <= shape.d_in, f"{columns.value} columns in {shape.d_in}", routes=columns.routes
-        )
         width = paper_looped_dimension(shape) // (1 + shape.word_count)
-        yield Instance(
-            shape, max(columns.value, shape.d_in) <= width, f"width {width}", routes=columns.routes, part="repair"
-        )
+        fits = max(columns.value, shape.d_in) <= width and (columns.value != shape.d_in or width == shape.d_in)
+        yield Instance(shape, fits, f"{columns.value} and {shape.d_in} columns in {width}", routes=columns.routes)
 
 
 # --- routing -------------------------------------------------------------------------------------------------------
@@ -397,7 +394,7 @@ def looped_products(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, opening paragraph",
     statement="The unrolling, equal-attention and equal-output lemmas hold for tied hosts, with untied and with tied targets.",
     category=Category.LEMMA,
-    scope="H ≤ 3, L ≤ 3 in the free algebra",
+    scope="H, L ≤ 3 with at most 9 words in the free algebra; unrolling of tied hosts and tied targets",
     verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="They are identities of words, and tying only renames letters.",
 )
@@ -409,7 +406,7 @@ def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
         {(s.heads, s.layers) for s in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 1, 1)]) if s.heads**s.layers <= 9}
     )
     for H, L in pairs:
-        results = [unrolling(H, L, system="host", tied=True)]
+        results = [unrolling(H, L, system=system, tied=True) for system in ("host", "target")]
         for tied_target in (False, True):
             results.append(equal_attention(H, L, tied_host=True, tied_target=tied_target))
             results.append(equal_output(H, L, tied_host=True, tied_target=tied_target))
@@ -420,11 +417,11 @@ def looped_lemmas(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "app:looped/single-head-tied",
     place="Appendix C, opening paragraph",
-    statement="The construction of lem:single_head has the same parameters in every layer.",
+    statement="The construction of lem:single_head has the same parameters in every layer. In repair: with all readers at B_1, as the left shift has them.",
     category=Category.REMARK,
-    scope="H = 1",
-    verdict=Verdict.FAILS.by(Evidence.GRID),
-    sentence="Its R_V does, its readers do not: R_Q^l and R_K^l stand at block l. (From L = 2 on.)",
+    scope="H = 1; both constructions have m = (L+1) max{2d, d_in}",
+    verdict=Verdict.REPAIRED.by(Evidence.GRID),
+    sentence="Its R_V does, its readers do not: R_Q^l and R_K^l stand at block l. (From L = 2 on.) The left shift with every reader at B_1 is tied, and matches (lem:single_head/construction).",
 )
 def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
     """Readers of all layers side by side."""
@@ -435,6 +432,10 @@ def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
         by_entry = {str([plain.rows(part) for part in (entry.query, entry.key, entry.value[0])]) for entry in maps}
         both = agree({"index maps": len(by_index), "plain integers": len(by_entry)})
         yield Instance(shape, both.value == 1, f"{both.value} different layers", routes=both.routes)
+        shifted = one_head_blocks(shape, shifted=True)
+        rank = rank_of(shifted)
+        whole = shifted.tied and shifted.m == host.m and rank.value == matching_dimension(shape)
+        yield Instance(shape, whole, "left shift, readers at B_1", routes=rank.routes, part="repair")
 
 
 @claim(
@@ -442,7 +443,7 @@ def single_head_tied(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix C, opening paragraph: only H > 1 needs a proof",
     statement="For H = 1 a tied host with m = (L + 1)·max{2d, d_in} matches every untied target.",
     category=Category.THEOREM,
-    about=Scope.of(Notion.MATCHING, "all untied"),
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied"),
     scope="H = 1",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Not by the printed construction, but the trie with a shift register is tied and exists from m = 2dL + d_in on.",

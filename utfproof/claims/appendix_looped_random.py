@@ -146,12 +146,11 @@ def looped_stacked(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "thm:looped_random-R/fubini",
     place="Appendix D, proof, last paragraph",
-    statement="For almost every choice of the tied R_Q, R_K, R_V there is a U with full rank; hence these parameters serve with any U.",
-    category=Category.LEMMA,
+    statement="For almost every choice of the tied R_Q, R_K, R_V there is a U with full rank: this is less than the theorem, whose U is drawn too, and than the sentence before it, on the joint draw, which gives the theorem.",
+    category=Category.REMARK,
     scope="m = M",
-    verdict=Verdict.REPAIRED.by(Evidence.GRID),
-    sentence="Existence of some U is weaker than the theorem, whose U is drawn too. The step is not needed: the joint polynomial in all parameters "
-    "is nonzero, so almost every draw of parameters and U together has full rank.",
+    verdict=Verdict.HOLDS.by(Evidence.GRID),
+    sentence="The joint polynomial in all parameters is nonzero, so almost every draw of parameters and U together has full rank; with another U, such as 0, the same parameters have not.",
 )
 def fubini(run: Run) -> Iterator[Instance | Figure]:
     """The same parameters with U drawn and with a U that repeats a column or is zero."""
@@ -160,16 +159,8 @@ def fubini(run: Run) -> Iterator[Instance | Figure]:
         host = integer_host(shape, M, seed=_full_seed(shape), tied=True)
         poor = TiedUniversal(shape, M, host.R_Q, host.R_K, host.R_V, host.U * 0)
         drawn, other = rank_of(host), rank_of(poor)
-        yield Instance(
-            shape,
-            other.value == M,
-            f"rank {drawn.value} with one U, {other.value} with another",
-            routes=other.routes,
-            m=M,
-        )
-        yield Instance(
-            shape, drawn.value == M, "parameters and U drawn together", routes=drawn.routes, part="repair", m=M
-        )
+        detail = f"rank {drawn.value} with the drawn U, {other.value} with another"
+        yield Instance(shape, other.value < drawn.value == M, detail, routes=drawn.routes, m=M)
 
 
 def _full_seed(shape: Shape) -> int:
@@ -198,19 +189,20 @@ def letter_order(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix D, proof, one tied assignment",
     statement="At the construction of thm:designed-R-looped the block columns of R_all occupy disjoint coordinates, so its rank is full.",
     category=Category.LEMMA,
-    scope="every shape, m as printed there",
-    verdict=Verdict.REPAIRED.by(Evidence.GRID, Evidence.CERTIFICATE),
-    sentence="Queries and keys of the last layer and the outputs share the blocks of words of length L; the repaired tied host has disjoint supports.",
+    scope="H ≥ 2, m as printed there",
+    verdict=Verdict.FAILS.by(Evidence.GRID, Evidence.CERTIFICATE),
+    sentence="Queries and keys of the last layer and the outputs share the blocks of words of length L; the repaired tied host, of m = M, has disjoint supports.",
 )
 def disjoint_supports(run: Run) -> Iterator[Instance | Figure]:
     """Rows of R_all that more than one column uses."""
-    for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 1, 1, 2)], largest=60):
-        matrix = r_all(build_host("printed-looped", shape))
+    for shape in run.shapes(lambda s: s.heads > 1, anchors=[(2, 1, 1, 1), (2, 1, 1, 2)], largest=60):
+        host = build_host("printed-looped", shape)
+        matrix = r_all(host)
         shared = int((np.bincount(matrix.coordinates()[0]) > 1).sum())
-        slow = sum(sum(map(bool, row)) > 1 for row in plain.r_all(build_host("printed-looped", shape)))
+        slow = sum(sum(map(bool, row)) > 1 for row in plain.r_all(host))
         both = agree({"index maps": shared, "plain integers": slow})
-        yield Instance(shape, both.value == 0, f"{both.value} coordinates are used twice", routes=both.routes)
-        yield decided("tied", shape, part="repair")
+        yield Instance(shape, both.value == 0, f"{both.value} coordinates are used twice", routes=both.routes, m=host.m)
+        yield decided("tied", shape, part=BESIDE)
 
 
 @claim(

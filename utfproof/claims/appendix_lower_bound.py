@@ -43,7 +43,7 @@ def _values(shape: Shape, m: int, tied: bool) -> Iterator[np.ndarray]:
     "asm:matching-attention",
     place="Appendix E, the assumption",
     statement="Attention matrices may be any row-stochastic ones; for the argument those with positive entries, which softmax gives, are enough: their vectors v span all H^L dimensions too.",
-    scope="I and B moved inwards by ε = 1/7; every H, L with H^L ≤ 64 examined",
+    scope="I and B moved inwards by ε = 1/7; at (H, L) = (1,1), (2,1), (2,2), (2,3), (3,2)",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The assumption asks for matrices with zero entries that softmax never gives; the span stays full for positive ones.",
 )
@@ -80,7 +80,7 @@ def matching_attention(run: Run) -> Iterator[Instance | Figure]:
     place="Appendix E, thm:lower_bound_matching_attention",
     statement="For d_in = 1 and values R_V with m² < H^L some untied target cannot be served by any E and U, whatever the values are.",
     about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
-    scope="d_in = 1, H ≥ 2; certificates for three hosts at each shape and for every host by dimension",
+    scope="d_in = 1, H ≥ 2; E and U are chosen before the attention matrices, as the proof uses it (after them too, if n is free: §1 of the page); certificates for three hosts at each shape and for every host by dimension",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A relation Σ y_w R_w = 0 and the 0/1 target along a word with y_w ≠ 0: the products break the relation.",
     proof="docs/proofs/shared-attention.md",
@@ -177,7 +177,7 @@ def _distinct_columns(A: np.ndarray) -> np.ndarray:
     place="Appendix E, eq:lower_bound_matching_term and the coefficients α",
     statement="With equal attention, target minus host is Σ_w A^{L,h_L}⋯A^{1,h_1} X (M_w − E R_w U).",
     category=Category.LEMMA,
-    scope="integer weights, positive row-stochastic rational matrices, n = 2, 3",
+    scope="integer weights, positive row-stochastic rational matrices, n = 2",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Both forward passes and the sum over head words agree as rational numbers.",
 )
@@ -240,7 +240,7 @@ def two_tokens(run: Run) -> Iterator[Instance | Figure]:
     "lem:spanning",
     place="Appendix E, first lemma",
     statement="The vectors v = ((A_{1,h_1}⋯A_{L,h_L})_{11})_h over all row-stochastic A span R^{H^L}: with I where h = s_i and B = [0 1; 0 1] elsewhere, v is the basis vector of s.",
-    scope="every H, L: B absorbs I and B on either side; the vectors themselves for H^L ≤ 256",
+    scope="every H, L: B absorbs I and B on either side; the vectors themselves for H, L ≤ 3 and at (2,6), (3,4)",
     verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
     sentence="I B = B I = B B = B settles every H and L; all vectors are computed on a grid as well.",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import Shape, column_at, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
 
+if TYPE_CHECKING:
+    from utfproof.exact.symbolic.generic import Multilinearity
+
 SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2)]
 
 
@@ -36,37 +39,37 @@ SMALLEST = [(1, 1, 1, 1), (2, 1, 1, 2)]
 )
 def multilinear_untied(run: Run) -> Iterator[Instance | Figure]:
     """R_all in symbols."""
-    yield from _multilinear(run, tied=False)
+    for shape, found in _multilinear(run, tied=False):
+        yield Instance(shape, found.holds, f"highest degree {found.highest}", routes=found.routes)
 
 
 @claim(
     "thm:random-R/multilinear-tied",
-    place="Appendix B, proof, the entries of R_all, reused for tied hosts in Appendix D",
-    statement="Every entry of a tied host's R_all has degree at most one in every single parameter.",
-    category=Category.LEMMA,
+    place="Appendix B, proof, the entries of R_all, beside what Appendix D says of tied hosts",
+    statement="The entries of a tied host's R_all are polynomials, as the proof says, but from L = 2 on not multilinear, as untied hosts' are (Appendix B).",
+    category=Category.REMARK,
     scope="tied hosts",
-    verdict=Verdict.FAILS.by(Evidence.SYMBOLIC),
-    sentence="True for L = 1 only: R_V^h·R_V^h·U has squares. That the entries are polynomials is all the proofs need.",
+    verdict=Verdict.HOLDS.by(Evidence.SYMBOLIC),
+    sentence="R_V^h·R_V^h·U has squares. That the entries are polynomials is all the proofs need.",
 )
 def multilinear_tied(run: Run) -> Iterator[Instance | Figure]:
     """R_all in symbols, with a monomial that has a square."""
     from utfproof.exact.symbolic import generic_r_all, multilinearity
 
-    yield from _multilinear(run, tied=True)
+    for shape, found in _multilinear(run, tied=True):
+        detail = f"highest degree {found.highest} {found.monomial}".strip()
+        yield Instance(shape, found.holds is (shape.layers == 1), detail, routes=found.routes)
     yield Figure(
         "a repeated factor at (1,2,1,1)", multilinearity(generic_r_all(Shape(1, 2, 1, 1), 2, tied=True)).monomial
     )
 
 
-def _multilinear(run: Run, *, tied: bool) -> Iterator[Instance]:
+def _multilinear(run: Run, *, tied: bool) -> Iterator[tuple[Shape, Multilinearity]]:
     from utfproof.exact.symbolic import generic_r_all, multilinearity
 
     for shape in run.shapes(anchors=[*SMALLEST, (1, 2, 1, 1), (2, 2, 1, 1), (1, 3, 1, 1)], largest=16):
         # m = 2 shows every product pattern that larger m have
-        found = multilinearity(generic_r_all(shape, 2, tied=tied))
-        yield Instance(
-            shape, found.holds, f"highest degree {found.highest} {found.monomial}".strip(), routes=found.routes
-        )
+        yield shape, multilinearity(generic_r_all(shape, 2, tied=tied))
 
 
 @claim(
@@ -244,7 +247,7 @@ def degree(run: Run) -> Iterator[Instance | Figure]:
     scope="m = M, tied or untied hosts",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.SYMBOLIC),
     proof="docs/proofs/decision-theorem.md",
-    sentence="Computed exactly: the value at the sparse host is 1 or −1 and the degree is reached; that lines with finitely many zeros "
+    sentence="Computed exactly: the value at the sparse host is 1 or −1, and the degree at most deg p; that lines with finitely many zeros "
     "make a null set is the written part.",
 )
 def measure_zero(run: Run) -> Iterator[Instance | Figure]:

@@ -170,7 +170,7 @@ LOOPED_STATEMENT = "At m ≥ m̄_loop some looped {0,1} host is universal for al
     place="Section 3.1, thm:looped_sparse_universal_transformer, its proof (thm:designed-R-looped)",
     statement="The way of the proof: some looped host of dimension m̄_loop matches all untied targets. Beside it: the trie with a shift "
     "register does at m = M.",
-    about=Scope.of(Notion.MATCHING, "all untied"),
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied"),
     scope="m̄_loop < M, that is H ≥ 2, d_in < 2dH and 2d < H^L d_in",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
@@ -187,7 +187,7 @@ def looped_proof(run: Run) -> Iterator[Instance | Figure]:
     f"{LOOPED}/m-bar-at-least-M",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: where m̄_loop ≥ M.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="H = 1, or d_in ≥ 2dH, or 2d ≥ H^L d_in",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The trie with a shift register is tied and universal by matching at every m ≥ M.",
@@ -202,7 +202,7 @@ def looped_matched(run: Run) -> Iterator[Instance | Figure]:
     f"{LOOPED}/wide-heads",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: where d ≥ d_in, although m̄_loop < M there.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="d ≥ d_in and m̄_loop < M; so at (4,2,24,4) and (2,4,30,30)",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="The shared-key tries need d_in(1 + 2S) < m̄_loop dimensions and serve all targets by attention-matching.",
@@ -221,7 +221,8 @@ def refuted_shapes(run: Run, of: Callable[[Shape], str], *, one_layer: bool) -> 
         lambda s: wanted(s) and (s.layers == 1) is one_layer, anchors=[s for s in anchors if wanted(Shape(*s))]
     ):
         m = paper_looped_dimension(shape)
-        routes = below_fibre_bound(shape, m).routes if one_layer else ()
+        counted = below_fibre_bound(shape, m) if one_layer else None
+        routes = counted.routes if counted else ()  # elsewhere another bound refutes
         almost_all = interval(shape, Question(Notion.FUNCTIONAL, extent=ALMOST_ALL)).lower > m
         targets = GENERIC_UNTIED if almost_all else ALL_UNTIED
         detail = f"m-bar-loop = {m} < {_known(shape).lower}"
@@ -232,7 +233,7 @@ def refuted_shapes(run: Run, of: Callable[[Shape], str], *, one_layer: bool) -> 
     f"{LOOPED}/one-layer",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: at L = 1 and d < d_in, where m̄_loop is less than every universal host needs: less than H(d_in + 2d − d²/d_in), or than M where d(H+1) ≤ d_in.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof="docs/proofs/fibre-dimension.md",
@@ -258,7 +259,7 @@ def looped_false(run: Run) -> Iterator[Instance | Figure]:
     f"{LOOPED}/more-layers",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: at L ≥ 2 and d < d_in, where m̄_loop is less than every universal host needs.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L = 2, 3; the shapes examined at which the bound exceeds m̄_loop",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/functional-is-attention-matching.md",
@@ -279,7 +280,8 @@ def grouped(shape: Shape) -> bool:
     f"{LOOPED}/almost-all",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement="At m ≥ m̄_loop some looped {0,1} host serves almost all untied targets: where d < d_in and shared queries in groups need no more than m̄_loop < M.",
-    about=Scope.of(Notion.FUNCTIONAL, "almost all untied"),
+    category=Category.NEW,
+    about=Scope.of(Notion.FUNCTIONAL, "almost all untied", hosts="tied"),
     scope="d < d_in; so at (2,2,28,30) and (2,3,28,30), and with wide-heads at all four table shapes; counted over H ≤ 5, d ≤ d_in ≤ 8",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
     sentence="Of each group of ⌈d_in/d⌉ heads one reads its query off the output and the others' blocks: 372 ≤ 392 and 828 ≤ 840.",
@@ -339,7 +341,7 @@ def _misses_attention(shape: Shape) -> bool:
     f"{LOOPED}/open",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement=f"{LOOPED_STATEMENT}: at the remaining shapes, among them (2,2,28,30) and (2,3,28,30).",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="d < d_in and m̄_loop < M, at or above the proved bound",
     verdict=Verdict.OPEN.by(Evidence.OPEN),
     sentence="No host as small as m̄_loop is known there, and no functional lower bound exceeds it.",
@@ -364,14 +366,14 @@ def open_shapes(run: Run, of: Callable[[Shape], str], *anchors: tuple[int, ...])
     f"{LOOPED}/binary",
     place="Section 3.1, thm:looped_sparse_universal_transformer",
     statement="The looped hosts that serve have entries 0 and 1, and at most m nonzero entries in each parameter matrix.",
-    scope="the trie with a shift register; the shared-key tries where d ≥ d_in",
+    scope="the trie with a shift register; the shared-key tries where d ≥ d_in; shared queries in groups, which serve almost all targets, elsewhere",
     verdict=Verdict.HOLDS.by(Evidence.GRID),
-    sentence="R_V^h has at most one 1 in each row and column of blocks; the readers have d or d_in ones.",
+    sentence="R_V^h has at most one 1 in each column; rows of the shift register have H.",
 )
 def looped_binary(run: Run) -> Iterator[Instance | Figure]:
     """Every entry looked at, and the index maps."""
     for shape in run.shapes(anchors=[(1, 1, 1, 1), (2, 2, 2, 3)], largest=60):
-        for name in ("tied", "shared-key") if shape.head_dim >= shape.d_in else ("tied",):
+        for name in ("tied", "shared-key" if shape.head_dim >= shape.d_in else "shared-query-groups"):
             host = build_host(name, shape)
             fine, routes = is_binary(host)
             most, _ = most_nonzeros(host)

@@ -42,6 +42,7 @@ from utfproof.systems import Universal
 
 RANDOM = "thm:random_universal_transformer"
 RANDOM_LOOPED = "thm:random_looped_universal_transformer"
+STATEMENT = "At m ≥ m̄_loop a random looped host is universal for all untied targets almost surely"
 ONE_SEED = (
     "One seed has rank R_all = M modulo a prime, so a minor is a nonzero polynomial and vanishes with probability 0."
 )
@@ -71,9 +72,9 @@ def random_untied(run: Run) -> Iterator[Instance | Figure]:
     statement="Universality by matching is the non-degeneracy rank R_all = M: with it every target is matched, and a host that loses "
     "rank (two heads reading alike) is not universal by matching.",
     about=Scope.of(Notion.MATCHING, "all untied"),
-    scope="random hosts at m = M, as drawn and made degenerate",
+    scope="H ≥ 2; untied integer hosts at m = M, as drawn and made degenerate",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
-    sentence="The degenerate hosts satisfy a polynomial equation in the parameters, and form a null set.",
+    sentence="The degenerate hosts satisfy a polynomial equation in the parameters.",
 )
 def non_degeneracy(run: Run) -> Iterator[Instance | Figure]:
     """Ranks of R_all as drawn, and with the query maps of two heads equal, by FLINT and plain integers."""
@@ -97,7 +98,7 @@ def non_degeneracy(run: Run) -> Iterator[Instance | Figure]:
     place="Section 3.2, thm:random_looped_universal_transformer, its proof (thm:looped_random-R)",
     statement="The way of the proof: random looped hosts of dimension m̄_loop match all untied targets. Beside it: at m = M they do, "
     "almost surely.",
-    about=Scope.of(Notion.MATCHING, "all untied"),
+    about=Scope.of(Notion.MATCHING, "all untied", hosts="tied"),
     scope="m̄_loop < M",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/decision-theorem.md",
@@ -114,8 +115,8 @@ def random_looped_proof(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     f"{RANDOM_LOOPED}/m-bar-at-least-M",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="At m ≥ m̄_loop a random looped host is universal for all untied targets almost surely: where m̄_loop ≥ M.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: where m̄_loop ≥ M.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="H = 1, or d_in ≥ 2dH, or 2d ≥ H^L d_in; seed 0 of the uniform law",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.CERTIFICATE),
     proof="docs/proofs/decision-theorem.md",
@@ -132,12 +133,12 @@ def random_looped_matched(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     f"{RANDOM_LOOPED}/linear-test",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same where m̄_loop < M, d ≥ d_in and m̄_loop ≥ (d + d_in)S + d_in H^L: true, by attention-matching.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: where m̄_loop < M, d ≥ d_in and m̄_loop ≥ (d + d_in)S + d_in H^L, by attention-matching.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="d > d_in; so at (4,2,24,4), 624 ≤ 1008; seed 0 of the uniform law",
     verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.ARITHMETIC, Evidence.WRITTEN),
-    proof="docs/proofs/decision-theorem.md",
-    sentence="Keys M_w C and query forms M_w A in one fixed gauge C are linear equations in E, of full rank for one seed, so almost surely.",
+    proof="docs/proofs/random-looped.md",
+    sentence="Keys M_w C and query forms M_w A in one fixed gauge C are linear equations in E, of full rank for one seed, so almost surely; a trie with shorter query halves shows it at every shape.",
 )
 def random_looped_linear(run: Run) -> Iterator[Instance | Figure]:
     """Linear-test certificates of one seed of the tied law at m-bar-loop; the package's rank at the table shape."""
@@ -169,8 +170,8 @@ def _linear_rank(shape: Shape, m: int) -> tuple[int, tuple[str, ...]]:
 @claim(
     f"{RANDOM_LOOPED}/one-layer",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at L = 1 and d < d_in, where m̄_loop is less than every universal host needs: less than H(d_in + 2d − d²/d_in), or than M where d(H+1) ≤ d_in.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: at L = 1 and d < d_in, where m̄_loop is less than every universal host needs: less than H(d_in + 2d − d²/d_in), or than M where d(H+1) ≤ d_in.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L = 1; H = 2 … 5, d ≤ d_in ≤ 8",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
     proof="docs/proofs/fibre-dimension.md",
@@ -184,8 +185,8 @@ def random_looped_false(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     f"{RANDOM_LOOPED}/more-layers",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at L ≥ 2 and d < d_in, where m̄_loop is less than every universal host needs.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: at L ≥ 2 and d < d_in, where m̄_loop is less than every universal host needs.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L = 2, 3; the shapes examined at which the bound exceeds m̄_loop",
     verdict=Verdict.FAILS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     proof="docs/proofs/functional-is-attention-matching.md",
@@ -199,8 +200,8 @@ def random_looped_false_deeper(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     f"{RANDOM_LOOPED}/one-layer-wide",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at L = 1 and d ≥ d_in, where neither M nor the linear test is reached: true, by attention-matching.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: at L = 1 and d ≥ d_in, where neither M nor the linear test is reached, by attention-matching.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L = 1, d ≥ d_in and m̄_loop below M and the linear test; so at (H,1,1,1), H ≥ 3; one small integer host at each shape",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     proof="docs/proofs/random-looped.md",
@@ -235,8 +236,8 @@ def _room(columns: plain.Rows, shape: Shape, rank: Ranks) -> tuple[int, int]:
 @claim(
     f"{RANDOM_LOOPED}/one-layer-narrow",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at L = 1 and d < d_in, where m̄_loop < M and other hosts of that dimension are not excluded.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: at L = 1 and d < d_in, where m̄_loop < M and other hosts of that dimension are not excluded.",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L = 1, d < d_in and m̄_loop < M, at or above the proved bound for every host; one small integer host at each shape",
     verdict=Verdict.FAILS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     proof="docs/proofs/random-looped.md",
@@ -266,12 +267,12 @@ def _solvable(columns: plain.Rows, shape: Shape, rank: Ranks) -> bool:
 @claim(
     f"{RANDOM_LOOPED}/gauges",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at L ≥ 2 and d ≤ d_in, where d_in (M − m̄_loop) > LH·d²: almost surely no more than a null set of targets is served.",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: at L ≥ 2 and d ≤ d_in, where d_in (M − m̄_loop) > LH·d².",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L ≥ 2, d ≤ d_in; so at (2,3,28,30) and (2,4,30,30), although other looped hosts of that dimension serve almost all targets, and at d = d_in all of them",
     verdict=Verdict.FAILS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     proof="docs/proofs/random-looped.md",
-    sentence="E is determined up to a gauge of d × d for each head of each layer, and a random host asks for more equations than the gauges have entries.",
+    sentence="Almost surely no more than a null set of targets is served: E is determined up to a gauge of d × d for each head of each layer, and a random host asks for more equations than the gauges have entries.",
 )
 def random_looped_gauges(run: Run) -> Iterator[Instance | Figure]:
     """Equations and entries of gauges at m-bar-loop, by formulas and counted."""
@@ -289,12 +290,12 @@ def random_looped_gauges(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     f"{RANDOM_LOOPED}/open",
     place="Section 3.2, thm:random_looped_universal_transformer",
-    statement="The same at the remaining shapes, all of two layers or more, among them (2,2,28,30).",
-    about=Scope.of(Notion.FUNCTIONAL, "all untied"),
+    statement=f"{STATEMENT}: at the remaining shapes, all of two layers or more, among them (2,2,28,30).",
+    about=Scope.of(Notion.FUNCTIONAL, "all untied", hosts="tied"),
     scope="L ≥ 2 and m̄_loop < M, and neither the linear test, nor a functional lower bound, nor the count of gauges decides",
     verdict=Verdict.OPEN.by(Evidence.OPEN),
-    sentence="The linear test has more columns than m̄_loop there, no functional lower bound reaches it, and there are gauges enough.",
+    sentence="The linear test has more columns than m̄_loop there, no functional lower bound reaches it, and there are gauges enough, or d > d_in, where they are not counted.",
 )
 def random_looped_open(run: Run) -> Iterator[Instance | Figure]:
     """What is known decides none of these shapes."""
-    yield from open_shapes(run, random_case, (2, 2, 28, 30))
+    yield from open_shapes(run, random_case, (2, 2, 28, 30), (3, 3, 3, 2))

@@ -68,10 +68,10 @@ def theta_single(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "sec:constructing/almost-all",
     place="Section 3.2, last sentence",
-    statement="Almost all hosts of that size, tied or not, are universal: at m = M (and above) almost all are.",
+    statement="Almost all hosts of that size, tied or not, are universal: for H ≥ 2 at m ≥ M, which 5 H^L max{d, d_in} is; for H = 1 at m ≥ M.",
     category=Category.THEOREM,
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
-    scope="every shape with m ≥ M; seed 0 of the uniform law",
+    scope="every shape with m ≥ M, the size read as in theta-dimension (for H = 1 with a constant that grows with L); seed 0 of the uniform law",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.CERTIFICATE),
     proof="docs/proofs/decision-theorem.md",
     sentence="One host of full rank, tied or not, makes the hosts that are not universal by matching a null set.",

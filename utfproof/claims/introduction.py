@@ -13,7 +13,7 @@ from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Ve
 from utfproof.claims.registry import claim
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
-from utfproof.ground.notions import Notion, Scope
+from utfproof.ground.notions import Attention, Notion, Scope
 from utfproof.matching import embed
 from utfproof.paper import tables as paper
 from utfproof.shapes import Shape, matching_dimension, paper_dimension
@@ -127,10 +127,10 @@ def embedding_shape(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "intro:lower-bound",
     place="Section 1, informal lower bound",
-    statement="With attention matrices supplied and H ≥ 2, every host that serves all untied targets of width 1 has m ≥ H^{L/2}: the depth enters exponentially.",
+    statement="For H ≥ 2 every host that serves all untied targets of width 1 by attention-matching has m ≥ H^{L/2}, even with attention matrices supplied and E and U both free: the depth enters exponentially.",
     category=Category.THEOREM,
     about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
-    scope="H ≥ 2, d_in = 1, E and U both free",
+    scope="H ≥ 2, d_in = 1, E and U both free; that attention-matching gives E R_w U = M_w is sec:optimality/attention-matching",
     verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="At the largest m with m² < H^L no host serves all targets (untied ones; for looped targets the claim fails, see thm:lower_bound_utf).",
     proof="docs/proofs/shared-attention.md",
@@ -148,7 +148,7 @@ def lower_bound(run: Run) -> Iterator[Instance | Figure]:
     "fig:overview",
     place="Section 1, Figure 1",
     statement="One fixed host, with an embedding computed from the target, gives the target's outputs on every input: a sparse host and a random one.",
-    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer", attention=Attention.RATIONAL),
     scope="sparse, tied and random hosts at m = M, exact rational arithmetic, n = 1, 2, 3",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Outputs agree as rational numbers, for a rational attention that depends on the logits; two forward passes agree on it.",

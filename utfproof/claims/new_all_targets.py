@@ -38,7 +38,7 @@ def target_of(shape: Shape, z: np.ndarray, values: np.ndarray) -> Target:
     statement="For d_in = 1, but H = L = 1, a host with m = S + H^L serves all untied targets by attention-matching, tied for H ≥ 2; at d = 1 that is least, for all targets and for almost all.",
     about=Scope.of(Notion.ATTENTION_MATCHING, "all untied"),
     scope="d_in = d_out = 1, every d, H·L ≥ 2; at H = L = 1 the least m for all targets is 3",
-    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.SINGLE, Evidence.WRITTEN),
+    verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.SAMPLED, Evidence.WRITTEN),
     sentence="Two products of real readers of two coordinates take all values, as complex squares do, and so do three of three coordinates.",
 )
 def products(run: Run) -> Iterator[Instance | Figure]:

@@ -57,13 +57,28 @@ def outputs(run: Run) -> Iterator[Instance | Figure]:
         moments = sum(table.T @ table for table in tables)
         each = shape.d_in * shape.head_dim**shape.layers * shape.d_in ** (shape.layers - 1) * len(tables)
         found = agree({"enumerated": moments.tolist(), "v I": (each * np.eye(K, dtype=int)).tolist()})
-        for words in range(shape.leaves):
-            kept = np.diag([c < words * shape.d_in for c in range(K)]).astype(int).astype(object)
-            missed = sum(((table - table @ kept) ** 2).sum() for table in tables)
+        for m in range(1, K + 1):
+            # E holds the first m columns of [M_w]_w, which the host's words bring to U
+            reached = _first_columns(shape, m)
+            missed = sum(((table - table[:, :m] @ reached) ** 2).sum() for table in tables)
             share = Fraction(int(missed), int(np.trace(moments)))
-            m = words * shape.d_in
             yield Instance(shape, share == 1 - Fraction(m, K), f"error {share}", routes=found.routes, m=m)
     yield Figure("dimensions for an error of 1/2 at (2,4,30,30)", Shape(2, 4, 30, 30).leaves * 30 * 3 // 4)
+
+
+def _first_columns(shape: Shape, m: int) -> np.ndarray:
+    """[R_w U]_w side by side [m, K] of an untied {0,1} host of m <= K dimensions: coordinate c belongs to a word, R_V^{l,h} keeps
+    those whose word has h at place l, and U reads c as its column of that word."""
+    words, b = list(plain.words(shape.heads, shape.layers)), shape.d_in
+    places = [(words[c // b], c % b) for c in range(m)]
+    U = np.array([[int(j == column) for j in range(b)] for _, column in places], dtype=object)
+    blocks = []
+    for word in words:
+        product = np.eye(m, dtype=int).astype(object)
+        for layer, head in enumerate(word):
+            product = product @ np.diag([int(kept[layer] == head) for kept, _ in places]).astype(object)
+        blocks.append(product @ U)
+    return np.hstack(blocks)
 
 
 def _dot(left: list[int], right: list[int]) -> int:

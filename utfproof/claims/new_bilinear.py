@@ -12,6 +12,7 @@ from utfproof.claims.decisions import rank_of_matrix
 from utfproof.claims.record import Evidence, Figure, Instance, Run, Verdict
 from utfproof.claims.registry import claim
 from utfproof.constructions.middle import Bilinear, path_bilinear, polynomial_bilinear, two_stars_bilinear
+from utfproof.ground.notions import Notion, Scope
 
 PAGE = "docs/proofs/shared-attention.md"
 
@@ -53,7 +54,8 @@ def bilinear_least(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:bilinear/onto",
     place=PAGE,
-    statement="For even H and H ≡ 1 mod 4 multiplication of polynomials is an onto bilinear map with q = ⌈(H+1)/2⌉, the least possible, so H^k q dimensions serve all targets there.",
+    statement="For even H and H ≡ 1 mod 4 multiplication of polynomials is an onto bilinear map with q = ⌈(H+1)/2⌉, the least possible; so for d_in = 1 and L = 2k + 1, attention from outside and E and U free, H^k q dimensions serve all targets there.",
+    about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
     scope="H = 2, 4, 5, 6, 8, 9; one factor has even degree",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.SAMPLED),
     sentence="Real forms factor into linear and quadratic ones; factors found in float64 multiply back to random integer weights.",
@@ -79,7 +81,7 @@ def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:bilinear/three",
     place=PAGE,
-    statement="No bilinear map R² × R² → R³ is onto, so μ(3) = 3: at H = 3 the two stars are least for all targets by this method.",
+    statement="No bilinear map R² × R² → R³ is onto, so μ(3) = 3: at H = 3 the two stars are least for all targets by this method (d_in = 1, odd L, attention from outside, E and U free).",
     scope="kernels Z with integer entries −2 … 2; all Z by the proof",
     verdict=Verdict.HOLDS.by(Evidence.SINGLE, Evidence.WRITTEN),
     sentence="For each kernel Z there is a Y with det(Y + tZ) ≠ 0 for every real t: negative or positive discriminants by the signature (2,2) of det.",

@@ -17,7 +17,7 @@ from utfproof.claims.small_models import LOGIT_MAPS, array, drawn
 from utfproof.constructions import build_host, random_target
 from utfproof.constructions.random import integer_target
 from utfproof.errors import OutsideClass, SingularTarget
-from utfproof.ground.notions import Notion, Scope
+from utfproof.ground.notions import Attention, Notion, Scope
 from utfproof.matching import embed
 from utfproof.shapes import (
     EffectiveHeadDimensionWarning,
@@ -33,6 +33,8 @@ from utfproof.systems import Target, prefix_products
 TABLE = [(4, 2, 24, 4), (2, 4, 30, 30)]
 """The table shapes with d >= d_in."""
 SHARED = ("shared-key", "shared-query")
+UNSERVED = "M^(L,0) = 0 and A^(L,h) invertible and M_w not zero"
+"""Targets that the shared-query host does not attain."""
 
 
 def _wide(shape: Shape) -> bool:
@@ -83,8 +85,8 @@ def _shared(run: Run, name: str, formula: Callable[[Shape], int]) -> Iterator[In
     "new:shared/emulation",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="With E from the formulas both hosts give the target's output exactly, under attention that depends on logits and positions: plain, causal, windowed, scaled, biased by distance.",
-    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
-    scope="shapes with d ≥ d_in, M ≤ 40; n = 1, 2, 3; exact rational attention",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer", attention=Attention.RATIONAL),
+    scope="(1,1,1,1), (2,1,2,2), (2,2,1,1), (2,2,2,2), targets with invertible M^{l,0}; n = 1, 3; exact rational attention",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Equal rational outputs in two forward passes, for five attention maps of the logits.",
 )
@@ -120,8 +122,8 @@ def _invertible_target(shape: Shape) -> Target:
     "new:shared/separate-attention",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Where attention looks at queries and keys separately, the E of the two formulas no longer gives the target's output, while a host that is universal by matching still does.",
-    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
-    scope="d ≥ d_in; attention 1 + (q_i·q_j)² + 3(q_i·k_j)², exact; about the formulas' E, not every E",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer", "tied examined", attention=Attention.ANY),
+    scope="d ≥ d_in; attention 1 + (q_i·q_j)² + s + 3s², s = q_i·k_j, exact; about the formulas' E, not every E",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Outputs differ as rational numbers for shared-key and shared-query and agree for the tied host.",
 )
@@ -139,7 +141,7 @@ def separate_attention(run: Run) -> Iterator[Instance | Figure]:
     "new:shared/rope",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Rotary positions are such an attention: with them the relative output error of both hosts is of order 1, without them it is rounding.",
-    about=Scope.of(Notion.FUNCTIONAL, "some untied"),
+    about=Scope.of(Notion.FUNCTIONAL, "some untied", "tied examined", attention=Attention.ANY),
     scope="(2,2,4,4), n = 6, one seed, float64",
     verdict=Verdict.HOLDS.by(Evidence.SAMPLED),
     sentence="Measured on one target: errors above 0.1 with rotary positions, below 1e-9 under causal softmax with ALiBi.",
@@ -191,9 +193,9 @@ def not_by_matching(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:shared-query/singular",
     place="docs/certificate-format.md §4.5",
-    statement="Targets with a singular M^{l,0} are refused, and rightly where l = L: the output equations force queries of rank below that of the target's logits, so no E attains them by attention-matching.",
-    about=Scope.of(Notion.ATTENTION_MATCHING, "all untied, if M^(L,0) = 0 and A^(L,h) invertible"),
-    targets="all untied, if M^(L,0) = 0 and A^(L,h) invertible",
+    statement="Targets with a singular M^{l,0} are refused, and some rightly: those with M^{L,0} = 0, an invertible A^{L,h} and some M_w ≠ 0, |w| = L − 1, are attained by no E of this host by attention-matching, as the output equations force its queries in layer L to be 0.",
+    about=Scope.of(Notion.ATTENTION_MATCHING, f"all untied, if {UNSERVED}", hosts="tied examined"),
+    targets=f"all untied, if {UNSERVED}",
     scope="d ≥ d_in, L = 1, 2",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="E R_w U = M_w leaves no freedom in the register, so layer L's queries are M_w M^{L,0} = 0.",
@@ -238,8 +240,8 @@ def _padded(matrix: plain.Rows, columns: int) -> plain.Rows:
     "new:shared/width",
     place="docs/certificate-format.md §4.4, §4.5",
     statement="Both hosts carry targets of width D ≤ min(d, d_in) with an embedding and an unembedding of their own, and refuse wider ones.",
-    about=Scope.of(Notion.FUNCTIONAL, "some untied, with any width, if integer"),
-    scope="d = d_in = 2, 3; exact rational attention",
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, with any width, if integer", attention=Attention.RATIONAL),
+    scope="d = d_in = 2, 3, targets with invertible M^{l,0}; exact rational attention",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Exact outputs up to width d_in; above it OutsideClass, as rows of width D do not fit the blocks.",
 )
@@ -285,7 +287,7 @@ def _narrow_target(shape: Shape, D: int) -> Target:
     "new:effective-head-dimension",
     place="utfproof.shapes, EffectiveHeadDimensionWarning",
     statement="For d > d_in the targets are, as functions of the logits, those of head dimension d_in: W_Q W_Kᵀ and W_V W_O are d_in×d_in and factor through width d_in. The package warns.",
-    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer"),
+    about=Scope.of(Notion.FUNCTIONAL, "some untied, if integer", attention=Attention.RATIONAL),
     scope="d > d_in; attention that depends on the logits",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="A target of head dimension d_in with the forms (A, I), (M, I) has the same rational outputs; M, which counts 2dS, does not see this.",

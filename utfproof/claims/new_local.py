@@ -51,7 +51,7 @@ def seven(run: Run) -> Iterator[Instance | Figure]:
     place="utfproof/decision/local_test.py",
     statement="At a host that is universal by matching the Jacobian has full rank d_in M, with trivial gauges: the local test agrees with the decision by rank.",
     about=Scope.of(Notion.ATTENTION_MATCHING, "some untied, if near one integer target"),
-    scope="shapes with M ≤ 20, the tied host",
+    scope="d ≤ d_in, M ≤ 20, the tied host, at a target whose queries have rank d in every head",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="R_all has rank M, so the columns of E alone reach every right-hand side.",
 )

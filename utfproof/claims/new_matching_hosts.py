@@ -261,7 +261,8 @@ def tied_span(run: Run) -> Iterator[Instance | Figure]:
     place="beside Appendix C",
     statement="For d_in = 1 tied targets span exactly 2dH·C(L−1+H, H) + C(L+H−1, H−1) dimensions, fewer than M from L = 2 on (H ≥ 2).",
     scope="d_in = 1",
-    verdict=Verdict.HOLDS.by(Evidence.GRID),
+    verdict=Verdict.HOLDS.by(Evidence.GRID, Evidence.WRITTEN),
+    proof="docs/proofs/frontier.md",
     sentence="The columns are monomials in commuting unknowns: one for each count of letters, reader and coordinate.",
 )
 def tied_scalar(run: Run) -> Iterator[Instance | Figure]:
@@ -330,8 +331,8 @@ def narrow_heads(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:not-covered/factored-values",
     place="beside Section 3",
-    statement="With values R_V = V·O of inner width d_v the rank of R_all is at most 2dH + H·d_v, so full rank needs d_v ≥ (M − 2dH)/H; random factors attain the bound.",
-    scope="any m; every shape",
+    statement="With values R_V = V·O of inner width d_v the rank of R_all is at most 2dH + H·d_v, so full rank needs d_v ≥ (M − 2dH)/H; drawn factors attain that, or M.",
+    scope="the bound at any m and every shape; ranks at m = M ≤ 16, d_v = 1, 2",
     verdict=Verdict.HOLDS.by(Evidence.GRID),
     sentence="All columns but the first layer's readers lie in the column spaces of the H matrices V of layer 1.",
 )

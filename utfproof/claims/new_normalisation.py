@@ -62,7 +62,7 @@ def _target(shape: Shape) -> Target:
 @claim(
     "new:normalisation/all-inputs",
     place=PAGE,
-    statement="Where real inputs are allowed, no host without normalisation, whatever its m, heads, layers and attention, gives a residual target that has a norm before or after its layers or at the end, unless what is normalised cancels in its outputs: at n = 1 its output is linear in x, the target's is not.",
+    statement="Where real inputs are allowed, no host without normalisation, whatever its m, heads, layers and attention with rows that sum to 1, gives a residual target that has a norm before or after its layers or at the end, unless what is normalised cancels in its outputs: at n = 1 its output is linear in x, the target's is not.",
     about=Scope.of(Notion.FUNCTIONAL, "some normalised untied"),
     scope="RMS from d_in = 1 on, LayerNorm from d_in = 2 on; eps = 0 and eps = 1",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),

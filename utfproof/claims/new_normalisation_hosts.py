@@ -86,7 +86,7 @@ def _served(host: Universal, E: Any, target: Target, norm: Norm, place: str = "p
 @claim(
     "new:normalisation/own-norm-bounded",
     place=PAGE,
-    statement="No fixed host with RMS or layer normalisation of its own rows before each layer gives all residual targets, normalised or not: two contexts with the same last token change its output by at most 2√m Σ‖R_V^{l,h}U‖, whatever E, m and the attention.",
+    statement="No fixed host with RMS or layer normalisation of its own rows before each layer gives all residual targets, normalised or not: two contexts with the same last token change its output by at most 2√m Σ‖R_V^{l,h}U‖, whatever E, m and the row-stochastic attention.",
     about=Scope.of(Notion.FUNCTIONAL, "all normalised untied"),
     scope="every H, L, m; d_in ≥ 2, one-hot tokens; for each host examined one target that moves further",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
@@ -201,7 +201,7 @@ def _one_token(host: Universal, E: Any, target: Target, norm: Norm) -> Agreed:
     about=Scope.of(Notion.MATCHING, "all normalised untied, if L = 1 and weights are bounded"),
     scope="L = 1, every H, d, d_in = d_out, bound and eps > 0, RMS and LayerNorm, one-hot tokens; integer targets here",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
-    sentence="The host's row is the target's, scaled, beside a part of constant length; eps makes room for that part. Without normalisation no host does it.",
+    sentence="The host's row is the target's, scaled, beside a part of constant length; eps makes room for that part. Without normalisation no host does it for d_in ≥ 2 (LayerNorm: section 2 has one exception).",
 )
 def final_norm(run: Run) -> Iterator[Instance | Figure]:
     """Queries, keys and outputs, with the norm after the layer and at the end."""
@@ -290,7 +290,7 @@ def _isometric(host: Universal, E: plain.Rows, target: Target, norm: Norm) -> bo
     "new:normalisation/three-layers",
     place=PAGE,
     statement="From three layers on, or two and a norm at the end, no fixed host that normalises its own rows, of any m, matches more than a null set of RMS-normalised targets, bounded or not, where H·min(d, d_in − 1) ≥ d_in: M^{2,h} would have to be a restriction of R_V^{2,h} up to one scale, and R_V^{2,h} has finitely many eigenvalues.",
-    about=Scope.of(Notion.MATCHING, "almost all normalised untied, if L = 3 and weights are bounded"),
+    about=Scope.of(Notion.MATCHING, "almost all normalised untied, if L at least 3 and weights are bounded"),
     scope="L ≥ 3, d_in ≥ 2, H·min(d, d_in − 1) ≥ d_in, every m, eps ≥ 0, RMS; sample hosts and targets at d = 1",
     verdict=Verdict.HOLDS.by(Evidence.WRITTEN, Evidence.ARITHMETIC),
     sentence="No common scale: the characteristic polynomials of R_V^{2,h}, scaled by the traces of M^{2,h}, have no common nonzero root. A target as its own host has one.",
@@ -398,7 +398,7 @@ def large_constant(run: Run) -> Iterator[Instance | Figure]:
     place=PAGE,
     statement="With eps = 0 some fixed host that normalises its own rows matches all two-layer RMS-normalised targets of bounded weights.",
     about=Scope.of(Notion.MATCHING, "all normalised untied, if L = 2 and weights are bounded"),
-    scope="L = 2, eps = 0, d_in ≤ 2 or H < (d_in + 1)⌈d_in/min(d, d_in − 2)⌉; beyond, no host matches more than a null set",
+    scope="L = 2, eps = 0, d_in = 2, or d_in ≥ 3 and H < (d_in + 1)⌈d_in/min(d, d_in − 2)⌉; beyond, no host matches more than a null set; at d_in = 1 all rows are one, and a host with R_V = 0 does",
     verdict=Verdict.OPEN.by(Evidence.OPEN),
     sentence="The isometric host needs a part that depends on the token only, of squared length m·eps·(κ² − 1): nothing is left at eps = 0, and with many heads nothing else serves (section 9). The obstruction of three layers does not apply.",
 )
@@ -420,7 +420,7 @@ def zero_eps(run: Run) -> Iterator[Instance | Figure]:
     place=PAGE,
     statement="With H = 1 and three layers or more some fixed host that normalises its own rows matches all RMS-normalised targets of bounded weights.",
     about=Scope.of(Notion.MATCHING, "all normalised untied, if weights are bounded"),
-    scope="H = 1, L ≥ 3; one-hot tokens (W_E = I), or d < d_in",
+    scope="H = 1, L ≥ 3, d_in ≥ 2; one-hot tokens (W_E = I), or d < d_in",
     verdict=Verdict.OPEN.by(Evidence.ARITHMETIC),
     sentence="One head moves the first stream in at most min(d, d_in − 1) < d_in directions, so the obstruction of three layers says nothing; the isometric host ends at two.",
 )

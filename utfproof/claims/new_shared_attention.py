@@ -282,7 +282,7 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:shared-attention/three-three",
     place=PAGE,
-    statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: the paper's bound is met.",
+    statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: for these the paper's bound is met (for all targets 6 … 9 is known).",
     about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="(3,3), d_in = 1, E and U free",
     verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),

@@ -148,7 +148,7 @@ def residual_outputs(run: Run) -> Iterator[Instance | Figure]:
     place=SHARPER,
     statement="At L = 1 no host of less than M = H(d_in + 2d) dimensions serves all targets functionally where d(H+1) ≤ d_in, or (H, d, d_in) = (2, 1, 2).",
     about=Scope.of(Notion.FUNCTIONAL, "all untied"),
-    scope="L = 1; almost all targets are served with less: 7 at (2,1,1,2)",
+    scope="L = 1; at (2,1,1,2) almost all targets are served with 7, one less",
     verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="A relation among the readers that holds for every E meets targets whose queries and keys are independent.",
 )
@@ -225,7 +225,8 @@ def wide_streams(run: Run) -> Iterator[Instance | Figure]:
     statement="For d_in = 1 and d ≥ 2, e = min(d, H), a tied {0,1} host serves almost all two-layer targets at m = 2H² + H − e(e−1)/2, below the d_in(S + H²) of d = d_in; from three layers on an untied one has fewer, too.",
     about=Scope.of(Notion.ATTENTION_MATCHING, "almost all untied"),
     scope="d_in = d_out = 1, d ≥ 2, H ≥ 2, L ≥ 2",
-    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE),
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    proof=WIDE,
     sentence="One symmetric table of keys serves all heads: an identity of rational functions, at a drawn target.",
 )
 def wide_hosts(run: Run) -> Iterator[Instance | Figure]:

@@ -272,14 +272,14 @@ def _sizes(target: Target) -> Agreed:
 @claim(
     "new:trained/planted",
     place=LEAST_PAGE,
-    statement="What is planted in a wide target is what its smallest host saves: a dead head takes away all columns of the words through it, a head equal to another of its layer the same, and queries of rank one take d − 1 columns for each prefix.",
+    statement="What is planted in a wide target is what its smallest host saves: a head without weights takes away all columns of the words through it, a head equal to another of its layer the same, and queries of rank one take d − 1 columns for each prefix.",
     about=Scope.of(Notion.MATCHING, "some untied, if integer"),
-    scope="H, L, d as listed, d_in = M + 1, width M + 2, with and without a residual stream",
+    scope="(H, L, d) = (2,1,1), (2,1,2), (1,2,1), d_in = M + 1, width M + 2, with and without a residual stream",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The least m is M for the target as drawn, and M less the columns counted, by bases and by the full Hankel matrices.",
 )
 def planted(run: Run) -> Iterator[Instance | Figure]:
-    """Least m of the drawn target, of one with a dead head, a repeated head, queries of rank one."""
+    """Least m of the drawn target, of one with a head of zeros, a repeated head, queries of rank one."""
     for entry in PLANTED:
         for residual in (False, True):
             base = _wide(entry, residual)
@@ -300,7 +300,9 @@ def planted(run: Run) -> Iterator[Instance | Figure]:
             detail = ", ".join(map(str, sizes))
             yield Instance(where, sizes == expected, detail, routes=found[0].routes)
             if entry == (2, 1, 2):
-                figure = "(2,1,2) residual" if residual else "(2,1,2): M, dead head, repeated head, rank-one queries"
+                figure = (
+                    "(2,1,2) residual" if residual else "(2,1,2): M, head of zeros, repeated head, rank-one queries"
+                )
                 yield Figure(figure, detail)
 
 
@@ -333,7 +335,7 @@ def _rank_one(target: Target, layer: int, head: int) -> Target:
     place=LEAST_PAGE,
     statement="A head that writes nothing still costs the columns of its queries and keys by matching, 2d for each prefix; setting them to zero changes no output, and the host of the changed target, smaller by that, has the outputs of the model without matching it.",
     about=Scope.of(Notion.MATCHING, "some untied, if integer and one head has W_V = 0"),
-    scope="H, L, d as listed, d_in = M + 1, width M + 2, with and without a residual stream",
+    scope="(H, L, d) = (2,1,1), (2,1,2), (2,2,1), the last layer's last head; d_in = M + 1, width M + 2, with and without a residual stream",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Least m with and without W_Q and W_K of the dead head, by two routes; equal outputs by the package and from the definition.",
 )
@@ -343,15 +345,15 @@ def dead_head(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.models.realization.host import least_host
     from utfproof.models.realization.simplify import without_dead_heads
 
-    for entry in ((2, 1, 1), (2, 1, 2)):
+    for entry in ((2, 1, 1), (2, 1, 2), (2, 2, 1)):
         for residual in (False, True):
             base = _wide(entry, residual)
             shape = base.shape
-            head = shape.heads - 1
-            mute, pruned = (_without(base, 0, head, names) for names in (("W_V",), ("W_V", "W_Q", "W_K")))
+            layer, head = shape.layers - 1, shape.heads - 1
+            mute, pruned = (_without(base, layer, head, names) for names in (("W_V",), ("W_V", "W_Q", "W_K")))
             with_readers, without = _sizes(mute), _sizes(pruned)
             own, heads = without_dead_heads(forms(mute))
-            saved = 2 * shape.head_dim * _counted(shape, 0, head)[1]
+            saved = 2 * shape.head_dim * _counted(shape, layer, head)[1]
             host, E, _ = least_host(own)
             x = one_hots([0, 1, 0], shape.d_in)
             outputs = agree(
@@ -362,7 +364,7 @@ def dead_head(run: Run) -> Iterator[Instance | Figure]:
             )
             unmatched = plain.multiply(plain.rows(E), equations(host)) != equations(mute)
             holds = with_readers.value == without.value + saved and least_dimension(own).m == without.value == host.m
-            holds = holds and heads == [(0, head)] and outputs.value == forward(mute, x) and unmatched
+            holds = holds and heads == [(layer, head)] and outputs.value == forward(mute, x) and unmatched
             where = "({},{},{})".format(*entry) + (" residual" if residual else "")
             detail = f"{with_readers.value}, {without.value}"
             yield Instance(where, holds, detail, routes=(*with_readers.routes, *outputs.routes))

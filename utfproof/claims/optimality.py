@@ -9,15 +9,17 @@ from math import isqrt
 from utfproof.certificates.dimensions import ALL_UNTIED, least_square_root, logit_form_dimension
 from utfproof.claims import plain
 from utfproof.claims.bounds import attention_matching_bound, below, below_root, generic_form_rank, served
-from utfproof.claims.decisions import small_input
+from utfproof.claims.decisions import dense, small_input
+from utfproof.claims.linear import full_rank_host
 from utfproof.claims.record import Category, Evidence, Figure, Instance, Run, Verdict, agree, same
 from utfproof.claims.registry import claim
 from utfproof.claims.small_models import Recording, array, drawn, path_sum, stochastic_grid, value_grid
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target
 from utfproof.constructions.shared_attention import counting_dimension
+from utfproof.exact import rational
 from utfproof.ground.notions import Notion, Scope, Targets
-from utfproof.matching import embed
+from utfproof.matching import embed, r_all
 from utfproof.shapes import Shape, head_words, matching_dimension
 from utfproof.systems import SharedAttentionUniversal
 
@@ -27,18 +29,21 @@ SMALL = [(1, 1, 1, 1), (2, 1, 1, 2), (2, 2, 1, 2)]
 @claim(
     "sec:optimality/upper-bounds-match",
     place="Section 4, first paragraph",
-    statement="The hosts of the upper bounds reproduce every attention matrix of the target, head by head and layer by layer.",
+    statement="The hosts of the upper bounds, repaired where they have to be, reproduce every attention matrix of the target, head by head and layer by layer.",
     about=Scope.of(Notion.ATTENTION_MATCHING, "some untied, if integer"),
-    scope="sparse and tied hosts at m = M, exact rational attention, n = 3",
+    scope="sparse and tied hosts, and integer hosts drawn for each layer or for all, at m = M, exact rational attention, n = 3",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="All attention matrices agree as rational numbers, recorded in two forward passes.",
 )
 def upper_bounds_match(run: Run) -> Iterator[Instance | Figure]:
     """Attention matrices of host and target, recorded in both forward passes."""
     for shape in (Shape(*entry) for entry in SMALL):
-        for name in ("sparse", "tied"):
-            host, target = build_host(name, shape), integer_target(shape, 5)
-            E, x = embed(host, target).E, small_input(shape, 3)
+        target, x = integer_target(shape, 5), small_input(shape, 3)
+        hosts = {name: build_host(name, shape) for name in ("sparse", "tied")}
+        hosts |= {"random": full_rank_host(shape), "tied random": full_rank_host(shape, tied=True)}
+        for name, host in hosts.items():
+            E = rational.solve_left(dense(r_all(host)), array(plain.w_all(target)))
+            assert E is not None, "R_all has full rank"
             ours, theirs, slow_ours, slow_theirs = (Recording() for _ in range(4))
             host.forward(array(x), E, ours)
             target.forward(array(x), theirs)
@@ -115,8 +120,8 @@ def stronger_model(run: Run) -> Iterator[Instance | Figure]:
     place="Section 4, second and third sentences",
     statement="Serving all targets with shared attention, E and U both free, needs strictly less than attention-matching does: for even L it is possible at an m at which no attention-matching host exists.",
     about=Scope.of(Notion.SHARED_ATTENTION, "all untied", free="E and U"),
-    scope="d_in = 1, H ≥ 2, even L",
-    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.WRITTEN),
+    scope="d_in = 1, H ≥ 2, even L; computed at d = 1, L = 2 and at (2,4,1,1)",
+    verdict=Verdict.HOLDS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.WRITTEN),
     sentence="The two-sided register serves at m = H^{L/2}, below the attention-matching bound, which is above H^L.",
     proof="docs/proofs/attention-matching-bound.md",
 )
@@ -128,6 +133,8 @@ def strictly_stronger(run: Run) -> Iterator[Instance | Figure]:
         bound = attention_matching_bound(shape)
         found = served("two-sided", shape, detail=f"attention-matching needs m ≥ {bound}")
         yield replace(found, holds=found.holds and int(found.m or 0) < bound)
+        about = Scope.of(Notion.ATTENTION_MATCHING, ALL_UNTIED)
+        yield replace(below(shape, int(found.m or 0), Notion.ATTENTION_MATCHING), about=about)
 
 
 @claim(
@@ -192,7 +199,7 @@ def lower_bound_looped_host(run: Run) -> Iterator[Instance | Figure]:
     "thm:lower_bound_utf/looped-targets",
     place="Section 4, thm:lower_bound_utf, looped host and looped targets",
     statement="With attention matrices supplied and d_in = 1, a looped host that serves all looped targets has m ≥ H^{L/2}.",
-    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", free="E and U"),
+    about=Scope.of(Notion.SHARED_ATTENTION, "all tied", hosts="tied", free="E and U"),
     scope="d_in = 1; H = 2, L = 1 … 8 and H = 3, L = 1 … 7",
     verdict=Verdict.FAILS.by(Evidence.CERTIFICATE, Evidence.INEQUALITY, Evidence.OPEN),
     sentence="The counting host serves all looped targets at m = C(L+H−1, H−1), for H = 2 at L + 1, which is 7 < 8 at L = 6: the depth enters polynomially.",

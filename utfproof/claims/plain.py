@@ -180,23 +180,26 @@ def w_all(target: Any) -> Rows:
 
 
 def rational_attention(queries: Rows, keys: Rows, layer: int, head: int) -> Rows:
-    """Rows proportional to 1 + (q k^T)^2: depends on the logits alone and is exact over the rationals."""
+    """Rows proportional to 1 + s + s^2, s = q k^T: depends on the logits alone, signs too, and is exact over the rationals."""
     out = []
     for query in queries:
-        weights = [1 + sum(a * b for a, b in zip(query, key, strict=True)) ** 2 for key in keys]
+        scores = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys]
+        weights = [1 + s + s * s for s in scores]
         total = sum(weights)
         out.append([Fraction(weight) / total for weight in weights])
     return out
 
 
 def separate_attention(queries: Rows, keys: Rows, layer: int, head: int) -> Rows:
-    """Looks at queries and keys separately, as RoPE does: rows proportional to 1 + (q_i . q_j)^2 + 3 (q_i . k_j)^2."""
+    """Looks at queries and keys separately, as RoPE does: rows proportional to 1 + (q_i . q_j)^2 + s + 3 s^2,
+    s = q_i . k_j."""
     out = []
     for query in queries:
         weights = []
         for other, key in zip(queries, keys, strict=True):
             own = sum(a * b for a, b in zip(query, other, strict=True))
-            weights.append(1 + own**2 + 3 * sum(a * b for a, b in zip(query, key, strict=True)) ** 2)
+            score = sum(a * b for a, b in zip(query, key, strict=True))
+            weights.append(1 + own**2 + score + 3 * score**2)
         total = sum(weights)
         out.append([Fraction(weight) / total for weight in weights])
     return out

@@ -108,28 +108,30 @@ def _logits(queries: plain.Rows, keys: plain.Rows) -> plain.Rows:
 
 
 def causal(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + (q k^T)^2 over the tokens up to the own one."""
+    """1 + s + s^2, s = q k^T, over the tokens up to the own one."""
     scores = _logits(queries, keys)
-    return _normalised([[(1 + s * s) * int(j <= i) for j, s in enumerate(row)] for i, row in enumerate(scores)])
+    return _normalised([[(1 + s + s * s) * int(j <= i) for j, s in enumerate(row)] for i, row in enumerate(scores)])
 
 
 def window(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + (q k^T)^2 over the own token and its neighbours."""
+    """1 + s + s^2 over the own token and its neighbours."""
     scores = _logits(queries, keys)
-    return _normalised([[(1 + s * s) * int(abs(i - j) < 2) for j, s in enumerate(row)] for i, row in enumerate(scores)])
+    return _normalised(
+        [[(1 + s + s * s) * int(abs(i - j) < 2) for j, s in enumerate(row)] for i, row in enumerate(scores)]
+    )
 
 
 def scaled(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + (q k^T / 3)^2: a scale."""
-    return _normalised([[1 + (Fraction(s) / 3) ** 2 for s in row] for row in _logits(queries, keys)])
+    """1 + s + s^2, s = q k^T / 3: a scale."""
+    return _normalised([[1 + Fraction(s) / 3 + (Fraction(s) / 3) ** 2 for s in row] for row in _logits(queries, keys)])
 
 
 def biased(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
-    """1 + (q k^T - |i - j|/(h+1))^2: a bias by distance that differs from head to head, like ALiBi's."""
-    scores = _logits(queries, keys)
-    return _normalised(
-        [[1 + (s - Fraction(abs(i - j), head + 1)) ** 2 for j, s in enumerate(row)] for i, row in enumerate(scores)]
-    )
+    """1 + s + s^2, s = q k^T - |i - j|/(h+1): a bias by distance that differs from head to head, like ALiBi's."""
+    scores = [
+        [s - Fraction(abs(i - j), head + 1) for j, s in enumerate(row)] for i, row in enumerate(_logits(queries, keys))
+    ]
+    return _normalised([[1 + s + s * s for s in row] for row in scores])
 
 
 LOGIT_MAPS: dict[str, plain.Attention] = {"causal": causal, "window": window, "scale": scaled, "bias": biased}

@@ -226,9 +226,16 @@ class Scope:
             object.__setattr__(self, "attention", USUAL[self.notion])
 
     @classmethod
-    def of(cls, notion: Notion, targets: str, hosts: str = "any", free: str | None = None) -> Scope:
+    def of(
+        cls,
+        notion: Notion,
+        targets: str,
+        hosts: str = "any",
+        free: str | None = None,
+        attention: Attention | None = None,
+    ) -> Scope:
         """With targets and hosts in words; ValueError where they are not understood."""
-        return cls(notion, Targets.parse(targets), Hosts.parse(hosts), free)
+        return cls(notion, Targets.parse(targets), Hosts.parse(hosts), free, attention)
 
     def __str__(self) -> str:
         free = f", {self.free} free" if self.free else ""

@@ -69,6 +69,19 @@ TABLE_ROWS = {
     "4-hop": {"heads": 2, "layers": 4, "head_dim": 30, "vocabulary": 30, "m": 2280},
 }
 """Shapes and embedding dimensions as the captions give them."""
+OTHER_CAPTIONS = {
+    "tab:ablation_results": {
+        "parentheses": {"heads": 4, "layers": 2, "head_dim": 24, "m": 1024},
+        "2-hop": {"heads": 2, "layers": 3, "head_dim": 28, "m": 1024},
+    },
+    "tab:induction_head_1hop": {"1-hop": {"heads": 2, "layers": 2, "head_dim": 28, "m": 456}},
+    "tab:induction_head_3_4_hop": {
+        "3-hop": {"heads": 2, "layers": 4, "head_dim": 30, "m": 2280},
+        "4-hop": {"heads": 2, "layers": 4, "head_dim": 30, "m": 2280},
+    },
+    "fig:scaling_law": {"2-hop": {"heads": 2, "layers": 3}},
+}
+"""What the captions of the tables behind the first and of the scaling figure say of the same shapes."""
 _BY_SHAPE = {(r["heads"], r["layers"], r["head_dim"], r["vocabulary"]): task for task, r in TABLE_ROWS.items()}
 PAPER_TABLE_SHAPES: dict[str, tuple[int, int, int, int]] = {task: shape for shape, task in _BY_SHAPE.items()}
 """(H, L, d, d_in) of the paper's experiments (tab:summary_results_combined); 3-hop shares the shape of 4-hop."""

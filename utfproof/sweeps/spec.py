@@ -18,6 +18,7 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.ground.files import read_bytes
+from utfproof.ground.threads import MOST
 from utfproof.jobs.groups import DIMENSIONS
 from utfproof.jobs.parameters import REQUIRED, Parameter, keys
 from utfproof.jobs.registry import job as job_named
@@ -28,7 +29,7 @@ from utfproof.sweeps.jobs import SweepJob
 MAX_JOBS = 2_000_000
 CHECKED = 10_000
 """Jobs up to which all are prepared before anything runs; of more, every value of every key is, and each job in its turn."""
-_LARGEST = {"seed": 2**64 - 1, "positive": 2**53 - 1, "integer": 2**53 - 1}
+_LARGEST = {"seed": 2**64 - 1, "positive": 2**53 - 1, "parallel": MOST, "integer": 2**53 - 1}
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ def _piece(place: str, parameter: Parameter, value: Any) -> Sequence[Any]:
 
 def _integers(place: str, kind: str, value: Any) -> Sequence[int]:
     """One integer, or a range written "0..99"."""
-    least = {"positive": 1, "seed": 0, "integer": -(2**53 - 1)}[kind]
+    least = {"positive": 1, "parallel": 1, "seed": 0, "integer": -(2**53 - 1)}[kind]
     written = span(value) if isinstance(value, str) and ".." in value else None
     if written is not None:
         first, last = written
