@@ -70,8 +70,8 @@ def test_rational_attention_is_exact():
     k = np.array([[Fraction(3)], [Fraction(1, 2)]], dtype=object)
     found = RationalAttention()(q, k, np.arange(2), layer=0, head=0)
     assert found.tolist() == [
-        [Fraction(2) / Fraction(109, 36), Fraction(37, 36) / Fraction(109, 36)],
-        [Fraction(37, 39), Fraction(2, 39)],
+        [Fraction(3) / Fraction(151, 36), Fraction(43, 36) / Fraction(151, 36)],
+        [Fraction(43, 46), Fraction(3, 46)],
     ]
     causal = RationalAttention(causal=True)(q, k, np.arange(2), layer=0, head=0)
     assert causal.tolist()[0] == [1, 0]

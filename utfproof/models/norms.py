@@ -106,13 +106,12 @@ def not_served(norm: OwnNorm, arrays: Mapping[str, np.ndarray], shortformer: boo
         return f"it has {L} layers and a norm at the end alone: {unknown} ({page} 6 is for one layer)", False
     if L > 2 or (L == 2 and norm.final):
         differences = min(effective, (len(arrays["W_pos"]) or len(arrays["W_E"])) - 1)  # of the rows of one context
+        wide = effective >= 2 and H * min(d, differences) >= effective
         three = len(arrays["W_pos"]) not in (1, 2)  # rows of a context, which the proof needs
-        if effective >= 2 and H * min(d, differences) >= effective and three:
+        if wide and three:
             return f"it has {many}: a fixed host with a norm of its own matches almost none of them ({page} 7)", True
-        return (
-            f"it has {many}, and {'heads too narrow' if three else 'contexts too short'} for {page} 7: {unknown}",
-            False,
-        )
+        why = "contexts too short" if wide else "heads too narrow"
+        return f"it has {many}, and {why} for {page} 7: {unknown}", False
     if not norm.eps >= 0:
         return f"eps = {norm.eps:g} is no number that is added to a mean square", True
     if norm.eps == 0 and (norm.final or L == 2):
