@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -378,7 +379,7 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOut
     solver.parameters.max_time_in_seconds = budget.left
     # with several workers only this makes the search repeatable
     solver.parameters.interleave_search = True
-    status = solver.status_name(solver.solve(model)).lower()
+    status = solver.status_name(_solved(solver, model)).lower()
     host = None
     if status in ("optimal", "feasible"):
         chosen = {word: start for (start, word), alive in paths.items() if solver.value(alive)}
@@ -386,6 +387,20 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOut
         if host is None:
             raise AssertionError("the solver's host does not pass the exact check")
     return HostOutcome(m, host, "cp-sat", "found" if host else status, 1, time.monotonic() - began)
+
+
+def _solved(solver: Any, model: Any) -> Any:
+    """The status of a solve that Ctrl-C ends. Left to the solver, the next Ctrl-C would kill this process without a word."""
+    solver.parameters.catch_sigint_signal = False
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(solver.solve, model)
+        try:
+            return running.result()  # signals are heard here
+        except BaseException:
+            while not running.done():  # it may not have begun
+                solver.stop_search()
+                time.sleep(0.05)
+            raise
 
 
 # --- both questions ----------------------------------------------------------------------------------------

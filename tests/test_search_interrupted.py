@@ -1,0 +1,45 @@
+"""Ctrl-C while a solver of its own searches, and after it."""
+
+import signal
+import subprocess
+import sys
+import threading
+import types
+
+import pytest
+
+from utfproof.search.monomial_host import _solved
+
+SOLVE_AND_INTERRUPT = """
+import signal
+from ortools.sat.python import cp_model
+from utfproof.search.monomial_host import _solved
+
+model, solver = cp_model.CpModel(), cp_model.CpSolver()
+model.add(model.new_bool_var("") == 1)
+print(solver.status_name(_solved(solver, model)))
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+def test_ctrl_c_ends_a_solve():
+    stopped = threading.Event()
+    solver = types.SimpleNamespace(
+        parameters=types.SimpleNamespace(), solve=lambda model: stopped.wait(60), stop_search=stopped.set
+    )
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        _solved(solver, None)
+    assert stopped.is_set()
+
+
+def test_ctrl_c_is_heard_after_a_solve():
+    """CP-SAT hands the signal to the system when it has ended, unless it is told not to take it."""
+    pytest.importorskip("ortools")
+    found = subprocess.run([sys.executable, "-c", SOLVE_AND_INTERRUPT], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout.split()) == (0, ["OPTIMAL", "heard"])
