@@ -26,13 +26,14 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_ends_a_solve():
-    stopped = threading.Event()
-    solver = types.SimpleNamespace(
-        parameters=types.SimpleNamespace(), solve=lambda model: stopped.wait(60), stop_search=stopped.set
-    )
-    main = threading.main_thread().ident
+    main, stopped = threading.main_thread().ident, threading.Event()
     assert main is not None
-    threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+
+    def solve(model):
+        signal.pthread_kill(main, signal.SIGINT)  # the solve has begun: whoever waits for it is told
+        return stopped.wait(60)
+
+    solver = types.SimpleNamespace(parameters=types.SimpleNamespace(), solve=solve, stop_search=stopped.set)
     with pytest.raises(KeyboardInterrupt):
         _solved(solver, None)
     assert stopped.is_set()

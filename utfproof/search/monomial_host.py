@@ -9,9 +9,9 @@ l, head h the potential falls by the exponent of M^{l,h}; it starts as a and end
 from __future__ import annotations
 
 import importlib.util
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -376,8 +376,7 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOut
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = seed % 2**31
-    solver.parameters.max_time_in_seconds = budget.left
-    # with several workers only this makes the search repeatable
+    solver.parameters.max_time_in_seconds = budget.left  # only interleaving makes the search repeatable
     solver.parameters.interleave_search = True
     status = solver.status_name(_solved(solver, model)).lower()
     host = None
@@ -392,15 +391,16 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOut
 def _solved(solver: Any, model: Any) -> Any:
     """The status of a solve that Ctrl-C ends. Left to the solver, the next Ctrl-C would kill this process without a word."""
     solver.parameters.catch_sigint_signal = False
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(solver.solve, model)
-        try:
-            return running.result()  # signals are heard here
-        except BaseException:
-            while not running.done():  # it may not have begun
-                solver.stop_search()
-                time.sleep(0.05)
-            raise
+    status: list[Any] = []
+    solving = threading.Thread(target=lambda: status.append(solver.solve(model)))
+    try:
+        solving.start(), solving.join()  # signals are heard here
+    except BaseException:
+        while solving.is_alive():
+            solver.stop_search()
+            time.sleep(0.05)
+        raise
+    return status[0]
 
 
 # --- both questions ----------------------------------------------------------------------------------------
