@@ -83,7 +83,7 @@ def constant_heads(run: Run) -> Iterator[Instance | Figure]:
             fits = agree(
                 {
                     "formula": [matching_dimension(s) <= m for s, m in zip(shapes, limits, strict=True)],
-                    "words counted": [
+                    "powers added": [
                         2 * s.head_dim * words + s.d_in * H**L <= m for s, m in zip(shapes, limits, strict=True)
                     ],
                 }

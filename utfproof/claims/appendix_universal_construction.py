@@ -295,39 +295,37 @@ def sum_across(run: Run) -> Iterator[Instance | Figure]:
 def annihilates(run: Run) -> Iterator[Instance | Figure]:
     """The blocks that the image of R_w reaches, by the package's index maps and by plain integers; what projections keep."""
     shapes = run.shapes(lambda s: heads(s) and s.layers > 1, anchors=[(2, 2, 1, 1), (2, 3, 1, 1)], largest=36)
+    routes = ("index maps", "plain integers")
     for shape in shapes:
-        for name, part in (("printed-tree-row", ""), ("sparse", BESIDE)):
-            host = build_host(name, shape)
-            holds = True
-            for length in range(1, shape.layers):
-                for word in plain.words(shape.heads, length):
-                    product = host.maps(0, word[0]).value[0]
-                    for layer, head in enumerate(word[1:], start=1):
-                        product = product @ host.maps(layer, head).value[0]
-                    slow = plain.routed(host, word)
-                    reached = _reached(shape, agree({"index maps": plain.rows(product), "plain integers": slow}).value)
-                    below = [
-                        w
-                        for t in range(length, shape.layers + 1)
-                        for w in plain.words(shape.heads, t)
-                        if w[:length] == word
-                    ]
-                    holds &= reached == (below if part else [word])
-            detail = "projections keep the subtree" if part else "no other block is reached"
-            yield Instance(shape, holds, detail, routes=("index maps", "plain integers"), part=part)
+        blocks = _blocks(shape)
+        inner = [word for word in blocks if 0 < len(word) < shape.layers]
+        row, projections = build_host("printed-tree-row", shape), build_host("sparse", shape)
+        alone = all(_reached(row, word) == [word] for word in inner)
+        yield Instance(shape, alone, "no other block is reached", routes=routes)
+        subtree = all(_reached(projections, word) == [w for w in blocks if w[: len(word)] == word] for word in inner)
+        yield Instance(shape, subtree, "projections keep the subtree", routes=routes, part=BESIDE)
 
 
-def _reached(shape: Shape, product: plain.Rows) -> list[tuple[int, ...]]:
-    """Words of the blocks in which an R_w has entries; AssertionError where it reaches a part of one."""
+def _blocks(shape: Shape) -> list[tuple[int, ...]]:
+    """The words of all blocks of the tree, by length."""
+    return [word for depth in range(shape.layers + 1) for word in plain.words(shape.heads, depth)]
+
+
+def _reached(host: Universal, word: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Words of the blocks in which R_w has entries, by the package's index maps and by plain integers; AssertionError where it
+    reaches a part of one."""
+    shape, product = host.shape, host.maps(0, word[0]).value[0]
+    for layer, head in enumerate(word[1:], start=1):
+        product = product @ host.maps(layer, head).value[0]
+    rows = agree({"index maps": plain.rows(product), "plain integers": plain.routed(host, word)}).value
     found = []
-    for depth in range(shape.layers + 1):
-        width = shape.d_in if depth == shape.layers else 2 * shape.heads * shape.head_dim
-        for word in plain.words(shape.heads, depth):
-            start = block_start(shape, word)
-            hit = [any(row[i] for row in product) for i in range(start, start + width)]
-            if any(hit):
-                assert all(hit), f"block {word} is cut"
-                found.append(word)
+    for block in _blocks(shape):
+        width = shape.d_in if len(block) == shape.layers else 2 * shape.heads * shape.head_dim
+        start = block_start(shape, block)
+        hit = [any(row[i] for row in rows) for i in range(start, start + width)]
+        if any(hit):
+            assert all(hit), f"block {block} is cut"
+            found.append(block)
     return found
 
 

@@ -282,7 +282,7 @@ def one_layer(run: Run) -> Iterator[Instance | Figure]:
 @claim(
     "new:shared-attention/three-three",
     place=PAGE,
-    statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: for these the paper's bound is met (for all targets 6 … 9 is known).",
+    statement="At (H, L) = (3, 3), d_in = 1, the least m for almost all targets is 6 = ⌈27^{1/2}⌉: for these the paper's bound is met.",
     about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="(3,3), d_in = 1, E and U free",
     verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.ARITHMETIC, Evidence.WRITTEN),
@@ -298,6 +298,7 @@ def three_three(run: Run) -> Iterator[Instance | Figure]:
             shape, found.holds and found.m == least_square_root(27), found.detail, routes=found.routes, m=found.m
         )
     yield Figure("least m", int(found.m or 0))
+    yield Figure("for all targets", str(interval(shape, Question(Notion.SHARED_ATTENTION, BOTH))))
 
 
 @claim(

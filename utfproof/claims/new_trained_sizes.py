@@ -259,7 +259,12 @@ def _wide(entry: tuple[int, int, int], residual: bool) -> Target:
 
 
 PLANTED = [(2, 1, 1), (2, 1, 2), (1, 2, 1)]
+MUTE = [(2, 1, 1), (2, 1, 2), (2, 2, 1)]
 """(H, L, d)."""
+
+
+def _listed(entries: list[tuple[int, int, int]]) -> str:
+    return "(H, L, d) = " + ", ".join("({},{},{})".format(*entry) for entry in entries)
 
 
 def _sizes(target: Target) -> Agreed:
@@ -274,7 +279,7 @@ def _sizes(target: Target) -> Agreed:
     place=LEAST_PAGE,
     statement="What is planted in a wide target is what its smallest host saves: a head without weights takes away all columns of the words through it, a head equal to another of its layer the same, and queries of rank one take d − 1 columns for each prefix.",
     about=Scope.of(Notion.MATCHING, "some untied, if integer"),
-    scope="(H, L, d) = (2,1,1), (2,1,2), (1,2,1), d_in = M + 1, width M + 2, with and without a residual stream",
+    scope=f"{_listed(PLANTED)}, d_in = M + 1, width M + 2, with and without a residual stream",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="The least m is M for the target as drawn, and M less the columns counted, by bases and by the full Hankel matrices.",
 )
@@ -335,7 +340,7 @@ def _rank_one(target: Target, layer: int, head: int) -> Target:
     place=LEAST_PAGE,
     statement="A head that writes nothing still costs the columns of its queries and keys by matching, 2d for each prefix; setting them to zero changes no output, and the host of the changed target, smaller by that, has the outputs of the model without matching it.",
     about=Scope.of(Notion.MATCHING, "some untied, if integer and one head has W_V = 0"),
-    scope="(H, L, d) = (2,1,1), (2,1,2), (2,2,1), the last layer's last head; d_in = M + 1, width M + 2, with and without a residual stream",
+    scope=f"{_listed(MUTE)}, the last layer's last head; d_in = M + 1, width M + 2, with and without a residual stream",
     verdict=Verdict.HOLDS.by(Evidence.ARITHMETIC),
     sentence="Least m with and without W_Q and W_K of the dead head, by two routes; equal outputs by the package and from the definition.",
 )
@@ -345,7 +350,7 @@ def dead_head(run: Run) -> Iterator[Instance | Figure]:
     from utfproof.models.realization.host import least_host
     from utfproof.models.realization.simplify import without_dead_heads
 
-    for entry in ((2, 1, 1), (2, 1, 2), (2, 2, 1)):
+    for entry in MUTE:
         for residual in (False, True):
             base = _wide(entry, residual)
             shape = base.shape

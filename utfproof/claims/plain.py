@@ -179,12 +179,16 @@ def w_all(target: Any) -> Rows:
 # --- forward passes, over the rationals ----------------------------------------------------------------------
 
 
+def weight(score: Any) -> Any:
+    """1 + s + s^2, positive for every logit s, and another for -s."""
+    return 1 + score + score * score
+
+
 def rational_attention(queries: Rows, keys: Rows, layer: int, head: int) -> Rows:
     """Rows proportional to 1 + s + s^2, s = q k^T: depends on the logits alone, signs too, and is exact over the rationals."""
     out = []
     for query in queries:
-        scores = [sum(a * b for a, b in zip(query, key, strict=True)) for key in keys]
-        weights = [1 + s + s * s for s in scores]
+        weights = [weight(sum(a * b for a, b in zip(query, key, strict=True))) for key in keys]
         total = sum(weights)
         out.append([Fraction(weight) / total for weight in weights])
     return out

@@ -110,28 +110,28 @@ def _logits(queries: plain.Rows, keys: plain.Rows) -> plain.Rows:
 def causal(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
     """1 + s + s^2, s = q k^T, over the tokens up to the own one."""
     scores = _logits(queries, keys)
-    return _normalised([[(1 + s + s * s) * int(j <= i) for j, s in enumerate(row)] for i, row in enumerate(scores)])
+    return _normalised([[plain.weight(s) * int(j <= i) for j, s in enumerate(row)] for i, row in enumerate(scores)])
 
 
 def window(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
     """1 + s + s^2 over the own token and its neighbours."""
     scores = _logits(queries, keys)
     return _normalised(
-        [[(1 + s + s * s) * int(abs(i - j) < 2) for j, s in enumerate(row)] for i, row in enumerate(scores)]
+        [[plain.weight(s) * int(abs(i - j) < 2) for j, s in enumerate(row)] for i, row in enumerate(scores)]
     )
 
 
 def scaled(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
     """1 + s + s^2, s = q k^T / 3: a scale."""
-    return _normalised([[1 + Fraction(s) / 3 + (Fraction(s) / 3) ** 2 for s in row] for row in _logits(queries, keys)])
+    return _normalised([[plain.weight(Fraction(s) / 3) for s in row] for row in _logits(queries, keys)])
 
 
 def biased(queries: plain.Rows, keys: plain.Rows, layer: int, head: int) -> plain.Rows:
     """1 + s + s^2, s = q k^T - |i - j|/(h+1): a bias by distance that differs from head to head, like ALiBi's."""
-    scores = [
-        [s - Fraction(abs(i - j), head + 1) for j, s in enumerate(row)] for i, row in enumerate(_logits(queries, keys))
-    ]
-    return _normalised([[1 + s + s * s for s in row] for row in scores])
+    scores = _logits(queries, keys)
+    return _normalised(
+        [[plain.weight(s - Fraction(abs(i - j), head + 1)) for j, s in enumerate(row)] for i, row in enumerate(scores)]
+    )
 
 
 LOGIT_MAPS: dict[str, plain.Attention] = {"causal": causal, "window": window, "scale": scaled, "bias": biased}

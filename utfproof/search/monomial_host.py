@@ -9,7 +9,6 @@ l, head h the potential falls by the exponent of M^{l,h}; it starts as a and end
 from __future__ import annotations
 
 import importlib.util
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from math import inf
 from typing import Any
 
 from utfproof.errors import MalformedInput, install
+from utfproof.ground.processes import interruptible
 from utfproof.ground.progress import stage
 from utfproof.ground.resources import require_memory
 from utfproof.search.budget import UNLIMITED, Budget, OutOfBudget
@@ -376,9 +376,12 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOut
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = seed % 2**31
-    solver.parameters.max_time_in_seconds = budget.left  # only interleaving makes the search repeatable
+    solver.parameters.max_time_in_seconds = budget.left
+    # with several workers only this makes the search repeatable
     solver.parameters.interleave_search = True
-    status = solver.status_name(_solved(solver, model)).lower()
+    # it would hand the signal to the system when it ends, and the next Ctrl-C kill this process without a word
+    solver.parameters.catch_sigint_signal = False
+    status = solver.status_name(interruptible(lambda: solver.solve(model), solver.stop_search)).lower()
     host = None
     if status in ("optimal", "feasible"):
         chosen = {word: start for (start, word), alive in paths.items() if solver.value(alive)}
@@ -386,21 +389,6 @@ def _by_solver(grid: MonomialGrid, m: int, seed: int, budget: Budget) -> HostOut
         if host is None:
             raise AssertionError("the solver's host does not pass the exact check")
     return HostOutcome(m, host, "cp-sat", "found" if host else status, 1, time.monotonic() - began)
-
-
-def _solved(solver: Any, model: Any) -> Any:
-    """The status of a solve that Ctrl-C ends. Left to the solver, the next Ctrl-C would kill this process without a word."""
-    solver.parameters.catch_sigint_signal = False
-    status: list[Any] = []
-    solving = threading.Thread(target=lambda: status.append(solver.solve(model)))
-    try:
-        solving.start(), solving.join()  # signals are heard here
-    except BaseException:
-        while solving.is_alive():
-            solver.stop_search()
-            time.sleep(0.05)
-        raise
-    return status[0]
 
 
 # --- both questions ----------------------------------------------------------------------------------------
