@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# as many processes as there are cores, a file at a time each: what a file prepares for its tests is prepared once
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+# as many processes as there are cores, a file at a time each: what a file prepares for its tests is prepared once; one that
+# dies ends the run, which would wait for it
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
 .PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch models clean
 

@@ -14,6 +14,7 @@ import pytest
 from browser import BrowserMissing, open_browser
 from hypothesis import HealthCheck, settings
 
+from utfproof.cli import signals
 from utfproof.cli.app import run
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
@@ -29,6 +30,18 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_threa
 
 MAKES = {"torch": "make torch"}
 """How a missing package is installed; `make full` installs them all."""
+
+
+def handlers():
+    return [signal.getsignal(getattr(signal, name)) for name in signals.WORDS if hasattr(signal, name)]
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were():
+    """A test that runs the entry point here, not `run`, leaves Ctrl-C to the system, and a later one's ends these tests."""
+    before = handlers()
+    yield
+    assert handlers() == before, "this test leaves signals to other handlers than it found"
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from test_certificate_fields import mutants, paired, text_of
 from test_realization import drawn, real, slow_least
 
 from utfproof.certificates import checker
-from utfproof.cli import main
 from utfproof.errors import ResourceLimit
 from utfproof.models.realization import certificate as prover
 from utfproof.models.realization.certificate import certificate, require_valid, target_digest, target_document
@@ -165,29 +164,24 @@ def test_limits_of_the_prover(monkeypatch):
             certificate(least, host, E)
 
 
-def test_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_command(tmp_path, cli):
     write_target(tmp_path / "t.safetensors", drawn(np.random.default_rng(4), Shape(2, 2, 1, 3, 3), 3))
     arguments = ["embed", "least.safetensors", "t.safetensors", "--minimize", "-o", "E.safetensors"]
-    assert run([*arguments, "--certificate", "c.json"]) == 0
-    assert run(["check", "c.json"]) == 0
-    assert "least m by matching" in capsys.readouterr().out
-    assert run([*arguments, "--certificate", "c.txt"]) == 2
-    assert ".json" in capsys.readouterr().err
+    assert cli(*arguments, "--certificate", "c.json")[0] == 0
+    code, out, _ = cli("check", "c.json")
+    assert code == 0
+    assert "least m by matching" in out
+    code, _, err = cli(*arguments, "--certificate", "c.txt")
+    assert code == 2
+    assert ".json" in err
     document = json.loads((tmp_path / "c.json").read_bytes())
     document["shape"]["m"] += 1
     (tmp_path / "c.json").write_bytes(sceptic.canonical(document))
-    assert run(["check", "c.json"]) == 2
+    assert cli("check", "c.json")[0] == 2
     document["shape"]["m"] -= 1
     document["claim"]["target"] = "0" * 64
     (tmp_path / "c.json").write_bytes(sceptic.canonical(document))
-    assert run(["check", "c.json"]) == 1
-
-
-def run(arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    return stop.value.code
+    assert cli("check", "c.json")[0] == 1
 
 
 # --- the corpus --------------------------------------------------------------------------------------------------------

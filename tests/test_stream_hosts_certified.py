@@ -14,7 +14,6 @@ from test_residual import naive_r_all, streaming
 
 from utfproof.certificates.prover import certify_weights, decide_weights
 from utfproof.certificates.tied import certify_tied, certify_tied_weights, repetitions
-from utfproof.cli import main
 from utfproof.constructions import build_host
 from utfproof.decision.attention import decide_attention_matching
 from utfproof.decision.margin import rank_bound
@@ -182,18 +181,10 @@ def test_attention_matching(tmp_path):
 # --- the command line --------------------------------------------------------------------------------------------
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([str(a) for a in arguments])
-    out, err = capsys.readouterr()
-    return ended.value.code, out, err
-
-
 DIMS = ("--heads", 2, "--layers", 2, "--head-dim", 1, "--d-in", 2)
 
 
-def test_certify_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_certify_command(tmp_path, cli):
     expected = {
         "tied": (0, "all tied"),
         "sparse": (0, "all untied"),
@@ -201,24 +192,23 @@ def test_certify_command(tmp_path, capsys, monkeypatch):
         "random-tied": (1, "all untied"),
     }
     for name, (code, targets) in expected.items():
-        found, out, _ = run(capsys, "certify", name, *DIMS, "--residual", "-o", f"{name}.json", "--json")
+        found, out, _ = cli("certify", name, *DIMS, "--residual", "-o", f"{name}.json", "--json")
         assert (found, json.loads(out)["targets"]) == (code, targets)
-        assert run(capsys, "certify", name, *DIMS, "--residual", "-o", f"{name}.json")[0] == code
-    assert run(capsys, "check", tmp_path)[0] == 0
-    code, out, err = run(capsys, "certify", "sparse-front", *DIMS, "--residual", "-o", "no.json")
+        assert cli("certify", name, *DIMS, "--residual", "-o", f"{name}.json")[0] == code
+    assert cli("check", tmp_path)[0] == 0
+    code, out, err = cli("certify", "sparse-front", *DIMS, "--residual", "-o", "no.json")
     assert (code, out) == (2, "")
     assert "residual stream" in err
     assert len(err.splitlines()) == 1
-    code, _, err = run(capsys, "certify", "tied", *DIMS, "--residual", "--notion", "functional", "-o", "no.json")
+    code, _, err = cli("certify", "tied", *DIMS, "--residual", "--notion", "functional", "-o", "no.json")
     assert (code, len(err.splitlines())) == (4, 1)
     assert not Path("no.json").exists()
 
 
-def test_decide_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_decide_command(tmp_path, cli):
     shape = streaming(2, 2, 1, 2)
     path = stored(build_host("random-tied", shape, seed=2), tmp_path)
-    code, out, _ = run(capsys, "decide", path, "-o", "a.json", "--visible", "v.safetensors", "--json", "--explain")
+    code, out, _ = cli("decide", path, "-o", "a.json", "--visible", "v.safetensors", "--json", "--explain")
     document = json.loads(out)
     assert (code, document["verdict"], document["targets"]) == (1, "not universal by matching", "all untied")
     assert document["missed"]["word"] == [0, 1]
@@ -232,16 +222,16 @@ def test_decide_command(tmp_path, capsys, monkeypatch):
     assert any(sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(shown)))
     assert document["visible_miss"]["output_error"] > 0
     assert "no residual stream" not in out
-    code, out, _ = run(capsys, "decide", path, "-o", "b.json", "--tied-targets", "--explain")
+    code, out, _ = cli("decide", path, "-o", "b.json", "--tied-targets", "--explain")
     assert code == 0
     assert "all tied" in out
-    code, _, err = run(capsys, "decide", path, "-o", "c.json", "--no-residual")
+    code, _, err = cli("decide", path, "-o", "c.json", "--no-residual")
     assert (code, len(err.splitlines())) == (2, 1)
     plain = stored(integer_weights(Shape(1, 2, 1, 1), 6, 1), tmp_path, "plain")
-    assert run(capsys, "decide", plain, "-o", "c.json")[0] == 0
-    assert run(capsys, "decide", plain, "-o", "d.json", "--residual", "--explain")[0] == 1
-    assert run(capsys, "decide", stored(build_host("random", shape), tmp_path, "r"), "-o", "e.json")[0] == 0
-    assert run(capsys, "check", tmp_path)[0] == 0
-    code, out, err = run(capsys, "refute-lower", path, "-o", "f.json")
+    assert cli("decide", plain, "-o", "c.json")[0] == 0
+    assert cli("decide", plain, "-o", "d.json", "--residual", "--explain")[0] == 1
+    assert cli("decide", stored(build_host("random", shape), tmp_path, "r"), "-o", "e.json")[0] == 0
+    assert cli("check", tmp_path)[0] == 0
+    code, out, err = cli("refute-lower", path, "-o", "f.json")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "without a residual stream only" in err
