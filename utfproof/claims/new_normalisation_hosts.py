@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import floor, isqrt
 from typing import Any
 
 import numpy as np
@@ -98,17 +99,16 @@ def own_norm_bounded(run: Run) -> Iterator[Instance | Figure]:
         shape = residual(*entry)
         for host in (build_host("sparse", shape), integer_host(shape, matching_dimension(shape), 3)):
             bound = agree({"package": _bound_squared(host), "plain integers": _bound_squared_slowly(host)})
-            size = 1
             for kind in KINDS:
                 norm = unit_norm(kind, shape.d_in)
-                while _moved(_scaled_target(size), norm) <= bound.value:
-                    size *= 4
+                moved_by_one = _moved_by_values(_scaled_target(1), norm)
+                size = isqrt(floor(bound.value / moved_by_one)) + 1  # it moves by `size` times as much
                 target = _scaled_target(size)
                 moved = agree({"combined roots": _moved(target, norm), "roots apart": _moved_by_values(target, norm)})
+                beyond = bound.value < moved.value == size**2 * moved_by_one
                 kept = shape.layers > 1 or _host_moved(host, norm) <= bound.value
                 detail = f"{kind}: {moved.value} > {bound.value}, squared"
-                routes = (*bound.routes, *moved.routes)
-                yield Instance(shape, moved.value > bound.value and kept, detail, routes=routes, m=host.m)
+                yield Instance(shape, beyond and kept, detail, routes=(*bound.routes, *moved.routes), m=host.m)
 
 
 def _bound_squared(host: Universal) -> Fraction:

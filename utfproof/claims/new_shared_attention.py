@@ -103,15 +103,16 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="d_in ≥ 2, and H ≥ 2 or d ≥ 2",
     verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
-    sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the two-sided register's d_in H^{L/2}, as it must.",
+    sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the least host that is known (for even L the two-sided register's d_in H^{L/2}), as it must.",
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:
-    """The inequality one below the bound, and the bound against the host that is known, at even L."""
+    """The inequality one below the bound, and the bound against the best host that is known."""
     for shape in run.shapes(
-        lambda s: s.d_in > 1 and s.layers % 2 == 0 and max(s.heads, s.head_dim) > 1,
-        anchors=[(1, 2, 2, 2), (2, 2, 2, 2)],
+        lambda s: s.d_in > 1 and max(s.heads, s.head_dim) > 1, anchors=[(1, 2, 2, 2), (2, 2, 2, 2), (2, 5, 1, 2)]
     ):
-        bound, reached = least_square_root(shape.leaves + 1), two_sided_dimension(shape)
+        bound = least_square_root(shape.leaves + 1)
+        reached = interval(shape, Question(Notion.SHARED_ATTENTION, BOTH, extent=ALMOST_ALL)).upper
+        assert reached is not None
         detail = f"at least {bound}, reached at {reached}"
         yield _below(shape, bound - 1, "E and U", detail, holds=bound <= reached)
     shape = Shape(2, 2, 2, 2)
