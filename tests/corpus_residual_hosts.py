@@ -20,6 +20,7 @@ from make_corpus import (
     drawn_targets,
     kernel_basis,
     statement,
+    witnessed,
     written,
 )
 from sceptic import (
@@ -98,20 +99,6 @@ def modular(name, dims, m=None, p=PRIME, **drawn):
     M = stream_M(*dims)
     evidence = {"method": "recompute", "prime": p}
     return stream_document("rank-modular", name, dims, m or M, evidence, rank=M, **drawn)
-
-
-def witnessed(integers, p):
-    """Evidence of section 6.2."""
-    from flint import nmod_mat
-
-    m, M = integers.shape
-    residues = [[int(x) % p for x in row] for row in integers]
-    reduced, rank = nmod_mat(M, m, [residues[i][j] for j in range(M) for i in range(m)], p).rref()
-    assert rank == M
-    rows = [next(j for j in range(m) if int(reduced[i, j])) for i in range(M)]
-    inverse = nmod_mat(M, M, [x for row in rows for x in residues[row]], p).inv()
-    numbers = [int(inverse[a, b]) for a in range(M) for b in range(M)]
-    return {"inverse": numbers, "method": "witness", "prime": p, "rows": rows}
 
 
 def witness(name, dims, m=None, p=251, **drawn):

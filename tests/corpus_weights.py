@@ -18,6 +18,7 @@ from make_corpus import (
 )
 from sceptic import (
     by_length,
+    dense,
     digest_of,
     dimension,
     identity_host,
@@ -92,27 +93,19 @@ def dense_trie(dims, unimodular=None, kind="I8", scale=1):
     H, L, d = dims
     Q, K, V, U = identity_host("commuting-trie", H, L, d, 1)
     m = identity_least("commuting-trie", H, L, d, 1)
-
-    def full(matrix, columns):
-        out = np.zeros((m, columns), dtype=object)
-        for j, rows in matrix.items():
-            for i in rows:
-                out[i, j] += 1
-        return out
-
-    left = right = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+    left = right = np.eye(m, dtype=object)
     if unimodular is not None:
         source = random.Random(unimodular)
         for _ in range(m):
             a, b = source.sample(range(m), 2)
-            step, back = np.copy(np.eye(m, dtype=int)).astype(object), np.eye(m, dtype=int).astype(object)
+            step, back = np.eye(m, dtype=object), np.eye(m, dtype=object)
             step[a, b], back[a, b] = 1, -1
             left, right = left.dot(step), back.dot(right)
     parts = {
-        "R_Q": np.array([left.dot(full(Q(1, h), d)) for h in range(H)]),
-        "R_K": np.array([left.dot(full(K(1, h), d)) for h in range(H)]),
-        "R_V": np.array([left.dot(full(V(1, h), m)).dot(right) * scale for h in range(H)]),
-        "U": left.dot(full(U, 1)),
+        "R_Q": np.array([left.dot(dense(Q(1, h), m, d)) for h in range(H)]),
+        "R_K": np.array([left.dot(dense(K(1, h), m, d)) for h in range(H)]),
+        "R_V": np.array([left.dot(dense(V(1, h), m, m)).dot(right) * scale for h in range(H)]),
+        "U": left.dot(dense(U, m, 1)),
     }
     return m, {name: (kind, a.shape, packed(kind, list(a.reshape(-1)))) for name, a in parts.items()}
 

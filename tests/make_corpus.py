@@ -186,21 +186,28 @@ def sidecar(numbers, size=4):
     return {"dtype": f"uint{8 * size}", "length": len(numbers), "sidecar": digest}, {digest: content}
 
 
-def witness(name, dims, m, p, **drawn):
-    """(document, sidecars) of section 6.2: the first rows that are independent modulo p, and their inverse."""
+def witnessed(integers, p):
+    """Evidence of section 6.2: the first rows that are independent modulo p, and their inverse."""
     from flint import nmod_mat
 
-    M = dimension(*dims)
-    options = {"dtype": "float64", "law": "uniform", "seed": 0} | drawn
-    matrix, _ = random_integers(name == "random-tied", options["dtype"], options["law"], options["seed"], *dims, m)
-    residues = [[int(x) % p for x in row] for row in matrix]
+    m, M = integers.shape
+    residues = [[int(x) % p for x in row] for row in integers]
     reduced, rank = nmod_mat(M, m, [residues[i][j] for j in range(M) for i in range(m)], p).rref()
-    assert rank == M, (name, dims, m, p, drawn)
+    assert rank == M, (integers.shape, p)
     rows = [next(j for j in range(m) if int(reduced[i, j])) for i in range(M)]
     inverse = nmod_mat(M, M, [x for row in rows for x in residues[row]], p).inv()
     numbers = [int(inverse[a, b]) for a in range(M) for b in range(M)]
-    held, files = (numbers, {}) if M * M <= 4096 else sidecar(numbers, 2 if p < 2**16 else 4)
-    evidence = {"inverse": held, "method": "witness", "prime": p, "rows": rows}
+    return {"inverse": numbers, "method": "witness", "prime": p, "rows": rows}
+
+
+def witness(name, dims, m, p, **drawn):
+    """(document, sidecars) of section 6.2."""
+    M = dimension(*dims)
+    options = {"dtype": "float64", "law": "uniform", "seed": 0} | drawn
+    matrix, _ = random_integers(name == "random-tied", options["dtype"], options["law"], options["seed"], *dims, m)
+    evidence, files = witnessed(matrix, p), {}
+    if M * M > 4096:
+        evidence["inverse"], files = sidecar(evidence["inverse"], 2 if p < 2**16 else 4)
     return document("rank-modular", name, dims, m, evidence, rank=M, **drawn), files
 
 

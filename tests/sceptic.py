@@ -244,23 +244,24 @@ def index_columns(name, *shape):
     return least, result
 
 
+def dense(matrix, m, columns):
+    out = np.zeros((m, columns), dtype=object)
+    for j, rows in matrix.items():
+        for i in rows:
+            out[i, j] += 1
+    return out
+
+
 def dense_index_host(name, shape, m):
     """The same host with dense matrices, for naive.r_all."""
     H, L, d, _, d_out = shape
     least, Q, K, V, U = index_host(name, *shape)
     assert m >= least
 
-    def full(matrix, columns):
-        out = np.zeros((m, columns), dtype=object)
-        for j, rows in matrix.items():
-            for i in rows:
-                out[i, j] += 1
-        return out
-
     def maps(layer, h):
-        return full(Q(layer + 1, h), d), full(K(layer + 1, h), d), [full(V(layer + 1, h), m)]
+        return dense(Q(layer + 1, h), m, d), dense(K(layer + 1, h), m, d), [dense(V(layer + 1, h), m, m)]
 
-    return SimpleNamespace(shape=SimpleNamespace(heads=H, layers=L), maps=maps, U=full(U, d_out))
+    return SimpleNamespace(shape=SimpleNamespace(heads=H, layers=L), maps=maps, U=dense(U, m, d_out))
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -356,10 +357,7 @@ def random_r_all(*arguments):
 
 @lru_cache(maxsize=3000)
 def rank_modulo(p, *arguments):
-    from flint import nmod_mat
-
-    integers, _ = random_integers(*arguments)
-    return int(nmod_mat(*integers.shape, [int(x) % p for x in integers.reshape(-1)], p).rank())
+    return residue_rank(p, random_integers(*arguments)[0])
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -406,11 +404,13 @@ def canonical(value):
     return b"%d" % value if type(value) is int and abs(value) <= SAFE else rfc8785.dumps(value)
 
 
-def parsed(raw):
-    def pairs(items):
-        demand(len({key for key, _ in items}) == len(items))
-        return dict(items)
+def pairs(items):
+    """An object's members; none may stand twice."""
+    demand(len({key for key, _ in items}) == len(items))
+    return dict(items)
 
+
+def parsed(raw):
     try:
         value = json.loads(raw.decode("utf-8"), object_pairs_hook=pairs)
         demand(canonical(value) == raw)
@@ -582,17 +582,13 @@ def found_rows(columns):
     return [next(iter(column)) if list(column.values()) == [1] else None for column in columns]
 
 
-def _modular(name, dims, m, M, drawn, evidence, folder):
+def _modular(name, dims, m, M, drawn, evidence, folder, integers=integers_of_host):
     method = evidence.get("method") if type(evidence) is dict else None
     demand(method in ("recompute", "witness"))
     p, *arrays = fields(evidence, "prime", *(["rows", "inverse"] if method == "witness" else []), "method")[:-1]
-    p = number(p)
-    demand(2 <= p < 2**31)
-    prime = p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
+    p, prime = prime_of(p)
     if method == "recompute":
-        if type(drawn) is Stored:
-            return lambda: prime and m >= M and residue_rank(p, drawn.integers()[0]) == M
-        return lambda: prime and m >= M and rank_modulo(p, *drawn) == M
+        return lambda: prime and m >= M and residue_rank(p, integers(drawn)[0]) == M
     rows = integers_of(arrays[0], M, folder)
     demand(all(a < b for a, b in pairwise(rows)))
     inverse = integers_of(arrays[1], M * M, folder, 2 if p < 2**16 else 4)
@@ -602,7 +598,7 @@ def _modular(name, dims, m, M, drawn, evidence, folder):
             return False
         from flint import nmod_mat
 
-        N = integers_of_host(drawn)[0][rows]
+        N = integers(drawn)[0][rows]
         product = nmod_mat(M, M, inverse, p) * nmod_mat(M, M, [int(x) % p for x in N.reshape(-1)], p)
         return all(int(product[a, b]) == (a == b) for a in range(M) for b in range(M))
 
@@ -614,20 +610,23 @@ def _deficient(name, dims, m, M, drawn, evidence, folder):
     if method == "dimension":
         fields(evidence, "method")
         return lambda: m < M
-    _, column, distance, z = fields(evidence, "method", "column", "distance_squared", "z")
-    demand(method == "kernel-vector" and type(distance) is list and len(distance) == 2 and type(z) is list)
-    column, n, q = number(column), *map(number, distance)
-    demand(q > 0 and gcd(n, q) == 1)
-    z = sparse_vector(z, M)
-    demand(0 <= column < M)
-    vector = dict(z)
+    column, distance, z = kernel_vector(evidence, M)
 
     def holds():
-        if column not in vector or Fraction(n, q) != Fraction(vector[column] ** 2, sum(v * v for _, v in z)):
+        if column not in dict(z) or distance != Fraction(dict(z)[column] ** 2, sum(v * v for _, v in z)):
             return False
         return in_kernel(z, name, dims, drawn)
 
     return holds
+
+
+def kernel_vector(evidence, M):
+    """(column, squared distance, z) of section 7."""
+    method, column, distance, z = fields(evidence, "method", "column", "distance_squared", "z")
+    demand(method == "kernel-vector" and type(distance) is list and len(distance) == 2)
+    column, n, q = number(column), *map(number, distance)
+    demand(q > 0 and gcd(n, q) == 1 and 0 <= column < M)
+    return column, Fraction(n, q), sparse_vector(z, M)
 
 
 def sparse_vector(z, length):
@@ -644,12 +643,20 @@ def sparse_vector(z, length):
 def in_kernel(z, name, dims, drawn):
     """Whether R_all z = 0."""
     if name in INDEX:
-        total = {}
-        for i, v in z:
-            for row, x in index_column(i, name, *dims).items():
-                total[row] = total.get(row, 0) + x * v
-        return not any(total.values())
-    integers, factors = integers_of_host(drawn)
+        return cancel(z, lambda i: index_column(i, name, *dims))
+    return cancel_densely(z, *integers_of_host(drawn))
+
+
+def cancel(z, column):
+    """Whether these multiples of columns, each {row: entry}, add up to nothing."""
+    total = {}
+    for i, v in z:
+        for row, x in column(i).items():
+            total[row] = total.get(row, 0) + x * v
+    return not any(total.values())
+
+
+def cancel_densely(z, integers, factors):
     weighted = [(i, v * factors[i]) for i, v in z]
     return not any(sum(row[i] * v for i, v in weighted) for row in integers)
 
@@ -677,7 +684,7 @@ def target_line(table, row, H, L, d, d_in):
     }
     for (tensor, _, h, i, j), v in table.items():
         matrices[tensor, h][i, j] = v
-    product = {(): np.array([[int(i == j) for j in range(d_in)] for i in range(d_in)], dtype=object)}
+    product = {(): np.eye(d_in, dtype=object)}
     for w in by_length(H, 1, L):
         product[w] = product[w[:-1]].dot(matrices["W_V", w[-1]]).dot(matrices["W_O", w[-1]])
     line = []
@@ -689,8 +696,10 @@ def target_line(table, row, H, L, d, d_in):
     return line
 
 
-def _tied_kernel(name, dims, m, M, drawn, evidence, folder):
+def _tied_kernel(name, dims, m, M, drawn, evidence, folder, missed=None, integers=integers_of_host):
+    """missed: whether every tied target's W_all has z in its kernel."""
     H, L, d, d_in, _ = dims
+    missed = missed or (lambda z: vanishes_for_tied_targets(z, H, L, d, d_in))
     basis, p = fields(evidence, "basis", "prime")
     p, prime = prime_of(p)
     demand(type(basis) is list and basis)
@@ -708,37 +717,39 @@ def _tied_kernel(name, dims, m, M, drawn, evidence, folder):
                 dense[line, i] = v
         return (
             residue_rank(p, dense) == len(basis)
-            and all(vanishes_for_tied_targets(z, H, L, d, d_in) for z in basis)
-            and all(in_kernel(z, name, dims, drawn) for z in basis)
-            and residue_rank(p, integers_of_host(drawn)[0]) >= rank
+            and all(map(missed, basis))
+            and all(cancel_densely(z, *integers(drawn)) for z in basis)
+            and residue_rank(p, integers(drawn)[0]) >= rank
         )
 
     return holds
 
 
 def vanishes_for_tied_targets(z, H, L, d, d_in):
-    """Whether W_all z is the zero polynomial: every coefficient of it is computed."""
-    words = [(part, w) for part in "QK" for w in by_length(H, 1, L)] + [("U", w) for w in naive.words(H, L)]
-    widths = {"Q": d, "K": d, "U": d_in}
-    place = {}
-    for part, w in words:
-        for j in range(widths[part]):
-            place[len(place)] = (part, w, j)
+    words = [(kind, w[:-1], w[-1], d) for kind in ("W_Q", "W_K") for w in by_length(H, 1, L)]
+    words += [("U", w, None, d_in) for w in naive.words(H, L)]
+    places = [(kind, [h + 1 for h in w], reader, j) for kind, w, reader, width in words for j in range(width)]
+    return vanishes(z, places, d, d_in)
+
+
+def vanishes(z, places, d, d_in):
+    """Whether W_all z is the zero polynomial in the entries of a tied target: every coefficient of it is computed.
+    places: of each column, as stream_places has them."""
     for row in range(d_in):
         coefficients = {}
         for position, v in z:
-            part, w, j = place[position]
+            kind, w, reader, j = places[position]
             paths = [((), row)]  # (the entries along it, where it stands)
-            for h in w if part == "U" else w[:-1]:
+            for letter in filter(None, w):
                 paths = [
-                    ((*entries, ("V", h, at, a), ("O", h, a, b)), b)
+                    ((*entries, ("V", letter, at, a), ("O", letter, a, b)), b)
                     for entries, at in paths
                     for a in range(d)
                     for b in range(d_in)
                 ]
             for entries, at in paths:
-                if part != "U":
-                    entries = (*entries, (part, w[-1], at, j))
+                if kind != "U":
+                    entries = (*entries, (kind, reader, at, j))
                 elif at != j:
                     continue
                 monomial = tuple(sorted(entries))
@@ -775,10 +786,6 @@ def said_of_a_stream(raw):
 
 def tensors_of(raw):
     """{name: (type, shape, bytes)} of a safetensors file with known types, else None."""
-
-    def pairs(items):
-        demand(len({key for key, _ in items}) == len(items))
-        return dict(items)
 
     def counts(value):
         return type(value) is list and all(type(n) is int and n >= 0 for n in value)
@@ -933,7 +940,8 @@ def prime_of(value):
     return p, p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
 
 
-def _linear(name, dims, m, M, drawn, evidence, folder):
+def _linear(name, dims, m, M, drawn, evidence, folder, test=None):
+    """test: of (the host, dims, m, gauges), the test matrix."""
     H, L, d, d_in, _ = dims
     gauged = type(evidence) is dict and "gauges" in evidence
     method, p = fields(evidence, "method", "prime", *(["gauges"] if gauged else []))[:2]
@@ -941,9 +949,8 @@ def _linear(name, dims, m, M, drawn, evidence, folder):
     p, prime = prime_of(p)
     tied = drawn.tied if type(drawn) is Stored else drawn[0]
     gauges = grid_of(evidence["gauges"], 1 if tied else L, H, d_in, d) if gauged else None
-    if type(drawn) is not Stored and not gauged:
-        return lambda: prime and m >= M and test_rank(p, *drawn) == M
-    return lambda: prime and m >= M and residue_rank(p, tested(integers_of_host(drawn)[0], dims, gauges)) == M
+    test = test or (lambda *_: tested(integers_of_host(drawn)[0], dims, gauges))
+    return lambda: prime and m >= M and residue_rank(p, test(drawn, dims, m, gauges)) == M
 
 
 def grid_of(value, layers, heads, rows, columns):
@@ -962,18 +969,12 @@ def grid_of(value, layers, heads, rows, columns):
 def tested(matrix, dims, gauges):
     """The test matrix of section 8."""
     H, L, d, d_in, _ = dims
-    first = np.array([[int(i == j) for j in range(d)] for i in range(d_in)], dtype=object)
+    first = np.eye(d_in, d, dtype=object)
     blocks, words = [], by_length(H, 1, L)
     for place, w in enumerate(words):
         gauge = first if gauges is None else gauges[0 if len(gauges) == 1 else len(w) - 1][w[-1]]
         blocks.append(matrix[:, place * d : place * d + d].dot(gauge.T))
     return np.concatenate([*blocks, matrix[:, len(words) * d :]], axis=1)
-
-
-@lru_cache(maxsize=1000)
-def test_rank(p, *arguments):
-    """The rank modulo p of the test matrix of a random host, without gauges."""
-    return residue_rank(p, tested(random_integers(*arguments)[0], arguments[4:9], None))
 
 
 # An identity is evaluated at a random target modulo a large prime: the words are multiplied out, the host is
@@ -1199,17 +1200,20 @@ def blocks_of(value, name, tied, H, L, d, b, m, which="E"):
     return found
 
 
-def random_target(tied, read, H, L, d, b, seed):
-    """{(name, layer, head): matrix modulo LARGE}, with Q and K if they are read; the rank of M is at most d."""
+def drawing(seed):
+    """A function that draws matrices modulo LARGE."""
     from flint import nmod_mat
 
     source = random.Random(seed)
+    return lambda rows, columns: nmod_mat(
+        rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE
+    )
+
+
+def random_target(tied, read, H, L, d, b, seed):
+    """{(name, layer, head): matrix modulo LARGE}, with Q and K if they are read; the rank of M is at most d."""
+    draw, target = drawing(seed), {}
     inner = min(d, b)  # M and A are any matrices of at most this rank
-
-    def draw(rows, columns):
-        return nmod_mat(rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE)
-
-    target = {}
     for layer in [0] if tied else range(1, L + 1):
         for h in range(H):
             target["M", layer, h] = draw(b, inner) * draw(inner, b)
@@ -1221,11 +1225,14 @@ def random_target(tied, read, H, L, d, b, seed):
     return target
 
 
+def stated(claim):
+    """(host, notion, targets, what is free) of a claim that may leave the last out."""
+    free = ["free"] * ("free" in claim)
+    return *fields(claim, "host", "notion", "targets", "verdict", *free)[:3], claim.get("free")
+
+
 def _identity(shape, claim, evidence):
-    free = claim.get("free")
-    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
-        :4
-    ]
+    host, notion, targets, free = stated(claim)
     if type(host) is dict and host.get("construction") in RATIONAL:
         return _rational(shape, claim, evidence)
     (H, L, d, b, d_out), m = dimensions(shape)
@@ -1412,11 +1419,7 @@ def solves(name, tied, stream, H, L, d, b, m):
     """Whether the E of section 9.2 solves every equation at one random target modulo LARGE, by dense matrices."""
     from flint import nmod_mat
 
-    source = random.Random(5)
-
-    def drawn(rows, columns):
-        return nmod_mat(rows, columns, [source.randrange(LARGE) for _ in range(rows * columns)], LARGE)
-
+    drawn = drawing(5)
     once = [[(drawn(b, d), drawn(b, d), drawn(b, d), drawn(d, b)) for _ in range(H)] for _ in range(1 if tied else L)]
     W = once * L if tied else once
     M = [[v * o for _, _, v, o in row] for row in W]
@@ -1701,10 +1704,7 @@ def symmetric(H, L, d, b, W, M, A, along, one):
 
 
 def _lower_bound(shape, claim, evidence):
-    free = claim.get("free")
-    host, notion, targets, _ = fields(claim, "host", "notion", "targets", "verdict", *(["free"] * ("free" in claim)))[
-        :4
-    ]
+    host, notion, targets, free = stated(claim)
     dims, m = dimensions(shape)
     H, L, d, d_in, d_out = dims
     generic = targets in ("generic untied", "generic tied")
@@ -1887,10 +1887,8 @@ def _span(p, prime, given, tied, H, L, d, d_in, m, free=None, notion="matching")
 
 
 def _null(R, looped, H, L, m, s, y):
-    demand(0 <= s < H**L and type(y) is list and 1 <= len(y) <= 4096)
-    demand(all(type(pair) is list and len(pair) == 2 for pair in y))
-    y = [(number(i), number(v)) for i, v in y]
-    demand(all(v for _, v in y) and all(a[0] < b[0] for a, b in pairwise(y)) and y[0][0] >= 0 and y[-1][0] < H**L)
+    demand(0 <= s < H**L)
+    y = sparse_vector(y, H**L)
     held = grid_of(R, 1 if looped else L, H, m, m)
 
     def holds():
@@ -1898,7 +1896,7 @@ def _null(R, looped, H, L, m, s, y):
             raise TooLarge
         total = np.zeros((m, m), dtype=object)
         for position, v in y:
-            out = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+            out = np.eye(m, dtype=object)
             for layer in range(L):
                 out = out.dot(held[0 if looped else layer][position // H ** (L - 1 - layer) % H])
             total = total + v * out
@@ -1950,21 +1948,26 @@ def by_columns(matrix):
     return out
 
 
+def maps_of(dims, m, Q, K, V, U):
+    H, L, d, _, d_out = dims
+
+    def full(matrix, columns):
+        return {j: [(i, 1) for i in matrix.get(j, ())] for j in range(columns)}
+
+    heads = {
+        (layer, h): (full(Q(layer, h), d), full(K(layer, h), d), full(V(layer, h), m))
+        for layer in range(1, L + 1)
+        for h in range(H)
+    }
+    return heads, full(U, d_out)
+
+
 def host_columns(name, dims, m, drawn):
     """(maps of (layer, head) to Q, K and V, U), layers from 1."""
-    H, L, d, _, d_out = dims
+    H, L, *_ = dims
     if name in INDEX:
         _, Q, K, V, U = index_parts(name, *dims)
-
-        def full(matrix, columns):
-            return {j: [(i, 1) for i in matrix.get(j, ())] for j in range(columns)}
-
-        heads = {
-            (layer, h): (full(Q(layer, h), d), full(K(layer, h), d), full(V[layer, h], m))
-            for layer in range(1, L + 1)
-            for h in range(H)
-        }
-        return heads, full(U, d_out)
+        return maps_of(dims, m, Q, K, lambda *place: V[place], U)
     if type(drawn) is Stored:
         host, power = drawn.host()
         units = [Fraction(1, 2 ** power[tensor]) for tensor in ("R_Q", "R_K", "R_V", "U")]
@@ -2297,20 +2300,10 @@ def stream_host_columns(name, dims, m, drawn):
     """As host_columns."""
     if name not in INDEX:
         return host_columns(name, dims, m, drawn)
-    H, L, d, _, d_out = dims
+    H, L, *_ = dims
     if m > 3000 or (H + 1) ** L > 300:
         raise TooLarge
-    _, Q, K, V, U = stream_index_host(name, *dims)
-
-    def full(matrix, columns):
-        return {j: [(i, 1) for i in matrix.get(j, ())] for j in range(columns)}
-
-    heads = {
-        (layer, h): (full(Q(layer, h), d), full(K(layer, h), d), full(V(layer, h), m))
-        for layer in range(1, L + 1)
-        for h in range(H)
-    }
-    return heads, full(U, d_out)
+    return maps_of(dims, m, *stream_index_host(name, *dims)[1:])
 
 
 def stream_columns(name, dims):
@@ -2350,7 +2343,7 @@ def stream_dense(drawn, dims, m):
     else:
         host, unit = random_host(*drawn)
         units = dict.fromkeys(("W_Q", "W_K", "V", "U"), unit)
-    one = np.array([[int(i == j) for j in range(m)] for i in range(m)], dtype=object)
+    one = np.eye(m, dtype=object)
     product = {(): one}
     for t in range(1, L + 1):
         for w in naive.words(H + 1, t):
@@ -2371,7 +2364,7 @@ def stream_w_all(weights, dims, W_E=None, W_U=None):
     H, L, *_ = dims
     places, product = stream_places(*dims), {}
     D = weights["W_V", 1, 0].shape[0]
-    product[()] = np.array([[int(i == j) for j in range(D)] for i in range(D)], dtype=object) if W_E is None else W_E
+    product[()] = np.eye(D, dtype=object) if W_E is None else W_E
     for t in range(1, L + 1):
         for w in naive.words(H + 1, t):
             before = product[w[:-1]]
@@ -2393,10 +2386,9 @@ def stream_weights(dims, D):
     H, L, d, *_ = dims
     if max(D, d) > 50 or H * L > 2000:
         raise TooLarge
-    sizes = {"W_Q": (D, d), "W_K": (D, d), "W_V": (D, d), "W_O": (d, D)}
     return {
         (tensor, layer, h): np.zeros(size, dtype=object)
-        for tensor, size in sizes.items()
+        for tensor, size in target_sizes(d, D).items()
         for layer in range(1, L + 1)
         for h in range(H)
     }
@@ -2408,7 +2400,7 @@ def stream_routed(dims, column):
     D = max(d_in, d_out)
     kind, w, h, j = stream_places(*dims)[column]
     weights = stream_weights(dims, D)
-    one = np.array([[int(a == b) for b in range(D)] for a in range(D)], dtype=object)
+    one = np.eye(D, dtype=object)
     W_E, W_U = one[:d_in].copy(), one[:, :d_out]
     route = [(t, letter - 1) for t, letter in enumerate(w, 1) if letter]
     for t, head in route:
@@ -2437,45 +2429,10 @@ def stream_target(entries, tied, dims):
     return rows
 
 
-def stream_vanishes(z, dims):
-    """Whether W_all z is the zero polynomial in the entries of a tied target: every coefficient of it is computed."""
-    *_, d, d_in, _ = dims
-    places = stream_places(*dims)
-    for row in range(d_in):
-        coefficients = {}
-        for position, v in z:
-            kind, w, reader, j = places[position]
-            paths = [((), row)]
-            for letter in w:
-                if letter:
-                    paths = [
-                        ((*entries, ("V", letter, at, a), ("O", letter, a, b)), b)
-                        for entries, at in paths
-                        for a in range(d)
-                        for b in range(d_in)
-                    ]
-            for entries, at in paths:
-                if kind != "U":
-                    entries = (*entries, (kind, reader, at, j))
-                elif at != j:
-                    continue
-                monomial = tuple(sorted(entries))
-                coefficients[monomial] = coefficients.get(monomial, 0) + v
-        if any(coefficients.values()):
-            return False
-    return True
-
-
 def stream_in_kernel(z, name, dims, m, drawn):
     if name in INDEX:
-        columns, total = list(stream_columns(name, dims).values()), {}
-        for i, v in z:
-            for row, x in columns[i].items():
-                total[row] = total.get(row, 0) + x * v
-        return not any(total.values())
-    integers, factors = stream_dense(drawn, dims, m)
-    weighted = [(i, v * factors[i]) for i, v in z]
-    return not any(sum(row[i] * v for i, v in weighted) for row in integers)
+        return cancel(z, list(stream_columns(name, dims).values()).__getitem__)
+    return cancel_densely(z, *stream_dense(drawn, dims, m))
 
 
 def _streaming(kind, shape, claim, evidence, folder):
@@ -2589,31 +2546,17 @@ def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
 
         return count, holds
     if kind == "rank-modular":
-        return M, stream_modular(dims, m, M, drawn, evidence, folder)
+        return M, _modular(name, dims, m, M, drawn, evidence, folder, lambda host: stream_dense(host, dims, m))
     if kind == "linear-test":
-        return stream_linear(dims, m, M, drawn, evidence)
+        count = M - (d - d_in) * H * sum((H + 1) ** t for t in range(L))
+        return count, _linear(name, dims, m, count, drawn, evidence, folder, stream_tested)
     if kind == "tied-kernel":
-        basis, p = fields(evidence, "basis", "prime")
-        p, prime = prime_of(p)
-        demand(type(basis) is list and basis)
-        basis = [sparse_vector(z, M) for z in basis]
-        count = M - len(basis)
-
-        def holds():
-            if not prime or m < count:
-                return False
-            dense = np.zeros((len(basis), M), dtype=object)
-            for line, z in enumerate(basis):
-                for i, v in z:
-                    dense[line, i] = v
-            return (
-                residue_rank(p, dense) == len(basis)
-                and all(stream_vanishes(z, dims) for z in basis)
-                and all(stream_in_kernel(z, name, dims, m, drawn) for z in basis)
-                and residue_rank(p, stream_dense(drawn, dims, m)[0]) >= count
-            )
-
-        return count, holds
+        holds = _tied_kernel(
+            name, dims, m, M, drawn, evidence, folder,
+            lambda z: vanishes(z, stream_places(*dims), d, d_in),
+            lambda host: stream_dense(host, dims, m),
+        )  # fmt: skip
+        return M - len(evidence["basis"]), holds
     method = evidence.get("method") if type(evidence) is dict else None
     if targets == "all tied":
         _, row, target, z = fields(evidence, "method", "row", "target", "z")
@@ -2623,72 +2566,33 @@ def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
     if method == "dimension":
         fields(evidence, "method")
         return None, lambda: m < M
-    _, column, distance, z = fields(evidence, "method", "column", "distance_squared", "z")
-    demand(method == "kernel-vector" and type(distance) is list and len(distance) == 2)
-    column, n, q = number(column), *map(number, distance)
-    demand(q > 0 and gcd(n, q) == 1 and 0 <= column < M)
-    z = sparse_vector(z, M)
+    column, distance, z = kernel_vector(evidence, M)
 
     def holds():
         if column not in dict(z):
             return False
         missed = [sum(line[i] * v for i, v in z) for line in stream_routed(dims, column)]
         square = sum(x * x for x in missed)
-        if square == 0 or Fraction(n, q) != Fraction(square, sum(v * v for _, v in z)):
+        if square == 0 or distance != Fraction(square, sum(v * v for _, v in z)):
             return False
         return stream_in_kernel(z, name, dims, m, drawn)
 
     return None, holds
 
 
-def stream_modular(dims, m, M, drawn, evidence, folder):
-    method = evidence.get("method") if type(evidence) is dict else None
-    demand(method in ("recompute", "witness"))
-    p, *arrays = fields(evidence, "prime", *(["rows", "inverse"] if method == "witness" else []), "method")[:-1]
-    p, prime = prime_of(p)
-    if method == "recompute":
-        return lambda: prime and m >= M and residue_rank(p, stream_dense(drawn, dims, m)[0]) == M
-    rows = integers_of(arrays[0], M, folder)
-    demand(all(a < b for a, b in pairwise(rows)))
-    inverse = integers_of(arrays[1], M * M, folder, 2 if p < 2**16 else 4)
-
-    def holds():
-        if not prime or rows[0] < 0 or rows[-1] >= m or min(inverse) < 0 or max(inverse) >= p:
-            return False
-        N = stream_dense(drawn, dims, m)[0][rows]
-        product = np.array(inverse, dtype=object).reshape(M, M).dot(N) % p
-        return bool((product == np.array([[int(a == b) for b in range(M)] for a in range(M)])).all())
-
-    return holds
-
-
-def stream_linear(dims, m, M, drawn, evidence):
-    H, L, d, d_in, _ = dims
-    gauged = type(evidence) is dict and "gauges" in evidence
-    method, p = fields(evidence, "method", "prime", *(["gauges"] if gauged else []))[:2]
-    demand(method == "recompute")
-    p, prime = prime_of(p)
-    tied = drawn.tied if type(drawn) is Stored else drawn[0]
-    gauges = grid_of(evidence["gauges"], 1 if tied else L, H, d_in, d) if gauged else None
-    count = M - (d - d_in) * H * sum((H + 1) ** t for t in range(L))
-
-    def holds():
-        if not prime or m < count:
-            return False
-        if d_in * d > DRAWN:
-            raise TooLarge
-        first = np.array([[int(i == j) for j in range(d)] for i in range(d_in)], dtype=object)
-        matrix, places = stream_dense(drawn, dims, m)[0], stream_places(*dims)
-        blocks = []
-        for at, (kind, w, h, j) in enumerate(places):
-            if kind == "W_Q" and j == 0:
-                gauge = first if gauges is None else gauges[0 if tied else len(w)][h]
-                blocks.append(matrix[:, at : at + d].dot(gauge.T))
-            elif kind != "W_Q":
-                blocks.append(matrix[:, at : at + 1])
-        return residue_rank(p, np.concatenate(blocks, axis=1)) == count
-
-    return count, holds
+def stream_tested(drawn, dims, m, gauges):
+    """The test matrix of section 8."""
+    *_, d, d_in, _ = dims
+    if d_in * d > DRAWN:
+        raise TooLarge
+    matrix, blocks = stream_dense(drawn, dims, m)[0], []
+    for at, (kind, w, h, j) in enumerate(stream_places(*dims)):
+        if kind != "W_Q":
+            blocks.append(matrix[:, at : at + 1])
+        elif j == 0:
+            gauge = np.eye(d_in, d, dtype=object) if gauges is None else gauges[0 if len(gauges) == 1 else len(w)][h]
+            blocks.append(matrix[:, at : at + d].dot(gauge.T))
+    return np.concatenate(blocks, axis=1)
 
 
 # ----------------------------------------------------------------------------------------------------
