@@ -15,11 +15,10 @@ import numpy as np
 
 from utfproof.constructions.record import Construction, SharedAttention
 from utfproof.constructions.shared_attention import (
-    joined,
+    around_a_layer,
     require_dimension,
     require_equal_widths,
     suffix_products,
-    two_sided_pairs,
 )
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.exact import rational
@@ -46,25 +45,12 @@ def krylov_dimension(shape: Shape) -> int:
 
 
 def krylov_host(shape: Shape, m: int) -> SharedAttentionUniversal:
-    """R_V [L][2] as integer arrays [m, m] (untied): blocks of d_in + 1 coordinates for the words of length k, routed as in
-    `two-sided` below and above the middle layer, which joins block 0 to block 0."""
+    """`krylov` (untied): blocks of d_in + 1 coordinates around the middle layer."""
     require_krylov(shape)
     m = require_dimension(NAME, shape, m, krylov_dimension(shape))
     k, size = shape.layers // 2, shape.d_in + 1
     require_memory(16 * shape.layers * m * m, f"{NAME} at {shape}, m = {m},")
-    identity, shift = np.eye(size, dtype=np.int64), np.eye(size, k=-1, dtype=np.int64)
-    values = []
-    for layer in range(shape.layers):
-        row = []
-        for head in range(2):
-            if layer == k:
-                value = np.zeros((m, m), dtype=np.int64)
-                value[:size, :size] = shift if head else identity
-            else:
-                value = joined(m, size, two_sided_pairs(shape, k, head, first_half=layer < k))
-            row.append(value)
-        values.append(tuple(row))
-    return SharedAttentionUniversal(shape, m, tuple(values))
+    return around_a_layer(shape, m, size, k, [np.eye(size, k=-head, dtype=np.int64) for head in range(2)])
 
 
 def embed_krylov(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:

@@ -23,12 +23,11 @@ import numpy as np
 
 from utfproof.constructions.record import Construction, Identity, SharedAttention
 from utfproof.constructions.shared_attention import (
-    joined,
+    around_a_layer,
     require_dimension,
     require_equal_widths,
     require_scalar,
     suffix_products,
-    two_sided_pairs,
 )
 from utfproof.constructions.words import Blocks, Edges, embedded, factor_words, values
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass
@@ -239,28 +238,15 @@ def middle_dimension(shape: Shape, bilinear: Bilinear) -> int:
 
 
 def middle_host(shape: Shape, bilinear: Bilinear, m: int) -> SharedAttentionUniversal:
-    """R_V [L][H] as integer arrays [m, m] (untied). Blocks of max(s, t) parts of d_in coordinates for the words of length k in
-    lexicographic order; layers below the middle as in `two-sided`'s first half, above it as in its second, and
-    R_V^{k+1,h} = B_h, part by part, from block 0 to block 0 (the only block that lives there)."""
+    """The untied host of blocks of max(s, t) parts of d_in coordinates around the middle layer, whose R_V^h is B_h, part by
+    part (block 0 is the only one that lives there)."""
     require_middle(shape, bilinear)
     m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
     k, size = shape.layers // 2, bilinear.size * shape.d_in
     require_memory(8 * shape.layers * shape.heads * m * m, f"{bilinear.name} at {shape}, m = {m},")
     part = np.eye(shape.d_in, dtype=np.int64)
     middle = [np.kron(matrix, part) for matrix in bilinear.matrices]
-    grid = []
-    for layer in range(shape.layers):
-        row = []
-        for head in range(shape.heads):
-            if layer == k:
-                value = np.zeros((m, m), dtype=np.int64)
-                s, t = middle[head].shape
-                value[:s, :t] = middle[head]
-            else:
-                value = joined(m, size, two_sided_pairs(shape, k, head, first_half=layer < k))
-            row.append(value)
-        grid.append(tuple(row))
-    return SharedAttentionUniversal(shape, m, tuple(grid))
+    return around_a_layer(shape, m, size, k, middle)
 
 
 def embed_middle(shape: Shape, bilinear: Bilinear, m: int, target: Target) -> tuple[Array, Array]:

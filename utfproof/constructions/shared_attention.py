@@ -13,6 +13,7 @@ Coordinates: docs/certificate-format.md section 9.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from math import comb
 
@@ -163,6 +164,23 @@ def joined(m: int, width: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarr
     for row, column in zip(*pairs, strict=True):
         value[row * width : (row + 1) * width, column * width : (column + 1) * width] = np.eye(width, dtype=np.int64)
     return value
+
+
+def around_a_layer(
+    shape: Shape, m: int, size: int, length: int, middle: Sequence[np.ndarray]
+) -> SharedAttentionUniversal:
+    """R_V [L][H] as integer arrays [m, m] (untied): blocks of this size for the words of this length, in lexicographic order,
+    routed as in `two-sided` before and behind layer ceil(L/2), whose R_V^h is middle[h], zeros around it."""
+    turn = (shape.layers - 1) // 2
+
+    def value(layer: int, head: int) -> np.ndarray:
+        if layer != turn:
+            return joined(m, size, two_sided_pairs(shape, length, head, first_half=layer < turn))
+        own = middle[head]
+        return np.pad(own, [(0, m - own.shape[0]), (0, m - own.shape[1])])
+
+    values = tuple(tuple(value(layer, head) for head in range(shape.heads)) for layer in range(shape.layers))
+    return SharedAttentionUniversal(shape, m, values)
 
 
 def two_sided_host(shape: Shape, m: int) -> SharedAttentionUniversal:

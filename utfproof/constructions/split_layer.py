@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.constructions.record import Construction, SharedAttention
-from utfproof.constructions.shared_attention import joined, require_dimension, suffix_products, two_sided_pairs
+from utfproof.constructions.shared_attention import around_a_layer, joined, require_dimension, suffix_products
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
@@ -36,24 +36,15 @@ def split_dimension(shape: Shape) -> int:
 
 
 def split_host(shape: Shape, m: int) -> SharedAttentionUniversal:
-    """R_V [L][H] as integer arrays [m, m] (untied): blocks of d coordinates for the words of floor(L/2) + 1 letters, routed as
-    in `two-sided` before and behind the split layer, which moves block (h, 0, ..., 0) to block (0, ..., 0, h)."""
+    """Blocks of d coordinates for the words of floor(L/2) + 1 letters around the split layer, which moves block (h, 0, ..., 0)
+    to block (0, ..., 0, h)."""
     require_split(shape)
     m = require_dimension(NAME, shape, m, split_dimension(shape))
     require_memory(8 * shape.layers * shape.heads * m * m, f"{NAME} at {shape}, m = {m},")
-    split, d, length = (shape.layers - 1) // 2, shape.head_dim, shape.layers // 2 + 1
+    d, length = shape.head_dim, shape.layers // 2 + 1
     words = shape.heads ** (length - 1)
-    grid = []
-    for layer in range(shape.layers):
-        row = []
-        for head in range(shape.heads):
-            if layer == split:
-                pairs = np.array([head * words]), np.array([head])
-            else:
-                pairs = two_sided_pairs(shape, length, head, first_half=layer < split)
-            row.append(joined(m, d, pairs))
-        grid.append(tuple(row))
-    return SharedAttentionUniversal(shape, m, tuple(grid))
+    moves = [joined(m, d, (np.array([head * words]), np.array([head]))) for head in range(shape.heads)]
+    return around_a_layer(shape, m, d, length, moves)
 
 
 def embed_split(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
