@@ -14,13 +14,13 @@ import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
+from test_decide import save
 
 from utfproof import weights
 from utfproof.certificates import checker, checker_numpy
 from utfproof.certificates.prover import certify, certify_weights
 from utfproof.ground.generator import LAWS
 from utfproof.shapes import Shape, matching_dimension
-from utfproof.weights import TensorSource
 
 PRIMES = (3, 101, 65521, 65537, 2097143, 2**31 - 1)
 
@@ -271,12 +271,6 @@ def small_host(rng, m=5, d_v=None, dtype=np.float64):
     else:
         tensors |= {"R_Vv": rng.integers(1, 9, (1, 2, m, d_v)), "R_Vo": rng.integers(1, 9, (1, 2, d_v, m))}
     return {name: a.astype(dtype) for name, a in tensors.items()}
-
-
-def save(path, tensors, dtype="float64"):
-    sources = {name: TensorSource(a.shape, lambda a=a: iter([a])) for name, a in tensors.items()}
-    weights.write_tensors(path, sources, {}, dtype)
-    return path
 
 
 def repointed(folder, certificate, digest):

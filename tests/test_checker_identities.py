@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from judges import LIMITS, verdict_on
 from make_corpus import ATTENTION, CORPUS, SCALAR
 from sceptic import INVERTIBLE, RULES
+from test_decide import save
 
 from utfproof import weights
 from utfproof.certificates import checker
-from utfproof.weights import TensorSource
 
 NEW = ("linear-", "identity-", "bound-", "span-", "null-vector-", "tied-", "weights-")
 DIMS = [(1, 1, 1, 1), (2, 1, 2, 1), (2, 2, 2, 2), (3, 2, 2, 2), (1, 4, 2, 2), (2, 4, 1, 1), (3, 2, 2, 1), (2, 3, 3, 1)]
@@ -166,9 +166,7 @@ def test_linear_test_of_weights(looped, tmp_path):
     tensors = {name: source.integers(-9, 10, size).astype(np.int8) for name, size in sizes.items()}
     document = corpus.linear("random", (2, 2, 3, 2, 2), 40)
     for code in (0, 1):
-        path = tmp_path / f"{code}.safetensors"
-        sources = {name: TensorSource(a.shape, lambda a=a: iter([a])) for name, a in tensors.items()}
-        weights.write_tensors(path, sources, {}, "int8")
+        path = save(tmp_path / f"{code}.safetensors", tensors, "int8")
         system = "looped-universal" if looped else "universal"
         document["claim"]["host"] = {"system": system, "weights": weights.read_tensors(path).digest()}
         verdict = verdict_on(document, tmp_path)

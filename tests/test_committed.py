@@ -13,6 +13,13 @@ FOLDER = Path(__file__).parents[1] / "certificates"
 WITNESSED = ("2-hop", "4-hop")
 """Random hosts large enough that recomputing their rank takes a checker minutes."""
 COMMITTED = [(construction, name) for construction in ("sparse", "tied", "random") for name in TABLE_SHAPES]
+each = pytest.mark.parametrize(
+    ("construction", "name"),
+    [
+        pytest.param(*pair, marks=pytest.mark.full if pair[0] == "random" and pair[1] != "1-hop" else ())
+        for pair in COMMITTED
+    ],
+)
 
 
 def test_nothing_else_is_there():
@@ -22,13 +29,7 @@ def test_nothing_else_is_there():
     assert {path.suffix for path in FOLDER.iterdir()} == {".json", ".bin"}
 
 
-@pytest.mark.parametrize(
-    ("construction", "name"),
-    [
-        pytest.param(*pair, marks=pytest.mark.full if pair[0] == "random" and pair[1] != "1-hop" else ())
-        for pair in COMMITTED
-    ],
-)
+@each
 def test_certify_writes_the_same(construction, name, tmp_path):
     witness = construction == "random" and name in WITNESSED
     written = certify(construction, Shape(*TABLE_SHAPES[name]), witness=witness).write(tmp_path / "c.json")
@@ -37,13 +38,7 @@ def test_certify_writes_the_same(construction, name, tmp_path):
         assert sidecar.read_bytes() == (FOLDER / sidecar.name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("construction", "name"),
-    [
-        pytest.param(*pair, marks=pytest.mark.full if pair[0] == "random" and pair[1] != "1-hop" else ())
-        for pair in COMMITTED
-    ],
-)
+@each
 def test_the_checker_agrees(construction, name):
     verdict = checker.check_file(FOLDER / f"{construction}-{name}.json", checker.Limits(numpy=True))
     assert verdict.code == 0

@@ -28,19 +28,20 @@ TYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 
 
 def save(path, tensors, dtype="float64", metadata=None):
-    sources = {name: TensorSource(a.shape, lambda a=a: iter([a])) for name, a in tensors.items()}
+    """Arbitrary tensors, through the writer."""
+    sources = {name: TensorSource(np.shape(a), lambda a=a: iter([np.asarray(a)])) for name, a in tensors.items()}
     weights.write_tensors(path, sources, metadata or {}, dtype)
     return path
 
 
 def random_tensors(rng, shape, m, *, tied=False, inner=None, low=-3, high=4, scale=1.0):
     """Small integers times a power of two: exact in every number format."""
-    lead = (shape.heads,) if tied else (shape.layers, shape.heads)
+    return host_tensors(lambda *size: rng.integers(low, high, size=size) * scale, shape, m, tied=tied, inner=inner)
 
-    def draw(*sizes):
-        return rng.integers(low, high, size=sizes) * scale
 
-    d = shape.head_dim
+def host_tensors(draw, shape, m, *, tied=False, inner=None):
+    """A host's tensors, each drawn by its size; inner: R_V as a product through so many coordinates."""
+    lead, d = (shape.heads,) if tied else (shape.layers, shape.heads), shape.head_dim
     tensors = {"R_Q": draw(*lead, m, d), "R_K": draw(*lead, m, d), "U": draw(m, shape.d_out)}
     if inner is None:
         return tensors | {"R_V": draw(*lead, m, m)}

@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 from short_arithmetic import expected_error
+from test_emulation_bound import RUN_FAULTS, change_run, change_runner
 
-from utfproof.attention import ChunkedAttention, RationalAttention, SeededAttention, parse_kernel
+from utfproof.attention import RationalAttention, SeededAttention, parse_kernel
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target, random_host
 from utfproof.emulation import engines
@@ -191,10 +192,6 @@ def test_unequal_widths_and_repeated_heads():
 # --- broken by a wrong run -------------------------------------------------------------------------------------------
 
 
-def single(values):
-    return np.asarray(values).astype(np.float32).astype(np.float64)
-
-
 def forget_the_stream(runner):
     return replace(runner, shape=runner.shape.without_residual())
 
@@ -211,13 +208,7 @@ def drop_a_head(runner):
 def test_a_wrong_host_breaks_the_bound(fault, name, engine, monkeypatch):
     host, target = host_of(name, SHAPE), draw_target(SHAPE, 1)
     assert run(host, target, engine=engine).holds
-    plain = Engine.__init__
-
-    def changed(self, *args, **options):
-        plain(self, *args, **options)
-        self._runner = fault(self._runner)
-
-    monkeypatch.setattr(Engine, "__init__", changed)
+    change_runner(monkeypatch, fault)
     assert not run(host, target, engine=engine).holds
 
 
@@ -260,25 +251,14 @@ def test_a_wrong_path_breaks_the_bound(fault, name, monkeypatch):
 def test_float32_sneaking_in_breaks_the_bound(part, name, engine, monkeypatch):
     host = host_of(name, SHAPE)
     target = draw_target(SHAPE, 1, tied=host.tied)
-    plain = Engine.run
-
-    def rounded(self, x, prepared, kernel):
-        return plain(self, single(x) if part == "X" else x, prepared if part == "X" else single(prepared), kernel)
-
     assert run(host, target, engine=engine).holds
-    monkeypatch.setattr(Engine, "run", rounded)
+    change_run(monkeypatch, RUN_FAULTS[f"{part} in float32"])
     assert not run(host, target, engine=engine).holds
 
 
 def test_other_attention_breaks_the_bound(monkeypatch):
     host, target = host_of("sparse", SHAPE), draw_target(SHAPE, 1)
-    plain = Engine.run
-
-    def wrong(self, x, prepared, kernel):
-        kernel.kernel = ChunkedAttention(replace(kernel.kernel.kernel, scale=1.0))
-        return plain(self, x, prepared, kernel)
-
-    monkeypatch.setattr(Engine, "run", wrong)
+    change_run(monkeypatch, RUN_FAULTS["wrong scale"])
     assert not run(host, target).holds
 
 

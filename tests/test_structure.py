@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import test_decide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import r_all as naive_r_all
 
-from utfproof import weights
 from utfproof.certificates import checker, prover, structure
 from utfproof.certificates.prover import certify_weights, decide_weights
 from utfproof.certificates.sources import StoredWeights, dyadic_integers, flint_matrix
@@ -18,7 +18,6 @@ from utfproof.ground.arrays import exact
 from utfproof.ground.selection import SelectionMatrix, uniform
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.systems import TiedUniversal, Universal
-from utfproof.weights import TensorSource
 
 pytestmark = pytest.mark.numerical
 
@@ -29,7 +28,7 @@ DTYPES = ("float64", "float32", "bfloat16", "int8")
 def host(shape, m=None, *, dtype="float32", tied=False, inner=None, seed=0):
     """Random tensors, exact in this format."""
     m = m or matching_dimension(shape)
-    rng, lead = np.random.default_rng(seed), (shape.heads,) if tied else (shape.layers, shape.heads)
+    rng = np.random.default_rng(seed)
 
     def draw(*size):
         if dtype == "int8":
@@ -37,17 +36,11 @@ def host(shape, m=None, *, dtype="float32", tied=False, inner=None, seed=0):
         drawn = rng.normal(size=size).astype(np.float64 if dtype == "float64" else np.float32)
         return (drawn.view(np.uint32) & 0xFFFF0000).view(np.float32) if dtype == "bfloat16" else drawn
 
-    d = shape.head_dim
-    tensors = {"R_Q": draw(*lead, m, d), "R_K": draw(*lead, m, d), "U": draw(m, shape.d_out)}
-    if inner is None:
-        return tensors | {"R_V": draw(*lead, m, m)}
-    return tensors | {"R_Vv": draw(*lead, m, inner), "R_Vo": draw(*lead, inner, m)}
+    return test_decide.host_tensors(draw, shape, m, tied=tied, inner=inner)
 
 
 def save(folder, tensors, dtype="float32"):
-    sources = {name: TensorSource(a.shape, lambda a=a: iter([a])) for name, a in tensors.items()}
-    weights.write_tensors(folder / "h.safetensors", sources, {}, dtype)
-    return folder / "h.safetensors"
+    return test_decide.save(folder / "h.safetensors", tensors, dtype)
 
 
 def decided(folder, tensors, shape, dtype="float32", **options):

@@ -9,6 +9,7 @@ import pytest
 from cases import UNEQUAL_SHAPES
 from hypothesis import given
 from hypothesis import strategies as st
+from test_decide import save
 
 from utfproof import weights
 from utfproof.constructions import build_host, random_target
@@ -17,13 +18,6 @@ from utfproof.ground.generator import DTYPES, LAWS, round_to
 from utfproof.shapes import Shape
 from utfproof.systems import TiedTarget, TiedUniversal, Universal
 from utfproof.weights import TensorSource, read_embedding, read_host, read_target, same_parameters
-
-
-def save(path, tensors, metadata=None, dtype="float64"):
-    """Arbitrary tensors, through the writer."""
-    sources = {name: TensorSource(np.shape(a), lambda a=a: iter([np.asarray(a)])) for name, a in tensors.items()}
-    weights.write_tensors(path, sources, metadata or {}, dtype)
-    return path
 
 
 def target_tensors(L=2, H=2, D=3, d=2):
@@ -119,7 +113,7 @@ def test_files_without_metadata_are_read_where_unambiguous(tmp_path):
         read_host(path)
     host = read_host(path, layers=3)
     assert (type(host), host.shape.layers) == (TiedUniversal, 3)
-    assert read_host(save(path, tied, {"layers": "5"})).shape.layers == 5
+    assert read_host(save(path, tied, metadata={"layers": "5"})).shape.layers == 5
     looped = {name: array[0] for name, array in target_tensors().items()}
     assert type(read_target(save(path, looped), layers=2)) is TiedTarget
 
@@ -163,7 +157,7 @@ TARGET_REFUSALS = [
 
 @pytest.mark.parametrize(("tensors", "metadata", "message"), TARGET_REFUSALS)
 def test_bad_targets_are_refused(tmp_path, tensors, metadata, message):
-    path = save(tmp_path / "t.safetensors", tensors, metadata)
+    path = save(tmp_path / "t.safetensors", tensors, metadata=metadata)
     with pytest.raises(MalformedInput, match=message) as caught:
         read_target(path)
     assert str(path) in str(caught.value)
@@ -185,7 +179,7 @@ HOST_REFUSALS = [
 
 @pytest.mark.parametrize(("tensors", "metadata", "message"), HOST_REFUSALS)
 def test_bad_hosts_are_refused(tmp_path, tensors, metadata, message):
-    path = save(tmp_path / "h.safetensors", tensors, metadata)
+    path = save(tmp_path / "h.safetensors", tensors, metadata=metadata)
     with pytest.raises(MalformedInput, match=message):
         read_host(path)
 
