@@ -141,11 +141,11 @@ def tied_kernel(dims, label, basis=None, prime=2**31 - 1, **options):
     )
 
 
-def tied_target_evidence(dims, basis, row=0, seed=0, target=None):
+def tied_target_evidence(dims, basis, row=0, seed=0):
     """The first vector of the basis with a drawn target's row that is not zero."""
     H, L, d, d_in, _ = dims
     for drawn in range(seed, seed + 50):
-        (entries,) = drawn_targets(1, True, H, L, d, d_in, drawn) if target is None else [target]
+        (entries,) = drawn_targets(1, True, H, L, d, d_in, drawn)
         line = target_line(target_table(entries, True, H, L, d, d_in), row, H, L, d, d_in)
         for z in basis:
             if sum(line[i] * v for i, v in z.items()):

@@ -263,13 +263,10 @@ def test_estimates_are_near_what_an_enclosure_takes(case, tmp_path, monkeypatch)
 # --- what a certificate is about ----------------------------------------------------------------------------------------
 
 
-def enclosure_of(target, host=None, E=None, X=None):
+def enclosure_of(target):
     shape = Shape(2, 1, 2, 2, 2)
-    host = build_host("tied", shape) if host is None else host
-    E = exact_embedding(host, target).E if E is None else E
-    X = random_input(shape, 3, 0) if X is None else X
-    kernel = parse_kernel("softmax", 2, 2)
-    return certify_enclosure({"construction": "tied"}, host, target, E, X, kernel, 5)
+    host, X, kernel = build_host("tied", shape), random_input(shape, 3, 0), parse_kernel("softmax", 2, 2)
+    return certify_enclosure({"construction": "tied"}, host, target, exact_embedding(host, target).E, X, kernel, 5)
 
 
 def test_reports_of_other_targets_differ(tmp_path):

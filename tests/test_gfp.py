@@ -83,10 +83,9 @@ SHAPES = (
 
 
 @st.composite
-def matrices(draw, square=False, largest=24):
+def matrices(draw):
     p = draw(st.sampled_from(PRIMES))
-    m = draw(st.integers(0, largest))
-    n = m if square else draw(st.integers(0, largest))
+    m, n = draw(st.integers(0, 24)), draw(st.integers(0, 24))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     return FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))](rng, m, n, p), p
 

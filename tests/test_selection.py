@@ -11,16 +11,13 @@ from utfproof.ground.selection import Partition, SelectionMatrix
 
 
 @st.composite
-def selections(draw, rows=None, columns=None, injective=False):
-    """A selection matrix between partitions of equal cells (any pairs), or a partial matching of cells."""
+def selections(draw, rows=None):
+    """A selection matrix between partitions of equal cells (any pairs)."""
     width = draw(st.integers(1, 3)) if rows is None else int(rows.widths[0])
     if rows is None:
         rows = Partition.of_widths([width] * draw(st.integers(1, 5)))
-    if columns is None:
-        columns = Partition.of_widths([width] * draw(st.integers(1, 5)))
+    columns = Partition.of_widths([width] * draw(st.integers(1, 5)))
     pairs = draw(st.lists(st.tuples(st.integers(0, rows.cells - 1), st.integers(0, columns.cells - 1)), max_size=8))
-    if injective:
-        pairs = list(set(pairs))
     r = np.array([p[0] for p in pairs], dtype=np.int64)
     c = np.array([p[1] for p in pairs], dtype=np.int64)
     return SelectionMatrix(rows, columns, r, c)

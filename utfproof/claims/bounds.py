@@ -12,18 +12,17 @@ from utfproof.claims.decisions import dense, rank_of_matrix
 from utfproof.claims.record import KNOWN, Agreed, Instance, agree
 from utfproof.constructions.random import integer_target
 from utfproof.frontier.interval import interval
-from utfproof.frontier.questions import ALL, UNTIED, Question
+from utfproof.frontier.questions import Question
 from utfproof.ground.notions import BOTH_FREE, Notion
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import Target, prefix_products
 
 
-def proved(name: str, shape: Shape, notion: Notion, targets: str = GENERIC_UNTIED, free: str | None = None) -> int:
-    """The least m that the named bound allows at this shape, to which it applies."""
+def proved(name: str, shape: Shape, notion: Notion, free: str | None = None) -> int:
+    """The least m that the named bound for generic untied targets allows at this shape, to which it applies."""
+    asked = (name, notion, GENERIC_UNTIED, free)
     (row,) = (
-        row
-        for row in DIMENSION_ROWS
-        if (row.name, row.notion, row.targets, row.free) == (name, notion, targets, free) and row.applies(shape)
+        row for row in DIMENSION_ROWS if (row.name, row.notion, row.targets, row.free) == asked and row.applies(shape)
     )
     return row.least(shape)
 
@@ -89,17 +88,15 @@ def too_small_at_depth(constant: int, width: int) -> Instance:
     return below(shape, m, Notion.FUNCTIONAL, detail=f"m = {m} < {least}", holds=False)
 
 
-def open_question(
-    shape: Shape, notion: Notion, extent: str = ALL, targets: str = UNTIED, *, free: str | None = None
-) -> Instance:
+def open_question(shape: Shape, notion: Notion) -> Instance:
     """What the frontier knows of the least m: open as long as its interval is, and held to be known where it has closed."""
-    known = interval(shape, Question(notion, free, targets, extent))
+    known = interval(shape, Question(notion))
     return Instance(shape, True if known.closed else None, str(known), routes=(KNOWN,), m=known.lower)
 
 
-def gap(shape: Shape, notion: Notion, extent: str = ALL, targets: str = UNTIED, *, free: str | None = None) -> str:
+def gap(shape: Shape, notion: Notion) -> str:
     """The frontier's interval in a few words."""
-    known = interval(shape, Question(notion, free, targets, extent))
+    known = interval(shape, Question(notion))
     return f"{known.lower} to {known.upper}"
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from utfproof.reporting.document import plain
 from utfproof.reporting.page import escape, prose, scrolling
 
 
@@ -33,11 +32,10 @@ def paragraph(text: object, kind: str = "") -> str:
     return f'<p class="{kind}">{prose(text)}</p>' if kind else f"<p>{prose(text)}</p>"
 
 
-def figure(caption: object, drawing: str, *, kind: str = "plot", below: str = "") -> str:
-    """A drawing with its caption; `drawing` and `below` are markup. A plot fits a telephone; a wide one scrolls by itself."""
+def figure(caption: object, drawing: str, *, below: str = "") -> str:
+    """A drawing with its caption, which fits a telephone; `drawing` and `below` are markup."""
     under = f'<div class="below">{below}</div>' if below else ""
-    shown = drawing if kind == "plot" else scrolling(plain(caption), drawing)
-    return f'<figure class="chart {kind}"><figcaption>{prose(caption)}</figcaption>{shown}{under}</figure>'
+    return f'<figure class="chart plot"><figcaption>{prose(caption)}</figcaption>{drawing}{under}</figure>'
 
 
 def panels(figures: Iterable[str]) -> str:
