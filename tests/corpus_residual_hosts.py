@@ -32,9 +32,9 @@ from sceptic import (
     stream_M,
     stream_places,
     stream_routed,
-    stream_target,
-    stream_w_all,
-    stream_weights,
+    target_rows,
+    w_all,
+    zero_weights,
 )
 
 PRIME = 8388593
@@ -166,7 +166,7 @@ def tied_target(name, dims, m, **drawn):
     H, L, d, d_in, _ = dims
     for seed in range(20):
         (entries,) = drawn_targets(1, True, H, L, d, d_in, seed)
-        line = stream_target(entries, True, dims)()[0]
+        line = target_rows(entries, True, dims, stream_places)()[0]
         for z in kernel_basis(stream_matrix(name, dims, m, **drawn)):
             if sum(line[i] * v for i, v in z.items()):
                 evidence = {"method": "tied-target", "row": 0, "target": entries, "z": pairs_of(z)}
@@ -221,13 +221,13 @@ def emulation(name, dims, attention, n, digits=20, *, seed=0, tied_target=False,
               verdict=None, **drawn):  # fmt: skip
     """A certificate of kind enclosure with the E that matches, or that rounded."""
     target = drawn_target(dims, seed, width, tied_target)
-    weights = stream_weights(dims, target.width)
+    weights = zero_weights(dims, target.width)
     for layer in range(dims[1]):
         for h in range(dims[0]):
             for tensor, matrix in zip(("W_Q", "W_K", "W_V", "W_O"), target.parameters(layer, h), strict=True):
                 weights[tensor, layer + 1, h] = matrix
     m = stream_least(name, *dims) if m is None else m
-    wanted = stream_w_all(weights, dims, target.embedding(), target.unembedding())
+    wanted = w_all(weights, stream_places(*dims), target.embedding(), target.unembedding())
     E = solved(stream_matrix(name, dims, m, **drawn), wanted)
     if step is not None:
         E = np.vectorize(lambda x: round(x / step) * step, otypes=[object])(E)

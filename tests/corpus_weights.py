@@ -24,8 +24,8 @@ from sceptic import (
     identity_host,
     identity_least,
     least_m,
-    target_line,
-    target_table,
+    plain_places,
+    target_rows,
 )
 
 # ----------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def tied_target_evidence(dims, basis, row=0, seed=0):
     H, L, d, d_in, _ = dims
     for drawn in range(seed, seed + 50):
         (entries,) = drawn_targets(1, True, H, L, d, d_in, drawn)
-        line = target_line(target_table(entries, True, H, L, d, d_in), row, H, L, d, d_in)
+        line = target_rows(entries, True, (H, L, d, d_in, d_in), plain_places)()[row]
         for z in basis:
             if sum(line[i] * v for i, v in z.items()):
                 return {"method": "tied-target", "row": row, "target": entries, "z": pairs_of(z)}

@@ -662,44 +662,29 @@ def cancel_densely(z, integers, factors):
 
 
 def _tied_target(name, dims, m, M, drawn, evidence, folder):
-    H, L, d, d_in, _ = dims
+    row, target, z = tied_target(evidence, dims, M)
+    rows = target_rows(target, True, dims, plain_places)
+    return lambda: sum(rows()[row][i] * v for i, v in z) != 0 and in_kernel(z, name, dims, drawn)
+
+
+def tied_target(evidence, dims, M):
+    """(row, target, z) of section 7."""
     method, row, target, z = fields(evidence, "method", "row", "target", "z")
-    demand(method == "tied-target" and 0 <= number(row) < d_in)
-    z = sparse_vector(z, M)
-    table = target_table(target, True, H, L, d, d_in)
-
-    def holds():
-        line = target_line(table, row, H, L, d, d_in)
-        return sum(line[i] * v for i, v in z) != 0 and in_kernel(z, name, dims, drawn)
-
-    return holds
+    demand(method == "tied-target" and 0 <= number(row) < dims[3])
+    return row, target, sparse_vector(z, M)
 
 
-def target_line(table, row, H, L, d, d_in):
-    """A row of W_all of a tied target, in integers."""
-    if dimension(H, L, d, d_in, d_in) > 4000 or max(d, d_in) > 50:
+def plain_places(H, L, d, d_in, d_out):
+    """As stream_places, without a stream."""
+    if dimension(H, L, d, d_in, d_out) > 4000:
         raise TooLarge
-    matrices = {
-        (tensor, h): np.zeros(size, dtype=object) for tensor, size in target_sizes(d, d_in).items() for h in range(H)
-    }
-    for (tensor, _, h, i, j), v in table.items():
-        matrices[tensor, h][i, j] = v
-    product = {(): np.eye(d_in, dtype=object)}
-    for w in by_length(H, 1, L):
-        product[w] = product[w[:-1]].dot(matrices["W_V", w[-1]]).dot(matrices["W_O", w[-1]])
-    line = []
-    for tensor in ("W_Q", "W_K"):
-        for w in by_length(H, 1, L):
-            line += list(product[w[:-1]].dot(matrices[tensor, w[-1]])[row])
-    for w in naive.words(H, L):
-        line += list(product[w][row])
-    return line
+    words = [(kind, w[:-1], w[-1], d) for kind in ("W_Q", "W_K") for w in by_length(H, 1, L)]
+    words += [("U", w, None, d_out) for w in naive.words(H, L)]
+    return [(kind, tuple(h + 1 for h in w), reader, j) for kind, w, reader, width in words for j in range(width)]
 
 
-def _tied_kernel(name, dims, m, M, drawn, evidence, folder, missed=None, integers=integers_of_host):
-    """missed: whether every tied target's W_all has z in its kernel."""
-    H, L, d, d_in, _ = dims
-    missed = missed or (lambda z: vanishes_for_tied_targets(z, H, L, d, d_in))
+def _tied_kernel(name, dims, m, M, drawn, evidence, folder, places=plain_places, integers=integers_of_host):
+    _, L, d, d_in, _ = dims
     basis, p = fields(evidence, "basis", "prime")
     p, prime = prime_of(p)
     demand(type(basis) is list and basis)
@@ -717,19 +702,12 @@ def _tied_kernel(name, dims, m, M, drawn, evidence, folder, missed=None, integer
                 dense[line, i] = v
         return (
             residue_rank(p, dense) == len(basis)
-            and all(map(missed, basis))
+            and all(vanishes(z, places(*dims), d, d_in) for z in basis)
             and all(cancel_densely(z, *integers(drawn)) for z in basis)
             and residue_rank(p, integers(drawn)[0]) >= rank
         )
 
     return holds
-
-
-def vanishes_for_tied_targets(z, H, L, d, d_in):
-    words = [(kind, w[:-1], w[-1], d) for kind in ("W_Q", "W_K") for w in by_length(H, 1, L)]
-    words += [("U", w, None, d_in) for w in naive.words(H, L)]
-    places = [(kind, [h + 1 for h in w], reader, j) for kind, w, reader, width in words for j in range(width)]
-    return vanishes(z, places, d, d_in)
 
 
 def vanishes(z, places, d, d_in):
@@ -1725,7 +1703,7 @@ def _lower_bound(shape, claim, evidence):
     if method == "span":
         _, p, given = fields(evidence, "method", "prime", "targets")
         demand((notion == "matching" or (notion == "shared attention" and generic)) and d_in == d_out)
-        return _span(*prime_of(p), given, targets in ("all tied", "generic tied"), H, L, d, d_in, m, free, notion)
+        return _span(*prime_of(p), given, targets.endswith(" tied"), dims, m, free, plain_places)
     fields(evidence, "method")
     leaves = H**L
     M = dimension(*dims)
@@ -1837,51 +1815,20 @@ def target_table(entries, tied, H, L, d, d_in):
     return table
 
 
-def _span(p, prime, given, tied, H, L, d, d_in, m, free=None, notion="matching"):
+def _span(p, prime, given, tied, dims, m, free, places):
     demand(type(given) is list and given)
-    sizes = target_sizes(d, d_in)
-    tables = [target_table(entries, tied, H, L, d, d_in) for entries in given]
+    tables = [target_rows(entries, tied, dims, places) for entries in given]
+    H, L, _, _, d_out = dims
 
     def holds():
-        from flint import nmod_mat
-
         if not prime:
             return False
-        columns = dimension(H, L, d, d_in, d_in)
-        if columns > 4000 or max(d, d_in) > 50:
-            raise TooLarge
-        rows = []
-        for table in tables:
-
-            def matrix(tensor, layer, h, table=table):
-                height, width = sizes[tensor]
-                place = (tensor, 0 if tied else layer, h)
-                entries = [table.get((*place, i, j), 0) % p for i in range(height) for j in range(width)]
-                return nmod_mat(height, width, entries, p)
-
-            def product(word, matrix=matrix):
-                out = nmod_mat(d_in, d_in, [int(i == j) for i in range(d_in) for j in range(d_in)], p)
-                for layer, h in enumerate(word, 1):
-                    out = out * matrix("W_V", layer, h) * matrix("W_O", layer, h)
-                return out
-
-            if free == "E and U":
-                found = [product(word) for word in naive.words(H, L)]
-                rows += [[int(x[i, j]) for x in found] for i in range(d_in) for j in range(d_in)]
-                continue
-            if free == "E":
-                found = [product(word) for word in naive.words(H, L)]
-                rows += [[int(x[i, j]) for x in found for j in range(d_in)] for i in range(d_in)]
-                continue
-            found = [
-                product(word[:-1]) * matrix(tensor, len(word), word[-1])
-                for tensor in ("W_Q", "W_K")
-                for word in by_length(H, 1, L)
-            ]
-            found += [product(word) for word in naive.words(H, L)]
-            rows += [[int(x[i, j]) for x in found for j in range(x.ncols())] for i in range(d_in)]
-        found = nmod_mat(len(rows), len(rows[0]), [x for row in rows for x in row], p).rank()
-        return found > (m * m if free == "E and U" else m)
+        rows = np.concatenate([rows() for rows in tables])
+        if free is not None:
+            rows = rows[:, -d_out * H**L :]
+        if free == "E and U":
+            rows = rows.reshape(-1, H**L, d_out).transpose(0, 2, 1).reshape(-1, H**L)
+        return residue_rank(p, rows) > (m * m if free == "E and U" else m)
 
     return holds
 
@@ -2359,18 +2306,14 @@ def stream_dense(drawn, dims, m):
     return np.array(columns, dtype=object).T, factors
 
 
-def stream_w_all(weights, dims, W_E=None, W_U=None):
-    """W_all from {(tensor, layer, head): matrix}, layers from 1."""
-    H, L, *_ = dims
-    places, product = stream_places(*dims), {}
-    D = weights["W_V", 1, 0].shape[0]
-    product[()] = np.eye(D, dtype=object) if W_E is None else W_E
-    for t in range(1, L + 1):
-        for w in naive.words(H + 1, t):
-            before = product[w[:-1]]
-            product[w] = before.dot(weights["W_V", t, w[-1] - 1]).dot(weights["W_O", t, w[-1] - 1]) if w[-1] else before
+def w_all(weights, places, W_E=None, W_U=None):
+    """W_all from {(tensor, layer, head): matrix}, layers from 1; places: of its columns, as stream_places has them."""
+    product = {(): np.eye(weights["W_V", 1, 0].shape[0], dtype=object) if W_E is None else W_E}
     columns, blocks = [], {}
     for kind, w, h, j in places:
+        if w not in product:
+            before, place = product[w[:-1]], (len(w), w[-1] - 1)
+            product[w] = before.dot(weights["W_V", *place]).dot(weights["W_O", *place]) if w[-1] else before
         if (kind, w, h) not in blocks:
             end = product[w]
             if kind == "U":
@@ -2381,7 +2324,7 @@ def stream_w_all(weights, dims, W_E=None, W_U=None):
     return np.array(columns, dtype=object).T
 
 
-def stream_weights(dims, D):
+def zero_weights(dims, D):
     """All zero."""
     H, L, d, *_ = dims
     if max(D, d) > 50 or H * L > 2000:
@@ -2399,7 +2342,7 @@ def stream_routed(dims, column):
     *_, d_in, d_out = dims
     D = max(d_in, d_out)
     kind, w, h, j = stream_places(*dims)[column]
-    weights = stream_weights(dims, D)
+    weights = zero_weights(dims, D)
     one = np.eye(D, dtype=object)
     W_E, W_U = one[:d_in].copy(), one[:, :d_out]
     route = [(t, letter - 1) for t, letter in enumerate(w, 1) if letter]
@@ -2411,20 +2354,20 @@ def stream_routed(dims, column):
     elif not route and d_in != d_out:
         W_E[0] = 0
         W_E[0, j] = 1
-    return stream_w_all(weights, dims, W_E, W_U)
+    return w_all(weights, stream_places(*dims), W_E, W_U)
 
 
-def stream_target(entries, tied, dims):
+def target_rows(entries, tied, dims, places):
     """Rows of W_all of a target given by its entries."""
     H, L, d, d_in, _ = dims
     table = target_table(entries, tied, H, L, d, d_in)
 
     def rows():
-        weights = stream_weights(dims, d_in)
+        weights = zero_weights(dims, d_in)
         for (tensor, layer, h, i, j), v in table.items():
             for at in range(1, L + 1) if tied else [layer]:
                 weights[tensor, at, h][i, j] = v
-        return stream_w_all(weights, dims)
+        return w_all(weights, places(*dims))
 
     return rows
 
@@ -2504,10 +2447,7 @@ def stream_bound(host, targets, dims, m, evidence):
         return lambda: m < stream_reduced(H, L, d, d_out)
     _, p, given = fields(evidence, "method", "prime", "targets")
     demand(method == "span" and d_in == d_out)
-    p, prime = prime_of(p)
-    demand(type(given) is list and given)
-    rows = [stream_target(entries, targets.endswith(" tied"), dims) for entries in given]
-    return lambda: prime and residue_rank(p, np.concatenate([found() for found in rows])) > m
+    return _span(*prime_of(p), given, targets.endswith(" tied"), dims, m, None, stream_places)
 
 
 def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
@@ -2552,16 +2492,13 @@ def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
         return count, _linear(name, dims, m, count, drawn, evidence, folder, stream_tested)
     if kind == "tied-kernel":
         holds = _tied_kernel(
-            name, dims, m, M, drawn, evidence, folder,
-            lambda z: vanishes(z, stream_places(*dims), d, d_in),
-            lambda host: stream_dense(host, dims, m),
-        )  # fmt: skip
+            name, dims, m, M, drawn, evidence, folder, stream_places, lambda host: stream_dense(host, dims, m)
+        )
         return M - len(evidence["basis"]), holds
     method = evidence.get("method") if type(evidence) is dict else None
     if targets == "all tied":
-        _, row, target, z = fields(evidence, "method", "row", "target", "z")
-        demand(method == "tied-target" and 0 <= number(row) < d_in)
-        z, rows = sparse_vector(z, M), stream_target(target, True, dims)
+        row, target, z = tied_target(evidence, dims, M)
+        rows = target_rows(target, True, dims, stream_places)
         return None, lambda: sum(rows()[row][i] * v for i, v in z) != 0 and stream_in_kernel(z, name, dims, m, drawn)
     if method == "dimension":
         fields(evidence, "method")

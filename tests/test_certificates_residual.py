@@ -209,7 +209,8 @@ def test_what_targets_span():
     """Routed targets span all M columns; tied ones the words without zeros, or less where numbers commute."""
     for dims in [(1, 2, 1, 1, 1), (2, 2, 1, 1, 1), (1, 1, 1, 2, 2)]:
         shape = Shape(*dims, residual=True)
-        rows = [sceptic.stream_target(entries, False, dims)() for entries in corpus_residual.routed_entries(dims)]
+        given, places = corpus_residual.routed_entries(dims), sceptic.stream_places
+        rows = [sceptic.target_rows(entries, False, dims, places)() for entries in given]
         assert sceptic.residue_rank(2**31 - 1, np.concatenate(rows)) == matching_dimension(shape)
     for dims in [(1, 2, 2, 2), (2, 2, 2, 2)]:
         assert span_dimension(streaming(*dims), tied=True) == tied_targets_dimension(streaming(*dims))

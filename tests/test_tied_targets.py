@@ -174,9 +174,9 @@ def annihilated(dims, count=80):
     """Vectors with W_all z = 0 for all tied targets: the kernel of the rows of many."""
     H, L, d, d_in = dims
     rows = [
-        sceptic.target_line(sceptic.target_table(t, True, H, L, d, d_in), row, H, L, d, d_in)
+        row
         for t in corpus.drawn_targets(count, True, H, L, d, d_in, 11)
-        for row in range(d_in)
+        for row in sceptic.target_rows(t, True, (*dims, d_in), sceptic.plain_places)()
     ]
     return [{i: v for i, v in enumerate(z) if v} for z in kernel_basis(np.array(rows, dtype=object))]
 
@@ -199,7 +199,7 @@ def test_identities_beyond_one_dimension(dims):
             zero = not checker.layered(claim.shape, checker.by_layer(claim.shape, entries), vectors)
             assert zero == (change == 0)
             if L < 4:
-                assert sceptic.vanishes_for_tied_targets(entries, H, L, d, d_in) == zero
+                assert sceptic.vanishes(entries, sceptic.plain_places(*dims, d_in), d, d_in) == zero
 
 
 # --- gauges ----------------------------------------------------------------------------------------------------------------
