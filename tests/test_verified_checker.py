@@ -238,6 +238,64 @@ def test_the_command_runs_it_as_a_third_judge(utfcheck):
     assert subprocess.run([*command, "--json"], capture_output=True, check=False).returncode == 2
 
 
+def test_numbers_that_come_round_again_in_machine_integers_are_not_taken_for_others(utfcheck, tmp_path):
+    def change(name, path, value):
+        document = json.loads((CORPUS / "valid" / name).read_bytes())
+        part = document
+        for key in path[:-1]:
+            part = part[key]
+        part[path[-1]] = value(part[path[-1]])
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        (tmp_path / name).write_text(text)
+
+    for sidecar in (CORPUS / "valid").glob("*.bin"):
+        shutil.copy(sidecar, tmp_path)
+    # 4 (2^61 + n) = 4 n and 2^62 - 1 + d_in < 0 there
+    change("permutation-sparse-4097-rows-in-sidecar.json", ("evidence", "rows", "length"), lambda n: str(2**61 + n))
+    change("identity-counting-padded.json", ("evidence", "E"), lambda blocks: [*blocks, [str(2**62 - 1), ["M.0"]]])
+    for path in tmp_path.glob("*.json"):
+        assert checker.check_file(path).code == 2
+    assert {said.partition(" ")[0] for said in verdicts(utfcheck, tmp_path).values()} == {"rejected"}
+
+
+def test_a_shape_too_large_to_be_read_is_left_alone_at_once(utfcheck, tmp_path):
+    document = json.loads((CORPUS / "valid" / "permutation-sparse-padded-m-above-M.json").read_bytes())
+    document["shape"]["layers"] = 10**5  # adding up so many powers takes minutes
+    (tmp_path / "deep.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    run = subprocess.run([utfcheck, "--seconds", "1", tmp_path], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout.split(", ")[0]) == (
+        0,
+        f"{tmp_path}/deep.json: kind not covered (a shape of this size)",
+    )
+
+
+def test_integers_have_at_most_100000_digits(utfcheck, tmp_path):
+    document = json.loads((CORPUS / "valid" / "null-vector-looped-h1-l2-m1.json").read_bytes())
+    document["evidence"]["y"] = [[0, "-" + "7" * 100_001]]
+    (tmp_path / "long.json").write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    assert checker.check_file(tmp_path / "long.json").code == 3
+    assert verdicts(utfcheck, tmp_path) == {"long.json": "kind not covered (an integer of so many digits)"}
+
+
+def test_folders_are_walked_as_the_checker_walks_them(utfcheck, tmp_path):
+    """A link to nowhere, such as an editor's lock, ends nothing, and links to folders are not followed."""
+    inner = tmp_path / "folder" / "inner"
+    inner.mkdir(parents=True)
+    shutil.copy(ROOT / "certificates" / "sparse-1-hop.json", inner)
+    (inner / ".#lock").symlink_to("nowhere")
+    (inner / "round").symlink_to(tmp_path / "folder")
+    run = subprocess.run([utfcheck, tmp_path / "folder"], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr, run.stdout.count("\n")) == (0, "", 1)
+
+
+def test_a_rejected_certificate_decides_the_exit_status(utfcheck, tmp_path):
+    """Whatever else there is, in either order."""
+    bad, late = tmp_path / "bad.json", ROOT / "certificates" / "random-4-hop.json"
+    bad.write_text("{}")
+    for paths in ((bad, late, tmp_path / "none"), (tmp_path / "none", late, bad)):
+        assert subprocess.run([utfcheck, "--seconds", "1", *paths], capture_output=True, check=False).returncode == 1
+
+
 def test_without_the_program_it_says_how_to_build_it(monkeypatch):
     monkeypatch.setenv("UTFPROOF_UTFCHECK", "/nowhere/utfcheck")
     with pytest.raises(MalformedInput, match="make checker"):

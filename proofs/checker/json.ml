@@ -20,7 +20,8 @@ let parse s =
     | Some k -> let r = String.sub s !i (k - !i) in i := k + 1; r
     | None -> fail () in
   let digits s = let s = if s <> "" && s.[0] = '-' then String.sub s 1 (String.length s - 1) else s in
-    String.length s >= 16 && String.for_all (fun c -> c >= '0' && c <= '9') s && String.length s < 100_000 in
+    let number = String.length s >= 16 && String.for_all (fun c -> c >= '0' && c <= '9') s in
+    if number && String.length s > 100_000 then raise (Uncovered "an integer of so many digits") else number in
   let rec items close one =
     if peek () = close then (incr i; [])
     else
