@@ -386,10 +386,11 @@ def whole(digits):
 def number(value):
     if type(value) is str:
         demand(value.isascii() and value.removeprefix("-").isdigit())
-        if len(value) > 100_000:
+        digits = value.removeprefix("-")
+        if len(digits) > 100_000:
             raise TooLarge
-        size = whole(value.removeprefix("-"))
-        demand(value.removeprefix("-")[0] != "0" and size > SAFE)
+        size = whole(digits)
+        demand(digits[0] != "0" and size > SAFE)
         return -size if value[0] == "-" else size
     demand(type(value) is int and abs(value) <= SAFE)
     return value

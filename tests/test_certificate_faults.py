@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import time
 import tracemalloc
@@ -296,6 +297,17 @@ def test_other_long_lists_of_nothing(tmp_path):
     assert checked_frugally(path, memory_bytes=2**30).code == 2
     path.write_bytes(sceptic.canonical(BASES["permutation-sparse"]()))
     assert checked_frugally(path, memory_bytes=100).code == 3
+
+
+@pytest.mark.parametrize(("digits", "code"), [(100_000, 0), (100_001, 3)])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_sign_is_no_digit(sign, digits, code, tmp_path):
+    document = json.loads((CORPUS / "valid" / "null-vector-looped-h1-l2-m1.json").read_bytes())
+    document["evidence"]["y"] = [[0, sign + "7" * digits]]
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+    assert checker.check_file(path).code == code
+    assert judge(path.read_bytes(), tmp_path) == {0: 0, 3: None}[code]
 
 
 @pytest.mark.parametrize("base", ["permutation-sparse", "permutation-sidecar", "modular-random", "kernel-random",

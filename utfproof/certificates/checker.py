@@ -226,9 +226,9 @@ def integer(value: object, what: str) -> int:
     if type(value) is int:
         return value
     if isinstance(value, str) and re.fullmatch("-?[1-9][0-9]*", value, re.ASCII):
-        if len(value) > MAX_DIGITS:
-            raise OverLimit(f"{what} has {len(value)} digits, allowed are {MAX_DIGITS}")
-        number = decimal(value.removeprefix("-"))
+        if len(digits := value.removeprefix("-")) > MAX_DIGITS:
+            raise OverLimit(f"{what} has {len(digits)} digits, allowed are {MAX_DIGITS}")
+        number = decimal(digits)
         if number >= 2**53:
             return -number if value[0] == "-" else number
     raise Malformed(f"{what} is not an integer in canonical form: {quote(value)}")
