@@ -245,11 +245,11 @@ Qed.
 (* Not all: where every M is zero the register is silent, and the host has no query left. *)
 Theorem query_host_not_all (R : comUnitRingType) (H d din L k : nat) (h0 : 'I_H) :
   (0 < din <= d)%N -> (0 < L)%N ->
-  exists T : transformer R H d din, forall E : 'M[R]_(din, _),
+  exists T : transformer R H d din, (forall l h, values (layers T) l h = 0) /\ forall E : 'M[R]_(din, _),
     ~ matches_logits L (fun=> query_host R d din L k h0) (query_out R din L k h0) (layers T) E.
 Proof.
 move=> /andP[din0 dd] L0; exists (Transformer (fun _ _ => pid_mx din) (fun _ _ => pid_mx din)
-  (fun _ _ => 0) (fun _ _ => 0)) => E [eQK eU].
+  (fun _ _ => 0) (fun _ _ => 0)); split=> [l h|E [eQK eU]]; first exact: mul0mx.
 have silent : E *m sel R (fun j : 'I_din => inl (inr (padded L h0 [::], j)) : query_coord H din L k) = 0.
   have -> : padded L h0 [::] = padded L h0 (nseq L h0).
     by apply: val_inj; rewrite [LHS]paddedE // [RHS]paddedE ?size_nseq //= subn0 subnn cats0.
