@@ -49,7 +49,7 @@ LINKS = {
     "thm:looped_sparse_universal_transformer/proof": _by("TiedTrie.tied_universal Dimensions.printed_looped_decided"),
     "thm:looped_sparse_universal_transformer/m-bar-at-least-M": _by("TiedTrie.tied_universal_emulates Dimensions.printed_looped_enough"),
     "thm:looped_sparse_universal_transformer/wide-heads": _by("SharedKey.looped_sparse_universal"),
-    "thm:looped_sparse_universal_transformer/binary": _by("TiedTrie.tied_universal SharedKey.shared_key_universal"),
+    "thm:looped_sparse_universal_transformer/binary": _by("TiedTrie.tied_universal SharedKey.shared_key_universal SharedQueryGroups.shared_query_groups", "shared queries in groups where Hd < d_in"),
     "thm:random_universal_transformer": _by("Emulation.universal_by_matching_emulates Generic.generic_universal_untied SchwartzZippel.one_by_one_untied", "that the zeros of a nonzero polynomial have measure zero"),
     "sec:constructing/non-degeneracy": _by("Decision.decision_theorem"),
     "thm:random_looped_universal_transformer/proof": _by("Generic.generic_universal_tied Dimensions.printed_looped_refuted", "that the zeros of a nonzero polynomial have measure zero"),
