@@ -1,6 +1,7 @@
 """The verified checker (proofs/checker) as a third judge: over the corpus, and over certificates with a planted fault."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -256,6 +257,25 @@ def test_numbers_that_come_round_again_in_machine_integers_are_not_taken_for_oth
     for path in tmp_path.glob("*.json"):
         assert checker.check_file(path).code == 2
     assert {said.partition(" ")[0] for said in verdicts(utfcheck, tmp_path).values()} == {"rejected"}
+
+
+def test_binomial_coefficients_of_many_heads_do_not_come_round_again(utfcheck, tmp_path):
+    """C(L+H-1, H-1) is small where some C(L+H-1, k) on the way to it is beyond machine integers."""
+    claim = {"host": {"every": "host"}, "notion": "shared attention", "targets": "all tied", "verdict": "not universal"}
+    named = {"format": "utfproof-certificate", "kind": "lower-bound", "version": 1, "evidence": {"method": "dimension"}}
+    expected = {}
+    for heads, layers in ((60, 8), (61, 1), (70, 2), (100, 1), (100_000, 1)):
+        counts = math.comb(layers + heads - 1, layers)
+        for free, least in (("E", counts), ("E and U", math.isqrt(counts - 1) + 1)):
+            for m in (least - 1, least):
+                shape = {"d_in": 1, "d_out": 1, "head_dim": 1, "heads": heads, "layers": layers, "m": min(m, 10**6)}
+                document = {**named, "claim": {**claim, "free": free}, "shape": shape}
+                path = tmp_path / f"{heads}-{layers}-{free[-1]}-{m}.json"
+                path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+                below = shape["m"] < least
+                expected[path.name] = "valid" if below else "kind not covered (lower-bound of this form)"
+                assert checker.check_file(path).code == (0 if below else 1)
+    assert verdicts(utfcheck, tmp_path) == expected
 
 
 def test_a_shape_too_large_to_be_read_is_left_alone_at_once(utfcheck, tmp_path):

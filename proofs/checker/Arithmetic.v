@@ -12,9 +12,14 @@ Set Implicit Arguments. Unset Strict Implicit. Unset Printing Implicit Defensive
 Import GRing.Theory Num.Theory.
 Local Open Scope ring_scope.
 
-Fixpoint choose (n k : nat) : nat := if k is k'.+1 then (choose n k' * (n - k') %/ k)%N else 1%N.
+(* from the nearer end, where no number on the way is larger than the result times n: they are machine integers when run *)
+Fixpoint choose_up (n k : nat) : nat := if k is k'.+1 then (choose_up n k' * (n - k') %/ k)%N else 1%N.
+Definition choose (n k : nat) : nat := if (k <= n)%N then choose_up n (minn k (n - k)) else 0%N.
 Lemma chooseE n k : choose n k = 'C(n, k).
-Proof. by elim: k => [|k IH] /=; rewrite ?bin0 // IH mulnC -mul_bin_left mulKn. Qed.
+Proof.
+have up j : choose_up n j = 'C(n, j) by elim: j => [|j IH] /=; rewrite ?bin0 // IH mulnC -mul_bin_left mulKn.
+rewrite /choose up; case: leqP => [kn|/bin_small -> //]; rewrite /minn; case: ifP => // _; exact: bin_sub.
+Qed.
 
 Lemma none_shares_tied (F : numFieldType) H d m L (V : nat -> 'I_H -> 'M[F]_m) (U : 'M[F]_(m, 1)) (both : bool) :
   (0 < d)%N -> (0 < H)%N -> ((if both then m ^ 2 else m) < 'C(L + H.-1, H.-1))%N ->
