@@ -225,6 +225,7 @@ def test_another_spelling_of_the_same_json_is_rejected(utfcheck, tmp_path):
 
 def test_the_command_runs_it_as_a_third_judge(utfcheck):
     assert verified.paths(["--weights", "w", "a", "--quiet", "--", "-b"]) == ["a", "-b"]
+    assert verified.paths(["--weig", "w", "--max-s", "5", "--k=identity", "a", "--q"]) == ["a"]
     command = [
         sys.executable,
         "-m",
@@ -306,6 +307,20 @@ def test_folders_are_walked_as_the_checker_walks_them(utfcheck, tmp_path):
     (inner / "round").symlink_to(tmp_path / "folder")
     run = subprocess.run([utfcheck, tmp_path / "folder"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr, run.stdout.count("\n")) == (0, "", 1)
+
+
+def test_what_is_no_regular_file_is_not_waited_for(utfcheck, tmp_path):
+    """A pipe in a certificate's place is rejected, and beside a certificate about weights it is none of them."""
+    os.mkfifo(tmp_path / "a.json")
+    for name in ("weights-modular-F32.json", "weights-modular-F32.safetensors"):
+        shutil.copy(CORPUS / "valid" / name, tmp_path)
+    os.mkfifo(tmp_path / "a.safetensors")
+    (tmp_path / "b.safetensors").symlink_to("nowhere")
+    (tmp_path / "c.safetensors").mkdir()
+    run = subprocess.run([utfcheck, tmp_path], capture_output=True, text=True, check=False, timeout=60)
+    said = [line.split(": ")[1].split(",")[0] for line in run.stdout.splitlines()]
+    assert (run.returncode, said) == (1, ["rejected (no regular file)", "valid"])
+    assert [verdict.code for _, verdict in checker.check_paths([tmp_path])] == [2, 0]
 
 
 def test_a_rejected_certificate_decides_the_exit_status(utfcheck, tmp_path):

@@ -8,7 +8,10 @@ let reject why = raise (Reject why)
 let chars s = List.init (String.length s) (String.get s)
 let text l = String.of_seq (List.to_seq l)
 let opened path use = let c = open_in_bin path in Fun.protect ~finally:(fun () -> close_in_noerr c) (fun () -> use c)
-let contents path = opened path (fun c -> really_input_string c (in_channel_length c))
+(* of a regular file: a pipe would have to be waited for *)
+let contents path =
+  if (Unix.stat path).st_kind <> Unix.S_REG then reject "no regular file";
+  opened path (fun c -> really_input_string c (in_channel_length c))
 
 (* JSON as canonical certificates have it; a string of digits is a number of 2^53 or more *)
 let parse s =

@@ -44,7 +44,7 @@ def paths(words: Sequence[str]) -> list[str]:
         elif word == "--":
             ended = True
         else:
-            skip = word in VALUED
+            skip = word != "-" and any(name.startswith(word) for name in VALUED)  # a part of a name will do
     return found
 
 
