@@ -1,6 +1,7 @@
-(* utfcheck: reads certificates, hands them to the verified program with hints, prints one verdict each. What is written here need
-   not be trusted for a "valid", but for the randomness of the vectors: it can only find bad hints, and reject. (For certificates
-   about weights from a file, weights.ml has to be trusted, too.) *)
+(* utfcheck: reads certificates, hands them to the verified program with hints, prints one verdict each. Most of what is written here
+   need not be trusted for a "valid": it can only find bad hints, and reject. To be trusted are that judge answers what the verified
+   program says of the claim that it read, that probable is asked before passed, with the same numbers, and that the vectors are
+   random. (For certificates about weights from a file, weights.ml and sha256.ml, too.) *)
 open Program
 open Json
 
