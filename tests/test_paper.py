@@ -129,6 +129,25 @@ def test_hyperparameters_are_the_papers():
         assert int(found["Warmup steps"]) == tables.OPTIMISATION[task]["warm-up"]
         power = re.fullmatch(r"10\^\{(-\d)\}", found["Learning rate"])
         assert tables.OPTIMISATION[task]["learning rate"] == pytest.approx(10 ** int(power[1]))
+    assert int(hops["Number of character tokens"]) == tables.HYPERPARAMETERS_K_HOP["character tokens"]
+    power = re.fullmatch(r"10\^(\d)", read["Training steps"])
+    assert tables.OPTIMISATION["parentheses"]["steps"] == 10 ** int(power[1])
+
+
+def figures(text):
+    return tuple(float(figure) for figure in re.findall(r"\d+(?:\.\d+)?(?=\\%)", text))
+
+
+def test_figures_of_the_text_are_the_papers():
+    """Those that no table has: in the sentences that are quoted."""
+    quoted = {claim: figures(found.text) for claim, found in quotations().items()}
+    assert quoted["sec:experiments/guessing"] == (tables.GUESSING,)
+    assert quoted["sec:experiments/residual-ln-random"] == tables.RANDOM_RANGE
+    assert quoted["sec:experiments/residual-ln-sparse"] == (tables.SPARSE_WITH_RESIDUAL_LN,)
+    assert quoted["sec:experiments/parentheses-robust"] == (tables.ROBUST_PARENTHESES,)
+    said = next(entry.text for entry in sentences() if "training steps" in entry.text)
+    hops, steps = (map(int, re.findall(r"\d+", part)) for part in said.split("training steps"))
+    assert {f"{k}-hop": count for k, count in zip(hops, steps, strict=True)} == tables.TRAINING_STEPS
 
 
 # --- what two routes share --------------------------------------------------------------------------------------------
