@@ -117,9 +117,9 @@ def test_plot(monkeypatch, tmp_path):
     assert run("exact", "--sizes", "8", "--plot", str(tmp_path / "none" / "speed.svg")) == 2
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MalformedInput, match="--plot needs matplotlib"):
+    with pytest.raises(MalformedInput, match="pictures need matplotlib"):
         bench.BenchExact(sizes="8", plot=tmp_path / "speed.svg").run()
-    with pytest.raises(MalformedInput, match="--plot needs matplotlib"):
+    with pytest.raises(MalformedInput, match="pictures need matplotlib"):
         exact.plot({}, str(tmp_path / "speed.svg"))
 
 

@@ -279,7 +279,7 @@ def test_table_for_people_and_plot(monkeypatch, capsys, tmp_path):
     for word in ("tiny: target", "tiny: shared-key index-map, m = 26", "tokens/s", "narrow, without shared-key"):
         assert word in out
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MalformedInput, match="--plot needs matplotlib"):
+    with pytest.raises(MalformedInput, match="pictures need matplotlib"):
         emulate.plot(document, str(tmp_path / "speed.svg"))
 
 

@@ -16,7 +16,7 @@ def picture_format(path: Path | str) -> str:
         import matplotlib.figure  # noqa: F401
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError:
-        raise MalformedInput(f"--plot needs matplotlib: {install('matplotlib')}") from None
+        raise MalformedInput(f"pictures need matplotlib: {install('matplotlib')}") from None
     known = FigureCanvasAgg.get_supported_filetypes()
     suffix = Path(path).suffix.lower().lstrip(".")
     if suffix not in known:
