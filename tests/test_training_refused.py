@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import shlex
+import sys
 from functools import partial
 
 import pytest
@@ -55,6 +57,16 @@ def test_a_folder_of_results_that_cannot_be_is_refused_before_the_steps(tmp_path
     line = refused(capsys, "train", NAME, "--steps", 2, "--batch", 2, "--results", "new/results")
     assert line == f"utfproof: cannot write into folder new/results: no permission in {tmp_path}"
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
+
+
+def test_what_tensorboard_wants_is_installed_where_this_python_finds_it(tmp_path, monkeypatch, capsys):
+    """A `pip` on the PATH may be another Python's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setattr(Trainer, "step", lambda _: pytest.fail("a step was made"))
+    line = refused(capsys, "train", NAME, "--steps", 2, "--batch", 2, "--tensorboard", "board")
+    wanted = f"{shlex.quote(sys.executable)} -m pip install tensorboard"
+    assert line == f"utfproof: --tensorboard needs TensorBoard: {wanted}"
 
 
 @pytest.mark.parametrize(

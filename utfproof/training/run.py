@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from utfproof.errors import MalformedInput, Refuted
+from utfproof.errors import MalformedInput, Refuted, install
 from utfproof.ground.files import make_folder, require_alone, require_folder
 from utfproof.ground.forms import is_number
 from utfproof.training import checkpoint
@@ -355,7 +355,7 @@ def _board(setting: RunSetting) -> Iterator[Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise MalformedInput("--tensorboard needs the package tensorboard: pip install tensorboard") from error
+        raise MalformedInput(f"--tensorboard needs TensorBoard: {install('tensorboard')}") from error
     writer = SummaryWriter(str(setting.tensorboard))
     try:
         yield writer
