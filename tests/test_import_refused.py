@@ -106,6 +106,13 @@ MALFORMED = [
     ("transformer-lens", changed(TL, "blocks.1.attn.W_O", np.ones((2, 5, 3))), {}, "blocks.1.attn.W_O has shape"),
     ("transformer-lens", changed(TL, "blocks.0.attn.b_Q", np.ones(6)), {}, "blocks.0.attn.b_Q has shape"),
     ("transformer-lens", changed(TL, "pos_embed.W_pos", np.ones((6, 4))), {}, "pos_embed.W_pos has shape"),
+    ("transformer-lens", changed(TL, "embed.W_E", np.ones((0, 5))), {}, "embed.W_E has shape .* no numbers"),
+    (
+        "transformer-lens",
+        changed(TL, "pos_embed.W_pos", np.ones((0, 5))),
+        {},
+        "pos_embed.W_pos has shape .* no numbers",
+    ),
     ("transformer-lens", changed(TL, "unembed.W_U", np.full((5, 4), np.nan)), {}, "must be finite"),
     ("transformer-lens", TL, {"residual": False}, "--no-residual"),
     ("transformer-lens", TL, {"heads": 3}, r"expected \[3, 5"),

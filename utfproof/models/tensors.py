@@ -110,6 +110,8 @@ class Axes:
     def _fit(self, name: str, entry: Tensor) -> None:
         """Sizes of letters that this tensor's shape tells."""
         groups, shape = split_axes(entry.axes), self._shape(name, entry)
+        if 0 in shape:
+            raise self.claims.file.refuse(f"{name} has shape {list(shape)}: it holds no numbers")
         sizes = {**self.sizes, "c": len(entry.roles)}
         if len(groups) != len(shape):
             raise self._misfit(name, shape, groups, sizes)
