@@ -38,11 +38,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 HELD_OUT = 2048
-WHAT_TENSORS_DO_NOT_SHOW = {"attention_dir": "causal", "window": "none"}
+WHAT_TENSORS_DO_NOT_SHOW = {"attention_dir": "causal", "window": "none", "normalization_type": "none"}
 TRANSFORMER_LENS_FIELDS = {
     "attn_only": "true",
     "attn_scores_soft_cap": "none",
-    "normalization_type": "none",
     "positional_embedding_type": "standard",
     "use_attn_scale": "true",
     "use_local_attn": "false",

@@ -1,7 +1,8 @@
 """Plain PyTorch: nn.MultiheadAttention, also inside nn.TransformerEncoderLayer, between an nn.Embedding and an nn.Linear.
 
-A state dict shows neither the number of heads nor the mask nor whether there is a residual stream. A live module shows the
-heads; its own outputs decide the others.
+A state dict shows neither the number of heads nor the mask nor whether there is a residual stream, nor norms without
+parameters around the attention, which no nn.MultiheadAttention rules out. A live module shows the heads; its own outputs decide
+the others.
 """
 
 from __future__ import annotations
@@ -94,11 +95,10 @@ FAMILY = Family(
     },
     settled={
         "scale": "1/sqrt(d)",
-        "norm": "none",
         "cap": 0.0,
         "head_order": "consecutive rows of each third",
     },
-    assumed={"causal": True, "window": 0, "positions": "learned"},
+    assumed={"causal": True, "window": 0, "positions": "learned", "norm": "none"},
     shows_positions=True,
     live=_config,
     norms=NormTensors(
