@@ -200,6 +200,19 @@ def test_a_banded_mask_is_refused_whatever_else_attention_does(stored, change):
         import_model(path, config={**fields, "attn_types": ["local", "global"]})
 
 
+def test_a_mask_of_a_model_that_looks_both_ways(stored):
+    """It counts, but for TransformerLens, which does not use it then."""
+    both_ways = {**WHOLE["pytorch"], "causal": False}
+    for mask in (np.tri(P, dtype=bool), draw(P, P), np.tri(P, k=1) - 1):
+        with pytest.raises(MalformedInput, match=r"mask is (not the|no) mask"):
+            import_model(stored("pytorch", mask=mask), config=both_ways)
+        fields = {**BRIDGE, "attention_dir": "bidirectional"}
+        held = import_model(stored("transformer-lens", **{"blocks.1.attn.mask": mask}), config=fields)
+        assert held.bookkeeping == ("blocks.1.attn.mask",)
+    for mask in (np.ones((P, P), dtype=bool), np.zeros((P, P))):  # all are seen; none are hidden
+        assert import_model(stored("pytorch", mask=mask), config=both_ways).bookkeeping == ("mask",)
+
+
 # --- fields that the library obeys, and fields that it does not ------------------------------------------------
 
 

@@ -36,12 +36,14 @@ def take_bookkeeping(
     prefixes: Sequence[str],
     blocks: Sequence[str],
     beside: str = "",
+    unused: bool = False,
 ) -> tuple[str, ...]:
     """Claim the tensors that hold no weights, and name them. blocks: what holds each attention module, "" for one without a
-    residual stream, whose MLP would not be added to anything; beside: the norm in a block that its MLP alone reads."""
+    residual stream, whose MLP would not be added to anything; beside: the norm in a block that its MLP alone reads; unused:
+    masks are known to be left alone where attention looks both ways."""
     found = []
     for name in sorted(claims.file.tensors.keys() - claims.taken):
-        if _holds_no_weights(claims, family, name, layers, prefixes):
+        if _holds_no_weights(claims, family, name, layers, prefixes, unused):
             found.append(name)
     claims.taken.update(found)
     for block in blocks:
@@ -54,7 +56,12 @@ def take_bookkeeping(
 
 
 def _holds_no_weights(
-    claims: Claims, family: Family, name: str, layers: Sequence[LayerAttention], prefixes: Sequence[str]
+    claims: Claims,
+    family: Family,
+    name: str,
+    layers: Sequence[LayerAttention],
+    prefixes: Sequence[str],
+    unused: bool,
 ) -> bool:
     """Whether it is bookkeeping. MalformedInput where it is, and is not that of the model as it was read."""
     array, last = claims.file.tensors[name], name.rsplit(".", 1)[-1]
@@ -73,18 +80,18 @@ def _holds_no_weights(
     if last in MASKS or (buffer and array.ndim > 1):
         own = [layer for layer, prefix in zip(layers, prefixes, strict=True) if name.startswith(prefix)]
         for layer in own or layers:
-            _require_mask(claims, name, array, layer)
+            _require_mask(claims, name, array, layer, unused and not layer.causal)
         return True
     return False
 
 
-def _require_mask(claims: Claims, name: str, array: np.ndarray, layer: LayerAttention) -> None:
-    """A stored mask [..., n, n] says who sees whom: true (or 0, where masks are added) for visible keys. A model that looks
-    both ways may hold one too, and does not use it; a mask of no entries says nothing."""
+def _require_mask(claims: Claims, name: str, array: np.ndarray, layer: LayerAttention, unused: bool) -> None:
+    """A stored mask [..., n, n] says who sees whom: true (or 0, where masks are added) for visible keys. One that is not used,
+    or has no entries, says nothing."""
     file = claims.file
     if array.ndim < 2 or array.shape[-1] != array.shape[-2] or array.size != array.shape[-1] ** 2:
         raise file.refuse(f"{name} has shape {list(array.shape)}, expected a mask [n, n]")
-    if not layer.causal or not array.size:
+    if unused or not array.size:
         return
     stored, places = array.reshape(array.shape[-2:]), np.arange(array.shape[-1])
     added = bool((stored < 0).any())
@@ -93,8 +100,8 @@ def _require_mask(claims: Claims, name: str, array: np.ndarray, layer: LayerAtte
         raise file.refuse(
             f"{name} is no mask: it holds other numbers than 0 and 1, or 0 and what hides ({HIDDEN:g} or less)"
         )
-    wanted = visible(places, places, causal=True, window=layer.window)
-    assert wanted is not None
+    shown = visible(places, places, causal=layer.causal, window=layer.window)
+    wanted = np.ones_like(seen) if shown is None else shown
     if not (np.array_equal(seen, wanted) or np.array_equal(~seen, wanted)):
         raise file.refuse(
             f"{name} is not the mask of --attention, or of the configuration: for it {layer.words()} is expected"

@@ -10,6 +10,8 @@ from utfproof.models.families import families
 from utfproof.models.family import FACTS, SIZES, Family, Meaning, number, whole
 from utfproof.weights import TensorFile
 
+OWN_OUTPUTS = "the module's own outputs"
+"""Who says a fact that is tried on a live module."""
 WRONG = (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
 """What tests and conversions of a field raise for values of a type that they were not written for."""
 

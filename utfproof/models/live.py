@@ -24,6 +24,7 @@ from utfproof.models.comparison import (
     random_sequences,
 )
 from utfproof.models.exporting.reading import exported_constants, read_exported
+from utfproof.models.facts import OWN_OUTPUTS
 from utfproof.models.family import ANY_LENGTH, LONGEST, Family
 from utfproof.models.foreign import callers_code
 from utfproof.models.importing import recognise, spoken, summary
@@ -198,7 +199,7 @@ def _candidates(
     set_by_fields = {family.config[name].fact for name in fields if name in family.config}
     left = {name: values for name, values in OPEN.items() if name not in {*family.settled, *set_by_fields}}
     for values in product(*left.values()):
-        yield {**said, **{name: (v, "the module's own outputs") for name, v in zip(left, values, strict=True)}}
+        yield {**said, **{name: (v, OWN_OUTPUTS) for name, v in zip(left, values, strict=True)}}
 
 
 def module_outputs(module: Any) -> Callable[[np.ndarray], np.ndarray]:

@@ -18,7 +18,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import one_line
 from utfproof.models.attention import Kernel, ModelAttention
 from utfproof.models.bookkeeping import read_frequencies, take_bookkeeping
-from utfproof.models.facts import Facts
+from utfproof.models.facts import OWN_OUTPUTS, Facts
 from utfproof.models.family import ANY_LENGTH, CANONICAL, FACTS, LONGEST, ROTATION, SIZES, Family
 from utfproof.models.norms import OwnNorm, blocks
 from utfproof.models.reading_attention import factors, layer_attentions
@@ -175,7 +175,8 @@ def read_model(
         norm, arrays = read_norms(claims, family, facts, arrays, prefixes)
     added = blocks(prefixes) if facts.get("stream") else []
     beside = family.norms.idle if norm and family.norms else ""
-    bookkeeping = take_bookkeeping(claims, family, layers, prefixes, added, beside)
+    unused = family.settled.get("local_both_ways") is False or facts.sources.get("causal") == OWN_OUTPUTS
+    bookkeeping = take_bookkeeping(claims, family, layers, prefixes, added, beside, unused)
     claims.finish()
     if norm is None:
         _refuse_centred(facts, file, arrays)
