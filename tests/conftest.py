@@ -33,7 +33,7 @@ MAKES = {"torch": "make torch"}
 
 
 def handlers():
-    return [signal.getsignal(getattr(signal, name)) for name in signals.WORDS if hasattr(signal, name)]
+    return [signal.getsignal(number) for number in signals.NUMBERS]
 
 
 @pytest.fixture(autouse=True)

@@ -697,16 +697,15 @@ def _tied_kernel(name, dims, m, M, drawn, evidence, folder, places=plain_places,
             return False
         if M > 4000 or len(basis) * M > 10**6 or sum(map(len, basis)) * d_in * (d * d_in) ** L > 3 * 10**5:
             raise TooLarge
-        dense = np.zeros((len(basis), M), dtype=object)
+        lines = np.zeros((len(basis), M), dtype=object)
         for line, z in enumerate(basis):
             for i, v in z:
-                dense[line, i] = v
-        return (
-            residue_rank(p, dense) == len(basis)
-            and all(vanishes(z, places(*dims), d, d_in) for z in basis)
-            and all(cancel_densely(z, *integers(drawn)) for z in basis)
-            and residue_rank(p, integers(drawn)[0]) >= rank
-        )
+                lines[line, i] = v
+        columns = places(*dims)
+        if residue_rank(p, lines) < len(basis) or not all(vanishes(z, columns, d, d_in) for z in basis):
+            return False
+        matrix, factors = integers(drawn)
+        return all(cancel_densely(z, matrix, factors) for z in basis) and residue_rank(p, matrix) >= rank
 
     return holds
 
@@ -919,8 +918,12 @@ def prime_of(value):
     return p, p % 2 == 1 and all(p % k for k in range(3, isqrt(p) + 1, 2))
 
 
-def _linear(name, dims, m, M, drawn, evidence, folder, test=None):
-    """test: of (the host, dims, m, gauges), the test matrix."""
+def host_tested(drawn, dims, m, gauges):
+    """The test matrix of a host."""
+    return tested(integers_of_host(drawn)[0], dims, gauges)
+
+
+def _linear(name, dims, m, M, drawn, evidence, folder, test=host_tested):
     H, L, d, d_in, _ = dims
     gauged = type(evidence) is dict and "gauges" in evidence
     method, p = fields(evidence, "method", "prime", *(["gauges"] if gauged else []))[:2]
@@ -928,7 +931,6 @@ def _linear(name, dims, m, M, drawn, evidence, folder, test=None):
     p, prime = prime_of(p)
     tied = drawn.tied if type(drawn) is Stored else drawn[0]
     gauges = grid_of(evidence["gauges"], 1 if tied else L, H, d_in, d) if gauged else None
-    test = test or (lambda *_: tested(integers_of_host(drawn)[0], dims, gauges))
     return lambda: prime and m >= M and residue_rank(p, test(drawn, dims, m, gauges)) == M
 
 
@@ -2519,7 +2521,7 @@ def stream_settle(kind, name, dims, m, M, targets, drawn, evidence, folder):
 
 
 def stream_tested(drawn, dims, m, gauges):
-    """The test matrix of section 8."""
+    """As host_tested."""
     *_, d, d_in, _ = dims
     if d_in * d > DRAWN:
         raise TooLarge

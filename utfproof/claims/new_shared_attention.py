@@ -103,7 +103,7 @@ def any_width(run: Run) -> Iterator[Instance | Figure]:
     about=Scope.of(Notion.SHARED_ATTENTION, "almost all untied", free="E and U"),
     scope="d_in ≥ 2, and H ≥ 2 or d ≥ 2",
     verdict=Verdict.HOLDS.by(Evidence.INEQUALITY, Evidence.WRITTEN),
-    sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound lies below the least host that is known (for even L the two-sided register's d_in H^{L/2}), as it must.",
+    sentence="At m² = H^L entry (i,j) of every M_w would be carried by u_j ε_i of rank one, and all of them would split alike; the bound is no more than the best known host has (for even L the two-sided register d_in H^{L/2}), as it must be.",
 )
 def wide(run: Run) -> Iterator[Instance | Figure]:
     """The inequality one below the bound, and the bound against the best host that is known."""
