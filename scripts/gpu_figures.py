@@ -61,7 +61,7 @@ def cells_on_a_gpu(folder: Path) -> str:
     runs = [run for run in read_results(folder) if run.device.startswith("cuda")]
     if not runs:
         return "No run of the paper's experiments was trained on a GPU."
-    where = ", ".join(sorted({run.note for run in runs}))
+    where = "; ".join(sorted({run.note for run in runs}))
     least, most = (pick(run.seconds / 60 for run in runs) for pick in (min, max))
     return (
         f"{len(runs)} runs of the [paper's experiments](experiments-tables.md) were trained on a GPU ({where}), "

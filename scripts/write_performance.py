@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from gpu_figures import on_a_gpu
-from pages import ROOT, settle, table
+from pages import ROOT, measured, settle, table
 
 PAGE = ROOT / "docs" / "performance.md"
 EXACT = "bench-exact-cpu.json"
@@ -45,10 +45,10 @@ def engine(document: dict[str, Any]) -> str:
     rows = []
     for entry in document["results"]:
         times = [entry["median_seconds"].get(name) for name in names]
-        rows.append([str(entry["n"]), *("" if t is None else f"{1000 * t:.0f}" for t in times)])
+        rows.append([str(entry["n"]), *("" if t is None else measured(1000 * t) for t in times)])
     ratios = list(dict.fromkeys(name for entry in document["results"] for name in entry["ratios"]))
     ratio_rows = [
-        [str(e["n"]), *(f"{e['ratios'][name]:.2f}" if name in e["ratios"] else "" for name in ratios)]
+        [str(e["n"]), *(measured(e["ratios"][name]) if name in e["ratios"] else "" for name in ratios)]
         for e in document["results"]
     ]
     setting = document["setting"]
@@ -113,15 +113,15 @@ def emulation(document: dict[str, Any]) -> str:
         f"BLAS threads: {setting['threads']}, {document['cores']} cores ({document['processor']}), "
         f"load average {document['load_average']:.1f} at the start. BLAS: {document['blas']}."
     ]
-    header = ["", "m", "tokens/s", "time / target", "time / random m-wide", "processor time / target"]
-    header += ["processor time / random m-wide", "multiplications a token", "in attention", "relative error"]
+    kinds = ("time", "processor time") if document["setting"]["device"] == "cpu" else ("time",)
+    compared = [(kind, other) for kind in kinds for other in ("target", "random m-wide")]
+    header = ["", "m", "tokens/s", *(f"{kind} / {other}" for kind, other in compared)]
+    header += ["multiplications a token", "in attention", "relative error"]
     for result in document["results"]:
         rows = []
         for entry in result["contestants"]:
             ratios = entry["ratios"]
-            names = [
-                f"{kind} over {other}" for kind in ("time", "processor time") for other in ("target", "random m-wide")
-            ]
+            names = [f"{kind} over {other}" for kind, other in compared]
             rows.append(
                 [
                     entry["name"],
@@ -391,7 +391,8 @@ condition number is large (`shared-query` inverts a product of L matrices; `rand
 The same code runs on any torch device (`--device cuda`): weights are drawn there from the seeded generator, one matrix
 at a time, R_all is assembled and eliminated there. `make gpu` runs on any CUDA machine what wants one, until its hours are
 spent: the tests that are marked so (ranks, decisions, emulation, training steps of every host and variant, each against the
-processor), the measurements below, then the paper's experiments that have not been run.
+processor), the measurements below, then the paper's experiments that have not been run. Small shapes do not fill a GPU: the
+rank of a small matrix and the pass of one short string take about as long as their kernels take to launch.
 
 {on_a_gpu(ROOT / "results", engine, emulation)}
 """

@@ -18,6 +18,7 @@ from utfproof.reporting.documents import schemas
 COMMANDS = forms()
 ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests" / "certificates"
+MEASURED = ROOT / "results"
 SHAPE = "-H 2 -L 2 -d 2 --d-in 3"
 EXAMPLES = f"""
 build random {SHAPE} -o host.safetensors
@@ -140,6 +141,19 @@ def test_outputs_of_long_commands_have_the_form(name):
     jsonschema = pytest.importorskip("jsonschema")
     document = json.loads((ROOT / "tests" / "data" / "outputs" / f"{name.replace(' ', '-')}.json").read_text())
     jsonschema.Draft202012Validator(json_schema(COMMANDS[name])).validate(document)
+
+
+@pytest.mark.parametrize(
+    "path", [*MEASURED.glob("bench-*.json"), *MEASURED.glob("emulate-*.json")], ids=lambda path: path.stem
+)
+def test_measurements_that_are_kept_have_the_form(path):
+    """Those of a GPU too, which lack what a processor alone can tell."""
+    document = json.loads(path.read_text())
+    name = f"bench {document['benchmark']}" if "benchmark" in document else "emulate"
+    conform(document, COMMANDS[name], path.name)
+    if name != "emulate":  # the table of bounds was kept when cases said more
+        jsonschema = pytest.importorskip("jsonschema")
+        jsonschema.Draft202012Validator(json_schema(COMMANDS[name])).validate(document)
 
 
 @pytest.mark.full

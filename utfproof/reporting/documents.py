@@ -13,6 +13,7 @@ from utfproof.frontier.questions import ANY as ANY_HOST
 from utfproof.ground.forms import ANY, DIALECT, INTEGER, NUMBER, WHOLE, Each, Either, Maybe, json_schema
 from utfproof.ground.notions import Notion
 from utfproof.reporting.document import VERDICTS
+from utfproof.training.presets import HOSTS
 
 SHAPE = {
     "heads": WHOLE, "layers": WHOLE, "head_dim": WHOLE, "d_in": WHOLE, "d_out": WHOLE, "residual?": bool, "m?": Maybe(WHOLE),
@@ -73,23 +74,23 @@ COMMANDS: dict[str, Any] = {
     "bench emulate": {"benchmark": ("emulate",), "blas": str, "cores": WHOLE, "load_average": NUMBER, "processor": str,
         "results": [{"absent": Each(ANY), "contestants": [{"attention_multiplications_per_token": NUMBER,
         "best_seconds": NUMBER, "calls": WHOLE, "condition": Maybe(NUMBER), "engine": str, "host": Maybe(str), "m": WHOLE,
-        "median_processor_seconds": NUMBER, "median_seconds": NUMBER, "multiplications_per_token": WHOLE, "name": str,
-        "notion": Maybe(str), "processor_seconds": [NUMBER], "ratios": Each(NUMBER), "relative_error": Maybe(NUMBER),
+        "median_processor_seconds": Maybe(NUMBER), "median_seconds": NUMBER, "multiplications_per_token": WHOLE, "name": str,
+        "notion": Maybe(str), "processor_seconds": Maybe([NUMBER]), "ratios": Each(NUMBER), "relative_error": Maybe(NUMBER),
         "seconds": [NUMBER], "tokens_per_second": NUMBER}], "dimensions": [WHOLE], "matching_dimension": WHOLE,
         "same_function": [{"contestants": [str], "scope": str}], "shape": str}], "setting": {"attention": str,
         "context": WHOLE, "device": str, "hosts": [str], "inputs": str, "precision": str, "repetitions": WHOLE,
         "seed": WHOLE, "threads": WHOLE}, "versions": Each(str)},
-    "bench exact": {"absent": Each(str), "benchmark": ("exact",), "blas": {"utfproof": str}, "cores": WHOLE,
-        "load_average?": NUMBER,
-        "processor": str, "results": [{"agree": bool, "best_seconds": Each(NUMBER), "flint_conversion_seconds": Maybe(NUMBER),
+    "bench exact": {"absent": Each(str), "benchmark": ("exact",), "blas": {"utfproof": str, "fflas-ffpack?": str},
+        "cores": WHOLE, "load_average?": NUMBER, "processor": str,
+        "results": [{"agree": bool, "best_seconds": Each(NUMBER), "flint_conversion_seconds": Maybe(NUMBER),
         "gflops": Each(NUMBER), "median_seconds": Each(NUMBER), "n": WHOLE, "ranks": Each(WHOLE), "ratios": Each(NUMBER),
         "seconds": Each([NUMBER])}], "setting": {"device": str, "prime": WHOLE, "repetitions": WHOLE, "seed": WHOLE,
         "sizes": [WHOLE], "skip": [str], "threads": WHOLE}, "versions": Each(str)},
-    "bench train": {"benchmark": ("train",), "cores": WHOLE, "load_average": NUMBER, "processor": str,
+    "bench train": {"accelerator?": str, "benchmark": ("train",), "cores": WHOLE, "load_average": NUMBER, "processor": str,
         "results": [{"batch": WHOLE, "contestants": [{"engine": str, "first_loss": NUMBER, "host": Maybe(str), "m": WHOLE,
         "median_processor_seconds": Maybe(NUMBER), "median_seconds": NUMBER, "multiplications": NUMBER, "name": str,
-        "seconds": [NUMBER], "steps_per_second": NUMBER, "speed over random wide?": NUMBER,
-        "less processor time than random wide?": NUMBER, "fewer multiplications than random wide?": NUMBER}], "context": WHOLE,
+        "seconds": [NUMBER], "steps_per_second": NUMBER, **{f"{ratio} {host} wide?": NUMBER for host in HOSTS for ratio in
+        ("speed over", "less processor time than", "fewer multiplications than")}}], "context": WHOLE,
         "dimensions": [WHOLE], "task": str}], "setting": {"batch": Maybe(WHOLE), "device": str, "dtype": str,
         "repetitions": WHOLE, "seed": WHOLE, "threads": WHOLE, "variant": str}, "versions": Each(str)},
     "build": {"construction?": str, "dtype": str, "file": str, "m?": WHOLE, "shape": SHAPE, "system": str,
