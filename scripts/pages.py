@@ -1,5 +1,6 @@
 """Where pages, schemas and pictures that scripts write end: written, or with --check compared with what is there."""
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,9 @@ def settle(pages: Mapping[Path, str], arguments: Sequence[str] | None = None, *,
 
     whole: a folder of generated files alone, in which any other file is stale too.
     """
-    check = "--check" in (sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(description="Write generated files anew.")
+    parser.add_argument("--check", action="store_true", help="write none, name those that are not as generated, leave with 1")
+    check = parser.parse_args(arguments).check
     stale = [path for path, text in pages.items() if not path.is_file() or path.read_bytes() != text.encode()]
     more = [path for path in sorted(whole.iterdir()) if path not in pages] if whole and whole.is_dir() else []
     for path in [*stale, *more]:

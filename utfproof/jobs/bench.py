@@ -27,7 +27,7 @@ class BenchExact(Limited, Job, order=220, name="bench exact"):
     """
 
     examples = "Example: utfproof bench exact --sizes 512,1024,2280 --threads 2 --json"
-    sizes: str = option("512,1024,2280", "Matrix sizes n, comma-separated, up to 8192.")
+    sizes: str = option("512,1024,2280", "Matrix sizes n, comma-separated, up to 8192 on a CPU.")
     prime: int | None = option(None, "Odd prime below 2^27; the engine's own by default.")
     device: str = option("cpu", "cpu (NumPy) or cuda (torch).")
     threads: int = option(2, "BLAS threads of every contestant.", kind="parallel")
