@@ -94,6 +94,7 @@ def test_a_moved_number_of_E_is_missed(name, dims, stream, least):
         assert misses(host, target, moved), at
 
 
+@pytest.mark.numerical
 @pytest.mark.parametrize(("name", "dims", "stream", "least"), HOSTS, ids=IDS)
 def test_random_targets_are_emulated(name, dims, stream, least):
     shape = Shape(*dims, residual=stream)
@@ -113,9 +114,11 @@ def test_random_targets_are_emulated(name, dims, stream, least):
         assert report.ratios[0] > 1
 
 
+@pytest.mark.numerical
 @pytest.mark.parametrize("dims", [(2, 2, 28, 30), (2, 3, 28, 30)])
 def test_the_table_shapes(dims, tmp_path):
-    """372 and 828: below the paper's looped bounds 392 and 840, by certificate and in float64."""
+    """372 and 828: below the paper's looped bounds 392 and 840, by certificate and in float64, within the bound, which knows
+    how ill-conditioned E is."""
     shape = Shape(*dims)
     found = identity_certificate("shared-query-groups", shape)
     assert found.document["shape"]["m"] == {2: 372, 3: 828}[shape.layers]
@@ -123,9 +126,10 @@ def test_the_table_shapes(dims, tmp_path):
     assert checker.check_file(tmp_path / "c.json", LIMITS).code == 0
     report = compare(
         build_host("shared-query-groups", shape), lambda trial: random_target(shape, 3), [("softmax", SoftmaxAttention())],
-        [5], tolerance=1e-9, setting=CompareSetting(bounds=False)
+        [5], setting=CompareSetting()
     )  # fmt: skip
-    assert report.max_relative_error < 1e-9
+    assert report.holds
+    assert report.max_relative_error < report.comparisons[0].bound < 1
 
 
 @pytest.mark.parametrize(("name", "dims", "stream", "least"), HOSTS, ids=IDS)
