@@ -106,6 +106,7 @@ def import_graph(sources):
     return {name: imported(tree, sources) - {name} for name, tree in sources.items()}
 
 
+@pytest.mark.full
 def test_there_is_no_circle_of_imports():
     """Those within functions count: they may keep a start light, not hide a circle."""
     assert circles(import_graph({module_name(path): tree_of(path) for path in PACKAGE})) == []

@@ -48,6 +48,7 @@ def test_figures_are_those_of_the_code(name, shape, tmp_path):
     assert found["announced"] == pytest.approx(rows[f"{name} at {shape}"]["announced"], rel=0.05)
 
 
+@pytest.mark.full
 def test_a_certificate_that_takes_a_second_is_not_refused_for_minutes(tmp_path, capsys):
     """The checker's own figure is 300 s: it refuses by itself, the command does not, and its message has the nearer one."""
     path = tmp_path / "c.json"
@@ -69,6 +70,7 @@ def test_what_would_take_hours_is_refused_at_once(tmp_path):
     assert checker.check_file(path, expected.Expected()).code == checker.LIMIT
 
 
+@pytest.mark.full
 def test_time_is_told_while_the_checker_works(tmp_path):
     told = []
     certify("shared-query-groups", Shape(3, 3, 40, 40)).write(tmp_path / "c.json")

@@ -375,7 +375,8 @@ def test_facts_name_them_too():
 
 
 LARGE = [
-    *((name, dims) for name in ATTENTION for dims in [(2, 4, 30, 30), (4, 2, 24, 4), (2, 10, 8, 8)]),
+    *((name, dims) for name in ATTENTION for dims in [(2, 4, 30, 30), (4, 2, 24, 4)]),
+    *(pytest.param(name, (2, 10, 8, 8), marks=pytest.mark.full) for name in ATTENTION),
     *(("register", (2, 12, 2, 2)), ("two-sided", (2, 12, 2, 2))),
     *(("counting", (2, 30, 1, 1)), ("counting", (5, 8, 1, 1)), ("commuting-trie", (3, 8, 2, 1))),
 ]

@@ -12,6 +12,7 @@ import docs_griffe
 import docs_hooks
 import pytest
 import yaml
+from tiers import full_where
 
 from utfproof.jobs.registry import commands
 
@@ -20,6 +21,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 ELSEWHERE = {"your-construction.md": "test_testing.py"}
 """Pages whose blocks another file runs, as its own."""
+SLOW = {"reproduce-the-tables.md", "search.md", "symbolic.md"}
 
 
 class _Configuration(yaml.SafeLoader):
@@ -53,7 +55,7 @@ def _is_run(block):
 # --- commands ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", with_blocks())
+@pytest.mark.parametrize("page", full_where(lambda page: page in SLOW, with_blocks()))
 def test_commands_print_what_the_page_shows(page, furnished, capsys):
     assert console.run_page(text_of(page), page, furnished, capsys) >= 0
 

@@ -182,6 +182,7 @@ def test_without_bound_or_tolerance_nothing_is_decided():
     assert "neither a bound nor a tolerance" in report.undecided
 
 
+@pytest.mark.full
 def test_a_deep_graded_target_overflows_without_an_accident():
     shape = Shape(1, 200, 1, 1)
     with np.errstate(all="ignore"):

@@ -83,6 +83,7 @@ def test_orbits_of_starts_count_as_burnside_says() -> None:
         assert len(sumsets._subsets(packed, group, size, 8, Budget())) == orbits
 
 
+@pytest.mark.full
 def test_budgets_are_kept_and_said() -> None:
     """A spent budget is open, never none."""
     assert exhaust(MonomialGrid(2, 5), 7, most_nodes=50).verdict == "open"

@@ -469,6 +469,7 @@ def test_the_committed_calibration_passed_and_found_nothing_else():
 NUMERICAL = ("search", "numerical", "-H", 2, "-L", 2)
 
 
+@pytest.mark.full
 def test_a_find_exits_with_0_and_repeats_bit_for_bit(cli):
     code, out, _ = cli(*NUMERICAL, "--m", 2, "--restarts", 2, "-o", "run.json", "--json")
     document = json.loads(out)

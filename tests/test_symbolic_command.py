@@ -36,6 +36,7 @@ def test_the_determinant_in_full_is_sympys(capsys, tied):
     assert found["limits"] == []
 
 
+@pytest.mark.full
 def test_r_all_at_two_heads_and_two_layers_in_full(capsys):
     code, found = asked(capsys, *shape_options(2, 2, 1, 1), "--entries")
     assert (code, found["nonzero"]) == (0, True)
@@ -84,6 +85,7 @@ def test_what_is_too_large_is_said(capsys):
     assert run(["symbolic", "-H", "2"]) == 2
 
 
+@pytest.mark.full
 def test_latex(tmp_path):
     page = latex_page(made.symbolic(Shape(1, 1, 1, 1)))
     assert page.count(r"\begin{pmatrix}") == page.count(r"\end{pmatrix}") == 1

@@ -32,6 +32,7 @@ def test_a_selection_prints_a_table(capsys):
     assert printed.err == ""
 
 
+@pytest.mark.full
 def test_many_claims_are_a_screenful_whatever_the_width(capsys, monkeypatch):
     """Verdicts by section, and by name what fails or is open; up to five claims and --full show statements as well."""
     printed = {}
