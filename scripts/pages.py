@@ -27,7 +27,9 @@ def settle(pages: Mapping[Path, str], arguments: Sequence[str] | None = None, *,
     whole: a folder of generated files alone, in which any other file is stale too.
     """
     parser = argparse.ArgumentParser(description="Write generated files anew.")
-    parser.add_argument("--check", action="store_true", help="write none, name those that are not as generated, leave with 1")
+    parser.add_argument(
+        "--check", action="store_true", help="write none, name those that are not as generated, leave with 1"
+    )
     check = parser.parse_args(arguments).check
     stale = [path for path, text in pages.items() if not path.is_file() or path.read_bytes() != text.encode()]
     more = [path for path in sorted(whole.iterdir()) if path not in pages] if whole and whole.is_dir() else []
