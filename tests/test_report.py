@@ -187,6 +187,16 @@ def test_a_planted_figure_is_on_the_page(tmp_path, parts, name, change, seen):
     assert after > before
 
 
+@pytest.mark.parametrize("name", ["bench-exact-cuda.json", "bench-emulate-cuda.json", "bench-train-cuda.json"])
+def test_times_of_a_gpu_are_named_as_such(tmp_path, name):
+    folder = tmp_path / "found"
+    folder.mkdir()
+    (folder / name).write_text((RESULTS / name).read_text())
+    text = page_of(folder)
+    assert "(cuda)" in words(text[: text.index("<main")])
+    assert "NVIDIA H200" in words(text)
+
+
 def test_a_planted_accuracy_is_on_the_page(folder):
     path = next((folder / "training").glob("2-hop*"))
     assert "12.3 *" not in words(page_of(folder))

@@ -28,13 +28,18 @@ def bench_section(sources: Sequence[Source]) -> Section | None:
         which = source.document["benchmark"]
         conform(source.document, COMMANDS[f"bench {which}"], source.name)
         fine, line, markup = _PARTS[which](source)
-        lines.append((fine, line))
+        lines.append((fine, f"{line} ({_device(source.document)})"))
         parts.append(f"<h3>{escape(source.name)}</h3>{paragraph(_circumstances(source.document))}{markup}")
     return Section("bench", "Speed", "".join(parts), tuple(lines))
 
 
+def _device(document: dict[str, Any]) -> str:
+    """cpu, cuda: two documents of one command may differ in nothing else that the head of the page says."""
+    return str(document.get("setting", document).get("device", "cpu"))  # `bench all` has no choice
+
+
 def _circumstances(document: dict[str, Any]) -> str:
-    known = {name: document.get(name) for name in ("processor", "machine", "cores", "load_average")}
+    known = {name: document.get(name) for name in ("processor", "machine", "cores", "accelerator", "load_average")}
     said = [f"{name.replace('_', ' ')} {value}" for name, value in known.items() if isinstance(value, str | int)]
     load = known["load_average"]
     if isinstance(load, float):
@@ -44,6 +49,10 @@ def _circumstances(document: dict[str, Any]) -> str:
         said += [f"{name} {value}" for name, value in setting.items() if isinstance(value, str | int)]
     elif isinstance(document.get("device"), str):
         said.append(f"device {document['device']}")
+    blas = document.get("blas", {})  # on a GPU the only name that the device has in two kinds of documents
+    said += (
+        [f"BLAS {blas}"] if isinstance(blas, str) else [f"BLAS of {name} {library}" for name, library in blas.items()]
+    )
     return f"{', '.join(said)}. Medians of interleaved repetitions." if said else "Medians of interleaved repetitions."
 
 
