@@ -561,5 +561,15 @@ def test_steps_of_the_estimate_make_its_chance_small(n):
 
 def test_a_target_in_the_place_of_the_host_is_named():
     shape = Shape(2, 2, 1, 2)
-    with pytest.raises(MalformedInput, match=r"host comes first.*got a Target"):
-        embed(random_target(shape, seed=1), build_host("sparse", shape))
+    host, target = build_host("sparse", shape), random_target(shape, seed=1)
+    for call, message in (
+        (lambda: embed(target, host), "host comes first.*got a Target"),
+        (lambda: embed("sparse", target), "host comes first.*got a str"),
+        (lambda: embed(host, host), "got a TiedUniversal as the target|got a Universal as the target"),
+        (lambda: r_all(target), "a host's, got a Target"),
+        (lambda: w_all(host), "a target's, got a .*Universal"),
+        (lambda: build_host("sparse", (2, 2, 1, 2)), "shape is of type tuple, expected a Shape"),
+        (lambda: random_target((2, 2, 1, 2)), "shape is of type tuple, expected a Shape"),
+    ):
+        with pytest.raises(MalformedInput, match=message):
+            call()

@@ -212,6 +212,8 @@ def test_what_a_host_would_leave_out_is_refused():
         with pytest.raises(MalformedInput, match=message):
             Universal(shape, host.m, **(parts | {"R_Q": wrong}))
     target = random_target(shape, seed=1)
+    with pytest.raises(MalformedInput, match="W_Q is of type list, expected an array"):
+        Target(shape, target.W_Q.tolist(), target.W_K, target.W_V, target.W_O)
     with pytest.raises(MalformedInput, match="W_Q holds complex128"):
         Target(shape, 1j * target.W_Q, target.W_K, target.W_V, target.W_O)
     with pytest.raises(MalformedInput, match="W_Q is a masked array"):
@@ -262,3 +264,46 @@ def test_integers_of_few_bits_do_not_overflow():
     softmax = Target(shape, *plain).forward(x.astype(float), SoftmaxAttention())
     for target in (short, Target(shape, *plain)):  # integers stand beside floats, and are floats under softmax
         assert np.allclose(target.forward(x, SoftmaxAttention()), softmax, rtol=1e-12)
+
+
+def test_what_is_no_kernel_is_named():
+    shape = Shape(2, 2, 1, 2)
+    host, target, x = build_host("sparse", shape), random_target(shape, seed=1), np.ones((3, 2))
+    E, whole = embed(host, target).E, np.ones((2, 2, 3, 3))
+    for kernel, message in (
+        ("softmax", "attention is 'softmax', expected a kernel such as"),
+        (None, "attention is None"),
+        (SoftmaxAttention, "attention is <class"),
+        (GivenAttention(whole[0, 0]), "attention has 3 layers, expected 2"),  # one matrix for all
+        (GivenAttention(whole[:1]), "attention has 1 layers, expected 2"),
+        (GivenAttention(whole[[0, 1, 0]]), "attention has 3 layers, expected 2"),  # the third would be left out
+        (GivenAttention(whole.tolist()), "attention matrix is of type list"),
+    ):
+        for run in (target.forward, lambda x, kernel: host.forward(x, E, kernel)):
+            with pytest.raises(MalformedInput, match=message):
+                run(x, kernel)
+    for positions in (np.arange(2), np.zeros((3, 1))):  # a column would be spread over the keys
+        with pytest.raises(MalformedInput, match=r"positions has shape .* expected \[3\]"):
+            target.forward(x, SoftmaxAttention(causal=True), positions)
+
+
+def test_tensors_beside_arrays_are_named():
+    torch = pytest.importorskip("torch")
+    from utfproof.emulation.engines import changed
+
+    shape, kernel, x = Shape(2, 2, 1, 2), SoftmaxAttention(), np.eye(2)
+    target, host = random_target(shape, seed=1), build_host("random", shape)
+    tensor, E = torch.from_numpy(x), embed(host, target).E
+    with pytest.raises(MalformedInput, match=r"x is a torch tensor of .*, W_Q a NumPy array"):
+        target.forward(tensor, kernel)
+    with pytest.raises(MalformedInput, match="x is a NumPy array, E a torch tensor"):
+        host.forward(x, torch.from_numpy(E), kernel)
+    with pytest.raises(MalformedInput, match="x is a NumPy array, attention a torch tensor"):
+        target.forward(x, GivenAttention(torch.ones(2, 2, 2, 2)))
+    with pytest.raises(
+        MalformedInput, match=r"x is a torch tensor of torch.float32 on cpu, W_Q a torch tensor of torch.f"
+    ):
+        changed(target, torch.from_numpy).forward(tensor.float(), kernel)
+    whole = changed(target, lambda array: torch.from_numpy(100 * array).to(torch.int8))
+    with pytest.raises(MalformedInput, match=r"x is a torch tensor of torch.int8 on cpu, whose products may overflow"):
+        whole.forward(tensor.to(torch.int8), GivenAttention(torch.ones(2, 2, 2, 2, dtype=torch.int8)))

@@ -75,6 +75,13 @@ def positive_integer(name: str, value: object) -> int:
     return number
 
 
+def require_shape(value: object) -> None:
+    """MalformedInput unless this is a Shape; four numbers in a tuple are none."""
+    if not isinstance(value, Shape):
+        wanted = "a Shape, such as Shape(heads=2, layers=2, head_dim=2, d_in=3)"
+        raise MalformedInput(f"the shape is of type {type(value).__name__}, expected {wanted}")
+
+
 @dataclass(frozen=True, init=False)
 class Shape:
     """Shape (H, L, d, d_in, d_out) of a class of targets and of the hosts that serve it.

@@ -25,7 +25,7 @@ from utfproof.constructions.record import Construction
 from utfproof.errors import MalformedInput, NotDefined
 from utfproof.ground.generator import check_law
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, positive_integer
+from utfproof.shapes import Shape, positive_integer, require_shape
 from utfproof.systems import Universal
 
 __all__ = [
@@ -99,6 +99,7 @@ def construction(name: str) -> Construction:
 def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
     """The embedding dimension: `m`, or the construction's own. Raises NotDefined outside the construction's shapes and
     for an m below its least one."""
+    require_shape(shape)
     entry.require(shape)
     least = entry.least_m(shape)
     if m is None:

@@ -15,7 +15,7 @@ from utfproof.errors import MalformedInput
 from utfproof.ground.generator import check_dtype, check_law, check_seed, integer_matrix, weight_matrix
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, matching_dimension, positive_integer
+from utfproof.shapes import Shape, matching_dimension, positive_integer, require_shape
 from utfproof.systems import Target, TiedTarget, TiedUniversal, Universal
 
 
@@ -81,6 +81,7 @@ def random_target(
 
     width D defaults to d_in; W_E and W_U are drawn when D differs from d_in or d_out.
     """
+    require_shape(shape)
     D = shape.d_in if width is None else positive_integer("width", width)
     # 16 bytes an entry while drawn, and some hundreds a head
     heads = (1 if tied else shape.layers) * shape.heads * (64 * D * shape.head_dim + 500)

@@ -99,6 +99,8 @@ def r_all(host: Universal) -> Any:
 
     The last of the suffix stacks, its blocks put in canonical order once, at the end.
     """
+    if not isinstance(host, Universal):
+        raise MalformedInput(f"R_all is a host's, got a {type(host).__name__}")
     *_, stack = suffix_stacks(host)
     order = canonical_order(stack.kind, stack.length, stack.word)
     return take_column_blocks(stack.columns, stack.widths(host.shape), order)
@@ -111,6 +113,8 @@ def canonical_order(kind: np.ndarray, length: np.ndarray, word: np.ndarray) -> n
 
 def w_all(target: Target) -> Array:
     """W_all [d_in, M] in canonical column order: W_E M_w W_Q, W_E M_w W_K, W_E M_w W_U."""
+    if not isinstance(target, Target):
+        raise MalformedInput(f"W_all is a target's, got a {type(target).__name__}")
     target = widened(target)
     heads = range(target.shape.heads)
 

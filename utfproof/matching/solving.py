@@ -32,6 +32,8 @@ from utfproof.systems import Target, Universal
 
 def require_same_class(host: Universal, target: Target) -> None:
     """MalformedInput naming the first dimension in which host and target differ."""
+    if not isinstance(target, Target):
+        raise MalformedInput(f"the host comes first, then the target; got a {type(target).__name__} as the target")
     for field in ("heads", "layers", "head_dim", "d_in", "d_out"):
         ours, theirs = getattr(host.shape, field), getattr(target.shape, field)
         if ours != theirs:
@@ -55,7 +57,7 @@ class Embedder:
     """
 
     def __init__(self, host: Universal, *, max_memory: int | None = None) -> None:
-        if isinstance(host, Target):
+        if not isinstance(host, Universal):
             raise MalformedInput(f"the host comes first, then the target; got a {type(host).__name__} as the host")
         self.host = host
         self.max_memory = max_memory

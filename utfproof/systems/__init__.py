@@ -25,7 +25,7 @@ import numpy as np
 
 from utfproof.attention import AttentionKernel, GivenAttention, RationalAttention, attend
 from utfproof.errors import MalformedInput
-from utfproof.ground.arrays import Array, exact, eye, namespace, one_line
+from utfproof.ground.arrays import Array, brief, exact, eye, is_torch, namespace, one_line
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape
 
@@ -55,6 +55,9 @@ def run_layers(
     """
     if positions is None:
         positions = np.arange(x.shape[-2])
+    elif np.shape(positions) != (n := int(x.shape[-2]),):
+        raise MalformedInput(f"positions has shape {list(np.shape(positions))}, expected [{n}]")
+    _require_kernel(kernel, shape, x)
     for layer in range(shape.layers):
         terms = [] if not shape.residual else [x if (way := carried(layer)) is None else x @ way]
         for head in range(shape.heads):
@@ -107,6 +110,37 @@ def _require_grid(name: str, grid: Any, lead: tuple[int, ...]) -> None:
         rows = [entry for row in rows for entry in row]
 
 
+def _require_kernel(kernel: Any, shape: Shape, x: Array) -> None:
+    """MalformedInput unless this is a kernel; matrices from outside must be there for each layer and head, and no more."""
+    if isinstance(kernel, type) or not callable(kernel):
+        raise MalformedInput(f"attention is {brief(kernel)}, expected a kernel such as SoftmaxAttention()")
+    matrices: Any = getattr(kernel, "matrices", None)
+    if isinstance(kernel, GivenAttention) and (matrices is not None or type(kernel) is GivenAttention):
+        _require_grid("attention", matrices, (shape.layers, shape.heads))
+        for matrix in (entry for row in matrices for entry in row):
+            _require("an attention matrix", matrix, (..., None, None))
+            if is_torch(matrix):  # NumPy's become what x is
+                _require_alike(x=x, attention=matrix)
+
+
+def _require_alike(**arrays: Any) -> None:
+    """MalformedInput where NumPy arrays meet torch tensors, or tensors of other dtypes and devices; also for torch's integers,
+    whose products overflow without a word. Index maps take any."""
+    kinds = {
+        name: f"a torch tensor of {array.dtype} on {array.device}" if is_torch(array) else "a NumPy array"
+        for name, array in arrays.items()
+        if hasattr(array, "dtype") and not isinstance(array, SelectionMatrix)
+    }
+    first = next(iter(kinds))
+    for name, kind in kinds.items():
+        if kind != kinds[first]:
+            raise MalformedInput(
+                f"{first} is {kinds[first]}, {name} {kind}; give NumPy arrays alone, or tensors of one dtype on one device"
+            )
+        if is_torch(arrays[name]) and not arrays[name].is_floating_point():
+            raise MalformedInput(f"{name} is {kind}, whose products may overflow; give floats, or NumPy arrays")
+
+
 def _lead(shape: Shape, tied: bool) -> tuple[int, ...]:
     """Axes of a host's parameters before their rows and columns."""
     return (shape.heads,) if tied else (shape.layers, shape.heads)
@@ -147,6 +181,8 @@ class Target:
         self._check((self.shape.layers, self.shape.heads))
 
     def _check(self, lead: tuple[int, ...]) -> None:
+        if len(getattr(self.W_Q, "shape", ())) < 2:  # then it has no width either
+            _require("W_Q", self.W_Q, (*lead, self.shape.d_in, self.shape.head_dim))
         D, d = self.width, self.shape.head_dim
         for name in ("W_Q", "W_K", "W_V"):
             _require(name, getattr(self, name), (*lead, D, d))
@@ -195,6 +231,8 @@ class Target:
             return HeadMaps(w_q, w_k, (w_v, w_o))
 
         _require("x", x, (..., None, self.shape.d_in))
+        weights = {name: getattr(self, name) for name in ("W_Q", "W_K", "W_V", "W_O", "W_E", "W_U")}
+        _require_alike(x=x, **weights)
         x = _unbounded(x, self.W_Q if self.W_E is None else self.W_E, kernel)
         if self.W_E is not None:
             x = x @ self.W_E
@@ -309,6 +347,7 @@ class Universal:
         """UTF(X, E): x [..., n, d_in], E [d_in, m] -> [..., n, d_out]."""
         _require("x", x, (..., None, self.shape.d_in))
         _require("E", E, (..., self.shape.d_in, self.m))
+        _require_alike(x=x, E=E, R_Q=self.R_Q, R_K=self.R_K, R_V=self.R_V, R_Vo=self.R_Vo, U=self.U)
         start = _unbounded(x, E, kernel) @ E
         return run_layers(start, self.shape, self.maps, kernel, positions, self.carried) @ self.U
 
@@ -354,6 +393,7 @@ class SharedAttentionUniversal:
         _require("x", x, (..., None, self.shape.d_in))
         _require("E", E, (..., self.shape.d_in, self.m))
         _require("U", U, (..., self.m, self.shape.d_out))
+        _require_alike(x=x, E=E, U=U, R_V=self.R_V)
         start = _unbounded(x, E, given) @ E
 
         def maps(layer: int, head: int) -> HeadMaps:
