@@ -112,7 +112,7 @@ def _require_grid(name: str, grid: Any, lead: tuple[int, ...]) -> None:
 
 def _require_kernel(kernel: Any, shape: Shape, x: Array) -> None:
     """MalformedInput unless this is a kernel; matrices from outside must be there for each layer and head, and no more."""
-    if isinstance(kernel, type) or not callable(kernel):
+    if isinstance(kernel, type) or not (callable(kernel) or hasattr(kernel, "attended")):
         raise MalformedInput(f"attention is {brief(kernel)}, expected a kernel such as SoftmaxAttention()")
     matrices: Any = getattr(kernel, "matrices", None)
     if isinstance(kernel, GivenAttention) and (matrices is not None or type(kernel) is GivenAttention):
