@@ -55,7 +55,7 @@ BEGIN = "<!-- measured: written by scripts/write_experiments.py -->"
 END = "<!-- end of what is measured -->"
 TITLE = """# The experiments' tables
 
-Written by `scripts/write_experiments.py` from `results/training/`, `results/optimum/` and `results/bench-train-*.json`.
+Written by `scripts/write_experiments.py` from `results/training/`, `results/optimum/` and `results/bench-train*-cpu.json`.
 What follows from them stands in [experiments](experiments.md)."""
 BENCH = tuple(f"bench-train{variant}-cpu.json" for variant in ("", "-residual-norm", "-mlp"))
 SMALLER = ("shared-key", "shared-query")
