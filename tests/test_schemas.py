@@ -94,6 +94,20 @@ def outputs(tmp_path_factory):
     return found
 
 
+@pytest.mark.parametrize("line", [
+    "monomial -H 2 -L 1",  # a coordinate that E does not use
+    "monomial -H 2 -L 1 --m 1",  # no exponents, so no host
+    "monomial -H 2 -L 3 --engine local",  # negative exponents
+    "monomial -H 2 -L 3 --looped --engine local --host-seconds 0.1",  # exponents, and no host
+    "numerical -H 2 -L 1 --m 2 --restarts 2",  # no construction of that size is known
+    "numerical -H 2 -L 1 --m 3 --free E --restarts 2",
+])  # fmt: skip
+def test_searches_have_the_form_whatever_they_find(line, capsys):
+    run(["search", *line.split(), "--json"])
+    document = json.loads(capsys.readouterr().out)
+    conform(document, COMMANDS[name_of(["search", *line.split()])], line)
+
+
 def test_every_command_and_kind_has_a_schema():
     assert all(forms()[name] for name in commands())
     kinds = {json.loads(path.read_text())["kind"] for path in (CORPUS / "valid").glob("*.json")}
