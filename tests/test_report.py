@@ -197,6 +197,22 @@ def test_times_of_a_gpu_are_named_as_such(tmp_path, name):
     assert "NVIDIA H200" in words(text)
 
 
+def test_a_check_that_failed_is_not_as_it_should_be(tmp_path, capsys):
+    for name in ("tied", "sparse"):
+        command_line.run(
+            ["certify", name, "-H", "2", "-L", "2", "-d", "1", "--d-in", "2", "-o", f"{tmp_path}/{name}.json"]
+        )
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text((tmp_path / "tied.json").read_text().replace('"tied"', '"sparse"'))
+    (tmp_path / "found").mkdir()
+    for names, said in ((["tied", "sparse"], "all as it should be"), (["tied", "wrong"], "NOT as it should be")):
+        capsys.readouterr()
+        command_line.run(["check", *(f"{tmp_path}/{name}.json" for name in names), "--json"])
+        (tmp_path / "found" / "checked.json").write_text(capsys.readouterr().out)
+        assert said in words(page_of(tmp_path / "found"))
+    assert "checked.json: a check found 1 valid, 1 invalid" in words(page_of(tmp_path / "found"))
+
+
 def test_a_planted_accuracy_is_on_the_page(folder):
     path = next((folder / "training").glob("2-hop*"))
     assert "12.3 *" not in words(page_of(folder))

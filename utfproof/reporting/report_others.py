@@ -102,6 +102,11 @@ def others_section(of: Callable[[str], list[Any]], forms: Mapping[str, Any] = CO
             f"What commands printed: {counted(len(outputs), 'file')}", ("file", "command", "it says", "shape"), told
         )
         lines.append((True, f"{counted(len(outputs), 'output')} of single commands"))
+        lines += [
+            (False, f"{plain(source.name)}: a check found {_told(source.document)}")
+            for source in outputs
+            if source.document.get("exit_code")
+        ]
     if not lines:
         return None
     return Section("others", "Certificates, sweeps and single results", body, tuple(lines))
@@ -157,6 +162,9 @@ def _certificate(source: Any) -> tuple[Any, ...]:
 
 
 def _told(document: dict[str, Any]) -> str:
+    if "exit_code" in document:  # of `check`
+        states = Counter(plain(result["status"]) for result in document["results"])
+        return ", ".join(f"{count} {status}" for status, count in states.items()) or "nothing checked"
     name = next((name for name in _SAYS if name in document), None)
     if name is None:
         return "–"
