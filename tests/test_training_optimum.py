@@ -468,6 +468,10 @@ def test_runs_of_another_experiment_are_not_from_scratch_and_schedules_are_told_
     found = _from_scratch(target, "sparse", point.m, [scratch(replace(point, **changes), 0.5) for changes in schedules])
     said = {"", "decay constant", "weight decay 0.5", "warmup 7", "grow from 5"}
     assert {run.other for run in found} == said
+    weak, long = scratch(replace(point, steps=target.steps + 1), 0.3), scratch(replace(point, steps=target.steps), 0.9)
+    short = scratch(replace(point, steps=target.steps - 1), 0.99)
+    found = _from_scratch(target, "sparse", point.m, [weak, long, short])  # the best may be none of the longest
+    assert [run.accuracy for run in found] == [0.9, 0.3]
     normed = preset("1-hop/trained-own-width/residual-norm")
     post = scratch(preset("1-hop/sparse/residual-norm", norm_place="post"), 0.9)
     assert _from_scratch(normed, "sparse", post.point.m, [post]) == []

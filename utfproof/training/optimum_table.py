@@ -152,7 +152,8 @@ def _trained_on(part: dict[str, Any]) -> TrainedOn:
 
 
 def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) -> list[FromScratch]:
-    """Runs of this host at this task, those with most steps; a host that is called otherwise in presets is the same one."""
+    """Runs of this host at this task of as many steps as the target's or more, or where there are none those with most steps; a
+    host that is called otherwise in presets is the same one."""
     found = []
     for run in runs:
         theirs = run.point
@@ -165,8 +166,8 @@ def _from_scratch(preset: Preset, host: str, m: int, runs: Sequence[RunResult]) 
             if name in _SCHEDULE
         ]
         found.append(FromScratch(run.accuracy, run.steps, run.seed, ", ".join(other)))
-    most = max((run.steps for run in found), default=0)
-    return sorted((run for run in found if run.steps == most), key=lambda run: (run.other, run.seed))
+    least = min(preset.steps, max((run.steps for run in found), default=0))
+    return sorted((run for run in found if run.steps >= least), key=lambda run: (run.steps, run.other, run.seed))
 
 
 # --- printed -------------------------------------------------------------------------------------------------------
