@@ -144,6 +144,10 @@ WRONG = {
     "complete said brief": {"complete": False},
     "short points": {"curve": [[1, 2.0]]},
     "words in the curve": {"curve": [[1, 2.0, "x"]]},
+    "a step of the curve beyond the run's": {"curve": [[10**9, 2.0, 0.5]]},
+    "half a step in the curve": {"curve": [[1.5, 2.0, 0.5]]},
+    "more than all right in the curve": {"curve": [[1, 2.0, 1.5]]},
+    "more steps than the preset's": {"steps": 10**6, "complete": True},
     "fractional steps": {"steps": 1.5},
     "another format": {"format": "utfproof-certificate"},
     "another version": {"version": 2},
@@ -159,7 +163,7 @@ def test_impossible_results_are_refused(tmp_path, change):
     changed = {name: document[name] | value if name == "preset" else value for name, value in change.items()}
     path.write_text(json.dumps({**document, **changed}))
     with pytest.raises(MalformedInput):
-        read_results(tmp_path)
+        read_result(path)  # whatever its name is
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", '{"accuracy": NaN}', "\x00"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,9 @@ def _home(point: Preset) -> Preset | None:
 
 
 def _point(values: Mapping[str, Any]) -> Preset:
-    return Preset(**{**values, "betas": tuple(values["betas"])})
+    """Named after what was run: the preset may be called after the cell that it is a change of, such as with another host."""
+    point = Preset(**{**values, "betas": tuple(values["betas"])})
+    return replace(point, name=f"{point.task}/{point.host}/{point.variant}")
 
 
 def result_path(result: RunResult, folder: Path | str) -> Path:
@@ -198,18 +200,23 @@ def from_document(document: Any, source: str) -> RunResult:
     for name, least in (("seed", 0), ("steps", 0), ("eval_sequences", 1), ("seconds", 0), ("parameters", 0)):
         if values[name] < least:
             raise MalformedInput(f"{source}: {name} {values[name]} is below {least}")
-    values["curve"] = _curve(values["curve"], source)
+    values["curve"] = _curve(values["curve"], values["steps"], source)
     _check_preset(values["preset"], source)
     result = RunResult(**values)
+    if result.steps > result.point.steps:
+        raise MalformedInput(f"{source}: steps {result.steps} are more than the {result.point.steps} of the preset")
     if result.complete != is_complete(result.point, result.steps):
         raise MalformedInput(f"{source}: complete is {result.complete}, which {result.steps} steps contradict")
     return result
 
 
-def _curve(points: list[Any], source: str) -> list[tuple[int, float, float]]:
+def _curve(points: list[Any], steps: int, source: str) -> list[tuple[int, float, float]]:
     for point in points:
-        if not isinstance(point, list) or len(point) != 3 or not all(map(is_number, point)):
-            raise MalformedInput(f"{source}: curve has {str(point)[:60]} where [step, loss, accuracy] is expected")
+        fine = isinstance(point, list) and len(point) == 3 and all(map(is_number, point))
+        if not fine or point[0] not in range(steps + 1) or not 0 <= point[2] <= 1:
+            raise MalformedInput(
+                f"{source}: curve has {str(point)[:60]} where [step up to {steps}, loss, accuracy from 0 to 1] is expected"
+            )
     return [(int(step), float(loss), float(accuracy)) for step, loss, accuracy in points]
 
 
