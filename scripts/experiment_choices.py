@@ -29,6 +29,11 @@ def printed(run: RunResult) -> float | None:
     return float(row[PAPER_HOSTS.index(point.host)])
 
 
+def in_full(run: RunResult) -> bool:
+    """Whether the run is of a cell of the paper's tables, with its number of steps: a longer one is another experiment."""
+    return is_cell(run) and run.complete and "steps" not in differences(run)
+
+
 def averaged(runs: list[RunResult]) -> list[RunResult]:
     """A run for all that differ in their seed only, with their mean accuracy."""
     groups = with_seeds(runs).values()
@@ -202,7 +207,7 @@ def factorials(runs: list[RunResult]) -> list[Factorial]:
     known = {without(run.point): run for run in runs if run.complete and not run.seed}
     found = []
     for run in known.values():
-        if not is_cell(run) or "max_hops" not in kind_of(run.point.task).options:
+        if not in_full(run) or "max_hops" not in kind_of(run.point.task).options:
             continue
         accuracies = {}
         for key in itertools.product(*FACTORS.values()):
@@ -279,7 +284,7 @@ def by_rate(runs: list[RunResult]) -> list[list[list[RunResult]]]:
     return [
         sorted(group, key=lambda alike: alike[0].point.learning_rate)
         for group in groups.values()
-        if len(group) > 1 and any(is_cell(alike[0]) for alike in group)
+        if len(group) > 1 and any(in_full(alike[0]) for alike in group)
     ]
 
 

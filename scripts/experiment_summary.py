@@ -9,7 +9,7 @@ import statistics
 from dataclasses import replace
 from typing import NamedTuple
 
-from experiment_choices import FACTORS, NEAR, Factorial, best_rates, factorials, printed
+from experiment_choices import FACTORS, NEAR, Factorial, best_rates, factorials, in_full, printed
 
 from utfproof.reporting.document import counted
 from utfproof.training.fixed_attention import NAMES
@@ -89,7 +89,7 @@ def of_coverage(complete: list[RunResult], runs: list[RunResult]) -> str:
     off = [abs(100 * run.accuracy - said) for run in complete if (said := printed(run)) is not None]
     near = sum(gap <= NEAR for gap in off)
     ends = f"; {near} of them end within {NEAR} points of the paper's figure" if off else ""
-    cells = [cell for cell in paper_cells(runs)[0].values() if cell.complete]
+    cells = list(paper_cells(filter(in_full, runs))[0].values())
     alone, there = sum(len(cell.accuracies) == 1 for cell in cells), sum("cuda" in cell.devices for cell in cells)
     facts = [f"{alone} of these cells are of one seed"] if alone else []
     if there:

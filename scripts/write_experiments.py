@@ -22,6 +22,7 @@ from experiment_choices import (
     effects,
     factorial_part,
     factorials,
+    in_full,
     of_choices,
     of_printed,
     of_rates,
@@ -97,7 +98,7 @@ RUN_HEADER = ["run", "m", "differs in", "steps", "paper, %", "measured, %", "tim
 
 def cells_part(runs: list[RunResult]) -> str:
     """The runs that are complete, with what the paper prints, and the brief ones."""
-    complete = [run for run in runs if is_cell(run) and run.complete]
+    complete = [run for run in runs if in_full(run)]
     text = ["### Cells of the paper's tables, in full"]
     if not complete:
         return "\n\n".join([*text, "None has been run."])
@@ -240,7 +241,7 @@ def brief_part(runs: list[RunResult]) -> str:
     def told(run: RunResult) -> bool:
         point = run.point
         places = [(_changed(run), panel, point.host, point.variant, run.steps) for panel in panels_of(point)]
-        return (is_cell(run) and run.complete) or any(place in swept for place in places)
+        return in_full(run) or any(place in swept for place in places)
 
     kept = [run for run in runs if not told(run)]
     if not kept:
@@ -388,7 +389,7 @@ def bench_table(path: Path) -> str:
 def conclusions(folder: Path) -> str:
     """What the data say, a sentence each: the part of the page between its two marks."""
     runs = read_results(folder / "training")
-    cells = [run for run in runs if is_cell(run) and run.complete]
+    cells = [run for run in runs if in_full(run)]
     complete = averaged(cells)
     text = [
         of_missing(complete),

@@ -131,6 +131,26 @@ def test_what_the_paper_s_code_did_is_weighed_by_pairs(copy):
     assert experiment_choices.of_choices([run for run in runs if write_experiments.is_cell(run)]) == []
 
 
+def test_a_longer_run_and_one_called_after_another_cell_count_as_what_they_are(copy):
+    from utfproof.training.results import read_results, write_result
+
+    def said():
+        return write_experiments.conclusions(copy).partition("What a host holds at least")[0]
+
+    before = said()
+    runs = read_results(copy / "training")
+    run = next(run for run in runs if run.point.name == "3-hop/sparse/attention" and write_experiments.in_full(run))
+    longer = {**run.preset, "steps": run.steps + 1}
+    for rate in (run.point.learning_rate, 0.5):
+        preset = {**longer, "learning_rate": rate}
+        write_result(replace(run, preset=preset, steps=run.steps + 1, curve=[]), copy / "training")
+    write_result(
+        replace(run, preset={**run.preset, "name": "1-hop/random/mlp"}), copy / "training"
+    )  # by --task and --host
+    assert said() == before
+    assert "| 3-hop/sparse/attention | 2280 | learning_rate 0.5 | 60001 |" in write_experiments.measured_part(copy)
+
+
 def test_points_of_the_scaling_figure_are_told_with_their_spread(copy):
     from utfproof.training.results import read_results
 
