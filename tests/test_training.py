@@ -418,6 +418,8 @@ def test_damaged_checkpoints_are_refused(tmp_path):
         (["parentheses/sparse/attentoin"], "near: parentheses/sparse/attention"),
         ([NAME, "--set", "nonsense"], "NAME=VALUE"),
         ([NAME, "--set", "mm=3"], "no field mm"),
+        ([NAME, "--set", "m=60", "--set", "m=61"], "--set names m twice"),
+        ([NAME, "--learning-rate", "1", "--set", "learning_rate=2"], "named by --learning-rate and by --set"),
         ([NAME, "--engine", "narrow"], "engine 'narrow'"),
         (["parentheses/sparse/mlp", "--engine", "paths"], "not linear"),
         ([NAME, "--device", "cuda:7"], "cuda"),

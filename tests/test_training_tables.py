@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import statistics
 from dataclasses import replace
 
@@ -186,6 +187,13 @@ def test_a_repeated_key_is_refused(tmp_path):
     path, _ = _document(tmp_path)
     path.write_text(path.read_text().replace('"loss": 0.1', '"loss": 0.2, "loss": 0.1'))
     with pytest.raises(MalformedInput, match="key 'loss' is repeated"):
+        read_results(tmp_path)
+
+
+def test_a_pipe_among_results_is_named(tmp_path):
+    """To read it would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(MalformedInput, match="is no file, where results are"):
         read_results(tmp_path)
 
 

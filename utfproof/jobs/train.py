@@ -83,6 +83,7 @@ class Train(Limited, Job, order=150):
 
     def run(self) -> Outcome:
         from utfproof.ground.arrays import require_device
+        from utfproof.training.models import check_dtype
         from utfproof.training.presets import preset as preset_named
         from utfproof.training.presets import scaling_presets, upstream_fields
         from utfproof.training.results import DEFAULT_FOLDER
@@ -95,11 +96,11 @@ class Train(Limited, Job, order=150):
                 raise MalformedInput(f"{folder} is a file; name a folder")
         if self.threads is not None:
             use_threads(self.threads)
-        given = {name: getattr(self, name) for name in _OF_THE_PRESET}
+        check_dtype(self.dtype, self.device)
         if self.follow not in ("paper", "upstream"):
             raise MalformedInput(f"--preset {self.follow!r} is unknown; choose paper or upstream")
         silent = upstream_fields(self.preset) if self.follow == "upstream" else {}
-        overrides = {**silent, **name_values(self.changes or []), **{k: v for k, v in given.items() if v is not None}}
+        overrides = {**silent, **self._changes()}
         if self.scaling is None:
             points = [preset_named(self.preset, **overrides)]
         elif self.output is not None:
@@ -128,6 +129,14 @@ class Train(Limited, Job, order=150):
             return Outcome(documents[0], f"train {self.preset}", _rows(points[0], found[0]))
         document = {"panel": self.scaling, "points": documents}
         return Outcome(document, f"train {self.preset}, {self.scaling}", _point_rows(points, found))
+
+    def _changes(self) -> dict[str, Any]:
+        """What options and --set change of the preset. MalformedInput for a field that both name."""
+        changes = name_values(self.changes or [])
+        chosen = {name: value for name in _OF_THE_PRESET if (value := getattr(self, name)) is not None}
+        if both := [name for name in chosen if name in changes]:
+            raise MalformedInput(f"{both[0]} is named by --{both[0].replace('_', '-')} and by --set; choose one")
+        return {**changes, **chosen}
 
     # --- in a sweep: one preset and seed, in one process ---
 
@@ -184,6 +193,8 @@ def name_values(items: list[str]) -> dict[str, Any]:
             raise MalformedInput(f"--set {item!r} is not NAME=VALUE")
         if name.strip() == "seed":
             raise MalformedInput("--set changes the experiment, which every seed has in common; `train` has --seed")
+        if name.strip() in found:
+            raise MalformedInput(f"--set names {name.strip()} twice; choose one value")
         try:
             found[name.strip()] = json.loads(text)
         except ValueError:

@@ -137,6 +137,8 @@ def read_results(folder: Path | str = DEFAULT_FOLDER) -> list[RunResult]:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise MalformedInput(f"{folder} is no folder of results")
+    if strange := [path for path in folder.glob("*.json") if not path.is_file()]:
+        raise MalformedInput(f"{strange[0]} is no file, where results are files called KEY.json")
     return [read_named(path) for path in sorted(folder.glob("*.json"))]
 
 
