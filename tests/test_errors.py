@@ -408,6 +408,8 @@ OPTIONS = {
         3,
         "more than 2^60 head words",
     ),
+    "a billion layers, in symbols": (["symbolic", *LONG], 3, "2^60 head words"),
+    "slack at a billion layers": (["slack", "random", *LONG], 3, "2^60 head words"),
     "a search of a billion layers": (["search", "numerical", "-H", 2, "-L", BILLION, "--m", 2], 3, "2^60 head words"),
     "monomials of a billion layers": (["search", "monomial", "-H", 2, "-L", BILLION], 3, "at most 4096"),
     "monomials of a billion dimensions": (["search", "monomial", "-H", 2, "-L", 2, "--m", BILLION], 3, "at most 4096"),

@@ -35,6 +35,7 @@ from utfproof.shapes import (
     matching_dimension,
     positive_integer,
     require_plain,
+    require_words,
 )
 from utfproof.systems import Universal
 
@@ -316,6 +317,7 @@ def run_slack(
     MalformedInput (before measuring, where matplotlib is missing or the plot's format unknown) and ResourceLimit.
     """
     require_plain(shape, "the study of slack")
+    require_words(shape, "the study of slack")
     if host_name not in HOSTS:
         raise MalformedInput(f"slack is a question about random hosts: {', '.join(HOSTS)}; got {host_name!r}")
     if plot_path is not None:

@@ -34,7 +34,7 @@ from utfproof.exact.symbolic import (
 from utfproof.ground.generator import check_seed, integer_matrix
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching.equations import r_all
-from utfproof.shapes import Shape, matching_dimension, require_plain
+from utfproof.shapes import Shape, matching_dimension, require_plain, require_words
 from utfproof.systems import TiedUniversal, Universal
 
 LARGEST = 120
@@ -75,6 +75,7 @@ def symbolic(shape: Shape, *, tied: bool = False, seed: int = 0, seconds: float 
     """All of it at m = M, as far as the limits allow. NotDefined with a residual stream; MalformedInput for a bad seed.
     ResourceLimit where determinants along the line take more than `seconds`."""
     require_plain(shape, "R_all in symbols")
+    require_words(shape, "R_all in symbols")
     check_seed(seed)
     limits: list[str] = []
     generic = homogeneous = linear = determinant = line = blocks = words = None
