@@ -31,7 +31,7 @@ def printed(run: RunResult) -> float | None:
 
 def in_full(run: RunResult) -> bool:
     """Whether the run is of a cell of the paper's tables, with its number of steps: a longer one is another experiment."""
-    return is_cell(run) and run.complete and "steps" not in differences(run)
+    return is_cell(run) and run.complete and not differences(run)
 
 
 def averaged(runs: list[RunResult]) -> list[RunResult]:
@@ -318,8 +318,7 @@ def of_rates(runs: list[RunResult]) -> list[str]:
             notes = ["the paper's"] * is_cell(alike[0]) + [f"{len(alike)} seeds"] * (len(alike) > 1)
             note = f" ({', '.join(notes)})" if notes else ""
             said.append(f"{percent(measured(alike).mean)} at {alike[0].point.learning_rate:g}{note}")
-        point = group[0][0].point
-        text.append(f"{point.task}/{point.host}/{point.variant} {', '.join(said)}")
+        text.append(f"{group[0][0].point.name} {', '.join(said)}")
     return [f"By learning rate, in percent, one seed unless said otherwise: {'; '.join(text)}."] if text else []
 
 

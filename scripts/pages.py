@@ -16,11 +16,6 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)])
 
 
-def measured(number: float) -> str:
-    """Three digits, more only before the point: of a time or of a ratio."""
-    return f"{number:.0f}" if abs(number) >= 100 else f"{number:#.3g}".rstrip(".")
-
-
 def settle(pages: Mapping[Path, str], arguments: Sequence[str] | None = None, *, whole: Path | None = None) -> int:
     """Write every page that is not there as given; with --check write none, name each on stderr and return 1.
 

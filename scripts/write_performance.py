@@ -13,7 +13,9 @@ import sys
 from typing import Any
 
 from gpu_figures import on_a_gpu
-from pages import ROOT, measured, settle, table
+from pages import ROOT, settle, table
+
+from utfproof.reporting.report_charts import short
 
 PAGE = ROOT / "docs" / "performance.md"
 EXACT = "bench-exact-cpu.json"
@@ -45,10 +47,10 @@ def engine(document: dict[str, Any]) -> str:
     rows = []
     for entry in document["results"]:
         times = [entry["median_seconds"].get(name) for name in names]
-        rows.append([str(entry["n"]), *("" if t is None else measured(1000 * t) for t in times)])
+        rows.append([str(entry["n"]), *("" if t is None else short(1000 * t) for t in times)])
     ratios = list(dict.fromkeys(name for entry in document["results"] for name in entry["ratios"]))
     ratio_rows = [
-        [str(e["n"]), *(measured(e["ratios"][name]) if name in e["ratios"] else "" for name in ratios)]
+        [str(e["n"]), *(short(e["ratios"][name]) if name in e["ratios"] else "" for name in ratios)]
         for e in document["results"]
     ]
     setting = document["setting"]
@@ -224,7 +226,7 @@ def everything(document: dict[str, Any]) -> str:
             entry["work"],
             entry["size"],
             entry["beside"] + (" (peer)" if entry["peer"] else ""),
-            f"{1000 * statistics.median(pair[0] for pair in entry['processor_seconds']['alone']):.3g}",
+            short(1000 * statistics.median(pair[0] for pair in entry["processor_seconds"]["alone"])),
             *(f"{entry['ratios'][state]:.2f}" for state in ("alone", "busy")),
         ]
         for entry in document["results"]

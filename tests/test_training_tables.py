@@ -11,6 +11,7 @@ import pytest
 from utfproof.cli import app as command_line
 from utfproof.errors import MalformedInput
 from utfproof.paper import tables as paper
+from utfproof.training import optimum
 from utfproof.training import tables as training_tables
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, preset, scaling_presets
 from utfproof.training.results import (
@@ -193,8 +194,9 @@ def test_a_repeated_key_is_refused(tmp_path):
 def test_a_pipe_among_results_is_named(tmp_path):
     """To read it would wait for ever."""
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(MalformedInput, match="is no file, where results are"):
-        read_results(tmp_path)
+    for read in (read_results, optimum.read_documents):
+        with pytest.raises(MalformedInput, match="is no file, where results are"):
+            read(tmp_path)
 
 
 def test_a_copy_is_not_counted_twice(tmp_path):

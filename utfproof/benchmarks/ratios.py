@@ -28,7 +28,7 @@ from typing import Any
 from utfproof.benchmarks.fflas import Fflas, FflasRun, Unavailable
 from utfproof.benchmarks.timing import busy_processes, check_counts, circumstances, library
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import read_bytes
+from utfproof.ground.files import json_files, read_bytes
 from utfproof.ground.processes import as_child, run_child
 from utfproof.ground.progress import stage, staged
 from utfproof.ground.threads import cores
@@ -143,7 +143,7 @@ def recorded_ratios(folder: Path, kernel: str) -> dict[Key, float]:
     """Ratios of the runs kept in a folder: those with this kernel of BLAS, or where there is none the largest of each row.
     MalformedInput where there is no run, or another file."""
     runs: dict[str, dict[Key, float]] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in json_files(folder):
         try:
             document = json.loads(read_bytes(path))
             assert document["benchmark"] == "all"

@@ -187,3 +187,12 @@ def read_bytes(path: Path | str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise MalformedInput(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def json_files(folder: Path | str) -> list[Path]:
+    """What is called *.json in a folder, in order; nothing where there is none. MalformedInput for what is no file: to read a
+    pipe would wait for ever."""
+    found = sorted(Path(folder).glob("*.json"))
+    if strange := [path for path in found if not path.is_file()]:
+        raise MalformedInput(f"{strange[0]} is no file, where results are kept as files")
+    return found

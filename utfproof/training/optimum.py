@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
-from utfproof.ground.files import make_folder, read_json, write_json
+from utfproof.ground.files import json_files, make_folder, read_json, write_json
 from utfproof.ground.forms import is_number
 from utfproof.matching import embed
 from utfproof.shapes import matching_dimension
@@ -105,10 +105,9 @@ def read_source(folder: Path) -> ResultSource:
     document, tensors = found
     try:
         fields, seeds = dict(document["identity"]["preset"]), list(document["identity"]["seeds"])
-        preset = Preset(**{**fields, "name": "", "betas": tuple(fields["betas"])})
+        preset = Preset.of_fields({**fields, "name": ""})
     except (KeyError, TypeError) as error:
         raise MalformedInput(f"{folder} holds a checkpoint of no training run: {error}") from None
-    preset = replace(preset, name=f"{preset.task}/{preset.host}/{preset.variant}")
     if preset.host != OWN_WIDTH or len(seeds) != 1:
         raise MalformedInput(
             f"{folder} holds a run of host {preset.host}, {len(seeds)} seeds; expected {OWN_WIDTH}, one"
@@ -358,7 +357,7 @@ def read_document(path: Path) -> dict[str, Any]:
 def read_documents(folder: Path | str = DEFAULT_FOLDER) -> list[dict[str, Any]]:
     """All files of a folder, in order of their names; none where the folder does not exist."""
     found = []
-    for path in sorted(Path(folder).glob("*.json")):
+    for path in json_files(folder):
         document = read_document(path)
         if path.stem != document["key"]:
             raise MalformedInput(f"{path}: this file is called {document['key']}.json; rename it, or remove a copy")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,13 @@ class Preset:
     """With LN: whether frozen hosts train its gains and shifts too. Trained transformers always do."""
     max_grad_norm: float = 0.0
     """The norm of all gradients together that a step takes at most: larger ones are scaled down to it; 0: as they are."""
+
+    @classmethod
+    def of_fields(cls, values: Mapping[str, Any]) -> Preset:
+        """As files hold it, named after what it is: it may be called after the cell that it is a change of, such as with
+        another host. KeyError and TypeError for other fields."""
+        point = cls(**{**values, "betas": tuple(values["betas"])})
+        return replace(point, name=f"{point.task}/{point.host}/{point.variant}")
 
     @property
     def variant(self) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from utfproof.errors import MalformedInput
-from utfproof.ground.files import make_folder, read_json, write_json
+from utfproof.ground.files import json_files, make_folder, read_json, write_json
 from utfproof.ground.forms import is_number
 from utfproof.training.presets import PAPER_HOSTS, PAPER_VARIANTS, Preset, field_names, home_of
 from utfproof.training.tables import SAME, Further, Measured
@@ -63,7 +63,7 @@ class RunResult:
     @cached_property
     def point(self) -> Preset:
         """The preset as run."""
-        return _point(self.preset)
+        return Preset.of_fields(self.preset)
 
 
 _UNLESS_CHANGED = {
@@ -88,7 +88,7 @@ def run_key(preset: Preset | Mapping[str, Any], seed: int, steps: int) -> str:
     """The key of a run: the same for the same computation, whatever the preset is called. `steps` are those done; the steps
     asked for count too, since the learning rate decays over them."""
     values = preset_fields(preset) if isinstance(preset, Preset) else dict(preset)
-    view = _point(values)
+    view = Preset.of_fields(values)
     matters = {name: value for name, value in values.items() if name not in _NOT_IN_KEY}
     matters["schedule"] = values["steps"]
     text = json.dumps(matters, sort_keys=True, separators=(",", ":"))
@@ -98,19 +98,13 @@ def run_key(preset: Preset | Mapping[str, Any], seed: int, steps: int) -> str:
 
 def is_complete(preset: Preset | Mapping[str, Any], steps: int) -> bool:
     """Whether so many steps are no brief run: all of the schedule, and as many as `home_of` says."""
-    point = preset if isinstance(preset, Preset) else _point(preset)
+    point = preset if isinstance(preset, Preset) else Preset.of_fields(preset)
     home = _home(point)
     return steps >= max(point.steps, home.steps if home else 0)
 
 
 def _home(point: Preset) -> Preset | None:
     return home_of(point.task, point.host, point.residual, point.norm, point.mlp)
-
-
-def _point(values: Mapping[str, Any]) -> Preset:
-    """Named after what was run: the preset may be called after the cell that it is a change of, such as with another host."""
-    point = Preset(**{**values, "betas": tuple(values["betas"])})
-    return replace(point, name=f"{point.task}/{point.host}/{point.variant}")
 
 
 def result_path(result: RunResult, folder: Path | str) -> Path:
@@ -137,9 +131,7 @@ def read_results(folder: Path | str = DEFAULT_FOLDER) -> list[RunResult]:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise MalformedInput(f"{folder} is no folder of results")
-    if strange := [path for path in folder.glob("*.json") if not path.is_file()]:
-        raise MalformedInput(f"{strange[0]} is no file, where results are files called KEY.json")
-    return [read_named(path) for path in sorted(folder.glob("*.json"))]
+    return [read_named(path) for path in json_files(folder)]
 
 
 def read_named(path: Path) -> RunResult:
@@ -230,7 +222,7 @@ def _check_preset(values: dict[str, Any], source: str) -> None:
     if not isinstance(values["betas"], list):
         raise MalformedInput(f"{source}: betas {values['betas']!r} of the preset are no list")
     try:
-        _point(values)
+        Preset.of_fields(values)
     except (MalformedInput, TypeError) as error:
         raise MalformedInput(f"{source}: {error}") from None
 
@@ -293,7 +285,7 @@ def paper_cells(results: Iterable[RunResult]) -> tuple[dict[tuple[str, str, str]
             cells[cell] = measured(runs)
         else:
             words = ", ".join(f"{name} {other[name]}" for name in sorted(other)) or SAME
-            further.append(Further(f"{point.task}/{point.host}/{point.variant}", words, measured(runs)))
+            further.append(Further(point.name, words, measured(runs)))
     return cells, sorted(further, key=lambda item: (item.name, item.differences, item.measured.steps))
 
 
