@@ -1,10 +1,15 @@
-"""Memory guard: estimate first, refuse with the figure, never thrash."""
+"""Limits on memory and time: enforced by the system, and estimated beforehand where one product of sizes says it."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -68,11 +73,15 @@ def keep_freed_memory() -> None:
 
 def held_memory() -> int:
     """Bytes that the process holds now, files mapped into it not counted; 0 where the system does not say."""
+    return _status_bytes("RssAnon")
+
+
+def _status_bytes(name: str) -> int:
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
         return 0
-    found = re.search(r"^RssAnon:\s*(\d+) kB$", status, re.MULTILINE)
+    found = re.search(rf"^{name}:\s*(\d+) kB$", status, re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
@@ -86,3 +95,61 @@ def require_memory(needed: int, what: str, limit: int | None = None) -> None:
             f"{what} needs about {show_bytes(needed)} beside the {show_bytes(held)} in use, the limit is "
             f"{show_bytes(allowed)}; choose a smaller shape or raise --max-memory"
         )
+
+
+@contextmanager
+def limits(max_memory: int | None = None, max_seconds: float | None = None, what: str = "this") -> Iterator[None]:
+    """Have the system enforce limits on a block: `max_memory` bytes held by the process, `max_seconds` of the clock.
+
+    None: no limit of that sort. The block runs in the main thread where there is a time limit. A single call into C ends
+    before its time limit is noticed. Raises ResourceLimit with the figure.
+    """
+    try:
+        with _data_limited(max_memory), _timed(max_seconds, what):
+            yield
+    except MemoryError as error:
+        if max_memory is None:
+            raise
+        raise ResourceLimit(
+            f"{what} needs more than the limit of {show_bytes(max_memory)}; choose a smaller input or raise --max-memory"
+        ) from error
+
+
+@contextmanager
+def _data_limited(max_memory: int | None) -> Iterator[None]:
+    """RLIMIT_DATA, which counts what is reserved: what is reserved now and not used is allowed beside the limit."""
+    if max_memory is None or not sys.platform.startswith("linux"):
+        yield
+        return
+    import resource
+
+    reserved = _status_bytes("VmData")
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = max_memory + max(reserved - held_memory(), 0)
+    known = [limit for limit in (wanted, soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(known), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@contextmanager
+def _timed(seconds: float | None, what: str) -> Iterator[None]:
+    """A timer of the system; an outer timer goes on afterwards."""
+    if seconds is None:
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise ResourceLimit(f"{what} took more than the limit of {seconds:g} s; choose a smaller input or raise the limit")
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    began, (left, _) = time.monotonic(), signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 1e-3))
