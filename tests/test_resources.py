@@ -11,7 +11,10 @@ from utfproof.ground.resources import held_memory, limits
 
 def test_a_time_limit_ends_a_loop():
     began = time.monotonic()
-    with pytest.raises(ResourceLimit, match=r"the loop took more than the limit of 0\.2 s"), limits(None, 0.2, "the loop"):
+    with (
+        pytest.raises(ResourceLimit, match=r"the loop took more than the limit of 0\.2 s"),
+        limits(None, 0.2, "the loop"),
+    ):
         while True:
             pass
     assert time.monotonic() - began < 5

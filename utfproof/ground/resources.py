@@ -142,7 +142,9 @@ def _timed(seconds: float | None, what: str) -> Iterator[None]:
         return
 
     def stop(number: int, frame: object) -> None:
-        raise ResourceLimit(f"{what} took more than the limit of {seconds:g} s; choose a smaller input or raise the limit")
+        raise ResourceLimit(
+            f"{what} took more than the limit of {seconds:g} s; choose a smaller input or raise the limit"
+        )
 
     handler = signal.signal(signal.SIGALRM, stop)
     began, (left, _) = time.monotonic(), signal.setitimer(signal.ITIMER_REAL, seconds)
