@@ -9,23 +9,30 @@ from utfproof.errors import ResourceLimit
 from utfproof.ground.resources import held_memory, limits
 
 
+def forever():
+    while True:
+        pass
+
+
 def test_a_time_limit_ends_a_loop():
     began = time.monotonic()
     with (
         pytest.raises(ResourceLimit, match=r"the loop took more than the limit of 0\.2 s"),
         limits(None, 0.2, "the loop"),
     ):
-        while True:
-            pass
+        forever()
     assert time.monotonic() - began < 5
+
+
+def nested():
+    with limits(None, 60):
+        pass
+    forever()
 
 
 def test_an_outer_time_limit_goes_on():
     with pytest.raises(ResourceLimit, match=r"outer took more than the limit of 0\.3 s"), limits(None, 0.3, "outer"):
-        with limits(None, 60):
-            pass
-        while True:
-            pass
+        nested()
 
 
 def test_a_memory_limit_refuses_an_array():
