@@ -84,7 +84,7 @@ $(VENV)/.test: $(VENV)/.core
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) -e '.[dev,torch,plots,cluster,search]'
+	$(PIP) -e '.[dev,torch,plots,cluster]'
 	touch $@
 
 $(VENV)/.torch: $(VENV)/.core

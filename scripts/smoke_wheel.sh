@@ -43,7 +43,6 @@ cp "$work"/fresh/lib/python*/site-packages/utfproof/certificates/checker.py alon
 "$python" -I alone.py sparse.json
 case ",$extras," in *,plots,*) "$use" frontier --heads 2 --layers 1..3 --plot frontier.png >/dev/null && test -s frontier.png ;; esac
 case ",$extras," in *,torch,*) "$use" train parentheses/sparse/attention --steps 2 --set batch=4 --results results -o run >/dev/null ;; esac
-case ",$extras," in *,search,*) "$use" search monomial -H 2 -L 2 --engine cp-sat >/dev/null ;; esac
 case ",$extras," in *,cluster,*)
   printf '[sweep]\nname = "smoke"\n[[jobs]]\ncommand = "certify"\nconstruction = "sparse"\nshape = [[1, 1, 1, 1], [2, 1, 1, 1]]\n' > grid.toml
   "$use" sweep grid.toml -o jobs >/dev/null && "$use" collect jobs -o jobs.parquet >/dev/null ;;

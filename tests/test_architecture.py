@@ -299,7 +299,7 @@ READS = {
     "isdigit",
 }
 MAKES = {"int", "float", "Fraction", "loads", "MalformedInput"}
-INDEPENDENT = ("checker.py", "checker_numpy.py", "nullstellensatz.py")
+INDEPENDENT = ("checker.py", "checker_numpy.py")
 ALIKE = 0.8
 """Share of what two parsers have in common from which on they are one."""
 

@@ -441,7 +441,7 @@ def test_numbers_are_digits(tmp_path, capsys, number):
         run(["certify", "tied", "-H", number, "-L", "2", "-d", "1", "--d-in", "2", "-o", str(tmp_path / "a.json")]) == 2
     )
     assert "is not a valid integer" in capsys.readouterr().err
-    assert run(["search", "monomial", "-H", "2", "-L", "2", "--seconds", number]) == 2
+    assert run(["search", "exhaustive", "-H", "2", "-L", "2", "--m", "2", "--seconds", number]) == 2
     assert "is not a valid float" in capsys.readouterr().err
 
 

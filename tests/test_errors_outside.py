@@ -27,7 +27,7 @@ store = test_errors.store
 
 # --- what is not installed, or not there -----------------------------------------------------------------------------
 
-PACKAGES = ("torch", "matplotlib", "dask", "distributed", "pyarrow", "ortools")
+PACKAGES = ("torch", "matplotlib", "dask", "distributed", "pyarrow")
 ABSENT = {
     "certify": ([*CERTIFY, "--device", "cuda"], " -m pip install torch"),
     "emulate": (["emulate", "random", *SMALL, "--precision", "bfloat16"], " -m pip install torch"),
@@ -40,10 +40,6 @@ ABSENT = {
     "figure": (["figure", "scaling", "-o", "f.svg"], " -m pip install matplotlib"),
     "frontier": (["frontier", "--plot", "f.svg"], " -m pip install matplotlib"),
     "bench --plot": (["bench", "exact", "--plot", "f.svg"], " -m pip install matplotlib"),
-    "search monomial": (
-        ["search", "monomial", "-H", 2, "-L", 2, "--engine", "cp-sat"],
-        " -m pip install ortools",
-    ),
     "sweep": (["sweep", "grid.toml", "--scheduler", "tcp://127.0.0.1:1"], " -m pip install dask"),
 }
 

@@ -384,7 +384,6 @@ def test_files_that_are_no_documents_are_told_apart(tmp_path):
         f"{digest[::-1]}.bin": (b"numbers", None),
         "log.jsonl": (log.encode(), "unfinished"),
         "checkpoint.json": (b'{"format": "utfproof-training-checkpoint"}', "unfinished"),
-        "derivation.json": (b'{"format": "utfproof-nullstellensatz"}', "derivation"),
         "results.db": (b"SQLite format 3\0...", "archive"),
         "000001.zip": (b"PK\x03\x04...", "archive"),
         "other.zip": (b"no archive", None),

@@ -60,8 +60,7 @@ report
 """.strip().splitlines()
 """Run in this order, in one folder."""
 ELSEWHERE = {"refute-lower", "train", "optimum", "search numerical", "bench all", "bench exact", "bench certify",
-             "bench emulate", "bench train", "search impossible", "search monomial", "search calibrate",
-             "search open"}  # fmt: skip
+             "bench emulate", "bench train"}  # fmt: skip
 """Commands that last, or need PyTorch: outputs of theirs are in tests/data/outputs."""
 
 
@@ -95,10 +94,6 @@ def outputs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("line", [
-    "monomial -H 2 -L 1",  # a coordinate that E does not use
-    "monomial -H 2 -L 1 --m 1",  # no exponents, so no host
-    "monomial -H 2 -L 3 --engine local",  # negative exponents
-    "monomial -H 2 -L 3 --looped --engine local --host-seconds 0.1",  # exponents, and no host
     "numerical -H 2 -L 1 --m 2 --restarts 2",  # no construction of that size is known
     "numerical -H 2 -L 1 --m 3 --free E --restarts 2",
 ])  # fmt: skip

@@ -12,7 +12,7 @@ from utfproof.constructions.shared_query import shared_query_host
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import to_numpy
 from utfproof.ground.notions import Notion
-from utfproof.search import attention, calibration, levenberg, numerical, restarts
+from utfproof.search import attention, levenberg, numerical, restarts
 from utfproof.search.attention import AttentionEquations, AttentionState
 from utfproof.search.levenberg import SearchEngine, levenberg_marquardt
 from utfproof.search.numerical import TARGET
@@ -215,7 +215,7 @@ def test_engines_are_checked(make, message):
         make()
 
 
-# --- commands and intervals --------------------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------------------
 
 COMMAND = ("search", "numerical", "--notion", "attention-matching", "-H", 2, "-L", 1, "--iterations", 60)
 
@@ -258,19 +258,3 @@ def test_usage_errors(cli, arguments, message):
     code, _, error = cli("search", "numerical", "-H", 2, "-L", 1, "--m", 3, *arguments)
     assert code == 2
     assert message in error
-
-
-def test_intervals_are_the_frontiers(monkeypatch):
-    assert calibration.known(SHARED) == "2"
-    assert calibration.known(Problem(Shape(2, 3, 1, 1), 3, "E and U", True, True)) == "3 to 4"
-    assert calibration.known(Problem(Shape(2, 3, 1, 1), 3, "U", True, True)) == "4"
-    asked = []
-    right = calibration.frontier
-
-    def watched(shapes, *, notions):
-        asked.append((shapes, notions))
-        return right(shapes, notions=notions)
-
-    monkeypatch.setattr(calibration, "frontier", watched)
-    assert calibration.known(problem(2, 2, 1, 9, d=2)) == "9"
-    assert asked[0][1] == [Notion.ATTENTION_MATCHING]

@@ -1,27 +1,18 @@
-"""Numerical search: derivatives, calibration, cautious outcomes, exact verification with planted faults, the commands."""
+"""Numerical search: derivatives, cautious outcomes, exact verification with planted faults, the commands."""
 
 import json
-import os
-import subprocess
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
-import write_search
 
 from utfproof.certificates.checker import main as check
 from utfproof.constructions import construction
-from utfproof.constructions.middle import embed_middle, middle_host, path_bilinear
 from utfproof.constructions.random import integer_target
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
-from utfproof.exact import rational
-from utfproof.ground.processes import THREAD_VARIABLES
-from utfproof.search import calibration, log, restarts, rounding
-from utfproof.search.exact_host import ExactHost, combined, exact_array, target_entries, two_sided_form, verify
+from utfproof.search import log, restarts
+from utfproof.search.exact_host import ExactHost, exact_array, target_entries, two_sided_form, verify
 from utfproof.search.levenberg import levenberg_marquardt
-from utfproof.search.monomial_fit import MonomialSolution, verify_monomial
 from utfproof.search.numerical import (
     FRESH,
     TARGET,
@@ -45,7 +36,6 @@ from utfproof.search.restarts import (
 from utfproof.shapes import Shape, head_words
 from utfproof.systems import prefix_products
 
-ROOT = Path(__file__).parents[1]
 LOOPED = {"tied_targets": True, "tied_host": True}
 
 
@@ -81,13 +71,6 @@ PROBLEMS = {
 def test_problems_are_checked(make, message):
     with pytest.raises(MalformedInput, match=message):
         make()
-
-
-def test_problems_say_what_they_ask():
-    assert str(PROBLEMS["looped"]) == (
-        "(H, L, d, d_in) = (2, 3, 1, 1), m = 3, E and U free, tied host, all tied targets"
-    )
-    assert PROBLEMS["untied"].document()["targets"] == "all untied"
 
 
 # --- equations ---------------------------------------------------------------------------------------------
@@ -187,30 +170,6 @@ OUTCOMES = {
 def test_outcomes(name):
     path, fresh, expected = OUTCOMES[name]
     assert outcome_of(path, fresh) == expected
-
-
-@pytest.mark.full
-def test_quick_calibration():
-    # a process of its own with one BLAS thread: on busy cores several threads wait for each other
-    command = [sys.executable, "-m", "utfproof", "search", "calibrate", "--quick", "--workers", "0", "--json"]
-    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    document = json.loads(done.stdout)
-    assert len(document["cases"]) == sum(bool(case.quick) for case in calibration.CASES)
-    for case in document["cases"]:
-        assert case["passed"], case
-    looped = next(case for case in document["cases"] if case["why"].startswith("two dimensions"))
-    assert (looped["candidates"], looped["partial"]) == (0, 0)
-    assert document["passed"]
-    assert done.returncode == 0
-
-
-def test_a_calibration_can_fail(monkeypatch):
-    wrong = calibration.CalibrationCase(problem(2, 1, 1, **LOOPED), "found", 2, 2, "one dimension for two monomials")
-    absent = calibration.CalibrationCase(problem(2, 1, 2, free="E", **LOOPED), "not found", 2, 2, "counting has two")
-    monkeypatch.setattr(calibration, "CASES", (wrong, absent))
-    found = calibration.calibrate(quick=True)
-    assert [entry.passed for entry in found] == [False, False]
 
 
 def test_searches_are_refused_before_memory_runs_out():
@@ -339,129 +298,12 @@ def test_entries_of_targets_are_those_of_the_systems():
                     assert total == matrix[i][j]
 
 
-def test_combinations_drop_zeros():
-    assert combined([(1, {("a",): 2}), (-2, {("a",): 1})]) == {}
-
-
 def test_two_sided_form_refuses_other_products():
     products = shared_host("two-sided", problem(2, 2, 2)).word_products()
     assert two_sided_form(products, 2, 2)
     products[3] = products[0]
     assert not two_sided_form(products, 2, 2)
     assert not two_sided_form(products, 2, 3)
-
-
-# --- monomials ---------------------------------------------------------------------------------------------
-
-
-def path_solution(spoil=None):
-    """The path in the middle layer at (2,1) with E = (c_0, c_1), U = (1, 0): E_0 U_0 = c_0, E_1 U_0 = c_1."""
-    asked = problem(2, 1, 2)
-    built = middle_host(asked.shape, path_bilinear(2), 2)
-    R = exact_array(np.array([[built.value(0, h) for h in range(2)]]))
-    one = Fraction(1)
-    terms = [(one, (1, 0)), (one, (0, 1))], [(one, (0, 0)), None]
-    if spoil:
-        spoil(R, *terms)
-    return MonomialSolution(ExactHost(asked, R), tuple(terms[0]), tuple(terms[1]))
-
-
-def test_monomials_are_verified():
-    found = verify_monomial(path_solution())
-    assert found.facts["targets served"] == "all"
-    assert found.method == "monomials"
-
-
-SPOILS = {
-    "coefficient": lambda R, E, U: E.__setitem__(0, (Fraction(2), (1, 0))),
-    "exponent": lambda R, E, U: E.__setitem__(0, (Fraction(1), (0, 1))),
-    "zero": lambda R, E, U: E.__setitem__(1, None),
-    "host": lambda R, E, U: R.__setitem__((0, 0, 1, 0), Fraction(1)),
-}
-
-
-@pytest.mark.parametrize("name", SPOILS)
-def test_wrong_monomials_are_caught(name):
-    with pytest.raises(Undecided, match="do not solve"):
-        verify_monomial(path_solution(SPOILS[name]))
-
-
-def test_monomials_are_fitted():
-    run = search(problem(2, 1, 2), SearchSetting(restarts=2))
-    found, notes = rounding.verify_candidates(run)
-    assert found is not None, notes
-    assert found.method == "monomials"
-    built = embed_middle(run.problem.shape, path_bilinear(2), 2, integer_target(run.problem.shape, 0))
-    assert len(found.instance["E"]) == built[0].shape[1]
-
-
-# --- what the search at d_in > 1 pointed to ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("d", [1, 2, 3])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_companion_hosts(layers, d, seed):
-    """H = 2, L = 2k+1, d_in = d: m = 2^k (d + 1), in Fractions (docs/search.md, Open problems)."""
-    blocks = 2 ** (layers // 2)
-    companion = np.array(exact_array(np.eye(d + 1, k=-1, dtype=np.int64)))
-    middle = [exact_array(np.eye(d + 1, dtype=np.int64)), companion]
-    width = d + 1
-    R = exact_array(np.zeros((layers, 2, blocks * width, blocks * width), dtype=np.int64))
-    for h in range(2):
-        if layers == 1:
-            R[0, h] = middle[h]
-            continue
-        identity = exact_array(np.eye(width, dtype=np.int64))
-        R[0, h, h * width : (h + 1) * width, :width] = identity
-        R[1, h, :width, :width] = middle[h]
-        R[2, h, :width, h * width : (h + 1) * width] = identity
-    generator = np.random.default_rng(seed)
-    forms = exact_array(generator.integers(1, 9, (layers, 2, d, d)) + 20 * np.eye(d, dtype=np.int64))
-    first, second = forms[layers // 2]
-    inverse = rational.inverse(first)
-    assert inverse is not None, "the first head's matrix is singular: choose another seed"
-    M = second @ inverse
-    krylov = [exact_array(np.arange(1, d + 1))]
-    for _ in range(d):
-        krylov.append(M @ krylov[-1])
-    S = np.stack(krylov[:d], axis=1)
-    inner = rational.inverse(S)
-    assert inner is not None, "the vector is not cyclic: choose another seed"
-    # S [I, x] = (v, Mv, ..., M^d v) reads the companion's columns
-    E, U = np.stack(krylov, axis=1), np.concatenate([inner @ first, exact_array(np.zeros((1, d), dtype=np.int64))])
-    if layers == 3:
-        E = np.concatenate([forms[0, h] @ E for h in range(2)], axis=1)
-        U = np.concatenate([U @ forms[2, h] for h in range(2)], axis=0)
-    for word in head_words(2, layers):
-        row, wanted = E, exact_array(np.eye(d, dtype=np.int64))
-        for layer, h in enumerate(word):
-            row, wanted = row @ R[layer, h], wanted @ forms[layer, h]
-        assert (row @ U == wanted).all()
-
-
-# --- the page ----------------------------------------------------------------------------------------------
-
-
-def test_the_page_says_what_the_data_say():
-    page, data = ROOT / "docs" / "search.md", ROOT / "results" / "search-cpu.json"
-    text, document = page.read_text(), json.loads(data.read_text())
-    assert write_search.with_tables(text, document) == text, "run python scripts/write_search.py"
-    document["runs"][0]["counts"] = {"candidate": 1}
-    assert write_search.with_tables(text, document) != text
-    with pytest.raises(MalformedInput, match="lacks the marks"):
-        write_search.with_tables("# nothing", document)
-
-
-def test_the_committed_calibration_passed_and_found_nothing_else():
-    document = json.loads((ROOT / "results" / "search-cpu.json").read_text())
-    assert document["calibration"]["passed"]
-    assert [(case["expected"], case["why"]) for case in document["calibration"]["cases"]] == [
-        (case.expected, case.why) for case in calibration.CASES
-    ]
-    for run, task in zip(document["runs"], calibration.OPEN, strict=True):
-        assert run["problem"] == task.problem.document()
-        assert (run["outcome"] == "found") == (run["verification"] is not None)
 
 
 # --- commands ----------------------------------------------------------------------------------------------

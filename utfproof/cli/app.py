@@ -28,7 +28,7 @@ INTERNAL_ERROR = 70
 _NO_NAMES = {getattr(errno, name) for name in ("ENAMETOOLONG", "ELOOP") if hasattr(errno, name)}
 """What the system says of names that no file can have."""
 
-EXTRAS = ("torch", "matplotlib", "dask", "distributed", "pyarrow", "ortools")
+EXTRAS = ("torch", "matplotlib", "dask", "distributed", "pyarrow")
 """Packages that are installed on request."""
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -111,30 +111,6 @@ def worker_pool(
             pool.shutdown(cancel_futures=True)
             raise
         pool.shutdown()
-
-
-def interruptible(call: Callable[[], T], stop: Callable[[], None]) -> T:
-    """What a call returns that does not hear Ctrl-C, such as a solver's: it runs in a thread beside this one, which does. Then
-    `stop`, which ends it, is called until it has ended."""
-    from concurrent.futures import Future
-
-    found: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            found.set_result(call())
-        except BaseException as error:
-            found.set_exception(error)
-
-    beside = threading.Thread(target=run)
-    try:
-        beside.start()
-        return found.result()
-    except BaseException:
-        while beside.is_alive():  # it may not have begun
-            stop()
-            beside.join(0.05)
-        raise
 
 
 def run_child(module: str, text: str, threads: int, advice: str) -> str:

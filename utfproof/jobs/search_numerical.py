@@ -1,4 +1,4 @@
-"""`utfproof search numerical` and `utfproof search calibrate`."""
+"""`utfproof search numerical`."""
 
 from __future__ import annotations
 
@@ -159,102 +159,6 @@ def _rows(document: dict[str, Any]) -> dict[str, str]:
     for number, note in enumerate(document["notes"]):
         rows[f"note {number + 1}"] = note
     return rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchCalibrate(Limited, Job, order=141, name="search calibrate"):
-    """Look from random starts for what is known, and where nothing can be.
-
-    Exit 0: every case came out as known. 1: some did not, so that searches are not to be trusted.
-    """
-
-    examples = "Example: utfproof search calibrate --quick"
-    quick: bool = option(False, "Small problems and few restarts.")
-    workers: int = workers_option()
-    output: Path | None = written(None, "Document to write (.json).", document=True)
-    seed: int = shared("seed")
-
-    def run(self) -> Outcome:
-        from utfproof.search import calibration
-
-        count = sum(bool(case.quick if self.quick else case.restarts) for case in calibration.CASES)
-        with stage("calibrate", count, unit="cases") as doing:
-            found = calibration.calibrate(
-                quick=self.quick,
-                seed=self.seed,
-                workers=_workers(self.workers),
-                max_memory=self.limit,
-                progress=doing.advance,
-            )
-        document = calibration.calibration_document(found)
-        header = ("problem", "expected", "outcome", "candidates", "residual", "seconds")
-        lines = [
-            [
-                _label(entry.case.problem),
-                entry.case.expected,
-                entry.outcome + ("" if entry.passed else " (FAILS)"),
-                f"{entry.run.count('candidate') + entry.run.count('partial')}/{len(entry.run.restarts)}",
-                f"{entry.run.best.residual:.1e}",
-                f"{entry.seconds:.1f}",
-            ]
-            for entry in found
-        ]
-        passed = sum(entry.passed for entry in found)
-        title = f"search calibrate: {passed} of {len(found)} cases as known, {document['seconds']:.0f} s"
-        return Outcome(document, title, exit_code=0 if document["passed"] else 1, header=header, lines=lines)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchOpen(Limited, Job, order=142, name="search open"):
-    """Calibrate, then set the search a fixed list of open problems with fixed budgets (about ten minutes on two cores).
-
-    Exit 0: some host was found and verified exactly. 4: none was, which proves nothing. 1: the calibration fails.
-    """
-
-    examples = "Example: utfproof search open --workers 2 -o results/search-cpu.json"
-    workers: int = workers_option()
-    output: Path | None = written(None, "Document to write (.json).", document=True)
-
-    def run(self) -> Outcome:
-        from utfproof.search import calibration, log
-
-        count, limit = len(calibration.CASES) + len(calibration.OPEN), self.limit
-        with stage("search", count, unit="problems") as doing:
-            cases = calibration.calibrate(workers=_workers(self.workers), max_memory=limit, progress=doing.advance)
-            runs = calibration.survey(workers=_workers(self.workers), max_memory=limit, progress=doing.advance)
-        document: dict[str, Any] = {
-            "search": "open problems",
-            "command": "utfproof search open",
-            "machine": log.machine(),
-            "calibration": calibration.calibration_document(cases),
-            "runs": runs,
-        }
-        lines = []
-        for run in runs:
-            best = min(restart["path"][-1][1] for restart in run["restarts"])
-            given, shape = run["problem"], run["problem"]["shape"]
-            at = f"{given['notion']}, ({shape['heads']},{shape['layers']}), d {shape['head_dim']}, d_in {shape['d_in']}, "
-            at += f"{given['host']} host, {given['targets']} targets" + ", positive" * run["setting"]["positive"]
-            interval = calibration.known(calibration.problem_of(given))
-            lines.append([at, interval, str(given["m"]), run["outcome"], str(len(run["restarts"])), f"{best:.1e}"])
-        header = ("problem", "least m", "m", "outcome", "restarts", "least residual")
-        calibrated, served = document["calibration"]["passed"], any(run["verification"] for run in runs)
-        return Outcome(
-            document,
-            "search open",
-            exit_code=1 if not calibrated else 0 if served else 4,
-            header=header,
-            lines=lines,
-            notes=["not found proves nothing"],
-        )
-
-
-def _label(problem: Any) -> str:
-    shape = problem.shape
-    at = f"({shape.heads},{shape.layers})" if shape.d_in == 1 else f"({shape.heads},{shape.layers}), d_in {shape.d_in}"
-    looped = ", looped" if problem.tied_targets else ""
-    asked = problem.free if problem.notion == Notion.SHARED_ATTENTION else problem.notion.value
-    return f"{at}, m {problem.m}, {asked}{looped}"
 
 
 def _workers(count: int) -> int:

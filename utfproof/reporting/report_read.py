@@ -33,7 +33,6 @@ KINDS = {
     "sweep-times": "sweep: seconds of each job",
     "sweep-head": "sweep: its name",
     "output": "what a command printed",
-    "derivation": "search impossible: a derivation of 1 = 0",
     "unfinished": "train: a run that is not finished; the same command goes on",
     "archive": "a large sweep's index and certificates: its results.jsonl is shown instead",
     "sidecar": "numbers that a certificate names by their digest",
@@ -52,7 +51,6 @@ MOST_BYTES = 256 * 2**20
 _FORMATS = {
     "utfproof-training-result": "training",
     "utfproof-training-checkpoint": "unfinished",
-    "utfproof-nullstellensatz": "derivation",
 }
 """Kinds by the format that a document names."""
 _BEGINNINGS = (

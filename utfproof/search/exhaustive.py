@@ -5,7 +5,7 @@
 | E (U among the 0/1 vectors) | the columns R_w U satisfy no linear relation that the M_w do not | a rank |
 | E and U | E R_w U = M_w is solvable over the closure of the field of the weights | the R_w's relations, then a Gröbner basis |
 
-Ranks are taken modulo a prime that exceeds every minor, so they are the ranks over the rationals. With E and U free
+Ranks are taken over the rationals. With E and U free
 "solvable" means for almost all complex targets; a host whose E and U come out as rational functions serves almost all real
 ones as well.
 """
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement, permutations, product
-from math import comb, factorial
+from math import comb, factorial, log2
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,43 @@ import numpy as np
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.resources import require_memory
 from utfproof.search.budget import UNLIMITED, Budget, OutOfBudget
-from utfproof.search.monomial import MonomialGrid
 from utfproof.search.problem import Problem
 
-PRIME = 2**31 - 1
 KINDS = ("injections", "maps", "all")
 """Partial injections (at most one 1 in a row and in a column), partial maps (in a row), all {0,1} matrices."""
 MOST_HOSTS = 80_000_000
+MOST_WORDS = 4096
 ENTRIES = 1 << 19
 """Of the products R_w of the hosts that are looked at together: well below a second."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """The head words of length L and the exponents of their products M_w, d_in = 1. Where `tied`, the layers share weights, so
+    words of equal counts have equal exponents."""
+
+    heads: int
+    layers: int
+    tied: bool = False
+
+    def __post_init__(self) -> None:
+        if self.layers * log2(self.heads) > log2(MOST_WORDS):
+            raise ResourceLimit(f"{self.heads}^{self.layers} words; this search takes at most {MOST_WORDS}")
+
+    def words(self) -> list[tuple[int, ...]]:
+        """All words of length L in lexicographic order."""
+        return list(product(range(self.heads), repeat=self.layers))
+
+    def exponent(self, word: Sequence[int]) -> tuple[int, ...]:
+        """Exponents of M_w: one entry for each head, of each layer where untied."""
+        total = [0] * (self.heads * (1 if self.tied else self.layers))
+        for layer, head in enumerate(word):
+            total[head if self.tied else layer * self.heads + head] += 1
+        return tuple(total)
+
+    def points(self) -> list[tuple[int, ...]]:
+        """The different exponents, sorted."""
+        return sorted({self.exponent(word) for word in self.words()})
 
 
 # --- the hosts ---------------------------------------------------------------------------------------------
@@ -151,78 +179,21 @@ def _first_layers(table: np.ndarray, heads: int, m: int, budget: Budget) -> list
     return kept
 
 
-# --- exact ranks, many at once ------------------------------------------------------------------------------
+# --- exact ranks ------------------------------------------------------------------------------
 
 
 def ranks(stack: np.ndarray) -> np.ndarray:
-    """Ranks over the rationals of integer matrices [count, r, c]: modulo PRIME where Hadamard's bound on all minors is
-    below it, by FLINT for the others."""
-    count = len(stack)
-    if not stack.size:
-        return np.zeros(count, dtype=np.int64)
-    safe = _minors_below(stack, (PRIME - 1) / 2)
-    done = np.zeros(count, dtype=np.int64)
-    if safe.any():
-        done[safe] = _ranks_modulo(stack[safe])
-    if not safe.all():
-        from flint import fmpz_mat
+    """Ranks over the rationals of integer matrices [count, r, c], by FLINT."""
+    from flint import fmpz_mat
 
-        for k in np.flatnonzero(~safe):
-            done[k] = fmpz_mat(stack[k].tolist()).rank()
-    return done
-
-
-def _minors_below(stack: np.ndarray, limit: float) -> np.ndarray:
-    """[count] whether Hadamard's bound, over rows or over columns, keeps every minor below the limit."""
-    logs = []
-    for axis in (1, 2):
-        squares = (stack.astype(np.float64) ** 2).sum(axis=axis)
-        order = np.sort(np.log(np.maximum(squares, 1.0)) / 2, axis=1)[:, ::-1]
-        logs.append(order[:, : min(stack.shape[1:])].sum(axis=1))
-    return np.minimum(*logs) < np.log(limit) - 1e-6
-
-
-def _ranks_modulo(stack: np.ndarray) -> np.ndarray:
-    """Ranks modulo PRIME by elimination, all matrices side by side."""
-    count, r, c = stack.shape
-    work = (stack.astype(np.int64) % PRIME) if r <= c else (stack.transpose(0, 2, 1).astype(np.int64) % PRIME)
-    work = work.copy()
-    height, width = work.shape[1:]
-    done = np.zeros(count, dtype=np.int64)
-    rows = np.arange(height)
-    everyone = np.arange(count)
-    for column in range(width):
-        usable = (work[:, :, column] != 0) & (rows >= done[:, None])
-        has = usable.any(axis=1)
-        if not has.any():
-            continue
-        who = everyone[has]
-        pivot, place = usable[has].argmax(axis=1), done[has]
-        work[who, pivot], work[who, place] = work[who, place].copy(), work[who, pivot].copy()
-        lead = work[who, place]
-        lead = lead * _inverses(lead[:, column])[:, None] % PRIME
-        factor = work[who, :, column].copy()
-        factor[rows <= place[:, None]] = 0
-        work[who] = (work[who] - factor[:, :, None] * lead[:, None, :]) % PRIME
-        done[has] += 1
-    return done
-
-
-def _inverses(values: np.ndarray) -> np.ndarray:
-    """Inverses modulo PRIME."""
-    result, base, power = np.ones_like(values), values.copy(), PRIME - 2
-    while power:
-        if power & 1:
-            result = result * base % PRIME
-        base = base * base % PRIME
-        power >>= 1
-    return result
+    shape = stack.shape[1:]
+    return np.array([fmpz_mat(*shape, flat).rank() for flat in stack.reshape(len(stack), -1).tolist()], dtype=np.int64)
 
 
 # --- what a host must satisfy -------------------------------------------------------------------------------
 
 
-def word_products(table: np.ndarray, chosen: np.ndarray, grid: MonomialGrid, tied: bool) -> np.ndarray:
+def word_products(table: np.ndarray, chosen: np.ndarray, grid: Words, tied: bool) -> np.ndarray:
     """R_w [count, H^L, m, m] for rows of matrix numbers."""
     m = table.shape[1]
     products = np.broadcast_to(np.eye(m, dtype=np.int64), (len(chosen), 1, m, m))
@@ -233,7 +204,7 @@ def word_products(table: np.ndarray, chosen: np.ndarray, grid: MonomialGrid, tie
     return products
 
 
-def target_span(grid: MonomialGrid) -> np.ndarray:
+def target_span(grid: Words) -> np.ndarray:
     """Vectors over the words [dimension, H^L] that the targets' (M_w)_w span: words of equal exponents agree."""
     points = grid.points()
     exponents = [grid.exponent(word) for word in grid.words()]
@@ -261,7 +232,7 @@ class _Watched:
         return sum(monomial), tuple(-exponent for exponent in reversed(monomial))
 
 
-def solvable(products: Sequence[Any], grid: MonomialGrid, budget: Budget = UNLIMITED) -> tuple[bool, bool]:
+def solvable(products: Sequence[Any], grid: Words, budget: Budget = UNLIMITED) -> tuple[bool, bool]:
     """(solvable, rational) for E R_w U = M_w with E, U unknown, over the algebraic closure of Q(weights), by Gröbner bases.
 
     products: R_w as integer matrices, in the words' order. The first nonzero coordinate of E is 1 (E and U may be scaled
@@ -327,7 +298,7 @@ def _rational_point(basis: Any, unknowns: Sequence[Any], domain: Any, order: _Wa
     return not expressions
 
 
-def _generic_values(grid: MonomialGrid) -> tuple[list[Any], list[Any]]:
+def _generic_values(grid: Words) -> tuple[list[Any], list[Any]]:
     """(weights, M_w of every word): head 0 has weight 1 in every layer, the others are unknowns (E takes up the scale)."""
     import sympy as sp
 
@@ -401,7 +372,7 @@ def search_all(
     if problem.tied_host != problem.tied_targets:
         raise MalformedInput("exhaustive searches are made for untied hosts and targets, or for both tied")
     began, budget = time.monotonic(), Budget.lasting(seconds, max_memory)
-    grid = MonomialGrid(shape.heads, shape.layers, problem.tied_targets)
+    grid = Words(shape.heads, shape.layers, problem.tied_targets)
     found = ExhaustiveFindings(problem, kind)
     try:
         if problem.tied_host:
@@ -419,7 +390,7 @@ def search_all(
 
 def _search(
     found: ExhaustiveFindings,
-    grid: MonomialGrid,
+    grid: Words,
     hosts: tuple[np.ndarray, np.ndarray, int],
     budget: Budget,
     stop_at_first: bool,

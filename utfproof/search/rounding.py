@@ -14,7 +14,6 @@ from utfproof.ground.notions import Notion
 from utfproof.ground.processes import worker_pool
 from utfproof.search.exact_host import ExactHost, Verification, exact_array, verify
 from utfproof.search.levenberg import levenberg_marquardt
-from utfproof.search.monomial_fit import fit_monomials, verify_monomial
 from utfproof.search.numerical import TARGET, Equations, State, draw_targets
 from utfproof.search.problem import Problem
 from utfproof.search.restarts import EXACT, OUTCOMES, SearchRun
@@ -162,9 +161,5 @@ def verify_candidates(run: SearchRun, *, most: int = 3) -> tuple[Verification | 
         try:
             return verify(rounded.host), notes
         except Undecided as reason:
-            why = str(reason)
-        try:
-            return verify_monomial(fit_monomials(run, rounded.host, rounded.state)), notes
-        except Undecided as reason:
-            notes.append(f"restart {number}: rounded, but {why}; {reason}")
+            notes.append(f"restart {number}: rounded, but {reason}")
     return None, notes
