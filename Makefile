@@ -2,13 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# versions that are known to work together; `make CONSTRAINTS= test` takes the newest instead
+CONSTRAINTS ?= constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS:%=-c %)
 
 # as many processes as there are cores, a file at a time each: what a file prepares for its tests is prepared once; one that
 # dies ends the run, which would wait for it
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --max-worker-restart 0
 
-.PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive corpus wheel docs docs-commands gpu torch models clean
+.PHONY: verify tables proofs checker proofs-check test full kernels lint certificates exhaustive size wheel docs gpu torch clean
 
 verify: $(VENV)/.core
 	$(BIN)/utfproof verify
@@ -58,17 +60,13 @@ gpu: $(VENV)/.dev
 # PyTorch, for training, for modules and for other devices
 torch: $(VENV)/.torch
 
-# models of other libraries, each installed from the index, read and compared live
-models:
-	PYTHON=$(PYTHON) scripts/live_models.sh
-
 # the documentation site, into out/site; warnings are errors, and nothing is fetched while it is built
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
 
-# every command of README and docs, the long ones too, and training for real
-docs-commands: $(VENV)/.dev
-	$(BIN)/python -m pytest -m '' tests/test_docs.py tests/test_readme.py
+# lines by room, tracked files and words of the docs
+size:
+	$(PYTHON) scripts/size.py
 
 # the wheel and the sdist, and the wheel used in a fresh environment; EXTRAS=plots,torch with extras
 wheel:
@@ -94,9 +92,6 @@ $(VENV)/.torch: $(VENV)/.core
 $(VENV)/.docs: $(VENV)/.core
 	$(PIP) -e '.[docs]'
 	touch $@
-
-corpus: $(VENV)/.dev
-	$(BIN)/python tests/make_corpus.py
 
 clean:
 	rm -rf $(VENV) proofs/build proofs/checker/build proofs/checker/utfcheck .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
