@@ -28,7 +28,6 @@ CHECK = "check-cpu.json"
 LARGE = "large-cpu.json"
 ALL = "bench-all-cpu.json"
 TINY = "bench-tiny"
-SWEEP = "sweep-segments-cpu.json"
 TABLES_COMMAND = (
     "utfproof emulate sparse,tied,shared-key,shared-query,random --shapes all "
     "--attention all --context 1,64,512,2048 --json"
@@ -252,34 +251,6 @@ def recorded() -> str:
     return table(["work", "size", "beside", *runs], [[*key, *found] for key, found in rows.items()])
 
 
-def sweep(document: dict[str, Any]) -> str:
-    """A large sweep that was killed and run again."""
-    rows = [
-        [
-            run["place"],
-            ", ".join(f"{victim} at {at}" for victim, at in run["killed at"].items()) or "nothing",
-            str(run["results"]),
-            f"{run['processor milliseconds a job']:.2f}",
-            str(run["largest process, MB"]),
-            str(run["all processes together, MB"]),
-        ]
-        for run in document["runs"]
-    ]
-    found, made = document["folder"], document["table"]
-    header = ["run", "killed (SIGKILL)", "results then", "processor ms a job", "largest, MB", "together, MB"]
-    said = (
-        "Largest: of one process; together: all at a time, scheduler and driver included, pages that they share counted for "
-        f"each. All runs took {document['processor seconds']:.0f} seconds of a processor, "
-        f"{document['processor seconds'] / 60 / 2:.1f} minutes of two cores that nothing else uses ({document['machine']}). "
-        f"Afterwards {found['different keys']} keys are there, each once and in the order asked for; "
-        f"{found['certificates']} certificates lie in the archives under the digests that results name; the checker accepts "
-        f"all {document['checked']['given to the checker']} that it was given, evenly spread. The table has {made['rows']} "
-        f"rows ({made['MB']} MB of Parquet, {made['processor seconds']:.0f} s of a processor, "
-        f"{made['largest process, MB']} MB of memory); the folder takes {found['MB on disk']} MB."
-    )
-    return f"{table(header, rows)}\n\n{said}"
-
-
 def page() -> str:
     """The whole page."""
     return f"""# Performance
@@ -305,15 +276,6 @@ BLAS chooses for a processor, so each has a run of its own (`OPENBLAS_CORETYPE=H
 beside much other work, so that an idle machine has some room more.
 
 {recorded()}
-
-## A large sweep, killed
-
-`python scripts/measure_sweep.py --jobs {load(SWEEP)["jobs"]} -o results/{SWEEP}` ([sweeps](sweeps.md))
-
-Certificates of random hosts at (H, L, d, d_in) = (1, 1, 1, 1), one seed each, on a Dask scheduler with two workers, then with
-two worker processes here, in one folder.
-
-{sweep(load(SWEEP))}
 
 ## Rank modulo a prime
 

@@ -1,8 +1,10 @@
-"""Sweeps: sweep files, content keys, the folder, workers that die, drivers that are killed, and a real Dask scheduler."""
+"""Sweeps: sweep files, content keys, what jobs do, the folder of results and their table (Dask: test_sweeps_cluster)."""
 
+import csv
 import json
+import sqlite3
 import types
-import typing
+import zlib
 from pathlib import Path
 
 import pytest
@@ -12,12 +14,11 @@ from utfproof import weights
 from utfproof.certificates import checker
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, ResourceLimit, Stopped
+from utfproof.cli.grid import in_sweep
 from utfproof.jobs import registry
-from utfproof.jobs.parameters import REQUIRED, keys, parameters
 from utfproof.shapes import Shape
-from utfproof.sweeps import jobs, spec
-from utfproof.sweeps.jobs import SweepTask, code_digest, run_task, sources
-from utfproof.sweeps.run import run_sweep
+from utfproof.sweeps import cluster, jobs, run, spec, table
+from utfproof.sweeps.jobs import REQUIRED, SweepTask, code_digest, run_batch, run_task, sources
 from utfproof.sweeps.spec import MAX_JOBS, parse_spec, read_spec
 from utfproof.sweeps.store import Store
 
@@ -26,7 +27,7 @@ SMALL = {"heads": 2, "layers": 2, "head_dim": 2, "d_in": 3}
 
 
 def sweep_of(*groups, name="s", folder=Path()):
-    return parse_spec({"sweep": {"name": name}, "jobs": list(groups)}, folder)
+    return parse_spec({"sweep": {"name": name}, "jobs": list(groups)}, folder, in_sweep)
 
 
 def certify_group(**changes):
@@ -34,10 +35,25 @@ def certify_group(**changes):
 
 
 class Here:
-    """Workers without processes: this one, one job after another."""
+    """Workers without processes: this one, one batch after another."""
 
-    def run(self, tasks, function=run_task):
-        yield from map(function, tasks)
+    workers = 1
+
+    def __init__(self, *_, **__):
+        pass
+
+    def run(self, batches, function=run_batch):
+        yield from map(function, batches)
+
+
+def run_sweep(sweep, folder, workers=None, **more):
+    return run.run_sweep(sweep, folder, workers or Here(), find=in_sweep, **more)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The command `sweep` runs its jobs in this process."""
+    monkeypatch.setattr(cluster, "DaskWorkers", Here)
 
 
 # --- sweep files -------------------------------------------------------------------------------------------------
@@ -59,7 +75,7 @@ class Here:
         ("[[jobs]]\ncommand = 'certify'\nseeed = 1", "number 1 (certify): key 'seeed' is unknown; did you mean 'seed'?"),
         ("[[jobs]]\ncommand = 'certify'\nheads = 2", "construction, layers, head_dim, d_in missing"),
         ("CERTIFY\nseed = []", "seed is an empty list"),
-        ("CERTIFY\nseed = -1", "seed has -1, expected 0 ..."),
+        ("CERTIFY\nseed = -1", "seed must be an integer from 0"),
         ("CERTIFY\nseed = '9..0'", "empty range '9..0'"),
         ("CERTIFY\nseed = '0...9'", "expected integers, or a range"),
         ("CERTIFY\nseed = true", "expected integers"),
@@ -70,7 +86,7 @@ class Here:
         ("CERTIFY\nwitness = 1", "witness has 1, expected true or false"),
         ("CERTIFY\nresidual = 1", "residual has 1, expected true or false"),
         ("[[jobs]]\ncommand = 'verify'\nresidual = true", "key 'residual' is unknown"),
-        ("CERTIFY\nm = 0", "m has 0, expected 1 ..."),
+        ("CERTIFY\nm = 0", "m must be a positive integer, got 0"),
         ("CERTIFY\nnotion = 'full'", "notion 'full' is unknown"),
         ("CERTIFY\nshape = 'parentheses'", "shape cannot be combined with heads"),
         ("[[jobs]]\ncommand = 'certify'\nconstruction = 'random'\nshape = [2, 2, 2, 3]", "shape has 2; write a list"),
@@ -144,7 +160,7 @@ def test_formats_enter_the_key(monkeypatch):
 
 
 def test_the_example_of_the_documentation_is_understood():
-    assert {job.command for job in read_spec(EXAMPLE).jobs} == {"certify", "emulate", "verify"}
+    assert {job.command for job in read_spec(EXAMPLE, in_sweep).jobs} == {"certify", "emulate", "verify"}
 
 
 # --- what jobs do --------------------------------------------------------------------------------------------------
@@ -153,7 +169,7 @@ def test_the_example_of_the_documentation_is_understood():
 def one(group, folder=Path()):
     """The answer of the only job of a group."""
     (job,) = sweep_of(group, folder=folder).jobs
-    return run_task(SweepTask(job, code_digest()))
+    return run_task(SweepTask(job, code_digest(), in_sweep))
 
 
 @pytest.mark.parametrize(
@@ -194,12 +210,12 @@ def test_decide_names_weights_by_content_and_never_by_path(tmp_path):
     (tmp_path / "again.safetensors").write_bytes((tmp_path / "tied.safetensors").read_bytes())
     found = sweep_of({"command": "decide", "weights": "*.safetensors"}, folder=tmp_path)
     assert (len(found.jobs), found.repeated) == (2, 1)
-    answers = [run_task(SweepTask(job, code_digest())) for job in found.jobs]
+    answers = [run_task(SweepTask(job, code_digest(), in_sweep)) for job in found.jobs]
     assert sorted(a.result["result"]["verdict"] for a in answers) == ["not universal", "universal"]
     assert str(tmp_path) not in json.dumps([a.result for a in answers])
     weights.write_host(tmp_path / "tied.safetensors", build_host("sparse", shape), dtype="int8")
     weights.write_host(tmp_path / "again.safetensors", build_host("sparse", shape), dtype="int8")
-    assert "has changed" in "".join(run_task(SweepTask(job, code_digest())).failure or "" for job in found.jobs)
+    assert "has changed" in "".join(run_task(SweepTask(job, code_digest(), in_sweep)).failure or "" for job in found.jobs)
 
 
 def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
@@ -222,29 +238,6 @@ def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
         sweep_of({**named, "residual": False}, folder=tmp_path)
 
 
-APART = {
-    "certify": set(),
-    "decide": {"explain", "seed", "context"},
-    "emulate": {"shapes", "rows", "module"},
-    "verify": {"full", "workers", "listing", *SMALL},
-    "search": {"workers", "device", "torch"},
-}
-"""Options that no sweep has, beside files and limits: they say more of one run, or how it is shown."""
-
-
-@pytest.mark.parametrize("name", APART)
-def test_a_sweeps_keys_are_its_commands_options(name):
-    """Each option is a key with the same default, but for files written, limits and what is said to people."""
-    _, kind = registry.job(name)
-    options = {
-        key: entry for key, entry in parameters(kind).items() if Path not in (entry.type, *typing.get_args(entry.type))
-    }
-    options |= {"weights": parameters(kind)["weights"]} if name == "decide" else {}
-    assert set(options) - {"max_memory"} - APART[name] == set(keys(kind))
-    for key, entry in keys(kind).items():
-        assert entry.default in (REQUIRED, options[key].default), key
-
-
 def test_every_command_is_known_to_sweeps(tmp_path):
     """With its own keys, without being written down a second time; what they check is said in one line."""
     names = [name for name, entry in registry.commands().items() if entry.module.startswith("utfproof.jobs.")]
@@ -254,14 +247,13 @@ def test_every_command_is_known_to_sweeps(tmp_path):
             sweep_of({"command": name, "nonsense": 1})
 
 
-def test_every_key_takes_its_own_default(tmp_path):
-    """Whatever kind it is of: a kind that the reader of sweeps does not know would refuse each value."""
+def test_every_key_takes_its_own_default():
     for name, entry in registry.commands().items():
-        kind = registry.job(name)[1] if entry.module.startswith("utfproof.jobs.") else None
-        for key, parameter in ({} if kind is None else keys(kind)).items():
-            if parameter.default not in (REQUIRED, None):
-                assert list(spec._piece("here", parameter, parameter.default)) == [parameter.default], (name, key)
-    with pytest.raises(MalformedInput, match=r"expected 1 ... 1024"):
+        command = in_sweep(name) if entry.module.startswith("utfproof.jobs.") else None
+        for key, known in ({} if command is None else command.keys).items():
+            if known.default not in (REQUIRED, None):
+                assert list(spec._values("here", known, known.default)) == [known.default], (name, key)
+    with pytest.raises(MalformedInput, match="from 1 to 1024"):
         sweep_of({"command": "bench exact", "threads": 2000})
 
 
@@ -363,7 +355,7 @@ def test_what_results_depend_on():
 
 def test_other_code_computes_nothing():
     (job,) = sweep_of(certify_group()).jobs
-    answer = run_task(SweepTask(job, "0" * 64))
+    answer = run_task(SweepTask(job, "0" * 64, in_sweep))
     assert answer.result is None
     assert "other code" in answer.failure
 
@@ -380,96 +372,239 @@ def test_numbers_that_json_lacks_become_plain():
 
 
 def counting(calls):
-    def function(task):
-        calls.append(task.job.parameters["seed"])
-        return run_task(task)
+    def function(tasks):
+        calls.extend(task.job.parameters["seed"] for task in tasks)
+        return run_batch(tasks)
 
     return function
+
+
+def change(folder, key, edit):
+    """Edit the stored result of a job, as a forger would."""
+    with sqlite3.connect(folder / "results.db") as db:
+        (line,) = db.execute("SELECT line FROM results WHERE key = ?", (key,)).fetchone()
+        document = json.loads(zlib.decompress(line))
+        edit(document, db)
+        db.execute("UPDATE results SET line = ? WHERE key = ?", (zlib.compress(jobs.canonical(document)), key))
+    db.close()
 
 
 def test_only_what_is_missing_runs(tmp_path):
     calls = []
     few, more = sweep_of(certify_group(seed="0..3")), sweep_of(certify_group(seed="0..5"))
-    assert run_sweep(few, tmp_path / "s", Here(), function=counting(calls)).before == 0
+    assert run_sweep(few, tmp_path / "s", function=counting(calls)).before == 0
     first = (tmp_path / "s" / "results.jsonl").read_bytes()
     assert calls == [0, 1, 2, 3]
-    summary = run_sweep(few, tmp_path / "s", Here(), function=counting(calls))
+    summary = run_sweep(few, tmp_path / "s", function=counting(calls))
     assert (len(calls), summary.before, summary.finished, summary.exit_code) == (4, 4, 4, 0)
     assert (tmp_path / "s" / "results.jsonl").read_bytes() == first
-    run_sweep(more, tmp_path / "s", Here(), function=counting(calls))
+    run_sweep(more, tmp_path / "s", function=counting(calls))
     assert calls[4:] == [4, 5]
     assert (tmp_path / "s" / "results.jsonl").read_bytes().startswith(first)
+    run_sweep(few, tmp_path / "s")
+    assert (tmp_path / "s" / "results.jsonl").read_bytes() == first
 
 
-@pytest.mark.parametrize(
-    "fault", ["no result", "half a result", "another's result", "no certificate", "other certificate"]
-)
-def test_what_is_damaged_runs_again(tmp_path, fault):
-    sweep = sweep_of(certify_group(seed="0..2"))
-    run_sweep(sweep, tmp_path, Here())
-    before = (tmp_path / "results.jsonl").read_bytes()
-    result, other = (tmp_path / "results" / f"{job.key}.json" for job in sweep.jobs[:2])
-    certificate = tmp_path / "certificates" / f"{sweep.jobs[0].key}.json"
-    if fault == "no result":
-        result.unlink()
-    elif fault == "half a result":
-        result.write_bytes(result.read_bytes()[:40])
-    elif fault == "another's result":
-        result.write_bytes(other.read_bytes())
-    elif fault == "no certificate":
-        certificate.unlink()
-    else:
-        certificate.write_bytes(certificate.read_bytes().replace(b"true", b"false") + b" ")
-    calls = []
-    run_sweep(sweep, tmp_path, Here(), function=counting(calls))
+def flipped(document, _):
+    document["result"]["verdict"] = "not universal"
+
+
+def other_kind(document, _):
+    document["result"]["kind"] = "rank-deficient"
+
+
+def another_job(document, _):
+    document["job"]["parameters"]["seed"] = 7
+
+
+def no_certificate(document, _):
+    document["files"] = []
+
+
+def a_path(document, _):
+    document["files"][0]["file"] = "/dev/zero"
+
+
+def lost_file(document, db):
+    db.execute("DELETE FROM files WHERE sha256 = ?", (document["files"][0]["sha256"],))
+
+
+def other_file(document, db):
+    data = zlib.compress(b"{}")
+    db.execute("UPDATE files SET data = ? WHERE sha256 = ?", (data, document["files"][0]["sha256"]))
+
+
+def swapped(document, db):
+    """The certificate of another seed under its own digest."""
+    rows = db.execute("SELECT line FROM results").fetchall()
+    entries = [json.loads(zlib.decompress(line))["files"][0] for (line,) in rows]
+    document["files"][0]["sha256"] = next(e["sha256"] for e in entries if e["sha256"] != document["files"][0]["sha256"])
+
+
+FORGERIES = (flipped, other_kind, another_job, no_certificate, a_path, lost_file, other_file, swapped)
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_result_that_contradicts_its_certificate_is_refused_and_runs_again(cli, tmp_path, forgery):
+    sweep, calls = sweep_of(certify_group(seed="0..2")), []
+    run_sweep(sweep, tmp_path / "s")
+    before = (tmp_path / "s" / "results.jsonl").read_bytes()
+    change(tmp_path / "s", sweep.jobs[0].key, forgery)
+    code, out, err = cli("collect", "s", "-o", "s.csv", "--certificates", "c")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "run the sweep again" in err
+    assert not (tmp_path / "s.csv").exists()
+    run_sweep(sweep, tmp_path / "s", function=counting(calls))
     assert calls == [0]
-    assert (tmp_path / "results.jsonl").read_bytes() == before
-    assert checker.check_file(certificate).code == checker.VALID
+    assert (tmp_path / "s" / "results.jsonl").read_bytes() == before
 
 
-def test_results_of_other_code_or_another_sweep_are_not_mixed_in(tmp_path, monkeypatch):
+def test_results_of_other_code_or_another_sweep_are_not_mixed_in(tmp_path):
     sweep = sweep_of(certify_group())
-    run_sweep(sweep, tmp_path / "s", Here())
+    run_sweep(sweep, tmp_path / "s")
     with pytest.raises(MalformedInput, match="belongs to sweep 's', not 't'"):
-        run_sweep(sweep_of(certify_group(), name="t"), tmp_path / "s", Here())
-    head = json.loads((tmp_path / "s" / "sweep.json").read_text())
-    (tmp_path / "s" / "sweep.json").write_text(json.dumps({**head, "code": "0" * 64}))
+        run_sweep(sweep_of(certify_group(), name="t"), tmp_path / "s")
+    with sqlite3.connect(tmp_path / "s" / "results.db") as db:
+        db.execute("UPDATE sweep SET code = 'x'")
+    db.close()
     with pytest.raises(MalformedInput, match="come from other code"):
-        run_sweep(sweep, tmp_path / "s", Here())
-    assert run_sweep(sweep, tmp_path / "s", Here(), reuse=True).before == 1
-    (tmp_path / "s" / "sweep.json").unlink()
-    with pytest.raises(MalformedInput, match="no sweep's"):
-        run_sweep(sweep, tmp_path / "s", Here())
+        run_sweep(sweep, tmp_path / "s")
+    assert run_sweep(sweep, tmp_path / "s", reuse=True).before == 1
+    (tmp_path / "s" / "results.db").unlink()
+    with pytest.raises(MalformedInput, match="not a sweep's folder"):
+        run_sweep(sweep, tmp_path / "s")
+
+
+@pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"x" * 200])
+def test_a_folder_without_a_sweeps_database_is_one_line(cli, tmp_path, content):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "results.db").write_bytes(content)
+    code, out, err = cli("collect", "s")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "results.db is" in err
 
 
 def test_one_driver_at_a_time(tmp_path):
     sweep = sweep_of(certify_group())
-    with Store(tmp_path).opened("s", sweep.jobs, "c"), pytest.raises(MalformedInput, match="another sweep is running"):
-        run_sweep(sweep, tmp_path, Here(), reuse=True)
-    assert run_sweep(sweep, tmp_path, Here(), reuse=True).finished == 1
-
-
-def test_a_line_cut_off_by_a_kill_and_a_file_left_behind_do_no_harm(tmp_path):
-    sweep = sweep_of(certify_group(seed="0..1"))
-    run_sweep(sweep_of(certify_group()), tmp_path, Here())
-    with (tmp_path / "timings.jsonl").open("a") as stream:
-        stream.write('{"key": "ab')
-    left = tmp_path / "results" / f".{sweep.jobs[1].key}.json.x1y2"
-    left.write_text("half")
-    run_sweep(sweep, tmp_path, Here())
-    assert set(Store(tmp_path).timings()) == {job.key for job in sweep.jobs}
-    assert not left.exists()
+    with Store(tmp_path).opened("s", "c", jobs=1), pytest.raises(MalformedInput, match="another sweep is running"):
+        run_sweep(sweep, tmp_path, reuse=True)
+    assert run_sweep(sweep, tmp_path, reuse=True).finished == 1
 
 
 def test_an_interrupt_says_how_far_it_came(tmp_path):
-    def function(task):
-        if task.job.parameters["seed"] == 2:
+    def function(tasks):
+        if any(task.job.parameters["seed"] == 2 for task in tasks):
             raise KeyboardInterrupt
-        return run_task(task)
+        return run_batch(tasks)
 
     sweep = sweep_of(certify_group(seed="0..4"))
-    with pytest.raises(Stopped, match="2 of 5 finished; run again to resume") as stopped:
-        run_sweep(sweep, tmp_path, Here(), function=function)
+    with pytest.raises(Stopped, match=r"of 5 finished; run again to resume") as stopped:
+        run_sweep(sweep, tmp_path, function=function)
     assert stopped.value.exit_code == 130
     assert not (tmp_path / "results.jsonl").exists()
-    assert run_sweep(sweep, tmp_path, Here()).before == 2
+    assert run_sweep(sweep, tmp_path).before > 0
+
+
+def test_a_large_sweep_is_planned_while_it_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(spec, "CHECKED", 10)
+    sweep = sweep_of(certify_group(seed="0..39"), certify_group(seed="20..44"))
+    assert sweep.is_large
+    summary = run_sweep(sweep, tmp_path)
+    assert (summary.total, summary.finished) == (45, 45)
+    with pytest.raises(MalformedInput, match="m must be"):
+        sweep_of(certify_group(seed="0..39", m=[36, 0]))
+
+
+# --- the command line ----------------------------------------------------------------------------------------------
+
+
+def spec_text(seeds, shape="[2, 2, 2, 3]", construction='"random"', extra=""):
+    return (
+        f'[sweep]\nname = "s"\n[[jobs]]\ncommand = "certify"\nconstruction = {construction}\nshape = [{shape}]\n'
+        f'seed = "0..{seeds}"\n{extra}'
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_sweep_then_collect(cli, tmp_path):
+    (tmp_path / "s.toml").write_text(spec_text(3, extra="m = [35, 36]\n"))
+    code, out, _ = cli("sweep", "s.toml", "--dry-run", "--json")
+    assert (code, json.loads(out)["jobs"], (tmp_path / "s").exists()) == (0, 8, False)
+    code, out, err = cli("sweep", "s.toml", "--json")
+    assert (code, err) == (0, "")
+    counted = {entry["verdict"]: entry["jobs"] for entry in json.loads(out)["verdicts"]}
+    assert counted == {"universal by matching": 4, "not universal by matching": 4}
+    code, out, _ = cli("collect", "s", "-o", "t.csv", "--timings", "--certificates", "c")
+    assert code == 0
+    assert "8 of 8 jobs finished" in out
+    with (tmp_path / "t.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["seed"], row["m"], row["verdict"]) for row in rows] == [
+        (str(seed), m, verdict) for seed in range(4) for m, verdict in (("35", "not universal"), ("36", "universal"))
+    ]
+    assert all(float(row["seconds"]) > 0 for row in rows)
+    assert cli("check", "c")[0] == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_failures_set_the_exit_code_and_are_named(cli, tmp_path):
+    (tmp_path / "s.toml").write_text(spec_text(4, shape="[2, 4, 8, 8]"))
+    code, _, err = cli("sweep", "s.toml", "--max-memory", "1M")
+    assert code == 3
+    assert "5 of 5 jobs could not be run, see s/failures.jsonl" in err
+    assert "(and 2 more)" in err
+    assert (tmp_path / "s" / "results.jsonl").read_bytes() == b""
+
+
+@pytest.mark.usefixtures("here")
+def test_collect_names_weights_as_check_does(cli, tmp_path):
+    cli("build", "random", *["-H", "2", "-L", "1", "-d", "1", "--d-in", "1", "-o", "w.safetensors"])
+    (tmp_path / "d.toml").write_text('[sweep]\nname = "d"\n[[jobs]]\ncommand = "decide"\nweights = "w.safetensors"\n')
+    assert cli("sweep", "d.toml")[0] == 0
+    (count,) = json.loads(cli("collect", "d", "--json")[1])["counts"]
+    assert len(count["subject"]) == 16
+
+
+def test_collect_keeps_notions_and_targets_apart(cli, tmp_path):
+    groups = [certify_group(d_in=2, notion=["matching", "attention-matching"]), certify_group(construction="tied", residual=True)]
+    run_sweep(sweep_of(*groups), tmp_path / "s")
+    counts = json.loads(cli("collect", "s", "-o", "t.csv", "--json")[1])["counts"]
+    assert sorted((entry["notion"], entry["targets"]) for entry in counts) == [
+        ("attention-matching", "all untied"), ("matching", "all tied"), ("matching", "all untied"),
+    ]  # fmt: skip
+
+
+def test_collect_writes_parquet_with_types(cli, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    groups = [certify_group(seed=[1, 2**64 - 1]), {"command": "emulate", "host": "sparse", **SMALL, "context": "1,7"}]
+    run_sweep(sweep_of(*groups), tmp_path / "s")
+    code, out, _ = cli("collect", "s", "--json")
+    assert (code, json.loads(out)["file"]) == (0, "s/results.parquet")
+    read = pq.read_table(tmp_path / "s" / "results.parquet")
+    kinds = {name: str(read.schema.field(name).type) for name in ("heads", "seed", "witness", "verdict")}
+    assert kinds == {"heads": "int64", "seed": "string", "witness": "bool", "verdict": "string"}
+    assert str(read.schema.field("report.max_relative_error").type) == "double"
+    assert read.column("context").to_pylist()[2] == "1,7"
+
+
+def test_collect_without_pyarrow_and_without_a_sweep(cli, tmp_path, monkeypatch):
+    run_sweep(sweep_of(certify_group()), tmp_path / "s")
+    monkeypatch.setattr(table, "has_pyarrow", lambda: False)
+    code, out, _ = cli("collect", "s", "--json")
+    assert (code, json.loads(out)["file"]) == (0, "s/results.csv")
+    for arguments, message in (
+        (["s", "-o", "t.parquet"], "needs pyarrow"),
+        (["s", "-o", "t.txt"], "ends in .parquet or .csv"),
+        (["nothing"], "nothing is not a sweep's folder"),
+    ):
+        code, out, err = cli("collect", *arguments)
+        assert (code, message in err, err.count("\n")) == (2, True, 1)
+
+
+@pytest.mark.parametrize("text", ['=HYPERLINK("http://x")', "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_cells_are_no_formulas_and_hold_no_escapes(tmp_path, text):
+    rows = [{"command": "c", "verdict": text, "reason": "\x1b[2J", "m": -3}]
+    table.write_table(rows, tmp_path / "t.csv", table.overview(rows))
+    with (tmp_path / "t.csv").open() as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["verdict"], row["reason"], row["m"]) == (f"'{text}", r"\x1b[2J", "-3")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from utfproof.cli.grid import in_sweep
 from utfproof.cli.output import plain
-from utfproof.errors import MalformedInput, install
+from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
 from utfproof.jobs.groups import Limited, shared
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import argument, option, written
 
 if TYPE_CHECKING:
-    from utfproof.sweeps.executor import Workers
+    from utfproof.sweeps.cluster import DaskWorkers
     from utfproof.sweeps.run import Summary
 
 _NAMED = 3
@@ -51,7 +51,7 @@ class Sweep(Limited, Job, order=200):
         from utfproof.sweeps.spec import read_spec
 
         place = self._place()
-        asked = read_spec(self.spec)
+        asked = read_spec(self.spec, in_sweep)
         folder = self.output or Path(asked.name)
         document: dict[str, Any] = {
             "sweep": asked.name,
@@ -68,28 +68,20 @@ class Sweep(Limited, Job, order=200):
                 asked,
                 folder,
                 place,
+                find=in_sweep,
                 reuse=self.reuse,
                 max_memory=self._share(place, _count(asked)),
-                started=doing.resume,
                 progress=doing.advance,
             )
         rows = {**_asked(asked), **_ran(summary), "results": str(folder / "results.jsonl")}
         failed = partial(_name_failures, summary, folder)
         return Outcome({**document, **summary.document()}, title, rows, summary.exit_code, closing=failed)
 
-    def _place(self) -> Workers:
+    def _place(self) -> DaskWorkers:
         """Where jobs run."""
-        from utfproof.sweeps.executor import DaskWorkers, LocalWorkers
+        from utfproof.sweeps.cluster import DaskWorkers
 
-        if self.scheduler is None:
-            return LocalWorkers(self.workers, 1 if self.threads is None else self.threads)
-        if self.workers is not None or self.threads is not None:
-            raise MalformedInput(
-                "--workers and --threads are about this machine; a cluster's workers are started with their own"
-            )
-        if find_spec("distributed") is None:
-            raise MalformedInput(f"--scheduler needs Dask: {install('dask')}")
-        return DaskWorkers(self.scheduler, note=lambda text: print(f"note: {plain(text)}", file=sys.stderr))
+        return DaskWorkers(self.scheduler, workers=self.workers, threads=self.threads, note=_note)
 
     def _share(self, place: Any, jobs: int) -> int | None:
         """Bytes for one job: a worker's share here; what a cluster's workers have is theirs."""
@@ -97,7 +89,11 @@ class Sweep(Limited, Job, order=200):
 
         if self.limit is not None or self.scheduler is not None:
             return self.limit
-        return default_limit() // min(place.workers, jobs)
+        return default_limit() // min(place.workers, max(jobs, 1))
+
+
+def _note(text: str) -> None:
+    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def _count(asked: Any) -> int:
@@ -145,7 +141,7 @@ class Collect(Job, order=210, name="collect"):
     folder: Path = argument(..., "Folder of a sweep, finished or not.")
     output: Path | None = written(None, "Table to write: .parquet (with pyarrow) or .csv.")
     certificates: Path | None = option(
-        None, "Folder to leave every certificate in; needed where a sweep's are in archives."
+        None, "Folder to write every certificate to, for utfproof check."
     )
     timings: bool = option(False, "Add seconds and worker of each job.")
 
@@ -161,7 +157,7 @@ class Collect(Job, order=210, name="collect"):
             write_table(rows, path, known)
         if self.certificates is not None:
             rows.store.unpack(self.certificates)
-        counted, total = sorted(known.counts.items()), rows.store.total()
+        counted, total = sorted(known.counts.items()), rows.total
         names = ("command", "subject", "verdict", "notion", "targets")
         return Outcome(
             {

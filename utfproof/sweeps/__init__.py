@@ -1,13 +1,11 @@
-"""Any grid of jobs over a concurrent.futures executor: processes on this machine, a Dask cluster beyond it (docs/sweeps.md).
+"""Grids of jobs on Dask workers, of this machine or of a cluster (docs/sweeps.md).
 
-spec       a TOML file -> the jobs it asks for, refused with one line where it is wrong
-jobs       a job, its content key, and running one (what a job of each command does stands with the command)
-executor   where jobs run: worker processes here, or a Dask scheduler
-store      the folder of results: one file a job, each all or nothing
-segments   the folder of many results: batches in an index with archives, each all or nothing
-layout     which of the two a folder is
-run        the driver: only what is missing runs
-table      the results as rows, Parquet or CSV
+spec      a TOML file -> the jobs it asks for
+jobs      a job, its content key, and running one
+cluster   everything that talks to Dask
+store     the folder of results: one SQLite database
+run       the driver: only jobs without a result run
+table     the results as rows, Parquet or CSV
 """
 
 from __future__ import annotations

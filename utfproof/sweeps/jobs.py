@@ -1,7 +1,7 @@
 """A job: a command with all its parameters, the key of its content, and running it anywhere.
 
-What a job returns is a function of the job alone (and, where floats are measured, of the processor and BLAS): no time,
-host name, process or path enters it. What changes from run to run travels beside it.
+A result is a function of the job alone (and, where floats are measured, of the processor and its BLAS). Times, host names
+and paths are kept beside it.
 """
 
 from __future__ import annotations
@@ -12,41 +12,91 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from utfproof.errors import ResourceLimit, UtfproofError
 from utfproof.ground.notions import Notion
 
 SAFE_INTEGER = 2**53 - 1
 """Larger integers are written as decimal strings, as in certificates."""
-_SOURCES = ("*.py", "*.cpp", "*.json")
-_OUTSIDE_RESULTS = ("cli", "reporting", "benchmarks", "sweeps/executor.py", "sweeps/table.py", "sweeps/run.py")
+REQUIRED: Any = ...
+"""In place of a default."""
+_SOURCES = ("*.py", "*.cpp", "*.json", "*.toml")
+_OUTSIDE_RESULTS = ("cli", "reporting", "benchmarks", "sweeps/cluster.py", "sweeps/table.py", "sweeps/run.py")
 """Parts of the package that no result depends on."""
+Parameters = Mapping[str, Any]
+Found = tuple[dict[str, Any], dict[str, bytes]]
+"""A result, which has a "verdict", and the files beside it."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a command in a sweep: bool, int, float or str; its default or REQUIRED; `check` takes the name and a value."""
+
+    type: type
+    default: Any
+    check: Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a job may use beside its parameters; none of it may enter the result. key: for naming files."""
+
+    key: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    max_memory: int | None = None
+
+
+class Sweepable(Protocol):
+    """A command as a sweep sees it."""
+
+    name: str
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        """What a sweep file may set."""
+        ...
+
+    @property
+    def versions(self) -> dict[str, int | str]:
+        """Versions of the formats that results are written in."""
+        ...
+
+    def prepared(self, given: dict[str, Any], folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+        """Canonical parameters of one combination, with the files that they name by digest."""
+        ...
+
+    def result(self, parameters: Parameters, context: Context) -> Found:
+        """Run it."""
+        ...
+
+
+Find = Callable[[str], Sweepable]
+"""The command of this name; a worker imports this function by its own name."""
 
 
 @dataclass(frozen=True)
 class SweepJob:
-    """One command with its parameters, defaults filled in. `versions`: the formats its result is written in. files: where
-    the weights named by digest in the parameters are found; no part of the job's content."""
+    """One command with its parameters, defaults filled in. files: where the weights are that parameters name by digest."""
 
     command: str
-    parameters: Mapping[str, Any]
+    parameters: Parameters
     versions: Mapping[str, int | str]
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the key is the SHA-256 of, as canonical JSON."""
+        """The key is the SHA-256 of this, as canonical JSON."""
         return {"command": self.command, "parameters": dict(self.parameters), "versions": dict(self.versions)}
 
     @cached_property
     def key(self) -> str:
         """64 hexadecimal digits."""
-        return hashlib.sha256(canonical(self.document)).hexdigest()
+        return sha256(canonical(self.document))
 
     @property
     def label(self) -> str:
@@ -60,27 +110,13 @@ class SweepTask:
 
     job: SweepJob
     code: str
+    find: Find
     max_memory: int | None = None
-    size = 1
-
-    @property
-    def key(self) -> str:
-        """Of its job."""
-        return self.job.key
-
-    def parts(self) -> list[SweepTask]:
-        """What it falls into: itself."""
-        return [self]
-
-    def failed(self, reason: str) -> Answer:
-        """What is said where no worker could run it."""
-        return Answer(self.key, failure=one_line(reason))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: a result with the files it names, or why the job could not be run (`failure`; `resource`: for want of
-    memory). seconds and worker are for the side file of timings."""
+    """A result with the files it names, or why the job could not be run (`failure`; `resource`: a limit or no memory)."""
 
     key: str
     result: dict[str, Any] | None = None
@@ -89,6 +125,11 @@ class Answer:
     resource: bool = False
     seconds: float = 0.0
     worker: str = ""
+
+
+def sha256(data: bytes) -> str:
+    """As hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def canonical(document: Any) -> bytes:
@@ -118,40 +159,37 @@ def plain(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """SHA-256 of the package's source, without the parts that results do not depend on."""
-    sha = hashlib.sha256()
-    for name, path in sources().items():
-        sha.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return sha.hexdigest()
+    lines = (f"{name} {sha256(path.read_bytes())}\n" for name, path in sources().items())
+    return sha256("".join(lines).encode())
 
 
 def sources() -> dict[str, Path]:
-    """Files of the package that results depend on, by name: its code, and what it reads, such as the claims' records."""
+    """Files of the package that results depend on, by name: its code, and its data, such as the claims' records."""
     root = Path(__file__).resolve().parent.parent
-    found = {path.relative_to(root).as_posix(): path for kind in _SOURCES for path in root.rglob(kind)}
-    return {name: found[name] for name in sorted(found) if not name.startswith(_OUTSIDE_RESULTS)}
+    by_name = {path.relative_to(root).as_posix(): path for kind in _SOURCES for path in root.rglob(kind)}
+    return {name: by_name[name] for name in sorted(by_name) if not name.startswith(_OUTSIDE_RESULTS)}
+
+
+def run_batch(tasks: Sequence[SweepTask]) -> list[Answer]:
+    """Run these jobs, one after another."""
+    return [run_task(task) for task in tasks]
 
 
 def run_task(task: SweepTask) -> Answer:
-    """Run one job. Never raises but for Ctrl-C: what goes wrong is the answer."""
-    from utfproof.jobs.job import Context
-    from utfproof.jobs.registry import job
-
+    """Run one job. Every failure but Ctrl-C becomes part of the answer."""
     start = time.perf_counter()
-    key = task.job.key
+    job = task.job
     outcome: dict[str, Any]
     if task.code != code_digest():
-        outcome = {
-            "failure": f"this worker runs other code of utfproof ({code_digest()[:12]}) than the driver "
-            f"({task.code[:12]}); install the same version on both and start workers anew"
-        }
+        outcome = {"failure": other_code(code_digest(), task.code)}
     else:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # d > d_in and the like: said of shapes, a thousand times over
-                context = Context(key, task.job.files, task.max_memory)
-                _, kind = job(task.job.command)
-                document, files = kind.of(task.job.parameters, max_memory=task.max_memory).found(context)
-            outcome = {"result": _result(task.job, document, files), "files": files}
+                warnings.simplefilter("ignore")  # d > d_in and the like, a thousand times over
+                found, files = task.find(job.command).result(
+                    job.parameters, Context(job.key, job.files, task.max_memory)
+                )
+            outcome = {"result": _result(job, found, files), "files": files}
         except ResourceLimit as error:
             outcome = {"failure": str(error), "resource": True}
         except MemoryError:
@@ -162,11 +200,19 @@ def run_task(task: SweepTask) -> Answer:
             outcome = {"failure": f"internal error, nothing was decided: {type(error).__name__}: {error}"}
     if "failure" in outcome:
         outcome["failure"] = one_line(outcome["failure"])
-    return Answer(key, **outcome, seconds=time.perf_counter() - start, worker=f"{platform.node()}:{os.getpid()}")
+    return Answer(job.key, **outcome, seconds=time.perf_counter() - start, worker=f"{platform.node()}:{os.getpid()}")
 
 
-def question(command: str, fields: Mapping[str, Any]) -> tuple[str, str]:
-    """Notion and targets of a verdict about universality, which says nothing without them; "" for other commands."""
+def other_code(worker: str, driver: str) -> str:
+    """The message for a worker whose package is not the driver's."""
+    return (
+        f"this worker runs other code of utfproof ({worker[:12]}) than the driver ({driver[:12]}); "
+        "install the same version on both and start workers anew"
+    )
+
+
+def question(command: str, fields: Parameters) -> tuple[str, str]:
+    """Notion and targets of a verdict about universality; "" for other commands."""
     if command not in ("certify", "decide"):
         return "", ""
     return str(fields.get("notion") or ""), str(fields.get("targets") or "")
@@ -176,12 +222,12 @@ def named(verdict: str, notion: str, targets: str) -> str:
     """A verdict with its notion, and its targets where they are not all untied ones."""
     if not notion or verdict == "refused":
         return verdict
-    said = f"{verdict} {Notion(notion).sense}"
-    return said if targets in ("", "all untied") else f"{said} ({targets})"
+    full = f"{verdict} {Notion(notion).sense}"
+    return full if targets in ("", "all untied") else f"{full} ({targets})"
 
 
-def verdict_of(result: Mapping[str, Any]) -> str:
-    """What a result is counted under: its verdict, named."""
+def verdict_of(result: Parameters) -> str:
+    """The verdict of a result, named."""
     job, found = result["job"], result["result"]
     return named(str(found["verdict"]), *question(job["command"], {**found, **job["parameters"]}))
 
@@ -192,8 +238,8 @@ def one_line(text: str) -> str:
 
 
 def _result(job: SweepJob, document: dict[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
-    named = [{"file": name, "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(files.items())]
-    return plain({"key": job.key, "job": job.document, "files": named, "result": document})
+    listed = [{"file": name, "sha256": sha256(data)} for name, data in sorted(files.items())]
+    return dict(plain({"key": job.key, "job": job.document, "files": listed, "result": document}))
 
 
 def _short(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Sweep files: a TOML table [sweep] with a name, and grids of jobs, [[jobs]], each key a value or a list of values.
 
-Everything is checked before anything runs; what is wrong is said in one line that names the place.
+The whole file is checked before anything runs; an error is one line that names the table and the key.
 """
 
 from __future__ import annotations
@@ -18,71 +18,70 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, ResourceLimit, UtfproofError
 from utfproof.ground.files import read_bytes
-from utfproof.ground.threads import MOST
-from utfproof.jobs.groups import DIMENSIONS
-from utfproof.jobs.parameters import REQUIRED, Parameter, keys
-from utfproof.jobs.registry import job as job_named
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import span
-from utfproof.sweeps.jobs import SweepJob
+from utfproof.sweeps.jobs import REQUIRED, Find, Key, SweepJob
 
 MAX_JOBS = 2_000_000
 CHECKED = 10_000
-"""Jobs up to which all are prepared before anything runs; of more, every value of every key is, and each job in its turn."""
-_LARGEST = {"seed": 2**64 - 1, "positive": 2**53 - 1, "parallel": MOST, "integer": 2**53 - 1}
+"""Up to so many jobs are all prepared before anything runs; of more, every value of every key is."""
+LARGEST = 2**64 - 1
+DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out")
+"""Keys that the key `shape` stands for."""
+_EXPECTED = {bool: "true or false", int: 'integers, or a range such as "0..99"', float: "a number", str: "a text"}
+Values = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a file asks for: jobs in its order, the last key of a grid varying fastest. folder: where the file is."""
+    """Jobs in the order of the file, the last key of a grid varying fastest. folder: where the file is."""
 
     name: str
-    grids: tuple[_Grid, ...]
+    grids: tuple[Grid, ...]
     folder: Path
 
     @property
     def size(self) -> int:
-        """Combinations of all grids; a job may be asked for by several, and a pattern of weights or claims is more than one."""
+        """Combinations of all grids. A job may be asked for twice, and a pattern of weights or claims is more than one."""
         return sum(grid.size for grid in self.grids)
 
     @property
     def is_large(self) -> bool:
-        """Whether jobs are planned while others run, and go to workers in batches."""
+        """Whether jobs are prepared while others run."""
         return self.size > CHECKED
 
     @cached_property
     def jobs(self) -> tuple[SweepJob, ...]:
-        """All of them."""
+        """All of them, each once."""
         return tuple(self.planned())
 
     @cached_property
     def repeated(self) -> int:
-        """How many jobs there were that ask for the same as an earlier one."""
+        """How many jobs ask for the same as an earlier one."""
         return sum(1 for grid in self.grids for _ in grid.jobs(self.folder)) - len(self.jobs)
 
     def planned(self) -> Iterator[SweepJob]:
         """The jobs one after another, each once."""
         seen: set[bytes] = set()
-        for grid in self.grids:
-            for job in grid.jobs(self.folder):
-                key = bytes.fromhex(job.key)
-                if key not in seen:
-                    seen.add(key)
-                    yield job
+        for job in itertools.chain.from_iterable(grid.jobs(self.folder) for grid in self.grids):
+            key = bytes.fromhex(job.key)
+            if key not in seen:
+                seen.add(key)
+                yield job
 
 
-def read_spec(path: Path | str) -> Sweep:
-    """The jobs of a sweep file. MalformedInput naming the first thing that is wrong; ResourceLimit above MAX_JOBS."""
+def read_spec(path: Path | str, find: Find) -> Sweep:
+    """The jobs of a sweep file. MalformedInput naming the first mistake; ResourceLimit above MAX_JOBS."""
     path = Path(path)
     try:
         document = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedInput(f"{path} is not TOML: {error}") from error
-    return parse_spec(document, path.absolute().parent, str(path))
+    return parse_spec(document, path.absolute().parent, find, str(path))
 
 
-def parse_spec(document: Mapping[str, Any], folder: Path, source: str = "sweep") -> Sweep:
-    """The same of a document read already; weights are looked for in `folder`."""
+def parse_spec(document: Mapping[str, Any], folder: Path, find: Find, source: str = "sweep") -> Sweep:
+    """The same of a parsed document; weights are looked for in `folder`."""
     _known(document, ("sweep", "jobs"), source)
     head, groups = document.get("sweep"), document.get("jobs")
     if not isinstance(head, Mapping):
@@ -93,11 +92,10 @@ def parse_spec(document: Mapping[str, Any], folder: Path, source: str = "sweep")
         raise MalformedInput(f"{source}: [sweep] name must be letters, digits, '.', '_' or '-', got {name!r}")
     if not isinstance(groups, list) or not groups or not all(isinstance(group, Mapping) for group in groups):
         raise MalformedInput(f"{source}: no jobs; write at least one table [[jobs]] with a command")
-    grids = [_Grid(group, f"{source}: [[jobs]] number {i}") for i, group in enumerate(groups, start=1)]
-    asked = sum(grid.size for grid in grids)
-    if asked > MAX_JOBS:
-        raise ResourceLimit(f"{source} asks for {asked} jobs, more than {MAX_JOBS}; split it")
+    grids = [Grid(group, f"{source}: [[jobs]] number {i}", find) for i, group in enumerate(groups, start=1)]
     sweep = Sweep(name, tuple(grids), folder)
+    if sweep.size > MAX_JOBS:
+        raise ResourceLimit(f"{source} asks for {sweep.size} jobs, more than {MAX_JOBS}; split it")
     if sweep.is_large:
         for grid in grids:
             grid.check(folder)
@@ -106,71 +104,78 @@ def parse_spec(document: Mapping[str, Any], folder: Path, source: str = "sweep")
     return sweep
 
 
-class _Grid:
+class Grid:
     """One [[jobs]] table: its command and the values of every key."""
 
-    def __init__(self, table: Mapping[str, Any], place: str) -> None:
+    def __init__(self, table: Mapping[str, Any], place: str, find: Find) -> None:
         name = table.get("command")
         if not isinstance(name, str):
             raise MalformedInput(f'{place}: command is missing; write for example command = "certify"')
         self.place = f"{place} ({name})"
         try:
-            self.name, self.command = job_named(name)
+            self.command = find(name)
         except MalformedInput as error:
             raise MalformedInput(f"{place}: {error}") from error
-        self.parameters = parameters = keys(self.command)
-        shaped = {*DIMENSIONS} <= parameters.keys()
-        _known(table, ("command", *parameters, *(["shape"] if shaped else [])), self.place)
-        self.axes: dict[str, Sequence[Mapping[str, Any]]] = {}
-        for key, given in table.items():
-            if key == "command":
-                continue
-            if key == "shape":
-                self.axes[key] = self._shapes(table, given)
-            else:
-                self.axes[key] = _Axis(key, _values(f"{self.place}: {key}", parameters[key], given))
+        self.keys = dict(self.command.keys)
+        shaped = {*DIMENSIONS} <= self.keys.keys()
+        _known(table, ("command", *self.keys, *(["shape"] if shaped else [])), self.place)
+        self.axes: dict[str, list[Values]] = {}
+        for name, given in table.items():
+            if name == "shape":
+                self.axes[name] = [self._shapes(table, given)]
+            elif name != "command":
+                self.axes[name] = self._axis(name, given)
         covered = {*table, *(DIMENSIONS if "shape" in table else ())}
-        missing = [key for key, entry in parameters.items() if entry.default is REQUIRED and key not in covered]
+        missing = [name for name, key in self.keys.items() if key.default is REQUIRED and name not in covered]
         if missing:
             raise MalformedInput(f"{self.place}: {', '.join(missing)} missing")
-        self.size = math.prod(len(axis) for axis in self.axes.values())
+        self.size = math.prod(sum(map(_length, axis)) for axis in self.axes.values())
 
-    def _shapes(self, table: Mapping[str, Any], given: Any) -> list[Mapping[str, Any]]:
+    def _shapes(self, table: Mapping[str, Any], given: Any) -> Values:
         place = f"{self.place}: shape"
-        both = [name for name in DIMENSIONS if name in table]
-        if both:
+        if both := [name for name in DIMENSIONS if name in table]:
             raise MalformedInput(f"{place} cannot be combined with {', '.join(both)}")
-        found: list[Mapping[str, Any]] = []
+        shapes: list[Mapping[str, Any]] = []
         for value in given if isinstance(given, list) and given else [given]:
-            dimensions: Any = PAPER_TABLE_SHAPES.get(value) if isinstance(value, str) else value
-            whole = isinstance(dimensions, list | tuple) and all(type(v) is int and v > 0 for v in dimensions)
-            if not whole or len(dimensions) not in (4, 5):
+            numbers: Any = PAPER_TABLE_SHAPES.get(value) if isinstance(value, str) else value
+            whole = isinstance(numbers, list | tuple) and all(type(v) is int and v > 0 for v in numbers)
+            if not whole or len(numbers) not in (4, 5):
                 raise MalformedInput(
                     f"{place} has {value!r}; write a list of [H, L, d, d_in] or [H, L, d, d_in, d_out], or of table shapes "
                     f"({', '.join(PAPER_TABLE_SHAPES)})"
                 )
-            found.append(dict(zip(DIMENSIONS, [*dimensions, None][:5], strict=False)))
-        return found
+            shapes.append(dict(zip(DIMENSIONS, [*numbers, None][:5], strict=False)))
+        return shapes
+
+    def _axis(self, name: str, given: Any) -> list[Values]:
+        """The values of one key, in pieces, of which some are long ranges."""
+        place = f"{self.place}: {name}"
+        values = given if isinstance(given, list) else [given]
+        if not values:
+            raise MalformedInput(f"{place} is an empty list")
+        pieces: list[Values] = []
+        for value in values:
+            found = _values(place, self.keys[name], value)
+            pieces.append(_Range(name, found) if isinstance(found, range) else [{name: found[0]}])
+        if sum(map(_length, pieces)) > MAX_JOBS:
+            raise ResourceLimit(f"{place} has more than {MAX_JOBS} values; split it")
+        return pieces
 
     def check(self, folder: Path) -> None:
-        """Prepare the jobs that ranges have at their ends; where these are too many as well, one for every value of every key.
-        MalformedInput where that fails."""
-        axes = [list(axis.ends()) if isinstance(axis, _Axis) else list(axis) for axis in self.axes.values()]
-        if math.prod(map(len, axes)) <= CHECKED:
-            combinations: Iterable[Sequence[Mapping[str, Any]]] = itertools.product(*axes)
-        else:
-            first = [axis[0] for axis in axes]
-            combinations = [(*first[:n], value, *first[n + 1 :]) for n, axis in enumerate(axes) for value in axis]
-        for _ in self._prepared(folder, combinations):
-            pass
+        """Prepare one job for every value of every key, of ranges for both ends. MalformedInput where that fails."""
+        axes = [[v for piece in axis for v in (piece[0], piece[-1])] for axis in self.axes.values()]
+        first = [axis[0] for axis in axes]
+        for n, axis in enumerate(axes):
+            for _ in self._prepared(folder, ([*first[:n], value, *first[n + 1 :]] for value in axis)):
+                pass
 
     def jobs(self, folder: Path) -> Iterator[SweepJob]:
         """Every combination, prepared by its command."""
-        return self._prepared(folder, _combinations(tuple(self.axes.values())))
+        return self._prepared(folder, _product(list(self.axes.values())))
 
     def _prepared(self, folder: Path, combinations: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[SweepJob]:
-        defaults = {key: None if entry.default is REQUIRED else entry.default for key, entry in self.parameters.items()}
-        versions = _versions(self.command)
+        defaults = {name: None if key.default is REQUIRED else key.default for name, key in self.keys.items()}
+        versions = self.command.versions
         for combination in combinations:
             given = dict(defaults)
             for part in combination:
@@ -178,57 +183,40 @@ class _Grid:
             try:
                 for parameters, files in self.command.prepared(given, folder):
                     kept = {name: value for name, value in parameters.items() if value is not None}
-                    yield SweepJob(self.name, kept, versions, files)
+                    yield SweepJob(self.command.name, kept, versions, files)
             except UtfproofError as error:
                 raise type(error)(f"{self.place}: {error}") from error
 
 
-def _combinations(axes: tuple[Sequence[Mapping[str, Any]], ...]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+class _Range(Sequence[Mapping[str, Any]]):
+    """A long range of integers as values of one key."""
+
+    def __init__(self, name: str, numbers: range) -> None:
+        self.name, self.numbers = name, numbers
+
+    def __len__(self) -> int:
+        return self.numbers.stop - self.numbers.start
+
+    def __getitem__(self, index: Any) -> Any:
+        return {self.name: self.numbers[index]}
+
+
+def _length(values: Values) -> int:
+    return values.numbers.stop - values.numbers.start if isinstance(values, _Range) else len(values)
+
+
+def _product(axes: list[list[Values]]) -> Iterator[tuple[Mapping[str, Any], ...]]:
     """One value of each, the last varying fastest; unlike itertools.product, a long range is never held."""
     if not axes:
         yield ()
         return
-    for value in axes[0]:
-        for rest in _combinations(axes[1:]):
+    for value in itertools.chain.from_iterable(axes[0]):
+        for rest in _product(axes[1:]):
             yield (value, *rest)
 
 
-def _versions(command: Any) -> dict[str, int | str]:
-    """Of the formats that results are written in."""
-    from utfproof.certificates.format import VERSION
-
-    return {"result": command.version, **({"certificate": VERSION} if command.certified else {})}
-
-
-class _Axis(Sequence[Mapping[str, Any]]):
-    """The values of one key, which may be long ranges: {key: value} for each."""
-
-    def __init__(self, key: str, pieces: list[Sequence[Any]]) -> None:
-        self.key, self.pieces = key, pieces
-        self.length = sum(_length(piece) for piece in pieces)
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return ({self.key: value} for value in itertools.chain.from_iterable(self.pieces))
-
-    def __getitem__(self, index: Any) -> Any:
-        return list(self)[index]
-
-    def ends(self) -> Iterator[Mapping[str, Any]]:
-        """The values, of ranges the first and the last."""
-        for piece in self.pieces:
-            values = dict.fromkeys((piece[0], piece[-1])) if isinstance(piece, range) else piece
-            yield from ({self.key: value} for value in values)
-
-
-def _length(piece: Sequence[Any]) -> int:
-    return piece.stop - piece.start if isinstance(piece, range) else len(piece)
-
-
 def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    """MalformedInput naming a key that means nothing here."""
+    """MalformedInput naming an unknown key and the nearest known one."""
     known = list(known)
     for key in table:
         if key not in known:
@@ -237,50 +225,25 @@ def _known(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
             raise MalformedInput(f"{place}: key {key!r} is unknown; {hint}")
 
 
-def _values(place: str, parameter: Parameter, given: Any) -> list[Sequence[Any]]:
-    """The values of one key, in pieces: lists of one, and ranges."""
-    values = given if isinstance(given, list) else [given]
-    if not values:
-        raise MalformedInput(f"{place} is an empty list")
-    pieces: list[Sequence[Any]] = [_piece(place, parameter, value) for value in values]
-    if sum(_length(piece) for piece in pieces) > MAX_JOBS:
-        raise ResourceLimit(f"{place} has more than {MAX_JOBS} values; split it")
-    return pieces
-
-
-def _piece(place: str, parameter: Parameter, value: Any) -> Sequence[Any]:
-    kind = parameter.kind
-    if kind in _LARGEST:
-        return _integers(place, kind, value)
-    if kind == "flag" and isinstance(value, bool):
+def _values(place: str, key: Key, value: Any) -> Sequence[Any]:
+    """One value in a list, or a range written "0..99". MalformedInput for another type, or a value that the key refuses."""
+    kind = key.type
+    if kind is bool and isinstance(value, bool):
         return [value]
-    if (
-        kind in ("number", "amount", "seconds")
-        and isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-    ):
-        return [parameter.check(place, float(value))]
-    if kind == "lengths" and type(value) is int:
-        return [str(value)]
-    if kind in ("text", "lengths") and isinstance(value, str):
-        return [parameter.check(place, value)]
-    expected = {"flag": "true or false", "text": "a text", "lengths": 'such as 64 or "1,7,64"'}
-    raise MalformedInput(f"{place} has {value!r}, expected {expected.get(kind, 'a number')}")
-
-
-def _integers(place: str, kind: str, value: Any) -> Sequence[int]:
-    """One integer, or a range written "0..99"."""
-    least = {"positive": 1, "parallel": 1, "seed": 0, "integer": -(2**53 - 1)}[kind]
-    written = span(value) if isinstance(value, str) and ".." in value else None
-    if written is not None:
-        first, last = written
-    elif type(value) is int:
-        first = last = value
+    if kind is int and type(value) is int:
+        found = value, value
+    elif kind is int and isinstance(value, str) and ".." in value and (ends := span(value)):
+        found = ends
+        if found[1] < found[0]:
+            raise MalformedInput(f"{place} has the empty range {value!r}; write the smaller number first")
+    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return [key.check(place, float(value))]
+    elif kind is str and (isinstance(value, str) or type(value) is int):
+        return [key.check(place, str(value))]
     else:
-        raise MalformedInput(f'{place} has {value!r}, expected integers, or a range such as "0..99"')
-    if last < first:
-        raise MalformedInput(f"{place} has the empty range {value!r}; write the smaller number first")
-    if first < least or last > _LARGEST[kind]:
-        raise MalformedInput(f"{place} has {value!r}, expected {least} ... {_LARGEST[kind]}")
-    return range(first, last + 1)
+        raise MalformedInput(f"{place} has {value!r}, expected {_EXPECTED[kind]}")
+    for end in found:
+        if abs(end) > LARGEST:
+            raise MalformedInput(f"{place} has {value!r}, expected at most {LARGEST}")
+        key.check(place, end)
+    return range(found[0], found[1] + 1)

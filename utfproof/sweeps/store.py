@@ -1,219 +1,230 @@
-"""The folder of a sweep of few jobs; `segments` has that of many. Every file in it is written whole, under a temporary name,
-and then renamed.
+"""The folder of a sweep.
 
-sweep.json              name, and the digest of the code that the results come from
-jobs.jsonl              key and job, a line each, in the order of the sweep file
-results/KEY.json        the result of one job
-certificates/           KEY.json and sidecars (verify: certificates by their own digest)
-results.jsonl           all results in order, once a run has come to its end
-failures.jsonl          jobs that could not be run, with the reason; they are missing, so the next run tries them again
-timings.jsonl           seconds and worker of each job, in the order they finished
+results.db       SQLite: results as compressed lines, their certificates and sidecars by SHA-256, seconds and worker of each
+results.jsonl    all results in the order of the sweep file, once a run has come to its end
+failures.jsonl   jobs that could not be run, with the reason; the next run tries them again
+
+Answers of a batch are written in one transaction. A stored result counts only if its key, its files and its verdict agree
+with each other.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import re
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from utfproof.errors import MalformedInput
-from utfproof.ground.files import atomic_file, make_folder, read_bytes, require_alone, require_writable, write_bytes
-from utfproof.sweeps.jobs import Answer, SweepJob, canonical
+from utfproof.errors import MalformedInput, OutputFailed
+from utfproof.ground.files import atomic_file, make_folder, require_alone, require_writable, write_bytes
+from utfproof.sweeps.jobs import Answer, SweepJob, canonical, sha256
 
-FORMAT = "utfproof-sweep"
-OWN = (
-    "results", "certificates", "results.db", "jobs.jsonl", "results.jsonl", "failures.jsonl", "timings.jsonl"
-)  # fmt: skip
-"""What a sweep's folder has beside its head: a run replaces them, or clears them up."""
+APPLICATION, VERSION = 0x75746670, 3
+_TABLES = f"""
+PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA application_id={APPLICATION}; PRAGMA user_version={VERSION};
+CREATE TABLE IF NOT EXISTS sweep(name TEXT, code TEXT, jobs INTEGER);
+CREATE TABLE IF NOT EXISTS results(key TEXT PRIMARY KEY, position INTEGER, line BLOB, seconds REAL, worker TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files(sha256 TEXT PRIMARY KEY, data BLOB) WITHOUT ROWID;
+"""
+_FILE = re.compile(r"[0-9a-f]{64}\.(json|bin)")
+"""Names of certificates and sidecars: digests, never a path."""
+_DIMENSIONS = ("heads", "layers", "head_dim", "d_in", "d_out", "m")
 
 
-class Folder:
-    """What folders of sweeps have in common: a head, a lock, and what could not be run."""
+class Contradiction(Exception):
+    """Why a stored result is not believed."""
 
-    version = 1
+
+class Store:
+    """One such folder."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        self.certificates = self.folder / "certificates"
+        self.path = self.folder / "results.db"
+        self.first = self.position = 0  # places in the order of results; those of this run follow all earlier ones
 
-    def make(self, *places: Path) -> None:
-        """Make the folder and these in it; MalformedInput where that cannot be."""
-        for place in (self.folder, *places):
-            make_folder(place)
+    # --- a run ---
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """One driver at a time; the lock is given up with the process, however it ends."""
+    def opened(self, name: str, code: str, *, jobs: int, reuse: bool = False) -> Iterator[None]:
+        """Make or resume the folder; one driver at a time. jobs: how many there are, at most.
+
+        Raises MalformedInput when the folder holds another sweep's results, those of other code (unless `reuse`), or other
+        files under these names; OutputFailed when the disk does not take the data.
+        """
+        make_folder(self.folder)
         require_writable(lock := self.folder / ".lock")
         with lock.open("ab") as stream:
             require_alone(stream, f"another sweep is running in folder {self.folder}; wait for it")
-            yield
+            self._agree(name, code, reuse)
+            try:
+                self.db = sqlite3.connect(self.path)
+                self.db.executescript(_TABLES)
+                with self.db:
+                    self.db.execute("DELETE FROM sweep")
+                    self.db.execute("INSERT INTO sweep VALUES (?, ?, ?)", (name, code, jobs))
+                (last,) = self.db.execute("SELECT coalesce(max(position), -1) FROM results").fetchone()
+                self.first = self.position = last + 1
+                for left in ("results.jsonl", "failures.jsonl"):
+                    (self.folder / left).unlink(missing_ok=True)
+                yield
+            except sqlite3.Error as error:
+                raise OutputFailed(f"cannot write {self.path}: {error}") from error
+            finally:
+                self.close()
 
-    def agree(self, name: str, code: str, reuse: bool) -> None:
-        """MalformedInput when the folder holds another sweep's results, or (unless `reuse`) those of other code, or what a
-        sweep would take for its own."""
-        if not (self.folder / "sweep.json").exists():
-            for path in (self.folder / own for own in OWN):
-                if any(path.iterdir()) if path.is_dir() else path.exists():
+    def _agree(self, name: str, code: str, reuse: bool) -> None:
+        if not self.path.exists():
+            strange = ("results.jsonl", "failures.jsonl", "sweep.json")
+            for path in (self.folder / own for own in strange):
+                if path.exists():
                     raise MalformedInput(
-                        f"folder {self.folder} is no sweep's: it has {path.name}, and sweep.json is missing; choose another"
+                        f"folder {self.folder} has {path.name} and no results.db, so it is not a sweep's folder; choose another"
                     )
             return
-        found = self.head()
-        if found["name"] != name:
-            raise MalformedInput(
-                f"folder {self.folder} belongs to sweep {found['name']!r}, not {name!r}; choose another"
-            )
-        if found["code"] != code and not reuse:
+        found, stored, _ = self.head()
+        self.close()
+        if found != name:
+            raise MalformedInput(f"folder {self.folder} belongs to sweep {found!r}, not {name!r}; choose another")
+        if stored != code and not reuse:
             raise MalformedInput(
                 f"the results in {self.folder} come from other code of utfproof; choose another folder to compute them "
                 "anew, or pass --reuse to keep them"
             )
 
-    def head_of(self, name: str) -> dict[str, Any]:
-        """What sweep.json begins with."""
-        return {"format": FORMAT, "version": self.version, "name": name}
-
-    def head(self) -> dict[str, Any]:
-        """sweep.json; MalformedInput where there is none."""
-        path = self.folder / "sweep.json"
-        data = read_bytes(path)
-        try:
-            found = json.loads(data)
-            if (
-                self.head_of(str(found["name"])) == {k: found[k] for k in ("format", "version", "name")}
-                and found["code"]
-            ):
-                return dict(found)
-        except (ValueError, KeyError, TypeError) as error:
-            raise MalformedInput(f"{path} is not the head of a sweep") from error
-        raise MalformedInput(f"{path} is not the head of a sweep of version {self.version}")
-
-    def begin(self) -> None:
-        """What only the end of a run makes is taken away."""
-        for name in ("results.jsonl", "failures.jsonl"):
-            (self.folder / name).unlink(missing_ok=True)
-
-    def write_failures(self, failures: Sequence[tuple[SweepJob, str]]) -> None:
-        """failures.jsonl, where there are any."""
-        if failures:
-            lines = (_line({"key": job.key, "job": job.document, "reason": reason}) for job, reason in failures)
-            write_bytes(self.folder / "failures.jsonl", b"".join(lines))
-
-
-class Store(Folder):
-    """A folder with a file for each result."""
-
-    def __init__(self, folder: Path | str) -> None:
-        super().__init__(folder)
-        self.place = self.folder / "results"
+    def head(self) -> tuple[str, str, int]:
+        """Name, digest of the code, and number of jobs; MalformedInput where the folder has no such database."""
+        if not self.path.is_file():
+            raise MalformedInput(
+                f"{self.folder} is not a sweep's folder: it has no results.db; utfproof sweep FILE.toml -o {self.folder} "
+                "makes it"
+            )
+        with self._readable():
+            self.db = sqlite3.connect(self.path)
+            kind = [self.db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+            row = self.db.execute("SELECT name, code, jobs FROM sweep").fetchone() if kind[0] == APPLICATION else None
+            if row is None or kind[1] != VERSION:
+                raise MalformedInput(f"{self.path} is not the database of a sweep of version {VERSION}; choose another")
+            return str(row[0]), str(row[1]), int(row[2])
 
     @contextmanager
-    def opened(self, name: str, jobs: Sequence[SweepJob], code: str, *, reuse: bool = False) -> Iterator[None]:
-        """Make or resume the folder for these jobs; one driver at a time. MalformedInput when it holds another sweep's
-        results, or (unless `reuse`) those of other code."""
-        self.make()
-        with self.locked():
-            self.agree(name, code, reuse)
-            self.make(self.place, self.certificates)
-            for place in (self.folder, self.place, self.certificates):  # what a killed driver was about to write
-                for left in place.glob(".*.json*.*"):
-                    left.unlink(missing_ok=True)
-            write_bytes(self.folder / "sweep.json", _line({**self.head_of(name), "code": code}))
-            listing = (_line({"key": job.key, "job": job.document}) for job in jobs)
-            write_bytes(self.folder / "jobs.jsonl", b"".join(listing))
+    def _readable(self) -> Iterator[None]:
+        try:
             yield
+        except (sqlite3.Error, zlib.error) as error:
+            raise MalformedInput(f"{self.path} is damaged ({error}); remove it and run the sweep again") from error
 
-    def jobs(self) -> list[tuple[str, dict[str, Any]]]:
-        """Key and job of every line of jobs.jsonl."""
-        path = self.folder / "jobs.jsonl"
-        data = read_bytes(path)
-        try:
-            lines = [json.loads(line) for line in data.splitlines()]
-            return [(str(line["key"]), dict(line["job"])) for line in lines]
-        except (ValueError, KeyError, TypeError) as error:
-            raise MalformedInput(f"{path} is not a list of jobs") from error
+    def close(self) -> None:
+        """Close the database."""
+        with suppress(AttributeError):
+            self.db.close()
 
-    def result(self, key: str) -> dict[str, Any] | None:
-        """The result of a job, if it is there whole with its certificates; None means that it has to be run."""
-        try:
-            found = json.loads((self.place / f"{key}.json").read_bytes())
-            if found["key"] != key or hashlib.sha256(canonical(found["job"])).hexdigest() != key:
-                return None
-            if not isinstance(found["result"]["verdict"], str) or not all(
-                self._whole(entry) for entry in found["files"]
-            ):
-                return None
-        except (OSError, ValueError, KeyError, TypeError):
+    def known(self, job: SweepJob) -> dict[str, Any] | None:
+        """The stored result of this job, None where it has to be run. The job comes next in the order of results."""
+        row = self.db.execute("SELECT line FROM results WHERE key = ?", (job.key,)).fetchone()
+        self.position += 1
+        if row is None:
             return None
-        return found
+        try:
+            found = json.loads(zlib.decompress(row[0]))
+            self.require_whole(found, job.key)
+        except (Contradiction, ValueError, KeyError, TypeError, zlib.error):
+            return None
+        self.db.execute("UPDATE results SET position = ? WHERE key = ?", (self.position - 1, job.key))
+        return dict(found)
 
-    def _whole(self, entry: dict[str, str]) -> bool:
-        path = self.certificates / entry["file"]
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest() == entry["sha256"]
+    def keep(self, answers: Sequence[tuple[int, Answer]]) -> None:
+        """Write results with their places in the order, and the files that they name, in one transaction."""
+        with self.db:
+            for position, answer in answers:
+                for data in answer.files.values():
+                    row = (sha256(data), zlib.compress(data, 1))
+                    self.db.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", row)
+                line = zlib.compress(canonical(answer.result), 1)
+                values = (answer.key, position, line, round(answer.seconds, 6), answer.worker)
+                self.db.execute("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", values)
 
-    def keep(self, answer: Answer) -> None:
-        """Write a result: its files first, so that a result is never without them."""
-        assert answer.result is not None
-        for name, data in answer.files.items():
-            write_bytes(self.certificates / name, data)
-        write_bytes(self.place / f"{answer.key}.json", _line(answer.result))
-        self._time(answer)
-
-    def _time(self, answer: Answer) -> None:
-        line = _line({"key": answer.key, "seconds": round(answer.seconds, 6), "worker": answer.worker})
-        with (self.folder / "timings.jsonl").open("a+b") as stream:
-            size = stream.seek(0, 2)
-            if size:
-                stream.seek(size - 1)
-                if stream.read(1) != b"\n":  # a driver was killed in mid-line
-                    line = b"\n" + line
-            stream.write(line)
-
-    def timings(self) -> dict[str, dict[str, Any]]:
-        """Seconds and worker by key; lines that are not whole are left out."""
-        found = {}
-        with suppress(OSError):
-            for line in (self.folder / "timings.jsonl").read_bytes().splitlines():
-                with suppress(ValueError, KeyError, TypeError):
-                    entry = json.loads(line)
-                    found[str(entry["key"])] = entry
-        return found
-
-    def compile(self, jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, str]]) -> None:
-        """results.jsonl in the order of the jobs, and failures.jsonl where there are any."""
-        failed = {job.key for job, _ in failures}
+    def finish(self, failures: Sequence[tuple[SweepJob, str]]) -> None:
+        """Forget results that the sweep does not ask for any more; write results.jsonl, and failures.jsonl where there are
+        any."""
+        with self.db:
+            self.db.execute("DELETE FROM results WHERE position < ?", (self.first,))
+            self.db.execute("UPDATE sweep SET jobs = ?", (self.position - self.first,))
         with atomic_file(self.folder / "results.jsonl") as stream:
-            for job in jobs:
-                if job.key not in failed:
-                    stream.write((self.place / f"{job.key}.json").read_bytes())
-        self.write_failures(failures)
+            for (line,) in self.db.execute("SELECT line FROM results ORDER BY position"):
+                stream.write(zlib.decompress(line) + b"\n")
+        if failures:
+            lines = (canonical({"key": job.key, "job": job.document, "reason": reason}) for job, reason in failures)
+            write_bytes(self.folder / "failures.jsonl", b"".join(line + b"\n" for line in lines))
 
-    def results(self) -> Iterator[tuple[dict[str, Any], float | None, str | None]]:
-        """Every result in the order of jobs.jsonl, with seconds and worker."""
-        times = self.timings()
-        for key, _ in self.jobs():
-            found = self.result(key)
-            if found is not None:
-                entry = times.get(key, {})
-                yield found, entry.get("seconds"), entry.get("worker")
+    # --- results ---
+
+    def results(self) -> Iterator[tuple[dict[str, Any], float, str]]:
+        """Every result in order, with seconds and worker. MalformedInput for one that is damaged, or that contradicts its
+        certificate."""
+        self.head()
+        with self._readable():
+            rows = self.db.execute("SELECT key, line, seconds, worker FROM results ORDER BY position")
+            for key, line, seconds, worker in rows:
+                try:
+                    found = json.loads(zlib.decompress(line))
+                    self.require_whole(found, key)
+                except (Contradiction, ValueError, KeyError, TypeError) as error:
+                    raise MalformedInput(
+                        f"{self.path}: result {str(key)[:16]} {error if isinstance(error, Contradiction) else 'is damaged'}; "
+                        "run the sweep again"
+                    ) from error
+                yield found, seconds, worker
+
+    def require_whole(self, result: Mapping[str, Any], key: str) -> None:
+        """Contradiction unless the result is this job's, its files are stored, and its verdict is its certificate's."""
+        if result["key"] != key or sha256(canonical(result["job"])) != key:
+            raise Contradiction("belongs to another job")
+        found, certificate = result["result"], None
+        for entry in result["files"]:
+            if not _FILE.fullmatch(entry["file"]):
+                raise Contradiction(f"names a file {entry['file'][:80]!r}, which no job writes")
+            data = self.file(entry["sha256"])
+            if data is None:
+                raise Contradiction(f"lacks its file {entry['file']}")
+            if entry["file"] == f"{key}.json":
+                certificate = json.loads(data)
+        if certificate is None:
+            if "kind" in found:
+                raise Contradiction("has a verdict without its certificate")
+            return
+        claim, parameters = certificate["claim"], result["job"]["parameters"]
+        said = {"verdict": found["verdict"], "kind": found["kind"], "targets": found["targets"]}
+        shape = {name: parameters[name] for name in _DIMENSIONS if name in parameters}
+        held = {"verdict": claim["verdict"], "kind": certificate["kind"], "targets": claim["targets"]}
+        host = {**claim["host"], "notion": claim["notion"]}
+        for name in host.keys() & parameters.keys():
+            said[name], held[name] = str(parameters[name]), str(host[name])
+        for name, value in (said | shape).items():
+            other = held[name] if name in held else certificate["shape"].get(name)
+            if value != other:
+                raise Contradiction(f"has {name} {value}, its certificate has {other}")
+
+    def file(self, digest: str) -> bytes | None:
+        """A certificate or sidecar by its digest; None where it is missing or damaged."""
+        row = self.db.execute("SELECT data FROM files WHERE sha256 = ?", (digest,)).fetchone()
+        try:
+            data = b"" if row is None else zlib.decompress(row[0])
+        except zlib.error:
+            return None
+        return data if sha256(data) == digest else None
 
     def unpack(self, place: Path) -> int:
-        """Copy every certificate and sidecar to `place`; how many."""
+        """Write every certificate and sidecar to `place`; how many."""
         make_folder(place)
-        files = sorted(path for path in self.certificates.glob("*") if path.is_file())
-        for path in files:
-            write_bytes(place / path.name, path.read_bytes())
-        return len(files)
-
-    def total(self) -> int:
-        """How many jobs there are."""
-        return len(self.jobs())
-
-
-def _line(document: dict[str, Any]) -> bytes:
-    return canonical(document) + b"\n"
+        names: set[str] = set()
+        for found, _, _ in self.results():
+            for entry in found["files"]:
+                if entry["file"] not in names:
+                    names.add(entry["file"])
+                    write_bytes(place / entry["file"], self.file(entry["sha256"]) or b"")
+        return len(names)

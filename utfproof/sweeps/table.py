@@ -15,7 +15,6 @@ from typing import Any
 from utfproof.errors import MalformedInput, install
 from utfproof.ground.files import atomic_file
 from utfproof.sweeps.jobs import canonical, question
-from utfproof.sweeps.layout import layout
 from utfproof.sweeps.store import Store
 
 Row = dict[str, Any]
@@ -36,8 +35,8 @@ class Results(Iterable[Row]):
 
     def __init__(self, folder: Path | str, *, timings: bool = False) -> None:
         self.timings = timings
-        self.store = (layout(Path(folder)) or Store)(folder)
-        self.store.head()
+        self.store = Store(folder)
+        _, _, self.total = self.store.head()
 
     def __iter__(self) -> Iterator[Row]:
         for found, seconds, worker in self.store.results():
@@ -75,6 +74,14 @@ def overview(rows: Iterable[Row]) -> Overview:
     return found
 
 
+def _cell(value: Any) -> Any:
+    """For CSV: text that a spreadsheet would run as a formula gets a quote, control characters are written out."""
+    if not isinstance(value, str):
+        return value
+    text = "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+
+
 def _flat(value: Mapping[str, Any], prefix: str = "") -> Row:
     flat: Row = {}
     for name, item in value.items():
@@ -106,7 +113,7 @@ def write_table(rows: Iterable[Row], path: Path, known: Overview) -> None:
         with atomic_file(path) as stream:
             writer = csv.DictWriter(codecs.getwriter("utf-8")(stream), list(known.columns), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
         return
     if path.suffix != ".parquet":
         raise MalformedInput(f"a table's file name ends in .parquet or .csv, got {path}")
