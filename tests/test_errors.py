@@ -365,7 +365,7 @@ def test_no_permission(nobody, capsys, name, words):
 
 def test_a_sweeps_folder_that_may_not_be_written(nobody):
     """It is there already, so making it is no trial."""
-    with pytest.raises(MalformedInput, match="no permission in folder"), Store(nobody).locked():
+    with pytest.raises(MalformedInput, match="no permission in folder"), Store(nobody).opened("s", "c", jobs=1):
         pass
 
 

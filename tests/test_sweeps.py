@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 from utfproof import weights
 from utfproof.certificates import checker
+from utfproof.cli.grid import in_sweep
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, ResourceLimit, Stopped
-from utfproof.cli.grid import in_sweep
 from utfproof.jobs import registry
 from utfproof.shapes import Shape
 from utfproof.sweeps import cluster, jobs, run, spec, table
@@ -215,7 +215,9 @@ def test_decide_names_weights_by_content_and_never_by_path(tmp_path):
     assert str(tmp_path) not in json.dumps([a.result for a in answers])
     weights.write_host(tmp_path / "tied.safetensors", build_host("sparse", shape), dtype="int8")
     weights.write_host(tmp_path / "again.safetensors", build_host("sparse", shape), dtype="int8")
-    assert "has changed" in "".join(run_task(SweepTask(job, code_digest(), in_sweep)).failure or "" for job in found.jobs)
+    assert "has changed" in "".join(
+        run_task(SweepTask(job, code_digest(), in_sweep)).failure or "" for job in found.jobs
+    )
 
 
 def test_weights_may_be_said_to_have_a_residual_stream(tmp_path):
@@ -566,7 +568,8 @@ def test_collect_names_weights_as_check_does(cli, tmp_path):
 
 
 def test_collect_keeps_notions_and_targets_apart(cli, tmp_path):
-    groups = [certify_group(d_in=2, notion=["matching", "attention-matching"]), certify_group(construction="tied", residual=True)]
+    notions = certify_group(d_in=2, notion=["matching", "attention-matching"])
+    groups = [notions, certify_group(construction="tied", residual=True)]
     run_sweep(sweep_of(*groups), tmp_path / "s")
     counts = json.loads(cli("collect", "s", "-o", "t.csv", "--json")[1])["counts"]
     assert sorted((entry["notion"], entry["targets"]) for entry in counts) == [

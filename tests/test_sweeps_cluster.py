@@ -90,7 +90,10 @@ def test_a_dying_worker_costs_only_its_own_job(tmp_path, monkeypatch):
     monkeypatch.setattr("utfproof.sweeps.run.LARGEST_BATCH", 1)
     sweep = sweep_of(certify_group(seed="0..7"))
     summary = run_sweep(sweep, tmp_path / "s", DaskWorkers(workers=2), function=deadly)
-    assert sorted((job.parameters["seed"], resource) for job, _, resource in summary.failures) == [(2, False), (3, True)]
+    assert sorted((job.parameters["seed"], resource) for job, _, resource in summary.failures) == [
+        (2, False),
+        (3, True),
+    ]
     assert any("died 3 times" in reason for _, reason, _ in summary.failures)
     assert (summary.finished, summary.exit_code) == (6, 4)
     failed = (tmp_path / "s" / "failures.jsonl").read_text().splitlines()
@@ -184,9 +187,9 @@ def test_a_scheduler_without_workers_ends_with_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "WORKER_SECONDS", 1.0)
     (tmp_path / "cluster").mkdir()
     notes = []
-    with contextlib.closing(Cluster(tmp_path / "cluster", 0)) as dask:
-        with pytest.raises(WorkersLost, match="no worker has joined tcp://") as lost:
-            run_sweep(sweep_of(certify_group()), tmp_path / "s", DaskWorkers(dask.address, note=notes.append))
+    lonely = pytest.raises(WorkersLost, match="no worker has joined tcp://")
+    with contextlib.closing(Cluster(tmp_path / "cluster", 0)) as dask, lonely as lost:
+        run_sweep(sweep_of(certify_group()), tmp_path / "s", DaskWorkers(dask.address, note=notes.append))
     assert lost.value.exit_code == 4
     assert "waiting 1 s for one" in notes[0]
 
@@ -222,7 +225,9 @@ def test_a_worker_without_this_code_is_refused_before_anything_runs(answer, mess
         cluster._Run(Client(answer), "tcp://x:1", print, run_batch).require_same_code()
 
 
-@pytest.mark.parametrize("address", ["", "tls://h:1", "ucx://h:1", "http://h:1", "localhost", "tcp://:8786", "h:x", "tcp://h:99999"])
+@pytest.mark.parametrize(
+    "address", ["", "tls://h:1", "ucx://h:1", "http://h:1", "localhost", "tcp://:8786", "h:x", "tcp://h:99999"]
+)
 def test_an_address_of_another_form_is_refused_at_once(cli, tmp_path, address):
     (tmp_path / "s.toml").write_text(spec_text(1))
     code, out, err = cli("sweep", "s.toml", "--scheduler", address)

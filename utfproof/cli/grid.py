@@ -25,7 +25,8 @@ class JobInSweep:
     def keys(self) -> Mapping[str, Key]:
         """Its options that say what is run."""
         return {
-            name: Key(_TYPES.get(entry.kind, int), entry.default, entry.check) for name, entry in keys(self.kind).items()
+            name: Key(_TYPES.get(entry.kind, int), entry.default, entry.check)
+            for name, entry in keys(self.kind).items()
         }
 
     @property
@@ -41,7 +42,7 @@ class JobInSweep:
 
     def result(self, parameters: Mapping[str, Any], context: Context) -> Found:
         """Run it."""
-        return self.kind.of(parameters, max_memory=context.max_memory).found(context)  # type: ignore[no-any-return]
+        return self.kind.of(parameters, max_memory=context.max_memory).found(context)
 
 
 @functools.cache

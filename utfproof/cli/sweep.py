@@ -140,9 +140,7 @@ class Collect(Job, order=210, name="collect"):
     examples = "Example: utfproof collect ranks -o ranks.parquet"
     folder: Path = argument(..., "Folder of a sweep, finished or not.")
     output: Path | None = written(None, "Table to write: .parquet (with pyarrow) or .csv.")
-    certificates: Path | None = option(
-        None, "Folder to write every certificate to, for utfproof check."
-    )
+    certificates: Path | None = option(None, "Folder to write every certificate to, for utfproof check.")
     timings: bool = option(False, "Add seconds and worker of each job.")
 
     def run(self) -> Outcome:

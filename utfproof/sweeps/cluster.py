@@ -266,17 +266,19 @@ class _Run:
         if len(batch) > 1:  # it is not known which job it was
             self.alone.extend([task] for task in batch)
             return []
-        error = future.exception()
-        if type(error).__name__ == "KilledWorker":
+        cause = future.exception()
+        if type(cause).__name__ == "KilledWorker":
             reason = f"its worker process died {MAX_DEATHS} times, most likely for want of memory"
         else:
-            reason = one_line(f"{type(error).__name__}: {error}")
+            reason = one_line(f"{type(cause).__name__}: {cause}")
         return [Answer(batch[0].job.key, failure=reason)]
 
     def _threads(self) -> int:
         """Threads of all workers, at least 1."""
         try:
-            return max(1, sum(self.client.sync(self.client.scheduler.ncores, callback_timeout=CONNECT_SECONDS).values()))
+            return max(
+                1, sum(self.client.sync(self.client.scheduler.ncores, callback_timeout=CONNECT_SECONDS).values())
+            )
         except Exception as error:
             raise self._lost(error) from error
 
