@@ -210,13 +210,13 @@ def test_a_row_too_few(decide, tmp_path):
 
 
 def test_a_row_too_few_when_large_names_a_target_without_a_distance(decide, tmp_path, monkeypatch):
-    monkeypatch.setattr("utfproof.decision.missed.CHEAP_KERNEL_ENTRIES", 10)
+    monkeypatch.setattr("utfproof.decision.counterexample.CHEAP_KERNEL_ENTRIES", 10)
     tensors = random_tensors(np.random.default_rng(5), Shape(2, 2, 1, 1), 13)
     document = refuted(decide, save(tmp_path / "h.safetensors", tensors, "int8"))
     assert document["missed"]["distance_squared"] is None
     tensors["U"][:] = 0  # rank below m: the independent rows are gone, a kernel vector is looked for
     refuted(decide, save(tmp_path / "h.safetensors", tensors, "int8"))
-    monkeypatch.setattr("utfproof.decision.missed.find_relation", lambda *_, **__: None)
+    monkeypatch.setattr("utfproof.decision.counterexample.find_relation", lambda *_, **__: None)
     Path("c.target.safetensors").unlink()
     refuted(decide, "h.safetensors", named=False)
 
@@ -241,7 +241,11 @@ def test_what_looks_defective_and_is_not(decide, tmp_path):
     ("options", "message"),
     [
         (["--notion", "functional"], "notion 'functional' cannot be decided for given weights"),
-        (["--notion", "attention-matching", "--tied-targets"], "leave out --notion"),
+        (["--notion", "attention-matching", "--tied-targets"], "--tied-targets is about matching; leave out --notion"),
+        (
+            ["--notion", "attention-matching", "--target", "t.safetensors"],
+            "--target is about matching; leave out --notion",
+        ),
         (["--visible", "v.safetensors", "--tied-targets"], "leave out --tied-targets"),
         (["--target", "no/t.safetensors"], "folder no does not exist"),
         (["--target", "h.safetensors"], "would overwrite an input"),
@@ -294,15 +298,15 @@ def test_tied_targets_are_asked_of_their_own_module(decide, tmp_path, monkeypatc
     path = save(tmp_path / "h.safetensors", tensors)
     given = {}
 
-    def certify_tied_weights(where, *, layers=None, d_in=None, residual=None, max_memory=None):
-        given.update(where=where.file.path, layers=layers, d_in=d_in)
+    def certify_tied_weights(where, *, max_memory=None):
+        given.update(where=where.file.path, layers=where.shape.layers)
         raise Undecided("planted")
 
     monkeypatch.setattr("utfproof.certificates.tied.certify_tied_weights", certify_tied_weights)
     code, document = decide(path, "--tied-targets", "--layers", "1")
     assert (code, document["verdict"], document["reason"]) == (4, "undecided by matching", "planted")
     assert document["targets"] == "all tied"
-    assert given == {"where": str(path), "layers": 1, "d_in": None}
+    assert given == {"where": str(path), "layers": 1}
     assert not Path("c.json").exists()
 
 

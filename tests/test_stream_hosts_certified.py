@@ -16,8 +16,8 @@ from utfproof.certificates.prover import certify_weights, decide_weights
 from utfproof.certificates.tied import certify_tied, certify_tied_weights, repetitions
 from utfproof.constructions import build_host
 from utfproof.decision.attention import decide_attention_matching
+from utfproof.decision.counterexample import counterexample, visible_counterexample
 from utfproof.decision.margin import rank_bound
-from utfproof.decision.missed import missed_target, visible_miss
 from utfproof.decision.verdict import decide_matching, decide_tied_targets
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact
@@ -109,26 +109,26 @@ def test_tied_hosts_in_files(tmp_path):
     shape = streaming(1, 2, 1, 2)
     for m in (3, tied_targets_dimension(shape), matching_dimension(shape) + 1):
         path = stored(integer_weights(shape, m, m, tied=True), tmp_path)
-        decision = decide_matching(path)
+        decision = decide_matching(stored_host(path))
         assert (decision.universal, str(decision.targets), decision.residual) == (False, "all untied", True)
         assert "share their weights" in decision.reason
         assert confirmed(decision.certificate, tmp_path).code == 0
-        missed = missed_target(stored_host(path), decision)
+        missed = counterexample(stored_host(path), decision)
         assert missed.certified
         assert missed.distance_squared == Fraction(1, 2)
         assert np.asarray(w_all(missed.target))[0, missed.column] == 1
-        target, _ = visible_miss(missed)
+        target, _ = visible_counterexample(missed)
         assert isinstance(target, Target)
-        tied = decide_tied_targets(path)
+        tied = decide_tied_targets(stored_host(path))
         assert str(tied.targets) == "all tied"
         assert tied.universal == (m >= tied_targets_dimension(shape))
         assert tied.certificate.kind == ("tied-kernel" if tied.universal else "lower-bound")
         assert confirmed(tied.certificate, tmp_path).code == 0
         with pytest.raises(MalformedInput, match="--no-residual"):
-            decide_matching(path, residual=False)
+            stored_host(path, residual=False)
     # what looks at the repetitions alone must see when more columns are dependent
     flat = with_values(integer_weights(shape, 40, 9, tied=True), R_V=(0, 0))
-    refuted = decide_tied_targets(stored(flat, tmp_path))
+    refuted = decide_tied_targets(stored_host(stored(flat, tmp_path)))
     assert not refuted.universal
     assert refuted.certificate.document["evidence"]["method"] == "tied-target"
     assert confirmed(refuted.certificate, tmp_path).code == 0
@@ -169,13 +169,12 @@ def test_the_stream_is_part_of_the_question(tmp_path):
 def test_attention_matching(tmp_path):
     shape = streaming(1, 2, 2, 1)
     path = stored(integer_weights(shape, linear_test_dimension(shape), 5), tmp_path)
-    found = decide_attention_matching(path)
-    assert found.decision.universal
-    assert confirmed(found.decision.certificate, tmp_path).code == 0
+    found = decide_attention_matching(stored_host(path))
+    assert found.universal
+    assert confirmed(found.certificate, tmp_path).code == 0
     path = stored(integer_weights(shape, linear_test_dimension(shape) - 1, 5), tmp_path)
-    found = decide_attention_matching(path)
-    assert found.decision.certificate is None
-    assert "residual stream" in found.local_reason
+    found = decide_attention_matching(stored_host(path))
+    assert found.certificate is None
 
 
 # --- the command line --------------------------------------------------------------------------------------------

@@ -344,9 +344,10 @@ def _stored(m: int, folder: Path) -> Path:
 @_row("decide stored weights", "float64 product", (912, 3648), (912,))
 def _decide(m: int, folder: Path) -> tuple[Call, Call]:
     from utfproof.decision.verdict import decide_matching
+    from utfproof.weights import stored_host
 
     path = _stored(m, folder)
-    return lambda: decide_matching(path), _product(m)
+    return lambda: decide_matching(stored_host(path)), _product(m)
 
 
 def _checked(certificate: Any, folder: Path, weights: tuple[str, ...] = ()) -> Call:
@@ -363,9 +364,10 @@ def _checked(certificate: Any, folder: Path, weights: tuple[str, ...] = ()) -> C
 @_row("check --numpy, stored weights and witness", "float64 product", (1824,), (912,))
 def _check(m: int, folder: Path) -> tuple[Call, Call]:
     from utfproof.decision.verdict import decide_matching
+    from utfproof.weights import stored_host
 
     path = _stored(m, folder)
-    return _checked(decide_matching(path, witness=True).certificate, folder, (str(path),)), _product(m)
+    return _checked(decide_matching(stored_host(path), witness=True).certificate, folder, (str(path),)), _product(m)
 
 
 @_row("check --numpy, rank recomputed", "float64 product", (1824,), (912,))

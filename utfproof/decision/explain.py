@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from utfproof.certificates.evidence import of_weights
-from utfproof.decision.attention import LocalFinding
+from utfproof.decision.counterexample import (
+    Counterexample,
+    MeasuredDifference,
+    TiedCounterexample,
+    column_in_words,
+    in_decimals,
+    written,
+)
 from utfproof.decision.margin import Margin
-from utfproof.decision.missed import MeasuredMiss, Missed, MissedTied, column_in_words, in_decimals, written
 from utfproof.decision.verdict import HostDecision, HostVerdict
 from utfproof.ground.arrays import one_line
-from utfproof.ground.notions import Extent, Notion, Targets, Tying
+from utfproof.ground.notions import Extent, Notion, Tying
 from utfproof.shapes import Shape, matching_dimension
 from utfproof.weights import StoredHost
 
@@ -28,11 +33,9 @@ class Findings:
     stored: StoredHost
     decision: HostDecision
     margin: Margin | str | None = None
-    missed: Missed | None = None
-    missed_tied: MissedTied | None = None
-    miss: MeasuredMiss | None = None
-    local: LocalFinding | None = None
-    local_reason: str = ""
+    counterexample: Counterexample | None = None
+    tied: TiedCounterexample | None = None
+    difference: MeasuredDifference | None = None
     files: dict[str, str] = field(default_factory=dict)
 
 
@@ -41,52 +44,55 @@ def verdict_in_words(decision: HostDecision) -> str:
     return f"{decision.verdict} by {decision.notion.value}"
 
 
-def _each(targets: Targets) -> tuple[str, str]:
-    """What a yes is about, and what a no is about."""
+_MEANINGS = {
+    (Notion.ATTENTION_MATCHING, HostVerdict.UNIVERSAL): (
+        "for {every} some E makes attention logits and outputs agree, so outputs agree for every n and X where attention "
+        "depends on the logits alone (no RoPE, no normalised queries or keys)",
+        "universality by matching (one E for every attention map), or the precision it takes",
+    ),
+    (Notion.ATTENTION_MATCHING, HostVerdict.OPEN): (
+        "no proof that some E serves every target was found, and none that it cannot: nothing here says no",
+        "anything about universality by attention-matching, or functional universality",
+    ),
+    (Notion.MATCHING, HostVerdict.UNIVERSAL): (
+        "for {every} some E makes queries, keys and outputs agree, so outputs agree for every n, X and attention kernel: "
+        "universal by attention-matching and functionally as well",
+        "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, {stream}, "
+        "normalisation, MLPs",
+    ),
+    (Notion.MATCHING, HostVerdict.REFUTED): (
+        "{some} has no E that makes its queries, keys and outputs agree with the host's",
+        "that the host is not universal by attention-matching or functionally: with another E, which need not match "
+        "queries and keys, outputs may still agree",
+    ),
+    (Notion.MATCHING, HostVerdict.UNDECIDED): (
+        "neither that every target is matched nor that some is not was established",
+        "anything about the other notions of universality",
+    ),
+}
+"""By notion and verdict: what the verdict says, and what it leaves undecided."""
+
+
+def _meaning(decision: HostDecision, which: int) -> str:
+    targets = decision.targets
     kind = str(replace(targets, extent=Extent.ALL)).removeprefix(f"{Extent.ALL} ")
     group = f"of the class ({kind})"
-    if targets.extent is Extent.ALL:
-        return f"every target {group}", f"some target {group}"
-    return f"all targets {group} but a set of measure zero", f"a set of targets {group} that has positive measure"
+    whole = targets.extent is Extent.ALL
+    return _MEANINGS[decision.notion, decision.verdict][which].format(
+        every=f"every target {group}" if whole else f"all targets {group} but a set of measure zero",
+        some=f"some target {group}" if whole else f"a set of targets {group} that has positive measure",
+        stream="no residual stream" if decision.residual else "residual streams",
+    )
 
 
 def implies(decision: HostDecision) -> str:
     """What the verdict says."""
-    every, some = _each(decision.targets)
-    if decision.notion is Notion.ATTENTION_MATCHING:
-        if decision.universal:
-            return (
-                f"for {every} some E makes attention logits and outputs agree, so outputs agree "
-                "for every n and X where attention depends on the logits alone (no RoPE, no normalised queries or keys)"
-            )
-        return "no proof that some E serves every target was found, and none that it cannot: nothing here says no"
-    if decision.verdict is HostVerdict.UNIVERSAL:
-        return (
-            f"for {every} some E makes queries, keys and outputs agree, so outputs agree for "
-            "every n, X and attention kernel: universal by attention-matching and functionally as well"
-        )
-    if decision.verdict is HostVerdict.REFUTED:
-        return f"{some} has no E that makes its queries, keys and outputs agree with the host's"
-    return "neither that every target is matched nor that some is not was established"
+    return _meaning(decision, 0)
 
 
 def does_not_imply(decision: HostDecision) -> str:
     """What the verdict leaves undecided."""
-    if decision.notion is Notion.ATTENTION_MATCHING:
-        if decision.universal:
-            return "universality by matching (one E for every attention map), or the precision it takes"
-        return "anything about universality by attention-matching, or functional universality"
-    if decision.verdict is HostVerdict.UNIVERSAL:
-        return (
-            "the precision it takes (see the margin), or other classes: other heads, layers and head dimensions, "
-            f"{'no residual stream' if decision.residual else 'residual streams'}, normalisation, MLPs"
-        )
-    if decision.verdict is HostVerdict.REFUTED:
-        return (
-            "that the host is not universal by attention-matching or functionally: with another E, which need not match "
-            "queries and keys, outputs may still agree"
-        )
-    return "anything about the other notions of universality"
+    return _meaning(decision, 1)
 
 
 def why(found: Findings) -> str:
@@ -98,39 +104,32 @@ def why(found: Findings) -> str:
     return "; ".join(part for part in (of_weights(decision.certificate.document), said) if part)
 
 
-def target_lines(missed: Missed | None, residual: bool = False) -> list[str]:
-    """The target that is missed, the column it hits, and by how much."""
-    if missed is None:
+def counterexample_lines(found: Findings) -> list[str]:
+    """The target that a refuted host cannot match, and how far every E stays from it."""
+    if found.decision.targets.tying is Tying.TIED:
+        if found.tied is None:
+            return ["some weight-tied target is a counterexample; none is named"]
+        distance = _distance(found.tied.distance_squared, "|W_all z|", "in the certificate")
+        return ["a weight-tied target of integers, in the certificate", distance]
+    given, residual = found.counterexample, found.stored.shape.residual
+    if given is None:
         if residual:
-            return ["some target routed along a head word is missed; none is named"]
-        return ["some isolating target (a 0/1 target with one nonzero entry in W_all) is missed; none is named"]
+            return ["some target routed along a head word is a counterexample; none is named"]
+        return ["some isolating target (0/1, one nonzero entry in W_all) is a counterexample; none is named"]
     which = "target routed along the word" if residual else "isolating target"
-    lines = [f"the {which} of {column_in_words(missed.shape, missed.column)}"]
-    distance = missed.distance_squared
-    if distance is None:
-        lines.append(
-            "missed by every E, since m independent columns that do not hold it force E = 0; no distance is known"
-        )
-    else:
-        source = "in the certificate" if missed.certified else "from an exact kernel vector, not in the certificate"
-        by = "|W_all z|" if residual else "|z_c|"
-        lines.append(
-            f"every E misses it by at least {by}/|z| = sqrt({_fraction(distance)}) = {in_decimals(distance, 6):.6f} in "
-            f"|E R_all - W_all| ({source})"
-        )
-    return lines
+    lines = [f"the {which} of {column_in_words(given.shape, given.column)}"]
+    if given.distance_squared is None:
+        said = "no E matches it, since m independent columns that do not hold it force E = 0; no distance is known"
+        return [*lines, said]
+    source = "in the certificate" if given.certified else "from an exact kernel vector, not in the certificate"
+    return [*lines, _distance(given.distance_squared, "|W_all z|" if residual else "|z_c|", source)]
 
 
-def tied_lines(missed: MissedTied | None) -> list[str]:
-    """The weight-tied target that is missed, and by how much."""
-    if missed is None:
-        return ["some weight-tied target is missed; none is named"]
-    distance = missed.distance_squared
-    return [
-        "a weight-tied target of integers, in the certificate",
-        f"every E misses it by at least |W_all z|/|z| = sqrt({_fraction(distance)}) = {in_decimals(distance, 6):.6f} in "
-        "|E R_all - W_all| (in the certificate)",
-    ]
+def _distance(squared: Fraction, by: str, source: str) -> str:
+    return (
+        f"every E misses it by at least {by}/|z| = sqrt({_fraction(squared)}) = {in_decimals(squared, 6):.6f} in "
+        f"|E R_all - W_all| ({source})"
+    )
 
 
 def _fraction(value: Fraction) -> str:
@@ -140,11 +139,11 @@ def _fraction(value: Fraction) -> str:
     return f"{numerator}/{denominator}"
 
 
-def miss_line(miss: MeasuredMiss) -> str:
-    """The measured miss of the visible target."""
+def difference_line(found: MeasuredDifference) -> str:
+    """The measured difference of the visible target."""
     return (
-        f"run through softmax on {miss.context} tokens with the E of least squares, relative error of outputs "
-        f"{miss.output_error:.3g}, of logits {miss.logit_error:.3g} (measured for that E, no bound for others)"
+        f"run through softmax on {found.context} tokens with the E of least squares, relative error of outputs "
+        f"{found.output_error:.3g}, of logits {found.logit_error:.3g} (measured for that E, no bound for others)"
     )
 
 
@@ -166,10 +165,9 @@ def margin_lines(margin: Margin | str | None, *, universal: bool) -> list[str]:
         )
     if not universal:
         return [f"numerical rank {margin.rank} of {margin.columns} in float64"]
-    seen = " from an exact inverse" if margin.exact else ""
     lines.append(
         f"numerical rank {margin.rank} of {margin.columns} in float64; with columns of length one sigma_min = "
-        f"{margin.sigma_min:.3g}{seen}, kappa = {_kappa(margin)}"
+        f"{margin.sigma_min:.3g}, kappa = {_kappa(margin)}"
     )
     errors = margin.errors
     if errors["float64"].embedding >= 1:
@@ -240,7 +238,7 @@ def explanation(found: Findings) -> list[tuple[str, list[str]]]:
     """The report of --explain: (heading, lines)."""
     decision, stored = found.decision, found.stored
     kind = "weight-tied" if stored.tied else "untied"
-    parts: list[tuple[str, Sequence[str]]] = [
+    parts = [
         (
             "What was decided",
             [
@@ -252,27 +250,12 @@ def explanation(found: Findings) -> list[tuple[str, list[str]]]:
         ("Why", [why(found)]),
     ]
     if decision.verdict is HostVerdict.REFUTED:
-        untied = decision.targets.tying is Tying.UNTIED
-        lines = target_lines(found.missed, stored.shape.residual) if untied else tied_lines(found.missed_tied)
-        if found.miss is not None:
-            lines.append("the same target with generic queries and keys: " + miss_line(found.miss))
-        parts.append(("What is missed", lines))
-    if decision.verdict is HostVerdict.OPEN:
-        parts.append(("Near one target", [local_line(found.local, found.local_reason)]))
+        lines = counterexample_lines(found)
+        if found.difference is not None:
+            lines.append("the same target with generic queries and keys: " + difference_line(found.difference))
+        parts.append(("Counterexample", lines))
     if found.margin is not None:
         parts.append(("Margin", margin_lines(found.margin, universal=decision.universal)))
     parts.append(("What this does not decide", [does_not_imply(decision)]))
     parts.append(("Are standard random transformers covered?", coverage_lines(stored)))
-    return [(heading, list(lines)) for heading, lines in parts if lines]
-
-
-def local_line(local: LocalFinding | None, reason: str) -> str:
-    """The local test in one line."""
-    if local is None:
-        return f"local test not available: {reason}"
-    if local.reaches_nearby:
-        return (
-            f"a neighbourhood of one target is reached: at an exact solution the Jacobian has full rank {local.rank}; this is "
-            "about targets near that one and never about all"
-        )
-    return f"at an exact solution for one target the Jacobian has rank {local.rank} of {local.equations}, which says nothing"
+    return parts

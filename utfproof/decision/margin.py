@@ -17,16 +17,13 @@ itself: all but r singular values lie at the level of one rounding, far below th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from utfproof.certificates.sources import assemble
-from utfproof.exact import rational
-from utfproof.ground.arrays import exact, one_line
+from utfproof.ground.arrays import one_line
 from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all
@@ -38,8 +35,6 @@ UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-8}
 """Half the distance from 1 to the next larger number of the format."""
 MARGIN_ENTRIES = 2_000_000
 """Largest R_all (entries) that is decomposed."""
-EXACT_CONDITION_ENTRIES = 6_000
-"""Largest R_all (entries) whose condition is computed from an exact inverse where float64 cannot see it."""
 VALUE_WORK = 10**10
 """Largest L H m^3 for which the values' singular values are computed."""
 GAPS = (1e3, 10.0)
@@ -78,8 +73,8 @@ class RoundedValues:
 class Margin:
     """Numerical rank of R_all in float64 of its M columns, sigma_max and sigma_min with columns scaled to length one.
 
-    exact: sigma_min comes from an exact inverse because float64 does not see it. rounded: where the exact rank is full only
-    through the rounding of the stored values.
+    sigma_min is 0 where float64 does not see the full rank. rounded: where the exact rank is full only through the rounding of
+    the stored values.
     """
 
     rank: int
@@ -88,7 +83,6 @@ class Margin:
     sigma_min: float
     layers: int
     m: int
-    exact: bool = False
     rounded: RoundedValues | None = None
 
     @property
@@ -106,7 +100,7 @@ class Margin:
 def margin_of(stored: StoredHost, host: Universal, *, universal: bool, max_memory: int | None = None) -> Margin | str:
     """The margin of a host, or one line saying why there is none (too large, m < M, products that overflow).
 
-    universal: rank R_all = M is certified; only then is a small sigma_min looked at exactly, and its cause looked for.
+    universal: rank R_all = M is certified; only then `rounded_values` looks for the cause of a small sigma_min.
     """
     m, M = host.m, stored.M
     if m < M:
@@ -129,11 +123,8 @@ def margin_of(stored: StoredHost, host: Universal, *, universal: bool, max_memor
     found = Margin(rank, M, float(values[0]), float(values[-1]), host.shape.layers, m)
     if not universal:
         return found
-    if rank < M and m * M <= EXACT_CONDITION_ENTRIES:
-        found = Margin(rank, M, found.sigma_max, _exact_least(stored), host.shape.layers, m, exact=True)
-    elif rank < M:
-        found = Margin(rank, M, found.sigma_max, 0.0, host.shape.layers, m)
-    return Margin(**{**found.__dict__, "rounded": rounded_values(stored)})
+    least = found.sigma_min if rank == M else 0.0
+    return replace(found, sigma_min=least, rounded=rounded_values(stored))
 
 
 def scaled_singular_values(matrix: np.ndarray) -> np.ndarray | None:
@@ -146,36 +137,6 @@ def scaled_singular_values(matrix: np.ndarray) -> np.ndarray | None:
     matrix /= np.where(norms > 0, norms, 1)
     values: np.ndarray = np.linalg.svd(matrix, compute_uv=False)
     return values
-
-
-def _exact_least(stored: StoredHost) -> float:
-    """sigma_min of R_all with columns of length one, from the exact inverse of R_all^T R_all (full column rank is needed);
-    zero where it is beyond float64."""
-
-    def draw(tensor: str, columns: int, layer: int, head: int) -> np.ndarray:
-        matrix = exact(stored.matrix(tensor, layer, head))
-        # integers: powers of two scale columns, which are scaled to length one in the end
-        return exact(np.vectorize(int, otypes=[object])(matrix * shifts[tensor]))
-
-    shifts = {
-        name: max((x.denominator for x in exact(array).reshape(-1) if x), default=1)
-        for name, array in stored.file.tensors.items()
-    }
-    integers = r_all(assemble(stored.shape, stored.m, stored.tied, draw, stored.values))
-    gram = integers.T @ integers
-    inverse = rational.inverse(gram)
-    if inverse is None:
-        return 0.0
-    size = len(gram)
-    scaled = np.empty((size, size))
-    for i in range(size):
-        for j in range(size):
-            entry = inverse[i, j]
-            square = entry * entry * gram[i, i] * gram[j, j]
-            if square > Fraction(2) ** 1000:
-                return 0.0  # kappa is beyond what float64 can write
-            scaled[i, j] = sqrt(float(square)) * (1 if entry > 0 else -1)
-    return float(1 / sqrt(np.linalg.eigvalsh(scaled)[-1]))
 
 
 # --- values of full rank through rounding only ---------------------------------------------------------------

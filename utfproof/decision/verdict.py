@@ -1,10 +1,10 @@
-"""Verdicts about a host given as a file, by the notion asked for, with the certificate where there is one."""
+"""Verdicts about a stored host, by the notion asked for, with the certificate where there is one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import decide_weights
@@ -12,7 +12,7 @@ from utfproof.certificates.scope import scope_of
 from utfproof.errors import Undecided
 from utfproof.ground.arrays import one_line
 from utfproof.ground.notions import Extent, Hosts, Notion, Scope, Targets, Tying
-from utfproof.weights import HostFile, StoredHost, stored_host
+from utfproof.weights import StoredHost
 
 
 class HostVerdict(StrEnum):
@@ -60,14 +60,14 @@ class HostDecision:
         return self.certificate is not None and shape_of(self.certificate.document).residual
 
 
-def asked(notion: Notion, stored: StoredHost, tying: Tying = Tying.UNTIED, extent: Extent = Extent.ALL) -> Scope:
+def asked(notion: Notion, host: StoredHost, tying: Tying = Tying.UNTIED, extent: Extent = Extent.ALL) -> Scope:
     """The question about this very host: these targets, by this notion."""
-    return Scope(notion, Targets(extent, tying), Hosts(tied=stored.tied, examined=True))
+    return Scope(notion, Targets(extent, tying), Hosts(tied=host.tied, examined=True))
 
 
 def decision_of(certificate: Certificate, question: Scope, reason: str = "") -> HostDecision:
     """The decision of a question by a certificate: for the certificate's own targets, which may be more, at the notion asked
-    for. Undecided where its scope says nothing of the question."""
+    for. Undecided where the certificate's scope does not cover the question."""
     about = scope_of(certificate.document)
     layers = shape_of(certificate.document).layers
     if not about.supports(question, universal=certificate.universal, layers=layers):
@@ -76,45 +76,33 @@ def decision_of(certificate: Certificate, question: Scope, reason: str = "") -> 
     return HostDecision(replace(question, targets=about.targets), verdict, certificate, reason)
 
 
+def _decided(question: Scope, prove: Callable[[], tuple[Certificate, str]]) -> HostDecision:
+    """The decision by what `prove` returns, UNDECIDED with the reason where it raises Undecided."""
+    try:
+        certificate, reason = prove()
+        return decision_of(certificate, question, reason)
+    except Undecided as error:
+        return HostDecision(question, HostVerdict.UNDECIDED, None, str(error))
+
+
 def decide_matching(
-    host: HostFile,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    witness: bool = False,
-    device: str = "cpu",
-    max_memory: int | None = None,
+    host: StoredHost, *, witness: bool = False, device: str = "cpu", max_memory: int | None = None
 ) -> HostDecision:
     """Universality by matching, for all untied targets: decided by the exact rank of R_all, or UNDECIDED with the reason.
 
-    Raises MalformedInput for files that hold no host, ResourceLimit before allocating.
+    Raises MalformedInput for weights that are not finite, ResourceLimit before allocating.
     """
-    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
-    stored = stored_host(host, **given)
-    question = asked(Notion.MATCHING, stored)
-    try:
-        found = decide_weights(stored, witness=witness, device=device, **given)
-        return decision_of(found.certificate, question, found.reason)
-    except Undecided as error:
-        return HostDecision(question, HostVerdict.UNDECIDED, None, str(error))
+
+    def prove() -> tuple[Certificate, str]:
+        found = decide_weights(host, witness=witness, device=device, max_memory=max_memory)
+        return found.certificate, found.reason
+
+    return _decided(asked(Notion.MATCHING, host), prove)
 
 
-def decide_tied_targets(
-    host: HostFile,
-    *,
-    layers: int | None = None,
-    d_in: int | None = None,
-    residual: bool | None = None,
-    max_memory: int | None = None,
-) -> HostDecision:
+def decide_tied_targets(host: StoredHost, *, max_memory: int | None = None) -> HostDecision:
     """Universality by matching, for all tied targets. Raises as `decide_matching` does."""
     from utfproof.certificates.tied import certify_tied_weights
 
-    given: dict[str, Any] = {"layers": layers, "d_in": d_in, "residual": residual, "max_memory": max_memory}
-    stored = stored_host(host, **given)
-    question = asked(Notion.MATCHING, stored, Tying.TIED)
-    try:
-        return decision_of(certify_tied_weights(stored, **given), question)
-    except Undecided as error:
-        return HostDecision(question, HostVerdict.UNDECIDED, None, str(error))
+    question = asked(Notion.MATCHING, host, Tying.TIED)
+    return _decided(question, lambda: (certify_tied_weights(host, max_memory=max_memory), ""))

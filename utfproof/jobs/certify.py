@@ -170,7 +170,7 @@ def report(found: Certificate, output: Path, subject: str) -> Outcome:
 
 def _evidence(document: dict[str, Any]) -> str:
     from utfproof.certificates.evidence import of_construction
-    from utfproof.decision.missed import in_decimals, stored_integer
+    from utfproof.decision.counterexample import in_decimals, stored_integer
 
     evidence = document["evidence"]
     if "distance_squared" not in evidence:

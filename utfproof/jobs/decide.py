@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from utfproof.jobs import options
 from utfproof.jobs.certify import decided, require_json
 from utfproof.jobs.groups import Limited, residual_of_weights, shared
 from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
-from utfproof.jobs.parameters import argument, option, written
+from utfproof.jobs.parameters import argument, option, option_of, written
 from utfproof.shapes import require_words
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from utfproof.systems import Target, Universal
     from utfproof.weights import StoredHost
 
-MISS_ENTRIES = 2_000_000
-"""Largest R_all (entries) that least squares is done on to measure a miss."""
+Targets = dict[str, tuple[Path, "Target", str]]
+"""By name: file, target and number format."""
+LEAST_SQUARES_ENTRIES = 2_000_000
+"""Largest R_all (entries) for which --explain solves least squares to run a counterexample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +38,8 @@ class Decide(Limited, Job, order=30):
     """Decide, exactly, whether these weights are universal; the certificate is bound to their content.
 
     Floats are taken as the dyadic rationals that they are; factored values are never multiplied out in floats.
-    Exit 0: universal by the notion. 1: refuted by matching, which does not decide functional universality; a target that is
-    missed is written too. 4: undecided, or open (by attention-matching nothing here says no); no certificate then.
+    Exit 0: universal by the notion. 1: refuted by matching, which does not decide functional universality; a counterexample is
+    written too. 4: undecided, or open (by attention-matching nothing here says no); no certificate then.
     """
 
     examples = (
@@ -54,12 +56,14 @@ class Decide(Limited, Job, order=30):
     notion: str = option("matching", "Notion of universality: matching or attention-matching.")
     tied_targets: bool = option(False, "Ask about weight-tied targets only (by matching).")
     target: Path | None = written(
-        None, "Where to write a target that is missed (.safetensors); beside the certificate unless said otherwise."
+        None, "Where to write the counterexample, a target (.safetensors); by default beside the certificate."
     )
     visible: Path | None = written(
-        None, "Also write a version of it with generic queries and keys, whose miss shows through softmax."
+        None, "Also write a version of it with generic queries and keys, whose difference shows through softmax."
     )
-    context: int = option(8, "Tokens n on which a miss is measured.", kind="positive", aside=True)
+    context: int = option(
+        8, "Tokens n on which the host and the counterexample are compared.", kind="positive", aside=True
+    )
     seed: int = option(0, "Seed of those queries, keys and tokens.", kind="seed", aside=True)
     explain: bool = option(False, "A report in words: what, why, margin, and what stays undecided.", aside=True)
     witness: bool = option(False, "Evidence that is much faster to check (a sidecar).")
@@ -67,21 +71,24 @@ class Decide(Limited, Job, order=30):
 
     def run(self) -> Outcome:
         from utfproof.decision.explain import Findings
+        from utfproof.weights import stored_host
 
         require_json(self.output)
-        chosen = _notion(self.notion, self.tied_targets, self.visible is not None)
+        notion = _notion(self)
         beside = self.target or self.output.with_name(self.output.stem + ".target.safetensors")
         _require_outputs(self.weights, self.output, beside, self.visible)
-        if chosen is Notion.ATTENTION_MATCHING:
-            found, matched = self._by_attention()
-            targets = {} if self.target is None or matched is None else {"target": (self.target, matched, "float64")}
+        stored = stored_host(self.weights, **self._said, max_memory=self.limit)
+        require_words(stored.shape)
+        decision = self._decision(stored)
+        if notion is Notion.ATTENTION_MATCHING:
+            found, targets = Findings(stored, decision), dict[str, Any]()
         else:
-            found, targets = self._by_matching(beside)
+            found, targets = self._counterexamples(stored, decision, beside)
         with together():
             files = _write(found, self.output, targets)
         if self.target is None and "certificate" in files and "target" not in files:
             options.remove_earlier_target(beside)
-        return _outcome(Findings(**{**found.__dict__, "files": files}), f"decide {self.weights}", explain=self.explain)
+        return _outcome(replace(found, files=files), f"decide {self.weights}", explain=self.explain)
 
     # --- in a sweep ---
 
@@ -91,7 +98,7 @@ class Decide(Limited, Job, order=30):
     def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
         from utfproof.weights import stored_host
 
-        _notion(given["notion"], given["tied_targets"], False)
+        _notion(cls.of(given))
         for path in _files(given["weights"], folder):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -107,7 +114,7 @@ class Decide(Limited, Job, order=30):
         if self.device != "cpu":
             require_device(self.device)  # this machine's doing: no result
         path = context.files[str(self.weights)]
-        host = stored_host(path, **self._said)
+        host = stored_host(path, **self._said, max_memory=self.limit)
         if host.file.digest() != str(self.weights):
             raise MalformedInput(f"{path} has changed since the sweep began; start it again")
         decision = self._decision(host)
@@ -123,84 +130,80 @@ class Decide(Limited, Job, order=30):
         from utfproof.decision.verdict import decide_matching, decide_tied_targets
 
         if self.tied_targets:
-            return decide_tied_targets(host, **self._said)
-        more: dict[str, Any] = {**self._said, "witness": self.witness, "device": self.device}
-        if self.notion == Notion.MATCHING.value:
-            return decide_matching(host, **more)
-        return decide_attention_matching(host, **more).decision
+            return decide_tied_targets(host, max_memory=self.limit)
+        decide = decide_matching if self.notion == Notion.MATCHING.value else decide_attention_matching
+        return decide(host, witness=self.witness, device=self.device, max_memory=self.limit)
 
     @property
     def _said(self) -> dict[str, Any]:
-        """What is said of the weights where their file does not say it, and the memory limit."""
-        return {"layers": self.layers, "d_in": self.d_in, "residual": self.residual, "max_memory": self.limit}
+        """What the options say of the weights where their file does not."""
+        return {"layers": self.layers, "d_in": self.d_in, "residual": self.residual}
 
-    def _by_attention(self) -> tuple[Findings, Target | None]:
-        from utfproof.decision.attention import decide_attention_matching
+    def _counterexamples(self, stored: StoredHost, decision: HostDecision, target: Path) -> tuple[Findings, Targets]:
+        """What is found beside the decision, and the targets to write: name, (file, target, number format)."""
+        from utfproof.decision.counterexample import (
+            counterexample,
+            measure_difference,
+            tied_counterexample,
+            visible_counterexample,
+        )
         from utfproof.decision.explain import Findings
-        from utfproof.weights import stored_host
+        from utfproof.decision.verdict import HostVerdict
 
-        given = self._said
-        stored = stored_host(self.weights, **given)
-        require_words(stored.shape)
-        found = decide_attention_matching(stored, witness=self.witness, device=self.device, **given)
-        findings = Findings(stored, found.decision, local=found.local, local_reason=found.local_reason)
-        return findings, found.local.target if found.local is not None else None
-
-    def _by_matching(self, target: Path) -> tuple[Findings, dict[str, tuple[Path, Target, str]]]:
-        """What is found, and the targets to write: name, (file, target, number format)."""
-        from utfproof.decision.explain import Findings
-        from utfproof.decision.margin import margin_of
-        from utfproof.decision.missed import measure_miss, missed_target, missed_tied_target, visible_miss
-        from utfproof.decision.verdict import HostVerdict, decide_matching, decide_tied_targets
-        from utfproof.weights import stored_host
-
-        given = self._said
-        stored = stored_host(self.weights, **given)
-        require_words(stored.shape)
         if self.tied_targets:
-            tied = decide_tied_targets(stored, **given)
-            lost = missed_tied_target(stored, tied)
-            return Findings(stored, tied, missed_tied=lost), {} if lost is None else {
-                "target": (target, lost.target, "float64")
+            tied = tied_counterexample(stored, decision)
+            return Findings(stored, decision, tied=tied), {} if tied is None else {
+                "target": (target, tied.target, "float64")
             }
-        limit = given["max_memory"]
-        decision = decide_matching(stored, witness=self.witness, device=self.device, **given)
         machine = _machine(stored)
-        margin: Margin | str | None = None
-        if machine is None:
-            margin = "the file holds integers beyond 2^53, which float64 cannot hold"
-        else:
-            with suppress(ResourceLimit):  # figures beside a verdict that stands without them
-                margin = margin_of(stored, machine, universal=decision.universal, max_memory=limit)
-        missed = None
-        if decision.verdict is HostVerdict.REFUTED:
-            with suppress(ResourceLimit):
-                missed = missed_target(stored, decision, max_memory=limit)
-        if missed is None:
-            return Findings(stored, decision, margin), {}
-        targets = {"target": (target, missed.target, "int8")}
-        miss = None
-        if self.visible is not None:
-            shown, _ = visible_miss(missed, self.seed)
-            targets["visible"] = (self.visible, shown, "int8")
+        findings = Findings(stored, decision, self._margin(stored, decision, machine))
+        if decision.verdict is not HostVerdict.REFUTED:
+            return findings, {}
+        with suppress(ResourceLimit):  # the verdict stands without a name for the target
+            findings = replace(findings, counterexample=counterexample(stored, decision, max_memory=self.limit))
+        found = findings.counterexample
+        if found is None:
+            return findings, {}
+        targets: Targets = {"target": (target, found.target, "int8")}
+        small = stored.m * stored.M <= LEAST_SQUARES_ENTRIES
+        if self.visible is None and not (self.explain and small and machine is not None):
+            return findings, targets
+        with nullcontext() if self.visible is not None else suppress(ResourceLimit):
+            shown, _ = visible_counterexample(found, self.seed)
+            if self.visible is not None:
+                targets["visible"] = (self.visible, shown, "int8")
             if machine is not None:
-                miss = measure_miss(machine, shown, context=self.context, seed=self.seed, max_memory=limit)
-        elif self.explain and machine is not None and stored.m * stored.M <= MISS_ENTRIES:
-            with suppress(ResourceLimit):
-                shown, _ = visible_miss(missed, self.seed)
-                miss = measure_miss(machine, shown, context=self.context, seed=self.seed, max_memory=limit)
-        return Findings(stored, decision, margin, missed, miss=miss), targets
+                difference = measure_difference(
+                    machine, shown, context=self.context, seed=self.seed, max_memory=self.limit
+                )
+                findings = replace(findings, difference=difference)
+        return findings, targets
+
+    def _margin(self, stored: StoredHost, decision: HostDecision, machine: Universal | None) -> Margin | str | None:
+        """Figures beside the verdict; None where they would take too much memory."""
+        from utfproof.decision.margin import margin_of
+
+        if machine is None:
+            return "the file holds integers beyond 2^53, which float64 cannot hold"
+        with suppress(ResourceLimit):
+            return margin_of(stored, machine, universal=decision.universal, max_memory=self.limit)
+        return None
 
 
-def _notion(text: str, tied_targets: bool, visible: bool) -> Notion:
+def _notion(given: Decide) -> Notion:
+    """The notion asked about; MalformedInput where it is unknown or other options are about another one."""
     allowed = (Notion.MATCHING.value, Notion.ATTENTION_MATCHING.value)
-    if text not in allowed:
-        raise MalformedInput(f"notion {text!r} cannot be decided for given weights; choose {', '.join(allowed)}")
-    if tied_targets and text != Notion.MATCHING.value:
-        raise MalformedInput("--tied-targets asks about matching; leave out --notion")
-    if tied_targets and visible:
+    if given.notion not in allowed:
+        raise MalformedInput(
+            f"notion {given.notion!r} cannot be decided for given weights; choose {', '.join(allowed)}"
+        )
+    if given.notion != Notion.MATCHING.value:
+        for name in ("tied_targets", "target", "visible"):
+            if getattr(given, name):
+                raise MalformedInput(f"{option_of(name)} is about matching; leave out --notion")
+    if given.tied_targets and given.visible:
         raise MalformedInput("--visible is for untied targets; leave out --tied-targets")
-    return Notion(text)
+    return Notion(given.notion)
 
 
 def _files(text: str, folder: Path) -> list[Path]:
@@ -235,7 +238,7 @@ def _machine(stored: StoredHost) -> Universal | None:
     return read_host(stored)
 
 
-def _write(found: Findings, output: Path, targets: dict[str, tuple[Path, Target, str]]) -> dict[str, str]:
+def _write(found: Findings, output: Path, targets: Targets) -> dict[str, str]:
     """Write targets and certificate, each all or nothing; the paths by what they hold."""
     from utfproof.weights import write_target
 
@@ -282,23 +285,13 @@ def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
         "means": document["implies"],
         "does not say": document["does_not_imply"],
     }
-    if decision.verdict is HostVerdict.REFUTED and decision.targets.tying is Tying.UNTIED:
-        lines = words.target_lines(found.missed, stored.shape.residual)
-        rows["missed"] = "; ".join(lines)
-        document["missed"] = _missed_document(found)
-    elif decision.verdict is HostVerdict.REFUTED:
-        rows["missed"] = "; ".join(words.tied_lines(found.missed_tied))
-    if found.miss is not None:
-        rows["visible miss"] = words.miss_line(found.miss)
-        document["visible_miss"] = dict(vars(found.miss))
-    if decision.verdict is HostVerdict.OPEN:
-        rows["near one target"] = words.local_line(found.local, found.local_reason)
-        document["local_test"] = {
-            "rank": found.local and found.local.rank,
-            "equations": found.local and found.local.equations,
-            "reaches_nearby": found.local is not None and found.local.reaches_nearby,
-            "reason": found.local_reason,
-        }
+    if decision.verdict is HostVerdict.REFUTED:
+        rows["counterexample"] = "; ".join(words.counterexample_lines(found))
+        if decision.targets.tying is Tying.UNTIED:
+            document["missed"] = _counterexample_document(found)
+    if found.difference is not None:
+        rows["run side by side"] = words.difference_line(found.difference)
+        document["visible_miss"] = dict(vars(found.difference))
     if isinstance(found.margin, Margin):
         document |= _margin_document(found.margin)
     if found.margin is not None:
@@ -309,11 +302,11 @@ def _outcome(found: Findings, subject: str, *, explain: bool) -> Outcome:
         rows["margin"] = "; ".join(lines)
     for name, path in found.files.items():
         rows["written" if name == "certificate" else f"written ({name})"] = path
-    if explain:
-        report = words.explanation(found)
-        document["explanation"] = [{"heading": heading, "lines": lines} for heading, lines in report]
-    text = partial(_print_report, report) if explain else None
-    return Outcome(document, subject, rows, decision.verdict.exit_code, text=text)
+    if not explain:
+        return Outcome(document, subject, rows, decision.verdict.exit_code)
+    report = words.explanation(found)
+    document["explanation"] = [{"heading": heading, "lines": lines} for heading, lines in report]
+    return Outcome(document, subject, rows, decision.verdict.exit_code, text=partial(_print_report, report))
 
 
 def _verdict_document(found: Findings) -> dict[str, Any]:
@@ -338,23 +331,23 @@ def _verdict_document(found: Findings) -> dict[str, Any]:
     }
 
 
-def _missed_document(found: Findings) -> dict[str, Any] | None:
-    from utfproof.decision.missed import column_in_words, in_decimals, written
+def _counterexample_document(found: Findings) -> dict[str, Any] | None:
+    from utfproof.decision.counterexample import column_in_words, in_decimals, written
 
-    missed = found.missed
-    if missed is None:
+    given = found.counterexample
+    if given is None:
         return None
-    distance = missed.distance_squared
-    kind, word, coordinate = missed.place
+    distance = given.distance_squared
+    kind, word, coordinate = given.place
     return {
-        "column": missed.column,
+        "column": given.column,
         "kind": kind,
         "word": list(word),
         "coordinate": coordinate,
-        "in_words": column_in_words(missed.shape, missed.column),
+        "in_words": column_in_words(given.shape, given.column),
         "distance_squared": None if distance is None else [written(distance.numerator), written(distance.denominator)],
         "distance": None if distance is None else in_decimals(distance),
-        "in_certificate": missed.certified,
+        "in_certificate": given.certified,
         "file": found.files.get("target"),
     }
 

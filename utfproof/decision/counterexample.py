@@ -1,5 +1,5 @@
-"""Targets that a host cannot match: the isolating target of a column, by how much it is missed, and a version of it whose
-miss shows through softmax.
+"""Counterexamples: targets that a host cannot match. The isolating target of a column, how far every E stays from it, and a
+version of it whose difference shows through softmax.
 
 Where z != 0 has R_all z = 0 and z_c != 0, every E misses the isolating target of column c by |z_c| / |z| or more in the
 Frobenius norm of E R_all - W_all (decision theorem); with a residual stream no target isolates a column, and the one routed
@@ -41,7 +41,7 @@ VISIBLE_SEEDS = 64
 
 @one_line
 @dataclass(frozen=True)
-class Missed:
+class Counterexample:
     """The isolating (with a residual stream: routed) target of a column of R_all that a host cannot match.
 
     column: its number in canonical order. z: a kernel vector of R_all that shows it, by position; None where independent
@@ -76,7 +76,7 @@ class Missed:
 
 @one_line
 @dataclass(frozen=True)
-class MissedTied:
+class TiedCounterexample:
     """A weight-tied target that a host cannot match, with its bound |W_all z|^2 / |z|^2 for a kernel vector z of R_all; both
     are in the certificate."""
 
@@ -84,7 +84,7 @@ class MissedTied:
     distance_squared: Fraction
 
 
-def missed_tied_target(host: StoredHost, decision: HostDecision) -> MissedTied | None:
+def tied_counterexample(host: StoredHost, decision: HostDecision) -> TiedCounterexample | None:
     """The target that a certificate of method tied-target names; None for others."""
     if decision.certificate is None:
         return None
@@ -100,7 +100,7 @@ def missed_tied_target(host: StoredHost, decision: HostDecision) -> MissedTied |
     target = TiedTarget(shape, **arrays)
     z = {int(i): stored_integer(v) for i, v in evidence["z"]}
     images = [sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object)]
-    return MissedTied(target, Fraction(sum(x * x for x in images), sum(v * v for v in z.values())))
+    return TiedCounterexample(target, Fraction(sum(x * x for x in images), sum(v * v for v in z.values())))
 
 
 def column_in_words(shape: Shape, column: int) -> str:
@@ -125,7 +125,7 @@ def in_decimals(distance_squared: Fraction, digits: int = 12) -> float:
     return isqrt(numerator * 10 ** (2 * digits) // denominator) / 10**digits
 
 
-def missed_target(host: StoredHost, decision: HostDecision, *, max_memory: int | None = None) -> Missed | None:
+def counterexample(host: StoredHost, decision: HostDecision, *, max_memory: int | None = None) -> Counterexample | None:
     """A target that the refuted host cannot match: the certificate's, else from an exact kernel where that is cheap, else
     from m independent rows; None where none of them names one (some isolating target is missed all the same)."""
     if decision.certificate is None:
@@ -133,7 +133,7 @@ def missed_target(host: StoredHost, decision: HostDecision, *, max_memory: int |
     evidence = decision.certificate.document["evidence"]
     if "z" in evidence and "column" in evidence:
         z = {stored_integer(i): stored_integer(v) for i, v in evidence["z"]}
-        return Missed(host.shape, stored_integer(evidence["column"]), z, certified=True)
+        return Counterexample(host.shape, stored_integer(evidence["column"]), z, certified=True)
     if host.m >= host.M:
         return None
     source = StoredWeights(host.file, host.shape, host.m, host.tied)
@@ -143,7 +143,7 @@ def missed_target(host: StoredHost, decision: HostDecision, *, max_memory: int |
         profile = gfp.rank_profile(source.r_all(p), p)
         if len(profile.rows) == host.m:
             # independent modulo p: independent over the rationals, and E R_all = 0 there says E = 0
-            return Missed(host.shape, min(set(range(host.M)) - set(profile.columns)))
+            return Counterexample(host.shape, min(set(range(host.M)) - set(profile.columns)))
     try:
         relation = find_relation(source, source.r_all(p), p, max_memory=max_memory)
     except ResourceLimit:  # the verdict stands without a name for the target
@@ -151,9 +151,9 @@ def missed_target(host: StoredHost, decision: HostDecision, *, max_memory: int |
     if relation is None:
         return None
     if host.shape.residual:
-        return Missed(host.shape, refuted_column(host.shape, relation.z), relation.z)
+        return Counterexample(host.shape, refuted_column(host.shape, relation.z), relation.z)
     best = max(relation.z, key=lambda c: (abs(relation.z[c]), -c))
-    return Missed(host.shape, best, relation.z)
+    return Counterexample(host.shape, best, relation.z)
 
 
 def stored_integer(number: int | str) -> int:
@@ -174,7 +174,7 @@ def written(number: int) -> str:
     return str(fmpz(number))
 
 
-# --- a miss that shows through softmax -----------------------------------------------------------------------
+# --- a difference that shows through softmax -----------------------------------------------------------------------
 
 
 def _small_integers(seed: int, tensor: str, rows: int, columns: int, layer: int, head: int) -> np.ndarray:
@@ -212,21 +212,21 @@ def visible_target(shape: Shape, column: int, seed: int = 0) -> Target:
     return Target(shape, W_Q, W_K, W_V, W_O, target.W_E, target.W_U)
 
 
-def misses(target: Target, z: dict[int, int]) -> bool:
+def refutes(target: Target, z: dict[int, int]) -> bool:
     """Whether W_all z != 0, exactly: then no E matches this target on a host with R_all z = 0."""
     return any(sum(row[i] * v for i, v in z.items()) for row in np.asarray(w_all(target), dtype=object))
 
 
-def visible_miss(missed: Missed, seed: int = 0) -> tuple[Target, int]:
+def visible_counterexample(found: Counterexample, seed: int = 0) -> tuple[Target, int]:
     """The first visible target, counted from a seed, with outputs that are not all zero and that z refutes exactly (where
     z is known), and its seed. Undecided if none of VISIBLE_SEEDS does."""
-    outputs = column_groups(missed.shape)[-1].start
+    outputs = column_groups(found.shape)[-1].start
     for candidate in range(seed, seed + VISIBLE_SEEDS):
-        target = visible_target(missed.shape, missed.column, candidate)
+        target = visible_target(found.shape, found.column, candidate)
         shows = np.asarray(w_all(target))[:, outputs:].any()
-        if shows and (missed.z is None or misses(target, missed.z)):
+        if shows and (found.z is None or refutes(target, found.z)):
             return target, candidate
-    raise Undecided(f"none of the seeds {seed} ... {seed + VISIBLE_SEEDS - 1} gives a target whose miss shows")
+    raise Undecided(f"none of the seeds {seed} ... {seed + VISIBLE_SEEDS - 1} gives a target whose difference shows")
 
 
 class _Recording:
@@ -247,7 +247,7 @@ class _Recording:
 
 @one_line
 @dataclass(frozen=True)
-class MeasuredMiss:
+class MeasuredDifference:
     """Host, with the E of least squares, and target run side by side in float64: max |difference| / max |target's|, of
     outputs and of logits, over all heads; misfit: ||E R_all - W_all|| / ||W_all||."""
 
@@ -257,9 +257,9 @@ class MeasuredMiss:
     misfit: float
 
 
-def measure_miss(
+def measure_difference(
     host: Universal, target: Target, *, context: int = 8, seed: int = 0, max_memory: int | None = None
-) -> MeasuredMiss:
+) -> MeasuredDifference:
     """Run both on `context` tokens of the seeded generator through softmax. Another E may do better: this is a measurement
     of one, no proof. ResourceLimit before allocating."""
     M, m = matching_dimension(host.shape), host.m
@@ -274,7 +274,7 @@ def measure_miss(
     ours, theirs = host.forward(x, E, kernels[0]), _as_float(target).forward(x, kernels[1])
     logits = [np.stack(kernel.logits) for kernel in kernels]
     misfit = float(np.linalg.norm(E @ dense - right) / np.linalg.norm(right))
-    return MeasuredMiss(context, relative_error(ours, theirs), relative_error(*logits), misfit)
+    return MeasuredDifference(context, relative_error(ours, theirs), relative_error(*logits), misfit)
 
 
 def _as_float(target: Target) -> Target:
