@@ -303,8 +303,7 @@ is part of the default tests, m of 20 million of the exhaustive ones.
 `python scripts/measure_memory.py -o results/{MEMORY}`
 
 What guards announce (what is asked for, beside what the process holds by then) over the largest anonymous resident set, at
-(H, L) = (2, 4). A guard that would pass `--max-memory` refuses; the rank of a matrix that is larger than memory is found
-[on disk](rank-beyond-memory.md). What is empty was not measured.
+(H, L) = (2, 4). A guard that would pass `--max-memory` refuses. What is empty was not measured.
 
 {memory(load(MEMORY))}
 

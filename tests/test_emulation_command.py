@@ -155,13 +155,10 @@ def test_the_command_sweeps(cli):
         (["emulate", "sparse", *SMALL, "--rows", "0"], 2, "--rows must be a positive integer"),
         (["emulate", "sparse", *SMALL, "--output=c.json"], 2, "emulate has no option --output any more: utfproof enclose"),
         (["emulate", "sparse", *SMALL, "--digits", "30"], 2, "emulate has no option --digits any more: utfproof enclose"),
-        (["emulate", "random", *SMALL, "--plot", "p.png"], 2, "emulate has no option --plot any more: utfproof slack"),
         (["emulate", "sparse,tied", *SMALL, "--target", "t.safetensors"], 2, "are about one host and one shape"),
         (["enclose", "sparse,tied", *SMALL], 2, "'sparse,tied' is neither a construction"),
         (["enclose", "sparse", *SMALL, "--digits", "0"], 2, "--digits must be a positive integer"),
         (["enclose", "sparse", *SMALL, "--context", "1,2"], 2, "context"),
-        (["slack", "sparse", *SMALL, "-o", "p.png"], 2, "'sparse' is unknown; choose random, random-tied"),
-        (["slack", "random", *SMALL, "-o", "nowhere/p.png"], 2, "folder nowhere does not exist"),
         (["emulate", "random", *SMALL, "--m", "5"], 1, "cannot carry this target"),
     ],
 )  # fmt: skip
@@ -172,14 +169,6 @@ def test_bad_input_gets_one_line(cli, tmp_path, arguments, code, message):
     assert message in lines[0]
     assert len(lines) == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_command_plots(cli, tmp_path):
-    pytest.importorskip("matplotlib")
-    code, out, _ = cli("slack", "random", "-H", "2", "-L", "1", "-d", "1", "--d-in", "2", "-o", "p.svg")
-    assert code == 0
-    assert "recommended m" in out
-    assert (tmp_path / "p.svg").stat().st_size > 1000
 
 
 def test_the_command_encloses(cli, tmp_path):

@@ -14,7 +14,7 @@ from utfproof.certificates import checker
 from utfproof.cli.app import run as command
 from utfproof.constructions import build_host
 from utfproof.constructions.random import integer_target, random_host
-from utfproof.emulation import bound, engines, gains, initialisation, slack
+from utfproof.emulation import bound, gains
 from utfproof.emulation.bound import evaluation_sizes, reading_blocks, summed_rounding
 from utfproof.emulation.compare import compare, random_input
 from utfproof.emulation.enclosure import enclose, exact_difference
@@ -23,9 +23,9 @@ from utfproof.emulation.gains import StreamForms, as_host, host_gains, readings,
 from utfproof.emulation.given import equation_gap
 from utfproof.emulation.laws import draw_target
 from utfproof.emulation.observe import Observer
-from utfproof.emulation.predict import Predictor, reading_target
+from utfproof.emulation.predict import Predictor
 from utfproof.emulation.sweep import Case, Plan, run_case
-from utfproof.errors import CannotCarry, MalformedInput, NotDefined
+from utfproof.errors import CannotCarry, MalformedInput
 from utfproof.ground.arrays import exact
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import Embedder, embed, r_all
@@ -522,26 +522,3 @@ def test_certificates_of_enclosures(tmp_path, capsys):
     assert document["shape"].pop("residual") is True
     path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
     assert checker.check_file(path, limits).code != 0
-
-
-# --- refused -------------------------------------------------------------------------------------------------------------
-
-
-def test_what_knows_nothing_of_the_stream_refuses_it(tmp_path, capsys):
-    M = matching_dimension(SHAPE)
-    for make in (initialisation.orthogonal_host, initialisation.rotated_host):
-        with pytest.raises(NotDefined, match="without a residual stream only"):
-            make(SHAPE, M)
-    with pytest.raises(NotDefined, match="without a residual stream only"):
-        slack.slack_study([SHAPE])
-    with pytest.raises(NotDefined, match="without a residual stream only"):
-        slack.run_slack(SHAPE)
-    with pytest.raises(NotDefined, match="without a residual stream only"):
-        slack.predicted_norm(SHAPE, M + 5, np.zeros((2, M)), reader=1.0, value=1.0)
-    shared = build_host("shared-key", SHAPE.without_residual())
-    with pytest.raises(NotDefined, match="without a residual stream only"):
-        reading_target(shared, draw_target(SHAPE, 0))
-    code, out, err = spoken(capsys, "slack", "random", *OF_SHAPE, "--residual", "-o", str(tmp_path / "x.png"))
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert gains.canonical_stack(SHAPE, r_all(build_host("sparse", SHAPE))).kind.size == 2 * 8 + 9
-    assert engines.PathHost(SHAPE, np.zeros((2, M)))._groups[-1].words == 9

@@ -214,9 +214,6 @@ WRITES = {
     "search numerical": ["search", "numerical", "-H", 2, "-L", 2, "--m", 2, "-o", "OUT"],
     "search exhaustive": ["search", "exhaustive", "-H", 2, "-L", 2, "--m", 2, "-o", "OUT"],
     "bench all": ["bench", "all", "-o", "OUT"],
-    "bench exact": ["bench", "exact", "-o", "OUT"],
-    "bench certify": ["bench", "certify", "-o", "OUT"],
-    "bench emulate": ["bench", "emulate", "-o", "OUT"],
     "verify --html": ["verify", "--html", "OUT"],
     "verify --junit": ["verify", "--junit", "OUT"],
     "verify -o": ["verify", "-o", "OUT"],
@@ -258,10 +255,7 @@ def test_a_variable_that_is_not_set_is_not_the_working_directory(place, capsys, 
 
 PICTURES = {
     "frontier": ["frontier", "--plot", "OUT"],
-    "slack": ["slack", "random", *SMALL, "-o", "OUT"],
     "figure": ["figure", "scaling", "-o", "OUT"],
-    "bench exact": ["bench", "exact", "--plot", "OUT"],
-    "bench emulate": ["bench", "emulate", "--plot", "OUT"],
 }
 
 
@@ -401,7 +395,6 @@ OPTIONS = {
         "more than 2^60 head words",
     ),
     "a billion layers, in symbols": (["symbolic", *LONG], 3, "2^60 head words"),
-    "slack at a billion layers": (["slack", "random", *LONG], 3, "2^60 head words"),
     "a search of a billion layers": (["search", "numerical", "-H", 2, "-L", BILLION, "--m", 2], 3, "2^60 head words"),
     "hosts of a billion layers": (["search", "exhaustive", "-H", 2, "-L", BILLION, "--m", 1], 3, "2^60 head words"),
     "an E of a trillion columns": (
@@ -420,7 +413,6 @@ OPTIONS = {
     ),
     "no memory to emulate": (["emulate", "sparse", *SMALL, "--max-memory", "1"], 3, "the limit is 1 B"),
     "no memory to search": ([*SEARCH, "--max-memory", "1"], 3, "the limit is 1 B"),
-    "no memory to measure": (["bench", "exact", "--sizes", "4", "--max-memory", "1"], 3, "the limit is 1 B"),
     "memory in words": ([*CERTIFY, "--max-memory", "lots"], 2, "is not a size"),
     # numbers that are none
     "minus one head": (
@@ -431,8 +423,6 @@ OPTIONS = {
     "half a layer": (["certify", "tied", "-H", "2", "-L", "1.5", *SMALL[4:], "-o", "c.json"], 2, "--layers"),
     "a negative seed": ([*CERTIFY, "--seed", "-1"], 2, "seed must be an integer from 0 to 2^64 - 1"),
     "a negative seed to search": ([*SEARCH, "--seed", "-1"], 2, "seed must be an integer"),
-    "a negative seed to measure": (["bench", "exact", "--seed", "-1"], 2, "seed must be an integer"),
-    "a negative seed of prices": (["bench", "emulate", "--seed", "-1"], 2, "seed must be an integer"),
     "a negative seed to train": (
         ["train", "parentheses/sparse/attention", "--seed", "-1"],
         2,
@@ -452,14 +442,12 @@ OPTIONS = {
     "no restarts": ([*SEARCH, "--restarts", 0], 2, "restarts must be a positive integer"),
     "minus one worker": ([*SEARCH, "--workers", -1], 2, "--workers must be a positive integer"),
     "no workers": (["verify", "--workers", 0], 2, "--workers must be an integer from 1 to 1024"),
-    "threads without end": (["bench", "exact", "--threads", BILLION], 2, "--threads must be an integer from 1 to 1024"),
     "threads of training without end": (
         ["train", "parentheses/sparse/attention", "--threads", BILLION],
         2,
         "--threads must be an integer from 1 to 1024",
     ),
     "workers without end": (["verify", "--workers", BILLION], 2, "--workers must be an integer from 1 to 1024"),
-    "sizes in words": (["bench", "exact", "--sizes", "a,b"], 2, "not comma-separated integers"),
     "no steps to train": (
         ["train", "parentheses/sparse/attention", "--steps", 0],
         2,
@@ -508,7 +496,6 @@ OPTIONS = {
     "--width of one target": (["emulate", "sparse", "--target", "target.safetensors", "--width", "3"], 2, "--width"),
     "emulate -o": (["emulate", "sparse,tied", *SMALL, "-o", "c.json"], 2, "utfproof enclose HOST ... -o FILE"),
     "emulate --digits": (["emulate", "random", *SMALL, "--digits", "3"], 2, "utfproof enclose HOST ... --digits N"),
-    "emulate --plot": (["emulate", "random", *SMALL, "--plot", "p.png"], 2, "utfproof slack HOST ... -o FILE"),
     "--list and --html": (
         ["verify", "--list", "--html", "c.html"],
         2,

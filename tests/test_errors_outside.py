@@ -35,11 +35,8 @@ ABSENT = {
     "train": (["train", "parentheses/sparse/attention"], " -m pip install torch"),
     "train --threads": (["train", "parentheses/sparse/attention", "--threads", 1], " -m pip install torch"),
     "tables": (["tables"], " -m pip install torch"),
-    "bench exact": (["bench", "exact", "--device", "cuda"], " -m pip install torch"),
-    "bench certify": (["bench", "certify", "--device", "cuda"], " -m pip install torch"),
     "figure": (["figure", "scaling", "-o", "f.svg"], " -m pip install matplotlib"),
     "frontier": (["frontier", "--plot", "f.svg"], " -m pip install matplotlib"),
-    "bench --plot": (["bench", "exact", "--plot", "f.svg"], " -m pip install matplotlib"),
     "sweep": (["sweep", "grid.toml", "--scheduler", "tcp://127.0.0.1:1"], " -m pip install dask"),
 }
 
@@ -67,9 +64,6 @@ GPU = {
     "emulate": ["emulate", "random", *SMALL],
     "search numerical": SEARCH,
     "train": ["train", "parentheses/sparse/attention"],
-    "bench exact": ["bench", "exact"],
-    "bench certify": ["bench", "certify"],
-    "bench emulate": ["bench", "emulate"],
 }
 
 

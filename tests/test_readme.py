@@ -41,9 +41,6 @@ def test_the_two_commands_are_make_targets():
 
 
 GENERATED = (
-    "write_performance.py",
-    "write_rank_page.py",
-    "measure_slack.py",
     "write_claims.py",
     "write_schemas.py",
     "write_verdicts.py",

@@ -227,7 +227,7 @@ def test_weights_alone_are_named_and_not_refused(tmp_path, monkeypatch, capsys):
 def test_kinds_are_known_by_content():
     beginnings = {
         "bench": "bench", "emulate": "emulation", "verify": "verify", "frontier": "frontier",
-        "slack": None, "sweep": None,
+        "sweep": None,
     }  # fmt: skip
     met = set()
     for path in sorted(RESULTS.glob("*.json")):

@@ -1,17 +1,13 @@
 """Threads of linear algebra: what a piece is worth, what the machine has left, and all set back afterwards."""
 
-import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from utfproof.ground import threads
 from utfproof.ground.threads import WORTH, ThreadReading, Threads, available, chosen_threads
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -198,19 +194,3 @@ def test_the_command_line_asks_for_it():
     environment = {k: v for k, v in os.environ.items() if k != "OMP_WAIT_POLICY"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "passive", done.stderr
-
-
-@pytest.mark.full
-def test_the_measurement_runs(tmp_path):
-    command = [sys.executable, str(ROOT / "scripts" / "measure_threads.py"), "--sizes", "64,200", "--repetitions", "1"]
-    done = subprocess.run([*command, "-o", str(tmp_path / "t.json")], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    document = json.loads((tmp_path / "t.json").read_text())
-    assert [(row["n"], row["busy"]) for row in document["rows"]] == [
-        (64, False),
-        (200, False),
-        (64, True),
-        (200, True),
-    ]
-    for row in document["rows"]:
-        assert row["ratio"] == pytest.approx(row["two"] / row["one"])

@@ -19,14 +19,14 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from utfproof.benchmarks.fflas import Fflas, FflasRun, Unavailable
-from utfproof.benchmarks.timing import busy_processes, check_counts, circumstances, library
+from utfproof.benchmarks.fflas import FflasRun, Unavailable, fflas_rank
+from utfproof.benchmarks.timing import busy_processes, circumstances, library
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, read_bytes
 from utfproof.ground.processes import as_child, run_child
@@ -88,7 +88,8 @@ class RatioSetting:
 
     def check(self) -> None:
         """MalformedInput for what cannot be measured."""
-        check_counts(1, self.repetitions)
+        if self.repetitions < 1:
+            raise MalformedInput(f"--repetitions starts at 1, got {self.repetitions}")
         known = list(dict.fromkeys(row.work for row in ROWS))
         if unknown := [name for name in self.works if name not in known]:
             raise MalformedInput(f"row {unknown[0]!r} is unknown; choose {', '.join(known)}")
@@ -182,8 +183,8 @@ def measure(setting: RatioSetting) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="utfproof-bench-") as folder, stage(f"{row.work} {size}"):
             states = {"alone": 0, "busy": cores()} if setting.busy else {"alone": 0}
             try:
-                with sides(row, size, Path(folder)) as both:
-                    pairs = {state: _pairs(*both, setting.repetitions, busy) for state, busy in states.items()}
+                both = row.make(size, Path(folder))
+                pairs = {state: _pairs(*both, setting.repetitions, busy) for state, busy in states.items()}
             except (ImportError, Unavailable) as reason:
                 absent[f"{row.work} beside {row.beside}"] = str(reason)
                 continue
@@ -198,19 +199,8 @@ def measure(setting: RatioSetting) -> dict[str, Any]:
             }
         )
     setting_ = {"tiny": setting.tiny, "repetitions": setting.repetitions, "threads": 1}
-    known = {"benchmark": "all", "setting": setting_, "kernel": kernel(), "blas": library("cpu"), **about}
+    known = {"benchmark": "all", "setting": setting_, "kernel": kernel(), "blas": library(), **about}
     return {**known, "absent": absent, "results": results}
-
-
-@contextmanager
-def sides(row: Pairing, size: Any, folder: Path) -> Iterator[tuple[Call, Call]]:
-    """Both sides of a row; what they hold open ends with this. ImportError or Unavailable where one is not to be had."""
-    with ExitStack() as held:
-        both = row.make(size, folder)
-        for side in both:
-            if isinstance(side, AbstractContextManager):
-                held.enter_context(side)
-        yield both
 
 
 def _pairs(work: Call, beside: Call, repetitions: int, busy: int) -> list[tuple[float, float]]:
@@ -225,7 +215,7 @@ def _used(call: Call, calls: int) -> float:
     told, begun = 0.0, _clock()
     for _ in range(calls):
         found = call()
-        told += found.processor if isinstance(found, FflasRun) else 0.0  # a process that goes on says its own
+        told += found.processor if isinstance(found, FflasRun) else 0.0  # not the time that reading the matrix takes
     return max(told or _clock() - begun, 1e-9) / calls
 
 
@@ -304,18 +294,9 @@ def _rank(n: int, _: Path) -> tuple[Call, Call]:
     return _ranked(n), _product(n)
 
 
-class _FasterField(Fflas):
-    """A loaded driver that a call runs."""
-
-    def __call__(self) -> FflasRun:
-        return min(self.run().values(), key=lambda found: found.processor)
-
-
 @_row("rank modulo p", "FFLAS-FFPACK's faster field", (512, 1024, 2280), peer=True)
-def _rank_fflas(n: int, _: Path) -> tuple[Call, Call]:
-    driver = _FasterField()
-    driver.load(*_matrix(n))
-    return _ranked(n), driver
+def _rank_fflas(n: int, folder: Path) -> tuple[Call, Call]:
+    return _ranked(n), fflas_rank(*_matrix(n), folder)
 
 
 @_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
@@ -445,17 +426,17 @@ def _emulate_fused(size: str, _: Path) -> tuple[Call, Call]:
     return work, forward
 
 
-@_row("training step in path space", "float32 product of as many multiplications", ("4-hop",), ("3-hop",))
+@_row("training step in path space", "the same step m-wide", ("3-hop",), peer=True)
 def _train(task: str, _: Path) -> tuple[Call, Call]:
     import torch
 
-    from utfproof.benchmarks.train import multiplications
     from utfproof.training.loop import Trainer
     from utfproof.training.presets import preset
 
     torch.set_num_threads(1)
-    trainer = Trainer(preset(f"{task}/sparse/attention"), [0], device="cpu", dtype="float32", engine="auto")
-    return trainer.step, _product(round(multiplications(trainer) ** (1 / 3)), "float32")
+    setting = preset(f"{task}/sparse/attention")
+    narrow, wide = (Trainer(setting, [0], device="cpu", dtype="float32", engine=name) for name in ("auto", "wide"))
+    return narrow.step, wide.step
 
 
 @_row("frontier, H up to 8, L up to", "a million additions in Python", (20,), (2,))

@@ -49,7 +49,6 @@ class Emulate(Pair, Job, order=90):
         "--digits": "utfproof enclose HOST ... --digits N encloses one emulation rigorously",
         "-o": "utfproof enclose HOST ... -o FILE writes a certificate, --json the figures of a run",
         "--output": "utfproof enclose HOST ... --output FILE writes a certificate, --json the figures of a run",
-        "--plot": "utfproof slack HOST ... -o FILE plots the error of a random host against m/M and depth",
     }
     host: str = argument(
         ...,

@@ -171,12 +171,6 @@ COMMANDS: dict[str, Any] = {
         "verification": Maybe({"certificate": Maybe(Either(*CERTIFICATES.values())), "construction": Maybe(str),
         "equivalent": bool, "facts": Each(ANY), "host": {"R_V": [[[[str]]]], "E?": [[str]], "U?": [[str]]},
         "instance": Each(ANY), "method": str, "mirrored": bool})},
-    "slack": {"plot?": str, "recommended_ratio": NUMBER,
-        "rows": [{"cancellation": Maybe(NUMBER), "columns": WHOLE, "condition": Maybe(NUMBER), "d_in": WHOLE,
-        "error": Maybe(NUMBER),
-        "error_float32": Maybe(NUMBER), "error_of_E": Maybe(ANY), "error_of_rounding": Maybe(ANY), "gain": Maybe(NUMBER),
-        "head_dim": WHOLE, "heads": WHOLE, "law": str, "layers": WHOLE, "m": WHOLE, "predicted": Maybe(NUMBER),
-        "ratio": NUMBER, "refinement": str, "misfit": Maybe(NUMBER), "seed": WHOLE, "tied": bool}]},
     "sweep": {"before?": WHOLE, "failures?": [ANY], "finished?": WHOLE, "folder": str, "jobs": WHOLE, "repeated":
         Maybe(WHOLE),
         "sweep": str, "verdicts?": [Each(Either(WHOLE, str))]},

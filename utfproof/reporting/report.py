@@ -25,9 +25,7 @@ COMMANDS = (
         "utfproof emulate sparse,tied,shared-key,random --shapes all --attention all --json > {folder}/emulate.json",
         "errors against their bounds",
     ),
-    ("utfproof bench certify -o {folder}/bench-certify.json", "seconds of certificates"),
-    ("utfproof bench emulate -o {folder}/bench-emulate.json", "the price of universality"),
-    ("utfproof bench exact --skip sympy -o {folder}/bench-exact.json", "ranks beside FLINT and FFLAS-FFPACK"),
+    ("utfproof bench all -o {folder}/bench-all.json", "times beside those of other tools"),
     (
         "utfproof train parentheses/sparse/attention --steps 200 --results {folder}/training",
         "a brief run of one of the paper's experiments (needs torch); without --steps a full one",
