@@ -1,7 +1,5 @@
 """Path space and m-wide on short tasks, seeds side by side, graphs, what is counted; and faults that break the engines."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -10,8 +8,6 @@ torch = pytest.importorskip("torch")
 from steps_apart import apart, gap  # noqa: E402
 
 from utfproof.attention import SoftmaxAttention  # noqa: E402
-from utfproof.benchmarks import train as bench  # noqa: E402
-from utfproof.cli import app as cli  # noqa: E402
 from utfproof.errors import MalformedInput, ResourceLimit  # noqa: E402
 from utfproof.ground import compiler  # noqa: E402
 from utfproof.training import compiled, kernel, matrices, nested, normed, paths, programs  # noqa: E402
@@ -488,92 +484,6 @@ def test_position_left_out_is_seen(monkeypatch):
     right = trainer(chosen, "paths")
     right.step()
     assert not gap(right.loss, wrong.loss) < 1e-6
-
-
-# --- what is counted -----------------------------------------------------------------------------------------------------
-
-
-def counted(held: Trainer) -> int:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False) as counter:
-        held.step()
-    return counter.get_total_flops() // 2
-
-
-COUNTED = [
-    *((f"parentheses/{host}/{v}", {"heads": 2}) for host in HOSTS[:4] for v in ("attention", "residual")),
-    *((f"4-hop/{host}/{v}", {"layers": 3}) for host in ("sparse", "random") for v in ("attention", "residual")),
-    ("3-hop/trained/attention", {"layers": 2}),
-    *((f"parentheses/{host}/residual-norm", {"heads": 2}) for host in HOSTS[:4]),
-    *((f"4-hop/{host}/residual-norm", {"layers": 3}) for host in ("sparse", "random", "trained")),
-    *((f"4-hop/{host}/residual-norm", {"layers": 3, "norm_place": "post"}) for host in ("sparse", "trained")),
-    ("4-hop/random/residual-norm", {"layers": 3, "norm_gain": True}),
-    *((f"parentheses/{host}/mlp-norm", {"heads": 2}) for host in HOSTS[:4]),
-    *((f"4-hop/{host}/mlp", {"layers": 3}) for host in ("sparse", "random", "trained")),
-    ("2-hop/random/mlp", {"layers": 1}),
-    *((f"2-hop/{name}", {"residual": False}) for name in ("random/mlp", "sparse/mlp-norm")),
-    ("2-hop/random/mlp-norm", {"norm_gain": True}),
-    ("2-hop/random/mlp-norm", {"norm_place": "post"}),
-    *((f"2-hop/sparse/{v}", {"layers": 3, "head_dim": 9}) for v in ("attention", "residual-norm")),
-]
-
-
-@pytest.mark.parametrize(("name", "changes"), COUNTED, ids=[name for name, _ in COUNTED])
-@pytest.mark.parametrize("engine", ["paths", "shared", "wide"])
-def test_multiplications_are_those_of_a_counter(no_compiler, name, changes, engine):
-    if "mlp" in name and engine == "paths":
-        return
-    held = trainer(small(name, **{"head_dim": 3, **changes}), engine)
-    assert bench.multiplications(held) == counted(held)
-
-
-def test_a_wrong_formula_is_seen(monkeypatch):
-    held = trainer(small("4-hop/sparse/attention", head_dim=3, layers=2), "paths")
-    monkeypatch.setattr(bench, "_streams", lambda *_: 0)
-    assert bench.multiplications(held) != counted(held)
-
-
-def test_the_benchmark_in_small():
-    setting = bench.TrainSetting(tasks=("1-hop",), threads=1, repetitions=1, batch=8)
-    document = bench.run(setting)
-    entries = {entry["name"]: entry for entry in document["results"][0]["contestants"]}
-    assert set(entries) == {"sparse paths", "sparse wide", "random paths", "random wide"}
-    assert entries["sparse paths"]["speed over sparse wide"] > 1
-    assert entries["sparse wide"]["speed over sparse wide"] == 1
-    assert "speed over sparse wide" not in entries["random paths"]
-    assert entries["sparse paths"]["first_loss"] == pytest.approx(entries["sparse wide"]["first_loss"], rel=1e-5)
-    assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
-    assert entries["random paths"]["speed over random wide"] > 1
-    with pytest.raises(MalformedInput, match="5-hop"):
-        bench.run(bench.TrainSetting(tasks=("5-hop",)))
-    with pytest.raises(MalformedInput, match="choose attention, residual, residual-norm, mlp, mlp-norm"):
-        bench.run(bench.TrainSetting(tasks=("1-hop",), variant="norm"))
-
-
-def test_the_benchmark_with_layer_normalisation():
-    setting = bench.TrainSetting(tasks=("1-hop",), variant="residual-norm", threads=1, repetitions=1, batch=2)
-    entries = {entry["name"]: entry for entry in bench.run(setting)["results"][0]["contestants"]}
-    assert entries["random paths"]["first_loss"] == pytest.approx(entries["random wide"]["first_loss"], rel=1e-5)
-    assert entries["random paths"]["fewer multiplications than random wide"] > 1
-
-
-def test_the_benchmark_on_the_command_line(tmp_path, capsys):
-    line = ["bench", "train", "--tasks", "1-hop", "--threads", "1", "--repetitions", "1", "--batch", "2"]
-    path = tmp_path / "bench.json"
-    assert cli.run([*line, "-o", str(path), "--json"]) == 0
-    shown, kept = json.loads(capsys.readouterr().out), json.loads(path.read_text())
-    assert shown == kept
-    hosts = ("sparse", "random")
-    assert [entry["name"] for entry in kept["results"][0]["contestants"]] == [
-        f"{host} {engine}" for host in hosts for engine in ("paths", "wide")
-    ]
-    assert cli.run([*line[:3], "5-hop"]) == 2
-    assert "task '5-hop' is unknown" in capsys.readouterr().err
-    assert cli.run([*line, "--hosts", "dense"]) == 2
-    assert "host 'dense' is unknown; choose sparse, random" in capsys.readouterr().err
-    assert cli.run([*line, "--hosts", "trained"]) == 0
-    assert "times trained wide" in " ".join(capsys.readouterr().out.split())
 
 
 # --- what cannot be --------------------------------------------------------------------------------------------------------
