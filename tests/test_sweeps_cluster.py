@@ -120,7 +120,7 @@ def test_ctrl_c_and_a_killed_driver_cost_only_what_was_running(files):
     assert gone(process.pid)
     after = stored(files / "s")
     summary = run_sweep(read_spec(files / "s.toml", in_sweep), files / "s")
-    assert (summary.before, summary.finished) == (len(after), 18)
+    assert (summary.before, summary.finished, summary.failures) == (len(after), 18, [])
     run_sweep(read_spec(files / "s.toml", in_sweep), files / "direct")
     assert (files / "direct" / "results.jsonl").read_bytes() == (files / "s" / "results.jsonl").read_bytes()
 

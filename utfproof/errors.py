@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import sys
+from collections.abc import Iterable
 
 
 class UtfproofError(Exception):
@@ -79,3 +81,10 @@ def install(package: str) -> str:
     """What installs a missing package for the Python that runs this, published or not."""
     more = {"dask": "dask distributed pyarrow", "distributed": "dask distributed pyarrow"}.get(package, package)
     return f"{shlex.quote(sys.executable)} -m pip install {more}"
+
+
+def choose(name: str, known: Iterable[str]) -> str:
+    """What to do about an unknown name: the nearest known one, or all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 3, 0.7)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose {', '.join(known)}"

@@ -9,7 +9,7 @@ from utfproof.claims.computed import UNRECORDED, recorded, recorded_routes
 from utfproof.claims.links import LINKS, Link
 from utfproof.claims.record import LABELLED, Category, Check, Claim, Evidence, Found
 from utfproof.claims.theorems import MACHINE
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, choose
 from utfproof.ground.notions import Scope, Targets
 from utfproof.paper.quotations import quotations
 
@@ -147,6 +147,8 @@ def select(names: Sequence[str]) -> list[Claim]:
             if entry.id == name or entry.label == name or (name.endswith("*") and entry.id.startswith(name[:-1]))
         ]
         if not fits:
-            raise MalformedInput(f"no claim is called {name!r}; `utfproof verify --list` names them all")
+            near = choose(name, [*known, *{entry.label for entry in known.values()}]).partition("?")
+            hint = f"{near[0]}? " if near[1] else ""
+            raise MalformedInput(f"no claim is called {name!r}; {hint}`utfproof verify --list` names them all")
         chosen.update((entry.id, entry) for entry in fits)
     return [entry for entry in known.values() if entry.id in chosen]

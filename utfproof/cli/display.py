@@ -11,6 +11,7 @@ from typing import Any
 
 from utfproof.cli.output import plain
 from utfproof.errors import MalformedInput
+from utfproof.ground.console import console
 from utfproof.ground.progress import Stage, listening
 
 MODES = ("auto", "plain", "none")
@@ -142,7 +143,6 @@ def _remove(bars: Any, stage: Stage) -> None:
 
 
 def _bars() -> Any:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
     from rich.text import Text
 
@@ -174,7 +174,7 @@ def _bars() -> Any:
             return Text(spent if left is None else f"{spent}, {clock(left)} left")
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), Done(), Left())
-    return Bars(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4, redirect_stdout=False)
+    return Bars(*columns, console=console(stderr=True), transient=True, refresh_per_second=4, redirect_stdout=False)
 
 
 def _position(stage: Stage) -> tuple[float | None, float]:

@@ -9,10 +9,8 @@ import re
 import sys
 from typing import Any
 
+from utfproof.ground.console import console
 from utfproof.jobs.job import Outcome
-
-NARROWEST = 40
-"""Columns of a table: a terminal that is narrower, or says that it is, breaks its lines."""
 
 
 def plain(text: str) -> str:
@@ -53,7 +51,6 @@ def show(outcome: Outcome, *, as_json: bool) -> None:
 def _draw(outcome: Outcome) -> None:
     """Rows as a table of two columns, or lines under a header, and notes below."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -73,12 +70,10 @@ def _draw(outcome: Outcome) -> None:
         table.add_column(overflow="fold")
     for line in outcome.lines or (outcome.rows or {}).items():
         table.add_row(*(Text(plain(str(cell))) for cell in line))
-    console = Console(highlight=False)
-    if console.width < NARROWEST:
-        console = Console(highlight=False, width=NARROWEST)
-    console.print(table)
+    screen = console()
+    screen.print(table)
     for note in outcome.notes:
-        console.print(Text(plain(note)))
+        screen.print(Text(plain(note)))
 
 
 def _finite(value: Any) -> Any:

@@ -22,7 +22,7 @@ from utfproof.constructions import (
 )
 from utfproof.constructions.random import random_host, random_target
 from utfproof.constructions.record import Construction
-from utfproof.errors import MalformedInput, NotDefined
+from utfproof.errors import MalformedInput, NotDefined, choose
 from utfproof.ground.generator import check_law
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, positive_integer, require_shape
@@ -92,7 +92,7 @@ def hosts(*, printed: bool = True, drawn: bool = True) -> list[str]:
 def construction(name: str) -> Construction:
     """The construction of that name; MalformedInput listing the known ones otherwise."""
     if name not in CONSTRUCTIONS:
-        raise MalformedInput(f"construction {name!r} is unknown; choose {', '.join(CONSTRUCTIONS)}")
+        raise MalformedInput(f"construction {name!r} is unknown; {choose(name, CONSTRUCTIONS)}")
     return CONSTRUCTIONS[name]
 
 

@@ -15,12 +15,12 @@ def plot(found: Frontier, path: Path | str) -> None:
     MalformedInput where matplotlib is missing or `path` cannot be written.
     """
     picture_format(path)
-    from matplotlib.figure import Figure
+    from utfproof.ground.plots import open_figure
 
     panels = groups(found)
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(5.2 * columns, 3.4 * rows), layout="constrained")
+    figure = open_figure((5.2 * columns, 3.4 * rows))
     grid = figure.subplots(rows, columns, squeeze=False)
     heads = sorted({entry.shape.heads for entry in found.entries})
     for axes, group in zip(grid.flat, panels, strict=False):

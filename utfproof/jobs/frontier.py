@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.console import console
 from utfproof.ground.files import make_folder
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
@@ -191,20 +192,19 @@ def _statuses(found: Found) -> list[str]:
 
 
 def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from utfproof.frontier.table import groups
 
-    console = Console(highlight=False, soft_wrap=True)
+    screen = console(soft_wrap=True)
     for line in [*document.get("words", []), *document.get("side_by_side", [])]:
-        console.print(Text(line))
+        screen.print(Text(line))
     for group in groups(found):
-        console.print(Text(group.title, style="bold"))
+        screen.print(Text(group.title, style="bold"))
         lines = [*_grid(found, group), *(_named(found, group) if which else [])]
-        console.print(Text("\n".join(lines)), end="\n\n")
+        screen.print(Text("\n".join(lines)), end="\n\n")
     for note in _notes(found, document):
-        console.print(Text(note))
+        screen.print(Text(note))
 
 
 def _notes(found: Found, document: dict[str, Any]) -> list[str]:

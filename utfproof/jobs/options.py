@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from utfproof.constructions import CONSTRUCTIONS
-from utfproof.errors import MalformedInput, ResourceLimit
+from utfproof.errors import MalformedInput, ResourceLimit, choose
 from utfproof.jobs.groups import DIMENSIONS
 from utfproof.jobs.job import Job
 from utfproof.jobs.parameters import option_of
@@ -86,7 +86,7 @@ def is_host_file(name: str) -> bool:
     if name.endswith(".safetensors") or Path(name).exists():
         return True
     raise MalformedInput(
-        f"{name!r} is neither a construction ({', '.join(CONSTRUCTIONS)}) nor an existing .safetensors file"
+        f"{name!r} is neither a construction nor an existing .safetensors file; {choose(name, CONSTRUCTIONS)}"
     )
 
 

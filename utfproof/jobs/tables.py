@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
+from utfproof.ground.console import console
 from utfproof.ground.progress import stage
 from utfproof.jobs.job import Job, Outcome
 from utfproof.jobs.parameters import option
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from utfproof.training.optimum_table import Table
     from utfproof.training.tables import Further, Rule, TablePart
 
@@ -105,50 +104,45 @@ def _rules(sequences: int | None) -> dict[str, list[Rule]]:
 
 
 def _print(parts: list[TablePart], rules: dict[str, list[Rule]], further: list[Further]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from utfproof.training.tables import BRIEF, HOSTS, REMARK, SAME, baseline_line, by_difference, row_cells
 
-    console = Console(highlight=False)
+    screen = console()
     sides = [f"{host if side == 'paper' else ''}\n{side}" for host in HOSTS for side in ("paper", "here")]
     for part in parts:
         lines = [row_cells(row, rules) for row in part.rows]
-        _draw(console, f"{part.title} ({part.label})", ["", *sides, "optimum\n≥", "best\nrule"], lines)
-        console.print(Text(f"{part.circumstances}\n" if part.circumstances else ""))
+        _draw(screen, f"{part.title} ({part.label})", ["", *sides, "optimum\n≥", "best\nrule"], lines)
+        screen.print(Text(f"{part.circumstances}\n" if part.circumstances else ""))
     for task, found in rules.items():
-        console.print(Text(baseline_line(task, found)))
-    console.print()
+        screen.print(Text(baseline_line(task, found)))
+    screen.print()
     if further:
-        console.print(Text("Further runs", style="bold"))
+        screen.print(Text("Further runs", style="bold"))
         for differences, runs in by_difference(further).items():
-            console.print(
-                Text(f"\n{differences}:" if differences != SAME else "\nhosts that the paper does not train:")
-            )
+            screen.print(Text(f"\n{differences}:" if differences != SAME else "\nhosts that the paper does not train:"))
             width = max(len(item.name) for item in runs)
             for item in runs:
-                console.print(Text(f"  {item.name:{width}}  {item.said}"), soft_wrap=True)
-        console.print()
-    console.print(Text(f"{REMARK}; {BRIEF}"))
+                screen.print(Text(f"  {item.name:{width}}  {item.said}"), soft_wrap=True)
+        screen.print()
+    screen.print(Text(f"{REMARK}; {BRIEF}"))
 
 
 def _print_optimum(found: list[Table]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from utfproof.training.optimum_table import cells, header, notes
 
-    console = Console(highlight=False)
+    screen = console()
     for table in found:
-        console.print()
-        _draw(console, f"The optimum known: {table.title}", header(table), cells(table))
+        screen.print()
+        _draw(screen, f"The optimum known: {table.title}", header(table), cells(table))
         for note in notes(table):
-            console.print(Text(note))
+            screen.print(Text(note))
 
 
-def _draw(console: Console, title: str, header: list[str], lines: list[list[str]]) -> None:
+def _draw(screen: Any, title: str, header: list[str], lines: list[list[str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
@@ -162,5 +156,5 @@ def _draw(console: Console, title: str, header: list[str], lines: list[list[str]
         table.add_column(Text(name), overflow="fold", no_wrap=whole, min_width=max(map(len, words), default=1))
     for line in lines:
         table.add_row(*(Text(cell) for cell in line))
-    least = Measurement.get(console, console.options.update(width=1000), table).minimum
-    Console(highlight=False, width=max(console.width, least)).print(table)  # rather beyond the edge than cut
+    least = Measurement.get(screen, screen.options.update(width=1000), table).minimum
+    console(least=least).print(table)  # rather beyond the edge than cut

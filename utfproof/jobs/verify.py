@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from utfproof.claims.grid import DEFAULT_GRID, Grid
 from utfproof.errors import MalformedInput, Refuted, Undecided
+from utfproof.ground.console import console
 from utfproof.ground.files import together, write_bytes
 from utfproof.ground.processes import worker_pool
 from utfproof.ground.progress import stage
@@ -171,12 +172,9 @@ def _write_reports(
 
 
 def _print_claims(document: dict[str, Any], *, full: bool) -> None:
-    from rich.console import Console
-
     from utfproof.reporting.table import print_claims, print_summary
 
-    console = Console(highlight=False)
     if full:
-        print_claims(document, console)
+        print_claims(document, console())
     else:
-        print_summary(document, console)
+        print_summary(document, console())

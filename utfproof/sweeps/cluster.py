@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, Protocol
@@ -28,7 +28,6 @@ CONNECT_SECONDS, SPEAK_SECONDS = 20.0, 5.0
 """For a scheduler to accept a client, and to send its first bytes."""
 WORKER_SECONDS, NOTE_SECONDS = 120.0, 10.0
 """How long a run waits while there is no worker, and how often it prints that."""
-_LOST = ("cancelled", "lost")
 
 Run = Callable[[Sequence[SweepTask]], list[Answer]]
 Note = Callable[[str], None]
@@ -188,6 +187,7 @@ class _Run:
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.out: dict[str, tuple[Any, Sequence[SweepTask]]] = {}
         self.alone: deque[Sequence[SweepTask]] = deque()
+        self.tries: Counter[str] = Counter()
         self.number = 0
 
     def require_same_code(self) -> None:
@@ -254,24 +254,26 @@ class _Run:
 
     def _answers(self, future: Any, batch: Sequence[SweepTask]) -> list[Answer]:
         """What a batch came to; nothing where its jobs have to be run again."""
+        cause: BaseException | None = None
         if future.status == "finished":
             try:
                 return list(future.result(timeout=CONNECT_SECONDS))
             except Exception as error:  # the worker died before its result was fetched
-                self.alone.extend([task] for task in batch)
-                self.note(f"a result was lost ({type(error).__name__}); its jobs run again")
-                return []
-        if future.status in _LOST or self.client.status != "running":
+                cause = error
+        if self.client.status != "running":
             raise self._lost()
-        if len(batch) > 1:  # it is not known which job it was
+        if future.status == "error":
+            cause = future.exception()
+        key = batch[0].job.key
+        if len(batch) > 1 or (future.status != "error" and self.tries[key] < MAX_DEATHS):
+            self.tries[key] += 1  # it is not known which job it was, or the result was lost
             self.alone.extend([task] for task in batch)
             return []
-        cause = future.exception()
         if type(cause).__name__ == "KilledWorker":
             reason = f"its worker process died {MAX_DEATHS} times, most likely for want of memory"
         else:
-            reason = one_line(f"{type(cause).__name__}: {cause}")
-        return [Answer(batch[0].job.key, failure=reason)]
+            reason = one_line(f"its result was lost: {type(cause).__name__}: {cause}")
+        return [Answer(key, failure=reason)]
 
     def _threads(self) -> int:
         """Threads of all workers, at least 1."""

@@ -93,11 +93,11 @@ def plot_scaling(
     hollow; a panel without points says so. The axis spans what was measured; a simple rule is a line across, or is named at
     the edge that it lies beyond. Returns what was drawn. MalformedInput where `path` cannot be written."""
     picture_format(path)
-    from matplotlib.figure import Figure
+    from utfproof.ground.plots import open_figure
 
     points = scaling_points(results, setting)
     rules = reached_by_rules(setting)
-    figure = Figure(figsize=(14, 4.2), layout="constrained")
+    figure = open_figure((14, 4.2))
     marks = dict(zip(sorted({point.variant for point in points}), "osd^v", strict=False))
     for axes, (panel, title) in zip(figure.subplots(1, len(PANELS), sharey=True), PANELS.items(), strict=True):
         axes.set_title(title, fontsize=10)
