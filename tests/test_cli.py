@@ -85,7 +85,7 @@ def test_certificates_say_the_same_bytes(cli, tmp_path):
     ("arguments", "code", "message"),
     [
         (["certify", "sparse", *SMALL[:-2], "-o", "c.json"], 2, "--d-in missing"),
-        (["certify", "sparce", *SMALL, "-o", "c.json"], 2, "construction 'sparce' is unknown; choose sparse"),
+        (["certify", "sparce", *SMALL, "-o", "c.json"], 2, "construction 'sparce' is unknown; did you mean 'sparse'?"),
         (["certify", "sparse", *SMALL], 2, "output"),
         (["certify", "sparse", *SMALL, "-o", "c.txt"], 2, "ends in .json"),
         (["certify", "sparse", *SMALL, "-o", "no/c.json"], 2, "folder no does not exist"),

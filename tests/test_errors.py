@@ -179,7 +179,7 @@ DOCUMENTS = {
     "a grid that is absent": (["sweep", "no.toml"], 2, "cannot read no.toml"),
     "a grid of garbage": (["sweep", "garbage.toml"], 2, "not TOML"),
     "a grid left open": (["sweep", "open.toml"], 2, "not TOML"),
-    "a sweep that is none": (["collect", "folder.json"], 2, "cannot read folder.json/sweep.json"),
+    "a sweep that is none": (["collect", "folder.json"], 2, "folder.json is not a sweep's folder"),
     "results that are a file": (["tables", "--results", "old.json"], 2, "is a file; name the folder"),
     "a run folder that is a file": (["train", "parentheses/sparse/attention", "-o", "old.json"], 2, "name a folder"),
     "a results folder that is a file": (
@@ -459,7 +459,7 @@ OPTIONS = {
     "a construction": (
         ["certify", "sparce", *SMALL, "-o", "c.json"],
         2,
-        "construction 'sparce' is unknown; choose sparse",
+        "construction 'sparce' is unknown; did you mean 'sparse'?",
     ),
     "a host": (["embed", "sparce", "target.safetensors", "-o", "o.safetensors"], 2, "neither a construction"),
     "a notion of search": ([*SEARCH, "--notion", "shared"], 2, "choose shared-attention, attention-matching"),
