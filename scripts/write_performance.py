@@ -24,7 +24,6 @@ EMULATE = "bench-emulate-cpu.json"
 TABLES = "emulate-tables-cpu.json"
 THREADS = "threads-cpu.json"
 MEMORY = "memory-cpu.json"
-CHECK = "check-cpu.json"
 LARGE = "large-cpu.json"
 ALL = "bench-all-cpu.json"
 TINY = "bench-tiny"
@@ -194,19 +193,6 @@ def memory(document: dict[str, Any]) -> str:
     return table(["announced / taken", *(f"m = {m}" for m in sizes)], found)
 
 
-def checks(document: dict[str, Any]) -> str:
-    """Announced over taken time of checks, by kind."""
-    found = []
-    for kind in sorted({row["kind"] for row in document["rows"]}):
-        rows = [row for row in document["rows"] if row["kind"] == kind]
-        ratios, taken = sorted(row["announced"] / row["taken"] for row in rows), [row["taken"] for row in rows]
-        cells = [f"{ratios[0]:.2f}", f"{statistics.median(ratios):.2f}", f"{ratios[-1]:.2f}"]
-        found.append([f"`{kind}`", str(len(rows)), f"{min(taken):.1f} ... {max(taken):.1f}", *cells])
-    head = table(["kind", "checks", "seconds", "least", "median", "largest"], found)
-    said = f"Of {document['checked']} checks these took {document['shown from, s']} s or more ({document['machine']})."
-    return f"{said}\n\n{head}"
-
-
 def large(document: dict[str, Any]) -> str:
     """What the largest host of dense weights took."""
     heads = ["command", "m = M", "seconds", "of a processor", "announced, GB", "taken, GB"]
@@ -312,17 +298,6 @@ waiting):
 `python scripts/measure_memory.py --d 250 --only "certify --witness" --only "check --numpy, witness" -o results/{LARGE}`
 
 {large(load(LARGE))}
-
-## The time of a check
-
-`python scripts/measure_check.py -o results/{CHECK}`
-
-What `utfproof check` announces, and holds against `--max-seconds`, over what the check takes of a processor: the corpus,
-(H, L) = (2, 4) from m = 456 on, and shapes with many words. From a second on it is said while the check runs; below, what is
-read and started counts for as much. The checker by itself (`python -m utfproof.certificates.checker`) refuses by simpler
-bounds, which are up to 500 times larger.
-
-{checks(load(CHECK))}
 
 ## The price of universality
 

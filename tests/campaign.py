@@ -34,7 +34,7 @@ import make_corpus as corpus
 import sceptic
 import truth
 from test_certificate_fields import Pairs, paired, text_of
-from test_certificates import LIMITS, copy_sidecars
+from test_certificates import OPTIONS, copy_sidecars
 from test_fuzz_checker import (
     Hangs,
     any_statement,
@@ -220,7 +220,7 @@ def judged(seed, number, folder, binary, size=PART):
         thirds = verified_verdicts(binary, Path(place), len(drawn))
         seen, told, wrong, slowest, accepted = Counter(), Counter(), [], 0.0, []
         for path, (how, raw), (third, last) in zip(paths, drawn, thirds, strict=True):
-            verdict, took = timed(lambda path=path: checker.check_file(path, LIMITS))
+            verdict, took = timed(lambda path=path: checker.check_file(path, OPTIONS))
             first = verdict if isinstance(verdict, str) else verdict.code
             if not isinstance(verdict, str) and "broke off" in verdict.message:
                 first = verdict.message

@@ -6,7 +6,7 @@ import sceptic
 
 from utfproof.certificates import checker
 
-LIMITS = checker.Limits(memory_bytes=2**30, operations=30 * 10**9)
+OPTIONS = checker.Options()
 
 
 def write_anew(path, raw):
@@ -15,7 +15,7 @@ def write_anew(path, raw):
     path.write_bytes(raw)
 
 
-def verdict_on(found, folder, limits=LIMITS):
+def verdict_on(found, folder, limits=OPTIONS):
     """The checker's; `found`: a certificate, or its document."""
     path = folder / "certificate.json"
     if isinstance(found, dict):
@@ -29,7 +29,7 @@ def confirmed(found, folder):
     """The same with NumPy and without; the second judge says the same, or leaves it alone."""
     verdict = verdict_on(found, folder)
     assert "broke off" not in verdict.message
-    assert verdict_on(found, folder, dataclasses.replace(LIMITS, numpy=True)).code == verdict.code
+    assert verdict_on(found, folder, dataclasses.replace(OPTIONS, numpy=True)).code == verdict.code
     assert sceptic.judge((folder / "certificate.json").read_bytes(), folder) in (None, verdict.code), verdict
     return verdict
 
@@ -37,7 +37,7 @@ def confirmed(found, folder):
 def code_of(raw, folder):
     """The checker's verdict on these bytes as if in this folder (weights are looked for there)."""
     try:
-        checker.check_document(checker.parse_canonical(raw), str(folder), LIMITS, {})
+        checker.check_document(checker.parse_canonical(raw), str(folder), OPTIONS, {})
     except checker.Stop as stop:
         return stop.code
     return 0

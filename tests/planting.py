@@ -107,7 +107,7 @@ def mutated(module, old, new):
 def changes_a_verdict(module, fault, files):
     """Whether the checker with this fault judges a file otherwise than its folder says; files: a list for each exit code."""
     made = mutated(module, *fault)
-    limits = made.Limits(memory_bytes=2**30, operations=30 * 10**9)
+    limits = made.Options()
     return any(made.check_file(path, limits).code != code for code, paths in enumerate(files) for path in paths)
 
 

@@ -3,9 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
-import time
-import tracemalloc
 from fractions import Fraction
 
 import make_corpus as corpus
@@ -14,8 +11,7 @@ import pytest
 import sceptic
 from make_corpus import CORPUS
 from sceptic import PERMUTATIONS, judge
-from test_certificate_files import ABSURD, GIANT, GIANT_M
-from test_certificates import BASES, LIMITS, copy_sidecars
+from test_certificates import OPTIONS
 
 from utfproof.certificates import checker, prover
 from utfproof.certificates.format import integer_array
@@ -118,7 +114,7 @@ def caught(folder, *arguments, **options):
     except (UtfproofError, AssertionError):
         return "refused"
     found.write(folder / "wrong.json")
-    verdict = checker.check_file(folder / "wrong.json", LIMITS)
+    verdict = checker.check_file(folder / "wrong.json", OPTIONS)
     assert "broke off" not in verdict.message
     expected = judge((folder / "wrong.json").read_bytes(), folder)
     assert expected is None or verdict.code == expected
@@ -229,28 +225,6 @@ def test_fault_in_the_arithmetic_is_caught(fault, monkeypatch, tmp_path):
     assert caught(tmp_path, *arguments, **options) == "rejected"
 
 
-def checked_frugally(path, **limits):
-    """The verdict, which must come at once and without allocating."""
-    tracemalloc.start()
-    try:
-        start = time.process_time()
-        verdict = checker.check_file(path, checker.Limits(**limits))
-        assert time.process_time() - start < 2
-        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
-    finally:
-        tracemalloc.stop()
-    return verdict
-
-
-@pytest.mark.parametrize("name", ABSURD)
-def test_absurd_sizes_are_refused_at_once(name, tmp_path):
-    path = tmp_path / "absurd.json"
-    path.write_bytes(sceptic.canonical(ABSURD[name]))
-    verdict = checked_frugally(path, memory_bytes=4 * 2**30)
-    assert verdict.code == 3, verdict
-    assert "allowed" in verdict.message or "more than" in verdict.message
-
-
 LONG_WORD = corpus.statement(
     "identity",
     "shared attention",
@@ -266,37 +240,17 @@ def test_a_word_of_many_letters_is_no_work(tmp_path):
     """10^5 letters beside 2^16 words: at a random point both are read once, and what is claimed is false."""
     path = tmp_path / "long.json"
     path.write_bytes(sceptic.canonical(LONG_WORD))
-    verdict = checker.check_file(path, checker.Limits(memory_bytes=4 * 2**30))
+    verdict = checker.check_file(path, checker.Options())
     assert (verdict.code, verdict.message) == (1, "the outputs are not what the target demands")
-
-
-@pytest.mark.parametrize("name", PERMUTATIONS)
-def test_giant_sidecar_is_refused_at_once(name, tmp_path):
-    reference = {"dtype": "uint32", "length": corpus.written(GIANT_M), "sidecar": "0" * 64}
-    path = tmp_path / "giant.json"
-    path.write_bytes(
-        sceptic.canonical(corpus.document("rank-permutation", name, GIANT, GIANT_M, {"rows": reference}, rank=GIANT_M))
-    )
-    assert checked_frugally(path).code == 2  # it is not there
-    try:
-        (tmp_path / f"{'0' * 64}.bin").touch()
-        os.truncate(tmp_path / f"{'0' * 64}.bin", 4 * GIANT_M)  # takes no room on the disk
-    except OSError:
-        pytest.skip("the file system has no sparse files")
-    verdict = checked_frugally(path, memory_bytes=16 * 2**30)
-    assert verdict.code == 3
-    assert "allowed" in verdict.message
 
 
 def test_other_long_lists_of_nothing(tmp_path):
     path = tmp_path / "long.json"
     with path.open("wb") as stream:
         stream.truncate(checker.MAX_JSON + 1)
-    assert checked_frugally(path).code == 3
+    assert checker.check_file(path).code == 3
     path.write_bytes(b"[" * 2**20)
-    assert checked_frugally(path, memory_bytes=2**30).code == 2
-    path.write_bytes(sceptic.canonical(BASES["permutation-sparse"]()))
-    assert checked_frugally(path, memory_bytes=100).code == 3
+    assert checker.check_file(path).code == 2
 
 
 @pytest.mark.parametrize(("digits", "code"), [(100_000, 0), (100_001, 3)])
@@ -310,22 +264,7 @@ def test_a_sign_is_no_digit(sign, digits, code, tmp_path):
     assert judge(path.read_bytes(), tmp_path) == {0: 0, 3: None}[code]
 
 
-@pytest.mark.parametrize("base", ["permutation-sparse", "permutation-sidecar", "modular-random", "kernel-random",
-                                  "kernel-printed-looped"])  # fmt: skip
-def test_limits_are_kept_on_the_command_line(base, tmp_path, capsys):
-    copy_sidecars(tmp_path)
-    path = tmp_path / "a.json"
-    path.write_bytes(sceptic.canonical(BASES[base]()))
-    assert checker.main(["--max-memory", "100", str(path)]) == 3
-    out = capsys.readouterr().out
-    assert "LIMIT" in out
-    assert len(out.splitlines()) == 1
-    assert checker.main(["--max-memory", "1GiB", "--max-seconds", "60", str(path)]) == 0
-
-
-@pytest.mark.parametrize("option", [["--max-memory", "0"], ["--max-memory", "-1"], ["--max-memory", "1e9"],
-                                    ["--max-memory", "4X"], ["--max-memory", "٤"], ["--max-seconds", "0"],
-                                    ["--max-seconds", "nan"], ["--unknown"], []])  # fmt: skip
+@pytest.mark.parametrize("option", [["--max-memory", "4G"], ["--unknown"], []])  # fmt: skip
 def test_wrong_options_are_refused(option, capsys):
     paths = [str(CORPUS / "valid")] if option else []
     with pytest.raises(SystemExit) as stop:

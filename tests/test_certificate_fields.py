@@ -8,7 +8,7 @@ import pytest
 import sceptic
 from judges import write_anew
 from sceptic import DTYPES, INDEX, LAWS, RANDOM, judge
-from test_certificates import BASES, LIMITS, copy_sidecars
+from test_certificates import BASES, OPTIONS, copy_sidecars
 from tiers import full_where
 
 from utfproof.certificates import checker
@@ -303,7 +303,7 @@ def test_field_by_field(base, tmp_path):
         if raw == original or ("sidecar" in base and re.match(r"evidence.rows\[(?!0]|1]|64])", name)):
             continue  # three of the 65 rows are enough
         write_anew(path, raw)
-        verdict = checker.check_file(path, LIMITS)
+        verdict = checker.check_file(path, OPTIONS)
         expected = judge(raw, tmp_path)
         assert "broke off" not in verdict.message, (name, verdict)
         if verdict.code == 3:  # only where a number in the mutant is absurdly large
@@ -315,7 +315,7 @@ def test_field_by_field(base, tmp_path):
         else:
             assert verdict.code == expected, (name, verdict)
         if base == "witness-random":
-            assert checker.check_file(path, dataclasses.replace(LIMITS, numpy=True)).code == verdict.code, name
+            assert checker.check_file(path, dataclasses.replace(OPTIONS, numpy=True)).code == verdict.code, name
         codes[verdict.code] = codes.get(verdict.code, 0) + 1
         if verdict.code == 0:
             accepted.add(name)

@@ -12,7 +12,7 @@ import make_corpus as corpus
 import pytest
 import sceptic
 from make_corpus import CORPUS
-from test_certificates import LIMITS, MODULE, SMALL, run_checker
+from test_certificates import MODULE, OPTIONS, SMALL, run_checker
 
 from utfproof.certificates import checker, prover
 from utfproof.errors import Undecided
@@ -150,13 +150,13 @@ def test_worst_verdict_decides_the_exit_status(folders, limit, code, tmp_path, c
         (inner / "case.json").write_bytes(some(folder).read_bytes())
         (inner / "notes.txt").write_bytes(b"not a certificate")
     if limit:
-        (tmp_path / "big.json").write_bytes(sceptic.canonical(ABSURD["10^9 heads"]))
-    assert checker.main(["--max-memory", "4G", str(tmp_path)]) == code
+        (tmp_path / "big.json").open("wb").truncate(checker.MAX_JSON + 1)
+    assert checker.main([str(tmp_path)]) == code
     out, err = capsys.readouterr()
     said = [line for line in out.splitlines() if not line.startswith("skipped")]
     assert len(said) == len(folders.split()) + limit
     assert err == ""
-    assert checker.main(["--json", "--max-memory", "4G", str(tmp_path)]) == code
+    assert checker.main(["--json", str(tmp_path)]) == code
     found = json.loads(capsys.readouterr().out)
     assert found["exit_code"] == code
     assert len(found["results"]) == len(folders.split()) + limit
@@ -174,13 +174,13 @@ def test_what_is_not_a_file_is_malformed(tmp_path):
              tmp_path / "valid.json" / "inner.json", tmp_path / ("x" * 300 + ".json"), Path("/" + "x/" * 3000),
              Path("/dev/null"), Path("/dev/zero"), tmp_path / "nul\0.json"]  # fmt: skip
     for path in cases:
-        verdict = checker.check_file(path, LIMITS)
+        verdict = checker.check_file(path, OPTIONS)
         assert verdict.code == 2, (path, verdict)
         assert "broke off" not in verdict.message
-    verdict = checker.check_file(tmp_path / "empty", LIMITS)
+    verdict = checker.check_file(tmp_path / "empty", OPTIONS)
     assert verdict.code == 2
     for folder in ("empty", "folder.json"):
-        assert [v.code for _, v in checker.check_paths([tmp_path / folder], LIMITS)] == [2]
+        assert [v.code for _, v in checker.check_paths([tmp_path / folder], OPTIONS)] == [2]
     done = run_checker(*cases[:-1], "", tmp_path / "empty")
     assert done.returncode == 2
     assert done.stderr == ""
@@ -196,11 +196,11 @@ def test_unreadable_is_malformed(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(some("valid").read_bytes())
     path.chmod(0)
-    assert checker.check_file(path, LIMITS).code == 2
+    assert checker.check_file(path, OPTIONS).code == 2
     inner = tmp_path / "inner"
     inner.mkdir(mode=0)
     try:
-        assert {v.code for _, v in checker.check_paths([inner], LIMITS)} == {2}
+        assert {v.code for _, v in checker.check_paths([inner], OPTIONS)} == {2}
     finally:
         inner.chmod(0o700)
 
@@ -225,12 +225,12 @@ def test_loops_and_strange_names(tmp_path, monkeypatch):
     assert len(json.loads(run_checker("--json", tmp_path).stdout)["results"]) == len(names)
     monkeypatch.chdir(tmp_path / "a")
     for name in names:
-        assert checker.check_file(name, LIMITS).code == 0
-        assert checker.check_file(os.fsencode(name), LIMITS).code == 0
+        assert checker.check_file(name, OPTIONS).code == 0
+        assert checker.check_file(os.fsencode(name), OPTIONS).code == 0
     done = run_checker("--", "--json.json", "-.json", " .json")
     assert done.returncode == 0
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    assert {v.code for _, v in checker.check_paths([tmp_path / "link"], LIMITS)} == {0}
+    assert {v.code for _, v in checker.check_paths([tmp_path / "link"], OPTIONS)} == {0}
 
 
 def test_sidecar_is_looked_up_beside_the_certificate(tmp_path, monkeypatch):
@@ -243,24 +243,24 @@ def test_sidecar_is_looked_up_beside_the_certificate(tmp_path, monkeypatch):
     path.write_bytes(sceptic.canonical(document))
     elsewhere.write_bytes(content)
     monkeypatch.chdir(tmp_path)
-    assert checker.check_file(path, LIMITS).code == 2
+    assert checker.check_file(path, OPTIONS).code == 2
     beside.symlink_to(elsewhere)
-    assert checker.check_file(path, LIMITS).code == 2
+    assert checker.check_file(path, OPTIONS).code == 2
     beside.unlink()
     beside.mkdir()
-    assert checker.check_file(path, LIMITS).code == 2
+    assert checker.check_file(path, OPTIONS).code == 2
     beside.rmdir()
     os.mkfifo(beside)
-    assert checker.check_file(path, LIMITS).code == 2
+    assert checker.check_file(path, OPTIONS).code == 2
     beside.unlink()
     os.link(elsewhere, beside)
-    assert checker.check_file(path, LIMITS).code == 0
+    assert checker.check_file(path, OPTIONS).code == 0
     monkeypatch.chdir(path.parent)
-    assert checker.check_file("a.json", LIMITS).code == 0
+    assert checker.check_file("a.json", OPTIONS).code == 0
     for position in (0, 1, 7777, len(content) - 1):
         beside.unlink()
         beside.write_bytes(content[:position] + bytes([content[position] ^ 128]) + content[position + 1 :])
-        assert checker.check_file("a.json", LIMITS).code == 2
+        assert checker.check_file("a.json", OPTIONS).code == 2
 
 
 def test_sidecar_that_changes_while_it_is_read(tmp_path, monkeypatch):
@@ -280,7 +280,7 @@ def test_sidecar_that_changes_while_it_is_read(tmp_path, monkeypatch):
         return real(path, *arguments, **options)
 
     monkeypatch.setattr(os, "open", counting)
-    assert checker.check_file(tmp_path / "a.json", LIMITS).code == 2
+    assert checker.check_file(tmp_path / "a.json", OPTIONS).code == 2
     assert len(opened) == 1
 
 
@@ -336,7 +336,7 @@ def test_a_deep_folder_is_walked_without_recursion(tmp_path):
             folders.append(folders[-1] / "a")
     except OSError:  # the file system's own limit on paths
         pass
-    verdicts = checker.check_paths([tmp_path], LIMITS)
+    verdicts = checker.check_paths([tmp_path], OPTIONS)
     for folder in reversed(folders[1:]):  # removing the tree is recursive elsewhere, too
         folder.rmdir()
     assert len(folders) > 1000
@@ -350,7 +350,7 @@ def test_colliding_word_numbers_are_out_of_reach(tmp_path):
     )
     begin = time.process_time()
     (tmp_path / "c.json").write_bytes(sceptic.canonical(document))
-    assert checker.check_file(tmp_path / "c.json", LIMITS).code == 3
+    assert checker.check_file(tmp_path / "c.json", OPTIONS).code == 3
     assert time.process_time() - begin < 2
 
 

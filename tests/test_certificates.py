@@ -22,7 +22,7 @@ import pytest
 import sceptic
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from judges import LIMITS, verdict_on, write_anew
+from judges import OPTIONS, verdict_on, write_anew
 from make_corpus import CORPUS
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 
@@ -109,7 +109,7 @@ def lines():
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         for folder, code in FOLDERS.items():
-            assert checker.main([str(CORPUS / folder)]) == code
+            assert checker.main([str(path) for path in FILES if path.parent.name == folder]) == code
     found = printed.getvalue().splitlines()
     assert len(found) == len(FILES)
     return dict(zip(FILES, found, strict=True))
@@ -118,13 +118,13 @@ def lines():
 @pytest.fixture(scope="module")
 def with_numpy():
     """Limits of one run: the headers of weights are read once."""
-    return checker.fresh(dataclasses.replace(LIMITS, numpy=True))
+    return dataclasses.replace(OPTIONS, numpy=True)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_corpus(path, lines, with_numpy):
     code = FOLDERS[path.parent.name]
-    verdict = checker.judged(path, with_numpy)
+    verdict = checker.judge(path, with_numpy)
     assert verdict.code == code, verdict
     assert verdict.message
     assert lines[path].startswith(f"{checker.LABELS[code]:9} {path}: ")
@@ -138,7 +138,7 @@ def test_what_a_form_rules_out(kind, tmp_path):
     for name, document in corpus_forms.derived(kind):
         raw = corpus.encoded(document)
         write_anew(path, raw)
-        verdict = checker.check_file(path, LIMITS)
+        verdict = checker.check_file(path, OPTIONS)
         assert (verdict.code, judge(raw, tmp_path)) == (2, 2), (name, verdict)
         assert verdict.message.isprintable(), name
         assert "broke off" not in verdict.message, name
@@ -250,7 +250,7 @@ def test_certify_writes_what_the_checker_and_the_rank_confirm(tmp_path_factory, 
     found.write(folder / "a.json")
     prover.certify(name, shape, m, notion="matching", **options).write(folder / "b.json")
     assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
-    verdict = checker.check_file(folder / "a.json", LIMITS)
+    verdict = checker.check_file(folder / "a.json", OPTIONS)
     assert verdict.code == 0, verdict
     assert judge((folder / "a.json").read_bytes(), folder) == 0
 

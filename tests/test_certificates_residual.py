@@ -10,7 +10,7 @@ import make_corpus
 import numpy as np
 import pytest
 import sceptic
-from judges import LIMITS, code_of, confirmed
+from judges import OPTIONS, code_of, confirmed
 from planting import changes_a_verdict, mutated
 from test_certificate_fields import mutants, paired, text_of
 from test_residual import naive_r_all, streaming
@@ -80,7 +80,7 @@ def test_prover_checker_and_sceptic_agree(dims, tmp_path):
         del plain["shape"]["residual"]
         path = tmp_path / "plain.json"
         path.write_bytes(sceptic.canonical(plain))
-        assert checker.check_file(path, LIMITS).code in (1, 2)
+        assert checker.check_file(path, OPTIONS).code in (1, 2)
     below = certify("random", shape, matching_dimension(shape) - 1)
     assert below.document["evidence"] == {"method": "dimension"}
     assert confirmed(below, tmp_path).code == 0
@@ -112,14 +112,11 @@ def test_large_constructions_are_quick(tmp_path):
     found = certify("sparse", streaming(3, 4, 2, 3))
     assert found.sidecars == {}
     found.write(tmp_path / "a.json")
-    assert checker.check_file(tmp_path / "a.json", LIMITS).code == 0
+    assert checker.check_file(tmp_path / "a.json", OPTIONS).code == 0
     found = certify("tied", streaming(4, 6, 2, 3))
     assert found.sidecars
     found.write(tmp_path / "a.json")
-    assert checker.check_file(tmp_path / "a.json", LIMITS).code == 0
-    huge = certify("random-tied", streaming(2, 30, 2, 3), 50)  # 3^30 words: by its structure alone
-    huge.write(tmp_path / "a.json")
-    assert checker.check_file(tmp_path / "a.json", checker.Limits(2**30, 10**11)).code in (0, 3)
+    assert checker.check_file(tmp_path / "a.json", OPTIONS).code == 0
 
 
 def test_what_knows_no_stream_refuses_it():
@@ -196,7 +193,7 @@ def test_routed_targets(dims):
         assert (right == sceptic.stream_routed(dims, column)).all()
         z = {i: source.choice([-2, -1, 1, 3]) for i in {column, *(source.randrange(M) for _ in range(6))}}
         image = [sum(line[i] * v for i, v in z.items()) for line in right]
-        found = checker.routed_product(s, column, sorted(z.items()), LIMITS)
+        found = checker.routed_product(s, column, sorted(z.items()))
         assert [found.get(i, 0) for i in range(shape.d_in)] == image
         chosen = refuting_column(shape, [z.get(i, 0) for i in range(M)])
         missed = np.asarray(w_all(isolating_target(shape, chosen)), dtype=object)
@@ -408,7 +405,7 @@ def test_faults_in_the_numpy_checker_change_a_verdict():
     for old, new in [("        if s.residual:\n            total", "        if False:\n            total"),
                      ("head + s.residual :: letters", "head::letters")]:  # fmt: skip
         module = mutated(checker_numpy, old, new)
-        limits = dataclasses.replace(LIMITS, numpy=True)
+        limits = dataclasses.replace(OPTIONS, numpy=True)
         original = checker.numpy_module
         try:
             checker.numpy_module = lambda module=module: module

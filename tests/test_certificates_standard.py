@@ -1,7 +1,6 @@
 """Certificates that name a standard embedding, or the rows of a permutation, instead of writing them out: what they stand for,
 faults planted in the hosts that the checker follows, limits, and where the prover uses them."""
 
-import time
 import tracemalloc
 from dataclasses import replace
 
@@ -18,12 +17,12 @@ from utfproof.constructions import CONSTRUCTIONS
 from utfproof.errors import MalformedInput, ResourceLimit, Undecided
 from utfproof.shapes import Shape, matching_dimension
 
-LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
+OPTIONS = checker.Options()
 HOSTS = {"register": checker.Register, "shared-key": checker.SharedKey, "shared-query": checker.SharedQuery}
 SHAPES = [(2, 1, 1, 1), (2, 3, 1, 1), (3, 2, 2, 2), (2, 2, 3, 3), (1, 3, 2, 2)]
 
 
-def verdict(document, folder, limits=LIMITS):
+def verdict(document, folder, limits=OPTIONS):
     path = folder / "case.json"
     path.write_bytes(sceptic.canonical(document))
     return checker.check_file(path, limits)
@@ -226,49 +225,15 @@ def test_the_register_reads_the_same_wherever_U_stands(tmp_path, monkeypatch):
     assert verdict(document, tmp_path).code == verdict(written_out(document), tmp_path).code == 0
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("heads_layers", [(2, 40), (2, 60), (1, 2**30), (1, 2**50), (2**29, 2), (4, 30)])
-@pytest.mark.parametrize("name", [*HOSTS, "tied", "sparse", "sparse-front"])
-def test_too_many_words_are_refused_at_once(name, heads_layers, tmp_path):
-    m, b = str(2**70), 1
-    if name in HOSTS:
-        document = corpus.standard(name, (2, 2, 1, b))
-    else:
-        document = corpus.rows(name, (2, 2, 1, b, b))
-    document["shape"] |= {"heads": heads_layers[0], "layers": heads_layers[1], "m": m}
-    if name not in HOSTS:
-        S = Shape(*heads_layers, 1, 1)
-        document["claim"]["rank"] = (
-            str(matching_dimension(S)) if matching_dimension(S) >= 2**53 else matching_dimension(S)
-        )
-    tracemalloc.start()
-    try:
-        start = time.process_time()
-        found = verdict(document, tmp_path)
-        assert time.process_time() - start < 2
-        assert tracemalloc.get_traced_memory()[1] < 2 * 2**20
-    finally:
-        tracemalloc.stop()
-    assert (found.code, "allowed are" in found.message) == (3, True), found
-
-
 @pytest.mark.parametrize("name", HOSTS)
 def test_memory_does_not_grow_with_the_words(name, tmp_path):
     document = corpus.standard(name, (4, 6, 1, 1)) if name == "register" else corpus.standard(name, (4, 5, 2, 2))
     tracemalloc.start()
     try:
-        assert verdict(document, tmp_path, checker.Limits(memory_bytes=300_000)).code == 0
+        assert verdict(document, tmp_path).code == 0
         assert tracemalloc.get_traced_memory()[1] < 300_000 + 2**20 + 2**16  # a file is read in pieces of 2^20 bytes
     finally:
         tracemalloc.stop()
-    assert verdict(document, tmp_path, checker.Limits(memory_bytes=50_000)).code == 3
-    work = 3000 * IDENTITIES[name].moves(
-        Shape(*(document["shape"][x] for x in ("heads", "layers", "head_dim", "d_in")))
-    )
-    assert verdict(document, tmp_path, checker.Limits(memory_bytes=2**30, operations=work)).code == 0
-    assert verdict(document, tmp_path, checker.Limits(memory_bytes=2**30, operations=work - 1)).code == 3
 
 
 # --- the prover ---------------------------------------------------------------------------------------------------------

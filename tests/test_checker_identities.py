@@ -1,17 +1,14 @@
 """The checker's kinds linear-test, identity and lower-bound: its index maps against the definitions, its word algebra
 against matrices, the bounds against exact ranks, what its messages say, sizes, and faults planted in the checker."""
 
-import dataclasses
 import itertools
 import math
 import random
 import time
-import tracemalloc
 from array import array
 from fractions import Fraction
 from types import SimpleNamespace
 
-import corpus_weights
 import make_corpus as corpus
 import naive
 import numpy as np
@@ -19,7 +16,7 @@ import pytest
 import sceptic
 from hypothesis import given
 from hypothesis import strategies as st
-from judges import LIMITS, verdict_on
+from judges import OPTIONS, verdict_on
 from make_corpus import ATTENTION, CORPUS, SCALAR
 from sceptic import INVERTIBLE, RULES
 from test_decide import save
@@ -356,7 +353,7 @@ SAID = {
 @pytest.mark.parametrize("case", SAID)
 def test_verdicts_name_the_notion_the_targets_and_what_is_free(case):
     path = CORPUS / "valid" / f"{case}.json"
-    verdict = checker.check_file(path, LIMITS)
+    verdict = checker.check_file(path, OPTIONS)
     digest = sceptic.parsed(path.read_bytes())["claim"]["host"].get("weights", "")[:16]
     assert (verdict.code, verdict.message) == (0, SAID[case].format(digest))
 
@@ -364,7 +361,7 @@ def test_verdicts_name_the_notion_the_targets_and_what_is_free(case):
 @pytest.mark.full
 def test_facts_name_them_too():
     for path in (CORPUS / "valid").glob("*.json"):
-        facts = checker.check_file(path, LIMITS).facts
+        facts = checker.check_file(path, OPTIONS).facts
         claim = sceptic.parsed(path.read_bytes())["claim"]
         assert {key: facts.get(key) for key in ("notion", "targets", "free", "verdict")} == {
             key: claim.get(key) for key in ("notion", "targets", "free", "verdict")
@@ -393,62 +390,6 @@ def test_large_identities_are_checked_in_no_time(name, dims, tmp_path):
     word = found["evidence"]["E"][-1][1]
     word[-1] = word[-1].replace(".1", ".0") if ".1" in word[-1] else word[-1][:-1] + "0"
     assert verdict_on(found, tmp_path).code == 1
-
-
-ESTIMATED = {
-    "register": lambda: corpus.identity("register", (2, 10, 1, 1)),
-    "two-sided": lambda: corpus.identity("two-sided", (2, 12, 1, 1)),
-    "shared-key": lambda: corpus.identity("shared-key", (3, 6, 1, 1)),
-    "counting": lambda: corpus.identity("counting", (5, 8, 1, 1)),
-    "commuting-trie": lambda: corpus.identity("commuting-trie", (4, 6, 1, 1)),
-    "span": lambda: corpus.span((2, 3, 3, 3), 60, corpus.drawn_targets(30, True, 2, 3, 3, 3, 1)),
-    "null-vector": lambda: corpus.null_vector(
-        corpus.drawn_values(False, 2, 8, 4, 1), False, (2, 8, 1, 1, 1), dict.fromkeys(range(0, 256, 3), 1)
-    ),
-    "linear-test": lambda: corpus.linear("random", (2, 2, 5, 3, 3), 60),
-    "linear-test with gauges": lambda: corpus_weights.gauged("random", (2, 2, 5, 3, 3), 60, 1),
-    "tied target": lambda: corpus_weights.tied_target("printed-looped", (2, 3, 3, 3, 3)),
-    "tied kernel": lambda: corpus.changed(
-        corpus.document(
-            "tied-kernel", "random", (2, 4, 1, 1, 1), 70,
-            {"basis": [corpus_weights.pairs_of(z) for z in corpus_weights.commuting_kernel(2, 4, 1)], "prime": 2**31 - 1},
-            rank=45,
-        ), "claim", "targets", "all tied",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", ESTIMATED)
-def test_what_is_allocated_was_estimated(case, tmp_path, monkeypatch):
-    """The largest demand covers the peak of the memory; one byte less is refused, and little is allocated then."""
-    path = tmp_path / "case.json"
-    path.write_bytes(sceptic.canonical(ESTIMATED[case]()))
-    asked = []
-    require = checker.Limits.require
-
-    def noted(self, memory, operations):
-        asked.append(memory)
-        require(self, memory, operations)
-
-    monkeypatch.setattr(checker.Limits, "require", noted)
-
-    def peak(limits):
-        tracemalloc.start()
-        try:
-            code = checker.check_file(path, limits).code
-            return code, tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    code, used = peak(LIMITS)
-    assert code in (0, 1)
-    reading = 100 * path.stat().st_size + 2**20 + 2**16  # a file is read in pieces of 2^20 bytes
-    assert used < max(asked) + reading, (used, asked)
-    if max(asked) > 100 * path.stat().st_size:
-        code, used = peak(dataclasses.replace(LIMITS, memory_bytes=max(asked) - 1))
-        assert code == 3
-        assert used < reading
 
 
 # --- faults planted in the checker --------------------------------------------------------------------------------------
@@ -559,7 +500,7 @@ FAULTS = {
 def test_faults_in_the_checker_change_a_verdict_of_the_corpus(fault, monkeypatch):
     owner, name, wrong = FAULTS[fault]
     monkeypatch.setattr(owner, name, wrong)
-    assert any(checker.check_file(path, LIMITS).code != code for path, code in new_files())
+    assert any(checker.check_file(path, OPTIONS).code != code for path, code in new_files())
 
 
 def test_files_for_the_faults_are_there():

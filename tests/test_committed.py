@@ -40,7 +40,7 @@ def test_certify_writes_the_same(construction, name, tmp_path):
 
 @each
 def test_the_checker_agrees(construction, name):
-    verdict = checker.check_file(FOLDER / f"{construction}-{name}.json", checker.Limits(numpy=True))
+    verdict = checker.check_file(FOLDER / f"{construction}-{name}.json", checker.Options(numpy=True))
     assert verdict.code == 0
     assert verdict.message.startswith("universal by matching")
 
@@ -67,5 +67,5 @@ def test_a_witness_with_one_wrong_entry_is_rejected(name, tmp_path):
     reference["sidecar"] = hashlib.sha256(content).hexdigest()
     (tmp_path / f"{reference['sidecar']}.bin").write_bytes(content)
     (tmp_path / "c.json").write_bytes(rfc8785.dumps(document))
-    verdict = checker.check_file(tmp_path / "c.json", checker.Limits(numpy=True))
+    verdict = checker.check_file(tmp_path / "c.json", checker.Options(numpy=True))
     assert (verdict.code, "the witness is not the inverse" in verdict.message) == (1, True)

@@ -56,7 +56,7 @@ def true_rank(tensors, shape, m, tied):
 
 
 def checked(path, **limits):
-    return checker.check_file(path, checker.Limits(**limits)).code
+    return checker.check_file(path, checker.Options(**limits)).code
 
 
 @pytest.mark.full

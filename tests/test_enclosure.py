@@ -15,7 +15,7 @@ import pytest
 import sceptic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_certificates import LIMITS
+from test_certificates import OPTIONS
 
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
@@ -60,7 +60,7 @@ def written(folder, found):
 
 def codes(path):
     """What the checker and the sceptic say."""
-    return checker.check_file(path, LIMITS).code, sceptic.judge(path.read_bytes(), path.parent)
+    return checker.check_file(path, OPTIONS).code, sceptic.judge(path.read_bytes(), path.parent)
 
 
 def changed(path, **claim):
@@ -353,7 +353,7 @@ def test_the_helper_says_what_was_shown(tmp_path):
     again = run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "b.json"), host, target)
     assert again.rows["result"] == out.rows["result"]
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    verdict = checker.check_file(tmp_path / "a.json", LIMITS)
+    verdict = checker.check_file(tmp_path / "a.json", OPTIONS)
     assert "at most 1e-50 apart (target " in verdict.message
     assert verdict.facts["difference"] == [0, 1]
     rounded = run_enclosure(Enclose(**arguments, digits=20), host, target, np.asarray(E, dtype=np.float32))

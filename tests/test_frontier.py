@@ -27,13 +27,13 @@ from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
-LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
+OPTIONS = checker.Options()
 
 
 def code(certificate, folder):
     path = folder / "case.json"
     certificate.write(path)
-    return checker.check_file(path, LIMITS).code
+    return checker.check_file(path, OPTIONS).code
 
 
 def sides(shape, question, notions=None):
@@ -163,7 +163,7 @@ def test_every_side_has_a_certificate_that_two_checkers_accept(heads, layers, d,
     paths = found.write(tmp_path)
     assert len(paths) == len(found.certificates)
     for path in paths:
-        assert checker.check_file(path, LIMITS).code == 0, path
+        assert checker.check_file(path, OPTIONS).code == 0, path
         assert sceptic.judge(path.read_bytes(), tmp_path) == 0, path
     for entry in found.entries:
         for side in (entry.proved, entry.reached):
@@ -511,7 +511,7 @@ def test_faults_in_the_checker_change_a_verdict(fault, monkeypatch):
     ]
     assert len(files) > 200
     monkeypatch.setattr(owner, name, wrong)
-    assert any(checker.check_file(path, LIMITS).code != code for path, code in files)
+    assert any(checker.check_file(path, OPTIONS).code != code for path, code in files)
 
 
 def test_corpus_of_the_frontier_covers_its_rules():

@@ -35,7 +35,7 @@ from utfproof.shapes import Shape, geometric, matching_dimension, tied_targets_d
 from utfproof.systems import TiedUniversal, Universal, prefix_products
 
 M, A, F, S = Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL, Notion.SHARED_ATTENTION
-LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
+OPTIONS = checker.Options()
 PRIME = gfp.DEFAULT_PRIMES[0]
 TIED_ALL = {"targets": TIED, "extent": ALL, "host": TIED}
 
@@ -438,7 +438,7 @@ def test_certificates_by_matching(tmp_path):
     paths = found.write(tmp_path)
     assert sum("impossible" in path.name for path in paths) == 2
     for path in paths:
-        assert checker.check_file(path, LIMITS).code == 0, path
+        assert checker.check_file(path, OPTIONS).code == 0, path
         document = json.loads(path.read_bytes())
         assert document["shape"]["residual"] is True
 

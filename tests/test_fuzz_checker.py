@@ -19,7 +19,7 @@ import sceptic
 from judges import write_anew
 from sceptic import DTYPES, INDEX, LAWS, PERMUTATIONS, RANDOM, judge
 from test_certificate_fields import Pairs, paired, replacements, text_of
-from test_certificates import BASES, LIMITS, WEIGHTS, copy_sidecars
+from test_certificates import BASES, OPTIONS, WEIGHTS, copy_sidecars
 
 from utfproof.certificates import checker
 
@@ -446,7 +446,7 @@ def fuzz(count, seed, folder, source=inputs):
         old = signal.signal(signal.SIGALRM, stop)
         signal.alarm(20)
         try:
-            verdict = checker.check_file(path, LIMITS)
+            verdict = checker.check_file(path, OPTIONS)
         finally:
             signal.alarm(0)
             signal.signal(signal.SIGALRM, old)
@@ -512,7 +512,7 @@ def fuzz_weights(count, seed, folder):
         if found is not None and all(name.isascii() for name in found):
             document = corpus.changed(document, "claim", "host", "weights", sceptic.digest_of(found))
         write_anew(path, sceptic.canonical(document))
-        verdict = checker.check_file(path, LIMITS)
+        verdict = checker.check_file(path, OPTIONS)
         assert "broke off" not in verdict.message, (verdict, raw[:2000])
         assert verdict.code == judge(path.read_bytes(), folder), (verdict, raw[:2000])
         seen[verdict.code] = seen.get(verdict.code, 0) + 1

@@ -106,7 +106,7 @@ def test_a_false_identity_passes_as_often_as_its_degree_allows(monkeypatch):
     monkeypatch.setattr(checker.secrets, "randbelow", source.randrange)
     document = identity("register", (1, 1, 1, 1))
     document["evidence"]["E"] = [[0, ["M1.0"] * power]]
-    raw, limits = sceptic.canonical(document), checker.Limits()
+    raw, limits = sceptic.canonical(document), checker.Options()
     for _ in range(trials):
         with suppress(checker.Stop):
             checker.check_document(checker.parse_canonical(raw), "", limits, {})

@@ -60,7 +60,7 @@ HOSTS = [
 ]
 """(construction, (H, L, d, d_in), residual stream, least m)."""
 IDS = [f"{name}-{dims}" for name, dims, _, _ in HOSTS]
-LIMITS = checker.Limits(memory_bytes=2**30, operations=60 * 10**9)
+OPTIONS = checker.Options()
 
 
 def served(name, shape, *, tied=False):
@@ -123,7 +123,7 @@ def test_the_table_shapes(dims, tmp_path):
     found = identity_certificate("shared-query-groups", shape)
     assert found.document["shape"]["m"] == {2: 372, 3: 828}[shape.layers]
     found.write(tmp_path / "c.json")
-    assert checker.check_file(tmp_path / "c.json", LIMITS).code == 0
+    assert checker.check_file(tmp_path / "c.json", OPTIONS).code == 0
     report = compare(
         build_host("shared-query-groups", shape), lambda trial: random_target(shape, 3), [("softmax", SoftmaxAttention())],
         [5], setting=CompareSetting()
@@ -140,11 +140,11 @@ def test_two_checkers_accept_the_certificate(name, dims, stream, least, tmp_path
         assert found.document["claim"]["targets"].split()[-1] == ("tied" if tied else "untied")
         path = tmp_path / "c.json"
         found.write(path)
-        assert checker.check_file(path, LIMITS).code == 0
+        assert checker.check_file(path, OPTIONS).code == 0
         assert sceptic.judge(path.read_bytes(), tmp_path) == 0
         found.document["shape"]["m"] = least - 1
         path.write_bytes(found.to_bytes())
-        assert checker.check_file(path, LIMITS).code == 2
+        assert checker.check_file(path, OPTIONS).code == 2
         assert sceptic.judge(path.read_bytes(), tmp_path) == 2
 
 
@@ -196,9 +196,9 @@ def test_a_fault_in_host_or_embedding_is_seen(name, fault, monkeypatch, tmp_path
         dims = (2, 2, 1, 2)
     path = tmp_path / "c.json"
     identity_certificate(name, Shape(*dims, residual=stream)).write(path)
-    assert checker.check_file(path, LIMITS).code == 0
+    assert checker.check_file(path, OPTIONS).code == 0
     monkeypatch.setitem(checker.IDENTITIES, name, (fault(kind), *rule))
-    assert checker.check_file(path, LIMITS).code == 1
+    assert checker.check_file(path, OPTIONS).code == 1
 
 
 def test_singular_targets_are_refused():
@@ -234,7 +234,7 @@ def test_matching_is_refuted_by_their_dimension(tmp_path):
     found = certify("residual-query", Shape(2, 2, 1, 2, residual=True), notion="matching")
     found.write(tmp_path / "c.json")
     assert not found.universal
-    assert checker.check_file(tmp_path / "c.json", LIMITS).code == 0
+    assert checker.check_file(tmp_path / "c.json", OPTIONS).code == 0
     with pytest.raises(Undecided):
         certify("shared-query-groups", Shape(1, 1, 1, 1), 9, notion="matching")
 

@@ -263,7 +263,7 @@ def test_downloads_are_certificates(browser, show, run, tmp_path):
             break
         time.sleep(0.05)
     assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(digest)
-    assert checker.check_file(path, checker.Limits()).code == checker.VALID
+    assert checker.check_file(path, checker.Options()).code == checker.VALID
     shown = browser.run("return document.querySelector('tbody.open .panel pre').textContent")
     assert json.loads(shown) == run["certificates"][digest]
     assert "\n  " in shown

@@ -197,7 +197,7 @@ def _decide(host: Universal, shape: Shape, folder: Path) -> Decision:
     except (Undecided, ResourceLimit) as error:
         return Decision(shape, host.m, None, str(error))
     path = found.write(folder / f"{name}.json")[-1]
-    answer = checker.check_file(path, checker.Limits(weights=(str(weights),)))
+    answer = checker.check_file(path, checker.Options(weights=(str(weights),)))
     if answer.code != checker.VALID:
         raise Refuted(f"the checker does not accept the certificate at {shape}: {answer.message}")
     evidence = found.document["evidence"]

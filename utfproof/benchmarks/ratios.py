@@ -332,12 +332,12 @@ def _decide(m: int, folder: Path) -> tuple[Call, Call]:
 
 
 def _checked(certificate: Any, folder: Path, weights: tuple[str, ...] = ()) -> Call:
-    from utfproof.certificates.checker import VALID, Limits, check_file
+    from utfproof.certificates.checker import VALID, Options, check_file
 
     certificate.write(path := folder / "certificate.json")
 
     def check() -> None:
-        assert check_file(path, Limits(numpy=True, weights=weights)).code == VALID
+        assert check_file(path, Options(numpy=True, weights=weights)).code == VALID
 
     return check
 

@@ -1,19 +1,21 @@
 """Independent checker of utfproof certificates (docs/certificate-format.md, version 1).
 
-python -m utfproof.certificates.checker CERTIFICATE|FOLDER... python checker.py CERTIFICATE|FOLDER...
+    python -m utfproof.certificates.checker CERTIFICATE|FOLDER...
+    python checker.py CERTIFICATE|FOLDER...
 
-Exit status: 0 every certificate is valid; 1 one states something that was not established; else 2 one is malformed;
-else 3 one needs more memory, arithmetic or file size than the limits allow. (130: interrupted; 141: the report could
-not be written.)
+Exit status: 0 every certificate is valid; 1 one states something that was not established; else 70 a check broke off
+with an internal error, which is no verdict; else 2 one is malformed; else 3 one is over a limit. (130: interrupted;
+141: the report could not be written.) Nothing here limits time or memory: `utfproof check` runs this file in a process
+with the system's limits.
 
 What is trusted: the Python interpreter with its standard library, and this file. Nothing is taken over from the program
 that wrote a certificate; hosts are rebuilt here from the definitions of the format.
 
 The kernel has three primitives, each a section that says why it proves what it proves: the layered product (R_all x,
 R_all itself, W_all z, from the last layer back), the rank witness (a triangle of ones, an inverse, independent rows
-modulo a prime), and the identity at a random point. Around them stand the reader of files, the hosts by their
-definitions, the costs, which only refuse, and one class for each kind of certificate and method: what it states, its
-fields with the rule that reads each, and how it reduces to the primitives."""
+modulo a prime), and the identity at a random point. Around them are the reader of files, the hosts by their
+definitions, and one class for each kind of certificate and method: what it states, its fields with the rule that reads
+each, and how it reduces to the primitives."""
 
 from __future__ import annotations
 
@@ -37,8 +39,10 @@ from itertools import product as product_of
 from operator import add, itemgetter, mul
 from typing import Any, BinaryIO, ClassVar, TypeAlias
 
-VALID, INVALID, MALFORMED, LIMIT = 0, 1, 2, 3
-LABELS = ("valid", "INVALID", "MALFORMED", "LIMIT")
+VALID, INVALID, MALFORMED, LIMIT, INTERNAL, SKIPPED = 0, 1, 2, 3, 70, -1
+LABELS = {VALID: "valid", INVALID: "INVALID", MALFORMED: "MALFORMED", LIMIT: "LIMIT", INTERNAL: "ERROR"}
+FORMAT = "utfproof-certificate"
+NO_MEMORY = "the memory did not suffice"
 MAX_JSON = 64 * 2**20  # bytes of a certificate file
 MAX_HEADER = 2**24  # bytes of the header of a file of weights
 MAX_DIGITS = 100_000  # of one integer written as a string
@@ -80,51 +84,14 @@ class Verdict:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def default_memory() -> int:
-    """80 % of the physical memory, or of the control group's share of it where that is less."""
-    sizes = []
-    try:
-        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):
-        sizes.append(8 * 2**30)
-    groups = ["/sys/fs/cgroup"]
-    try:
-        with open("/proc/self/cgroup", encoding="ascii") as lines:
-            groups += ["/sys/fs/cgroup" + line[3:].strip() for line in lines if line.startswith("0::")]
-    except (OSError, ValueError):
-        pass
-    for group in groups:
-        try:
-            with open(os.path.join(group, "memory.max"), encoding="ascii") as text:
-                sizes.append(int(text.read()))
-        except (OSError, ValueError):  # no such file, or "max"
-            pass
-    return min(sizes) * 4 // 5
-
-
 @dataclass(frozen=True)
-class Limits:
-    """`operations` caps the estimated work; 10^9 of them take about a second on an ordinary core."""
+class Options:
+    """What one run of the checker is given."""
 
-    memory_bytes: int = field(default_factory=default_memory)
-    operations: int = 3600 * 10**9
     numpy: bool = False  # ranks and witnesses modulo a prime with NumPy, many times faster
     weights: tuple[str, ...] = ()  # files and folders in which weights are looked for
     target: str = ""  # a file of the one target that certificates are to be about
     files: WeightFiles = field(default_factory=lambda: WeightFiles(), compare=False, repr=False)  # those of one run
-
-    def allow(self, costs: Costs) -> None:
-        for cost in costs:
-            self.require(*cost)
-
-    def require(self, memory: int, operations: int) -> None:
-        if memory > self.memory_bytes:
-            raise OverLimit(f"needs about {figure(memory)} bytes of memory, allowed are {figure(self.memory_bytes)}")
-        if operations > self.operations:
-            raise OverLimit(
-                f"needs about {figure(-(-operations // 10**9))} s of arithmetic, "
-                f"allowed are {figure(self.operations // 10**9)} s"
-            )
 
 
 def figure(n: int) -> str:
@@ -381,7 +348,6 @@ def residues(length: Callable[[Claim], int], code: Callable[[Claim], str] = lamb
         try:
             if (found := os.lstat(path).st_size) != size * wanted:
                 raise Malformed(f"sidecar {name}.bin has {found} bytes, expected are {figure(size * wanted)}")
-            claim.limits.require(size * wanted + 2**20, 10 * wanted)
             numbers, sha = array(kind), hashlib.sha256()
             for piece in read_regular(path, size * wanted, follow=False):
                 sha.update(piece)
@@ -1448,11 +1414,11 @@ def exponent_fields(tensor: Tensor) -> set[int]:
     return found
 
 
-def require_finite(tensors: dict[str, Tensor], limits: Limits) -> None:
+def require_finite(tensors: dict[str, Tensor], numpy: bool) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype in FLOATS:
             code, bits, _ = FLOATS[tensor.dtype]
-            if limits.numpy:
+            if numpy:
                 good = numpy_module().finite(tensor)
             else:  # the largest exponent is that of infinities and NaN
                 good = 2 ** (8 * array(code).itemsize - 1 - bits) - 1 not in exponent_fields(tensor)
@@ -1525,7 +1491,6 @@ class WeightFiles:
 
     def __init__(self) -> None:
         self.folders: dict[str, Folder] = {}
-        self.over: OverLimit | None = None
 
     def folder(self, place: str) -> Folder:
         if (known := self.folders.get(place)) is not None:
@@ -1547,20 +1512,20 @@ class WeightFiles:
             found.waiting.setdefault(look(header.sizes), []).append(path)
         return found
 
-    def find(self, digest: str, residual: bool, folder: str, looks: list[Look], limits: Limits) -> dict[str, Tensor]:
+    def find(
+        self, digest: str, residual: bool, folder: str, looks: list[Look], given: tuple[str, ...]
+    ) -> dict[str, Tensor]:
         """The tensors with this digest: those of the files given come first, then the certificate's neighbours, then
         the folders given. Files that look as the shape asks for are hashed first."""
-        wanted, self.over = (digest, residual), None
-        files = [place for place in limits.weights if not os.path.isdir(place)]
-        folders = [self.folder(place) for place in dict.fromkeys([*files, folder or ".", *limits.weights])]
+        wanted = (digest, residual)
+        files = [place for place in given if not os.path.isdir(place)]
+        folders = [self.folder(place) for place in dict.fromkeys([*files, folder or ".", *given])]
         # what is hashed already comes first, then files that look as the shape asks for, then the others
         others = ((known, sizes) for known in folders for sizes in [*known.waiting])
         for known, sizes in chain(product_of(folders, [None]), product_of(folders, looks), others):
-            found = known.hashed.get(wanted) or self.hashed_until(wanted, known, sizes, limits)
+            found = known.hashed.get(wanted) or self.hashed_until(wanted, known, sizes)
             if found is not None:
-                return self.load(found, wanted, limits)
-        if self.over is not None:
-            raise self.over
+                return self.load(found, wanted)
         if any((digest, not residual) in known.hashed for known in folders):
             raise Malformed(
                 f"the weights {digest[:16]}... are those of a host with{'out' * residual} a residual stream, and the shape "
@@ -1568,31 +1533,22 @@ class WeightFiles:
             )
         raise Malformed(f"no weights with the digest {digest[:16]}... beside the certificate or under --weights")
 
-    def hashed_until(self, wanted: tuple[str, bool], known: Folder, sizes: Look | None, limits: Limits) -> str | None:
+    def hashed_until(self, wanted: tuple[str, bool], known: Folder, sizes: Look | None) -> str | None:
         """The path of the file that is wanted among those with this look."""
-        waiting, left = known.waiting.pop(sizes, []) if sizes is not None else [], []
-        found = None
-        while waiting and found is None:
+        waiting = known.waiting.get(sizes, []) if sizes is not None else []
+        while waiting and wanted not in known.hashed:
             path = waiting.pop()
             try:
                 with open_regular(path, follow=True) as handle:
-                    limits.require(0, os.fstat(handle.fileno()).st_size)
                     header = read_header(handle)
                     digests = canonical_digests(handle, header)
-            except OverLimit as limit:
-                self.over = limit  # the wanted file may be a smaller one
-                left.append(path)
             except (Malformed, OSError):
-                pass
-            else:
-                known.enter(digests, header, path)
-                found = known.hashed.get(wanted)
-        if sizes is not None and (waiting or left):
-            known.waiting[sizes] = left + waiting
-        return found
+                continue
+            known.enter(digests, header, path)
+        return known.hashed.get(wanted)
 
-    def load(self, path: str, wanted: tuple[str, bool], limits: Limits) -> dict[str, Tensor]:
-        header, digests, tensors = read_tensors(path, HOST_TENSORS, limits)
+    def load(self, path: str, wanted: tuple[str, bool]) -> dict[str, Tensor]:
+        header, digests, tensors = read_tensors(path, HOST_TENSORS)
         now = Folder()
         now.enter(digests, header, path)
         if wanted not in now.hashed:
@@ -1600,12 +1556,10 @@ class WeightFiles:
         return tensors
 
 
-def read_tensors(path: str, names: set[str], limits: Limits) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
+def read_tensors(path: str, names: set[str]) -> tuple[Header, tuple[str, str], dict[str, Tensor]]:
     try:
         with open_regular(path, follow=True) as handle:
             header, kept = read_header(handle, names), dict[str, bytearray]()
-            size = os.fstat(handle.fileno()).st_size
-            limits.require(size + 2**20, 4 * size)
             digests = canonical_digests(handle, header, kept)
     except OSError as error:
         raise Malformed(f"the weights cannot be read: {error.strerror}") from None
@@ -1861,12 +1815,10 @@ def in_units(host: DenseHost, layers: dict[int, list[Entry]]) -> dict[int, list[
     return result
 
 
-def require_kernel(claim: Claim, z: Pairs, limits: Limits, times: int = 1) -> None:
-    """R_all z = 0, exactly. `times`: of how many vectors like this one the work is to be allowed for."""
+def require_kernel(claim: Claim, z: Pairs) -> None:
+    """R_all z = 0, exactly."""
     s, kind = claim.shape, index_kind(claim)
-    limits.require(100 * s.layers, 1000 * s.layers)
     layers = by_layer(s, z)
-    limits.allow(cost_kernel(claim, z, layers, times))
     if kind is not None:
         product = layered(s, layers, IndexVectors(kind(s)))
     else:
@@ -1964,7 +1916,8 @@ def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int
     d, heads, letters = s.head_dim, s.heads, s.letters
     quarter = d * s.readers(s.layers)  # all Q columns, and all K columns
     words = s.leaves
-    packing = Packing(p, probe_terms(s))
+    # the rows that are added up at most; that of letter 0 counts as one with coefficient 1
+    packing = Packing(p, max(heads * (s.m + 2 * d) + s.residual, s.d_out))
     packed = [packing.pack(tabulate(x, 2 * quarter, words, s.d_out, c)) for c in range(s.d_out)]
     biases = packing.biases(words * len(x))
     rows = [
@@ -1989,11 +1942,6 @@ def times_probes(host: DenseHost, p: int, x: list[array[int]]) -> list[array[int
             for begin, parts in zip(starts, zip(*matrices, strict=True), strict=True)
         ]
     return rows
-
-
-def probe_terms(s: Shape) -> int:
-    """How many rows are added up at most; that of letter 0 counts as one with coefficient 1."""
-    return max(s.heads * (s.m + 2 * s.head_dim) + s.residual, s.d_out)
 
 
 def target_row(s: Shape, target: Target, tied: bool, i: int, p: int) -> array[int]:
@@ -2103,12 +2051,12 @@ def require_triangle(
         raise Stop(f"R_all has {column} columns instead of {columns}")
 
 
-def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[int], limits: Limits) -> None:
+def require_inverse(host: DenseHost, p: int, chosen: array[int], inverse: array[int], numpy: bool) -> None:
     """B (R_all x)[chosen] = x modulo p for random vectors x, drawn here after the certificate is fixed. A wrong B
     passes with probability at most 1/p for each, 2^-100 in all."""
     columns, k = len(chosen), probes(p)
     x = [array(U32, (secrets.randbelow(p) for _ in range(columns))) for _ in range(k)]
-    if limits.numpy:
+    if numpy:
         good = numpy_module().witness_holds(host, p, chosen, inverse, x)
     else:
         product = times_probes(host, p, x)
@@ -2589,10 +2537,6 @@ class Ball:
     def top(self) -> int:
         return max(abs(x) for row in self.rows for x in row)
 
-    def magnitude(self) -> int:
-        """No entry is above 2 to this power."""
-        return self.top().bit_length() + self.unit.numerator.bit_length() - self.unit.denominator.bit_length() + 1
-
     def transposed(self) -> Ball:
         return Ball([list(column) for column in zip(*self.rows, strict=True)], self.unit, self.error)
 
@@ -2889,11 +2833,11 @@ class GivenTarget:
         return Forms(enter, {"Q": q, "K": k}, moves, leave)
 
 
-def require_target(s: Shape, D: int, ours: Forms, limits: Limits) -> None:
+def require_target(s: Shape, D: int, ours: Forms, path: str) -> None:
     """Whether the target is that of the file given (--target): the same numbers, of the same width. A file is a
     safetensors file with W_Q, W_K [L, H, D, d], W_V [L, H, D, r] and W_O [L, H, r, D], for tied targets without the
     axis L, and perhaps W_E [d_in, D] and W_U [D, d_out]."""
-    header, _, tensors = read_tensors(limits.target, TARGET_TENSORS, limits)
+    header, _, tensors = read_tensors(path, TARGET_TENSORS)
     if not {"W_Q", "W_K", "W_V", "W_O"} <= tensors.keys():
         raise Malformed("the file given as the target lacks W_Q, W_K, W_V or W_O")
     sizes = header.sizes
@@ -2907,11 +2851,6 @@ def require_target(s: Shape, D: int, ours: Forms, limits: Limits) -> None:
         raise Stop("the target of the file given has other shapes than the one that the certificate is about")
     if s.residual not in header.streams():
         raise Stop("the target of the file given is said to have another residual stream")
-    count, every = (
-        sum(len(tensor.data) // array(tensor.code).itemsize for tensor in tensors.values()),
-        s.layers * s.heads,
-    )
-    limits.require(600 * count + 300 * every * D * D, 2000 * count + 2000 * every * D * D * rank)
 
     def matrices(name: str) -> list[list[Ball]]:
         """By layer and head."""
@@ -3085,306 +3024,6 @@ def sparse_target(value: Any, what: str, claim: Claim) -> Target:
 
 
 # ----------------------------------------------------------------------------------------------------
-# Costs: what a check will take, from the claim, before anything of that size is allocated. They only refuse: no certificate is
-# accepted because of them. Each gives (bytes, operations), once or in steps; a step is looked at only if the ones before are
-# allowed, so that it may list what they have counted. 10^9 operations take about a second on an ordinary core.
-
-Costs: TypeAlias = Iterator[tuple[int, int]]
-
-
-def product_time(a: int, b: int) -> int:
-    """Of two integers of so many bits, added to a sum, in nanoseconds."""
-    return 100 + (a + b) // 10 + a * b // 900
-
-
-def cost_powers(count: int, base: int) -> tuple[int, int]:
-    """Of all powers of numbers up to `base` up to this one, each from the one before, and of their sum."""
-    bits = base.bit_length()
-    return count * bits, 3 * count * product_time(count * bits, bits)
-
-
-def entry_bits(balls: Iterable[Ball]) -> int:
-    """Of the longest numerator or denominator."""
-    return max((max(ball.top().bit_length(), ball.unit.denominator.bit_length()) for ball in balls), default=0)
-
-
-def value_bits(entries: Pairs) -> int:
-    return max(abs(value).bit_length() for _, value in entries)
-
-
-def visited(s: Shape, entries: Pairs) -> int:
-    """At most so many words lie on the way to the entries."""
-    return min(len(entries) * (s.layers + 1), s.nodes)
-
-
-def target_size(target: Target) -> int:
-    return sum(len(row) for matrix in target.values() for row in matrix.values())
-
-
-def drawing_work(claim: Claim) -> int:
-    """Estimated work of drawing every matrix of a random host once (a tied one's once a layer)."""
-    s = claim.shape
-    rounding = claim.law == "uniform" and claim.dtype != "float64"
-    if claim.weights is not None and "R_Vv" in claim.weights:  # values are multiplied out
-        inner = (claim.weights["R_Vv"].sizes or (0,))[-1]
-        return s.layers * s.heads * s.m * (s.m * inner * 60 + 2 * s.head_dim * 250)
-    return s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) * (900 if rounding else 250)
-
-
-def drawn_bits(claim: Claim, *, exact: bool) -> int:
-    """About how many bits the integers of a dense host have; unless `exact` without the power of two common to a
-    matrix."""
-    if claim.weights is None:
-        return 64
-    most = {"R_Vv": 0, "R_Vo": 0, "": 0}  # values that are factored are multiplied out
-    for name, tensor in claim.weights.items():
-        bits = 8 * array(tensor.code).itemsize
-        if tensor.dtype in FLOATS:
-            fields = exponent_fields(tensor) or {0}
-            bits = max(fields) + FLOATS[tensor.dtype][1] + 1 - (0 if exact else max(0, min(fields) - 1))
-        place = name if name in most else ""
-        most[place] = max(most[place], bits)
-    return max(most[""], most["R_Vv"] + most["R_Vo"] + claim.shape.m.bit_length())
-
-
-def held(claim: Claim) -> int:
-    """Bytes of weights from a file."""
-    return sum(len(tensor.data) + 2**18 for tensor in (claim.weights or {}).values())
-
-
-def cost_numpy(claim: Claim, products: int, reduced: int, kept: int, width: int) -> tuple[int, int]:
-    """So many products and reductions modulo p, and so many numbers kept, beside slabs of rows of this width."""
-    s, large = claim.shape, claim.read["prime"] > 2**22
-    types = {tensor.dtype for tensor in (claim.weights or {}).values()}
-    each = (18 if "F64" in types else 10) if types else 11 if claim.dtype == "float64" else 50
-    width = max(width, s.m)
-    slab = min(s.m * width, max(2**20, 256 * width))
-    inner = (claim.weights["R_Vv"].sizes or (0,))[-1] * 2 if claim.weights and "R_Vv" in claim.weights else s.m
-    numbers = s.layers * s.heads * s.m * (inner + 2 * s.head_dim)
-    work = 10**8 + 3 * held(claim) + numbers * each * (1 + large) + products // (5 if large else 28) + 3 * reduced
-    return 15 * 10**6 + held(claim) + 8 * (kept + 2 * slab), work  # NumPy itself takes the first of these
-
-
-def cost_traced(s: Shape, kind: type[IndexHost], columns: int) -> Costs:
-    """Unit columns. A word's list and run take about 300 bytes, in two generations of H^L words."""
-    moves = 3 * s.layers * s.words(s.layers) * (s.heads if kind.spread else 1) * (s.layers if s.residual else 1)
-    yield 5 * columns + 12 * max(s.head_dim, s.d_out) + 600 * s.heads**s.layers, 600 * moves + 60 * columns
-
-
-def cost_triangle(s: Shape, columns: int) -> Costs:
-    spread = (2 * s.heads + 1) ** s.layers  # runs of all words of length L: each zero of a word leaves every letter
-    ones = 2 * s.head_dim * s.heads * (spread - 1) // (2 * s.heads) + s.d_out * spread
-    yield 30 * columns + 400 * spread, 300 * ones + 1500 * s.layers * spread + 200 * columns
-
-
-def cost_matrix(claim: Claim, columns: int, queries: int, numpy: bool, gauged: bool = False) -> Costs:
-    """Forming R_all (or the test matrix) modulo p and finding its rank."""
-    s, p = claim.shape, claim.read["prime"]
-    yield 4 * s.m * columns, s.m * columns  # from here on L <= M <= m are of moderate size
-    widths = [s.d_out]  # of S_{L+1}, S_L, ..., S_1
-    for _ in range(s.layers):
-        widths.append(s.heads * (queries + s.head_dim) + s.letters * widths[-1])
-    slot = Packing(p, s.m).bytes
-    memory = s.m * (4 * columns + (4 + slot * 16 // 15) * widths[-2]) + 300 * s.m + 64 * columns * PANEL
-    eliminated = columns * columns * (3 * s.m - columns) // 6
-    products = s.heads * s.m * s.m * sum(widths[:-1]) + eliminated
-    reduced = s.m * sum(widths) + eliminated // PANEL + 7 * s.m * columns
-    gauging = s.layers * s.heads * (s.m + 1) * s.d_in * s.head_dim * 60 if gauged else 0
-    work = drawing_work(claim) + gauging + products * slot * 2 // 3 + reduced * 200
-    kept = s.m * (widths[-1] + widths[-2] + 4 * s.heads * s.head_dim)
-    yield (
-        cost_numpy(claim, products + gauging // 60, reduced, kept, columns) if numpy else (memory + held(claim), work)
-    )
-
-
-def cost_witness(claim: Claim, p: int, numpy: bool) -> Costs:
-    s, columns, k, words = claim.shape, claim.shape.columns, probes(p), claim.shape.leaves
-    slot, width = Packing(p, probe_terms(s)).bytes, s.m + 2 * s.head_dim
-    memory = s.m * k * words * (4 + (3 if s.residual else 2) * slot) + 200 * s.heads * width + 8 * k * columns
-    products = (s.readers(s.layers) * s.m * width + words * s.m * s.d_out + columns**2) * k
-    numbers = s.layers * s.heads * s.m * width + columns**2
-    work = drawing_work(claim) + numbers * 250 + products * slot * 2 // 3
-    inverse = columns * columns * (2 if p < 2**16 else 4)
-    memory, work = (
-        cost_numpy(claim, products, 8 * columns**2, 2 * s.m * k * words, s.m) if numpy else (memory + held(claim), work)
-    )
-    yield memory + inverse, work
-
-
-def cost_kernel(claim: Claim, z: Pairs, layers: dict[int, list[Entry]], times: int) -> Costs:
-    """R_all z for so many vectors like this one."""
-    s, kind, bits = claim.shape, index_kind(claim), value_bits(z)
-    if kind is not None:
-        starts = sum(len(found) * (s.letters ** (layer - 1) if kind.spread else 1) for layer, found in layers.items())
-        yield (300 + bits // 8) * starts, (1500 + bits // 8) * starts * (s.layers + 1) * times
-        return
-    words = visited(s, z)
-    bits += (s.layers + 1) * (200 if claim.weights is None else 2300) + s.layers * s.m.bit_length()
-    drawn = s.layers * s.heads * s.m * (s.m + 2 * s.head_dim) + s.m * s.d_out
-    memory = words * s.m * (140 + bits // 7) + 500 * max(s.m, s.d_out, s.head_dim)
-    yield memory, (drawn * 900 + words * s.m * s.m * (60 + bits // 16)) * times
-
-
-def cost_target(s: Shape, z: Pairs, size: int, bits: int, entry: int) -> tuple[int, int]:
-    """W_all z; numbers grow to `bits`, the target has `size` entries of `entry` bits."""
-    words = visited(s, z)
-    kept = min(s.d_out, len(z)) if s.residual else 0  # what letter 0 carries along
-    return words * (400 + (min(size, s.d_in) + kept) * (100 + bits // 7)), (2 * words + len(z)) * (
-        1000 + (size + kept) * (200 + bits // 8 + bits * entry // 500)
-    )
-
-
-def cost_annihilated(s: Shape, basis: list[Pairs], bits: int) -> Costs:
-    """A basis is independent, and W_all z modulo a prime of so many bits for each of its vectors."""
-    k, support = len(basis), len({position for z in basis for position, _ in z})
-    yield (4 * k + 64 * PANEL) * support + 200 * k, k * k * support * 20 + 400 * (k + PANEL) * support
-    yield 100 * s.layers, 1000 * (s.layers + sum(map(len, basis))) + 10**8
-    size, grown = 4 * s.heads * s.d_in * s.head_dim, 2 * bits + s.m.bit_length()
-    memory, work = zip(*(cost_target(s, z, size // s.heads, grown, grown) for z in basis), strict=True)
-    yield max(memory) + size * (150 + grown // 8), sum(work) + 2000 * size
-
-
-def cost_words(claim: Claim, make: Callable[[], IndexHost], e: Blocks | None, u: Blocks | None) -> Costs:
-    """The identity at a random point."""
-    s, every = claim.shape, claim.shape.layers * claim.shape.heads
-    pulls = 1 if claim.notion == "shared attention" else 2 * every + 1
-    yield 400 * every, 3000 * pulls * every  # from here on the layers are not too many for a list
-    runs = make().extent()
-    moves = every * runs
-    if u is None:  # a reader's run goes to no more places than there are words
-        runs = min(runs, s.leaves)
-        moves = min(moves, 4 * s.leaves if s.letters > 1 else s.layers)
-    width = max(s.d_in, s.head_dim) if claim.construction == "commuting-trie" else s.d_in
-    blocks = [e.blocks if e else [], u.blocks if u else []]
-    letters = sum(1 + len(word) for found in blocks for _, word in found)
-    numbers = 2 * len(blocks[0]) * width + every * (3 * s.d_in * width + 8) + len(blocks[1]) * s.d_in
-    yield numbers * 150 + 500 * runs, 3000 * pulls * moves + 10**8
-    work = (2 * letters + 2 * pulls * every) * s.d_in * width * 150 + pulls * runs * width * 400
-    yield 0, work + 3000 * pulls * moves + every * s.d_in**3 * 150 * bool(e and e.inverses) + 10**8
-
-
-def cost_drawn(s: Shape) -> Costs:
-    """The same, of an embedding that is a rational function of the target."""
-    b, d = s.d_in, s.head_dim
-    reads = 2 * d * s.readers(s.layers) + b * s.leaves
-    solved = s.layers * s.heads * (8 * b**3 + 8 * b * b * d)
-    memory = 200 * s.layers * s.heads * s.m + 300 * b * reads
-    yield memory, 600 * (reads * (b * b + s.layers) + solved + s.nodes * b**3) + 10**9
-
-
-def cost_standard(claim: Claim) -> Costs:
-    s = claim.shape
-    every, longest = s.words(s.layers), s.heads**s.layers
-    # words of length 1 ... l - 1 for each reader of layer l, and those of length 1 ... L; and each word's end
-    shorter = s.layers * (s.layers - 1) // 2 if s.heads == 1 else (every - s.layers * s.heads) // (s.heads - 1)
-    moves = every + longest + (0 if claim.construction == "register" else 2 * (s.heads * shorter + every))
-    yield 10**5 + 600 * s.heads * s.layers, 3000 * moves
-
-
-def cost_span(s: Shape, p: int, targets: list[Target], count: int, columns: int, rank: int) -> Costs:
-    """So many rows of the targets W_all, and their rank."""
-    yield (4 * count + 64 * PANEL) * columns, count * columns
-    size = max(map(target_size, targets))
-    memory = count * (4 * columns + 200) + 64 * PANEL * columns + s.leaves * (300 + 100 * min(size, s.d_in))
-    follow = count * s.nodes * (1000 + 300 * min(size, 4 * s.d_in * s.head_dim))
-    eliminated = (rank + PANEL) * columns * count * Packing(p, PANEL + 1).bytes
-    yield memory + 4 * s.d_in * s.columns, follow + eliminated + (count // PANEL + 10) * count * columns * 200
-
-
-def cost_null_vector(s: Shape, values: Grid, y: Pairs) -> Costs:
-    entry = max(abs(x).bit_length() for layer in values for matrix in layer for row in matrix for x in row)
-    grown = value_bits(y) + s.layers * (entry + (s.m * s.heads).bit_length())
-    words = min(len(y) * s.layers, s.words(s.layers))
-    work = words * s.m**3 * (250 + grown // 8 + entry * grown // 500) + 1000 * s.layers
-    yield words * s.m**2 * (60 + grown // 7) + 500 * s.layers, work
-
-
-def cost_enclosure(claim: Claim, target: GivenTarget, E: Ball, X: Ball, attention: Attention, bits: int) -> Costs:
-    """One run: numbers of `bits` after the point and what stands before it; without bits, numbers that grow by what
-    each layer multiplies into them."""
-    s, n, D, every = claim.shape, len(X.rows), target.width, claim.shape.heads
-    dense = index_kind(claim) is None
-    host = drawn_bits(claim, exact=not bits) if dense else 0
-    given, theirs = (
-        entry_bits(attention.given),
-        entry_bits(chain.from_iterable(chain.from_iterable(target.tensors.values()))),
-    )
-    e, x = entry_bits([E]), entry_bits([X])
-    ours, theirs_now = e + x + s.d_in.bit_length(), x + theirs  # of X E, before it is rounded
-    first, magnitude = 60 + ours // 7, E.magnitude() + X.magnitude()
-    work = n * s.d_in * s.m * product_time(x, e) + 200 * s.d_in * s.m
-    if bits:
-        work += n * s.m * product_time(ours, bits)
-        ours, theirs_now = bits + 16 + max(0, magnitude), bits + 16 + x
-    for _ in range(1 if bits else s.layers):  # all layers at once where they cost the same
-        rows = s.m * product_time(ours, given or bits) + D * product_time(theirs_now, given or bits)
-        if not attention.given:
-            rows += s.head_dim * (product_time(ours, ours) + product_time(theirs_now, theirs_now))
-        columns = (s.m + 2 * s.head_dim) * (s.m * product_time(ours, host) if dense else 300)
-        columns += 4 * D * s.head_dim * product_time(theirs_now, theirs)
-        columns += (s.m + D) * (product_time(ours, bits) if bits else 100)
-        work += every * n * (n * rows + columns) * (s.layers if bits else 1)
-        if not bits:
-            ours += given + host + s.m.bit_length() + n.bit_length()
-            theirs_now += given + 2 * theirs + 2 * D.bit_length() + n.bit_length()
-    work += n * s.d_out * ((s.m * product_time(ours, host) if dense else 300) + D * product_time(theirs_now, theirs))
-    every *= s.layers
-    if not attention.given:
-        terms = math.isqrt(bits)
-        series = 3000 + (4 * terms + 20) * product_time(bits + 2 * terms, bits) // 2
-        work += 2 * every * n * (n + s.head_dim) * series
-    work += 1000 * every * s.m + (drawing_work(claim) if dense else 0)
-    if claim.weights is not None:  # entries are shifted to their places, and back
-        work += 5 * 10**6 + every * s.m * (s.m + 2 * s.head_dim) * 600
-    for part, degree in (("alibi", s.heads), ("rope", s.head_dim)):  # so many roots of this degree
-        if part in attention.parts:
-            work += degree * 100 * (200 + (bits * degree) ** 2 // 600)
-    memory = (
-        8 * n * (s.m + D + n) * (60 + max(ours, theirs_now) // 7) + n * s.m * first + 3 * s.d_in * s.m * (60 + e // 7)
-    )
-    memory += 2 * s.m * (s.m + s.head_dim) * (60 + host // 7) if dense else 30 * (s.layers + 1) * s.heads * s.m * 60
-    yield memory, work
-
-
-def cost_realization(s: Shape, host: Forms, target: Forms, D: int, minors: list[Minor]) -> Costs:
-    entries, states, memory, work = 0, [], 0, 0
-    for side, width in ((host, s.m), (target, D)):
-        x = entry_bits([side.enter])
-        states.append([x])  # by boundary, the bits of what has been added up
-        for layer, move in enumerate(side.move):
-            read = entry_bits(chain(side.read["Q"][layer], side.read["K"][layer]))
-            v = entry_bits(move) + POINT_BITS + (s.letters * width).bit_length()
-            work += 2 * s.heads * s.d_in * s.head_dim * width * product_time(x, read)
-            work += s.heads * width**2 * product_time(POINT_BITS, v) + s.d_in * width**2 * product_time(x, v)
-            memory = max(memory, (width**2 + s.d_in * (2 * width + s.head_dim)) * (60 + (x + v + read) // 7))
-            x += v
-            states[-1].append(x)
-            entries += s.d_in * width * (60 + x // 7)
-        work += s.d_in * s.d_out * width * product_time(x, entry_bits([side.leave]))
-    ours, theirs = states
-    readers = 2 * s.heads * s.layers * s.head_dim + s.d_out
-    work += 4 * s.d_in * readers * product_time(2 * ours[-1], 2 * theirs[-1])  # of what has come out
-    moved, last = entry_bits(chain.from_iterable(target.move)), entry_bits([target.leave])
-    read = max(last, entry_bits(chain.from_iterable(chain(target.read["Q"], target.read["K"]))))
-    held = s.layers * s.heads * D * (D + 2 * s.head_dim) + D * (s.d_in + s.d_out)
-    work, entries = work + held * (60 + moved), entries + held * 36
-    for minor in minors:
-        rows, columns = len(minor.rows), len(minor.columns)
-        work += (rows + columns) * s.layers * D**2 * 100 + rows * columns * D * 100 + rows**3 * 20
-        least = (rows + columns) * D * 40 + 40 * rows**2
-        if minor.combinations is not None:
-            factor = max(abs(v).bit_length() for line in minor.combinations for v in line)
-            c = read + (s.layers - minor.boundary) * (moved + D.bit_length())
-            z = c + factor + columns.bit_length()
-            work += columns * (s.layers - minor.boundary) * D**2 * product_time(c, moved)
-            work += rows * columns * D * product_time(c, factor)
-            work += s.d_in * rows * D * product_time(theirs[minor.boundary - 1], z)
-            least += (columns + rows) * D * (60 + z // 7)
-        memory = max(memory, least)
-    yield memory + entries, work + 1000 * s.layers * s.heads
-
-
-# ----------------------------------------------------------------------------------------------------
 # One certificate (sections 2-4 and 14): its claim, and its kind
 
 
@@ -3403,7 +3042,7 @@ class Claim:
     targets: str = "all untied"
     free: str = ""
     folder: str = ""
-    limits: Limits = field(default_factory=Limits)
+    options: Options = field(default_factory=Options)
     edges: Edges = ()  # of the construction `middle`
     values: Grid = field(default_factory=list)  # R_V, where it stands in the claim
     stated: dict[str, Any] = field(default_factory=dict)  # fields of the claim, as they are read
@@ -3475,7 +3114,9 @@ class Kind:
             if not cls.stored:
                 raise Malformed(f"{cls.name} is not for weights from a file")
             looks = [look(host_sizes(claim.shape, claim.tied, inner)) for inner in (None, 0)]
-            claim.weights = claim.limits.files.find(named, claim.shape.residual, claim.folder, looks, claim.limits)
+            claim.weights = claim.options.files.find(
+                named, claim.shape.residual, claim.folder, looks, claim.options.weights
+            )
             require_host_tensors(claim.weights)
             claim.construction = f"{system} weights {named[:16]}"
             return
@@ -3498,7 +3139,7 @@ class Kind:
         """Of R_all or the test matrix, and what it is called."""
         return self.columns(self.claim), "M"
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         """Stop where the evidence does not establish the claim."""
         raise NotImplementedError
 
@@ -3532,12 +3173,12 @@ def read_evidence(claim: Claim, evidence: object) -> Kind:
     return kind(claim, **{declared[name].name: claim.read[name] for name in names})
 
 
-def check_document(document: object, folder: str, limits: Limits, facts: dict[str, Any]) -> str:
+def check_document(document: object, folder: str, options: Options, facts: dict[str, Any]) -> str:
     """What a valid certificate proves. Fills `facts` as far as it gets."""
     certificate_format, version, kind_name, shape, statement, evidence = record(
         document, "the certificate", "format", "version", "kind", "shape", "claim", "evidence"
     )
-    choice(certificate_format, "format", "utfproof-certificate")
+    choice(certificate_format, "format", FORMAT)
     if integer(version, "version") != 1:
         raise Malformed(f"version {quote(version)} is unknown")
     facts["kind"] = choice(kind_name, "kind", *KINDS)
@@ -3555,7 +3196,7 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
     claim = Claim(
         kind, read_shape(shape), notion=notion, targets=said["targets"], free=said.get("free", ""), stated=said
     )
-    claim.folder, claim.limits = folder, limits
+    claim.folder, claim.options = folder, options
     said |= {name: rule(statement[name], name, claim) for name, rule in more.items()}
     facts |= {"notion": notion, "targets": claim.targets, "verdict": verdict} | (
         {"free": claim.free} if claim.free else {}
@@ -3569,7 +3210,7 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         facts["weights"] = claim.weights_digest
     found = read_evidence(claim, evidence)
     facts |= claim.digests
-    if limits.target and not kind.about_one:
+    if options.target and not kind.about_one:
         raise Stop("the certificate is not about one target, hence not about the one given")
     if verdict not in kind.proves:
         raise Stop(f'{kind.name} does not prove "{verdict}"')
@@ -3580,10 +3221,8 @@ def check_document(document: object, folder: str, limits: Limits, facts: dict[st
         facts["rank"] = stated(rank)
     if claim.weights is not None:
         WeightsHost(claim)  # complains about other shapes
-        entries = sum(len(held.data) // array(held.code).itemsize for held in claim.weights.values())
-        limits.require(0, (4 if limits.numpy else 60) * entries)
-        require_finite(claim.weights, limits)
-    found.check(limits)
+        require_finite(claim.weights, options.numpy)
+    found.check()
     return found.says(verdict, facts)
 
 
@@ -3619,11 +3258,10 @@ class Permutation(Kind):
     def rank(self) -> tuple[int, str]:
         return self.columns(self.claim), "2dS + d_out (1 + S)" if self.claim.shape.residual else "M"
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         s, kind, columns = self.claim.shape, index_kind(self.claim), self.columns(self.claim)
         assert kind is not None
         rows = None if self.rows is None else unsigned(self.rows, "rows")
-        limits.allow(cost_traced(s, kind, columns))
         host, lengths = kind(s), range(0 if s.residual else s.layers, s.layers + 1)
         require_triangle(host, traced(host, lengths, stream=False), rows, columns, units=True)
 
@@ -3646,9 +3284,8 @@ class Triangular(Kind):
             raise Malformed(f"{cls.name} is for residual streams only, the shape is {claim.shape}")
         super().read_host(claim, host)
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         s, rows = self.claim.shape, unsigned(self.rows, "rows")
-        limits.allow(cost_triangle(s, len(rows)))
         host = Sparse(s)
         require_triangle(host, traced(host, [s.layers], stream=True), rows, len(rows), units=False)
 
@@ -3672,10 +3309,10 @@ class Modular(Kind, several=True):
 
 
 def host_rank_reaches(
-    claim: Claim, p: int, wanted: int, limits: Limits, queries: int | None = None, gauges: Grid | None = None
+    claim: Claim, p: int, wanted: int, queries: int | None = None, gauges: Grid | None = None
 ) -> bool:
     """Whether the rank of R_all, or of a test matrix, modulo p is so large."""
-    if limits.numpy:
+    if claim.options.numpy:
         return bool(numpy_module().columns_independent(dense_host(claim), p, wanted, queries, gauges))
     return rank_reaches(dense_matrix(dense_host(claim), p, queries, gauges), p, wanted)
 
@@ -3689,12 +3326,11 @@ class Recompute(Modular):
     queries: ClassVar[Any] = staticmethod(lambda s: s.head_dim)  # columns of every R_Q that are looked at
     gauges: Any = None
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         claim, p, (columns, name), queries = self.claim, self.prime, self.rank(), self.queries(self.claim.shape)
         require_rank_of_host(self, p, columns, name)
-        limits.allow(cost_matrix(claim, columns, queries, limits.numpy, self.gauges is not None))
         C = self.gauges and [[[[x % p for x in row] for row in matrix] for matrix in layer] for layer in self.gauges]
-        if not host_rank_reaches(claim, p, columns, limits, queries, C):
+        if not host_rank_reaches(claim, p, columns, queries, C):
             raise Stop(f"the rank of {self.matrix} modulo {p} is below {name} = {columns}")
 
 
@@ -3712,7 +3348,7 @@ class Witness(Modular):
         if any(later <= earlier for earlier, later in pairwise(self.rows)):
             raise Malformed("rows do not increase strictly")
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         s, p = self.claim.shape, self.prime
         require_rank_of_host(self, p, s.columns, "M")
         rows, inverse = unsigned(self.rows, "rows"), unsigned(self.inverse, "inverse")
@@ -3720,8 +3356,7 @@ class Witness(Modular):
             raise Stop(f"row {rows[-1]} is not below m = {s.m}")
         if max(inverse) >= p:
             raise Stop(f"the inverse has an entry {max(inverse)}, not below p = {p}")
-        limits.allow(cost_witness(self.claim, p, limits.numpy))
-        require_inverse(dense_host(self.claim), p, rows, inverse, limits)
+        require_inverse(dense_host(self.claim), p, rows, inverse, self.claim.options.numpy)
 
 
 @dataclass
@@ -3774,7 +3409,7 @@ class TooFewRows(Deficient):
 
     serves = staticmethod(lambda claim: claim.targets == "all untied")
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         m, columns = self.claim.shape.m, self.claim.shape.columns
         if m >= columns:
             raise Stop(f"m = {figure(m)} is not below M = {figure(columns)}")
@@ -3797,23 +3432,22 @@ class KernelVector(Deficient):
         if math.gcd(*self.distance_squared) != 1:
             raise Malformed("distance_squared is not in lowest terms")
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         claim, (n, q) = self.claim, self.distance_squared
         if (top := dict(self.z).get(self.column)) is None:
             raise Stop(f"z is zero at column {figure(self.column)}")
         missed = top * top
         if claim.shape.residual:
-            missed = sum(x * x for x in routed_product(claim.shape, self.column, self.z, limits).values())
+            missed = sum(x * x for x in routed_product(claim.shape, self.column, self.z).values())
             if missed == 0:
                 raise Stop("W_all z of the routed target is zero")
         if n * sum(value * value for _, value in self.z) != q * missed:
             raise Stop("distance_squared is not |W_all z|^2 / |z|^2")
-        require_kernel(claim, self.z, limits)
+        require_kernel(claim, self.z)
 
 
-def routed_product(s: Shape, column: int, z: Pairs, limits: Limits) -> Held:
+def routed_product(s: Shape, column: int, z: Pairs) -> Held:
     """W_all z, by its nonzero coordinates, of the target that is routed along the word of a column (section 7)."""
-    limits.require(*cost_target(s, z, 2 * s.layers + 1, value_bits(z), 1))
     ((layer, ((part, word, coordinate, _),)),) = by_layer(s, [(column, 1)]).items()
     if part < 2:
         word, head = divmod(word, s.heads)
@@ -3847,15 +3481,11 @@ class TiedTargetMiss(Deficient):
 
     serves = staticmethod(lambda claim: claim.targets == "all tied")
 
-    def check(self, limits: Limits) -> None:
-        s, size = self.claim.shape, target_size(self.target)
-        numbers = (x for matrix in self.target.values() for row in matrix.values() for x in row.values())
-        bits = max((abs(x).bit_length() for x in numbers), default=0)
-        grown = value_bits(self.z) + (2 * s.layers + 1) * (bits + size.bit_length())
-        limits.require(*cost_target(s, self.z, size, grown, bits))
+    def check(self) -> None:
+        s = self.claim.shape
         if self.row not in layered(s, by_layer(s, self.z), TargetVectors(self.target, tied=True)):
             raise Stop(f"W_all z of this target is zero in row {figure(self.row)}")
-        require_kernel(self.claim, self.z, limits)
+        require_kernel(self.claim, self.z)
 
 
 @dataclass
@@ -3881,11 +3511,9 @@ class TiedKernel(Kind):
     def rank(self) -> tuple[int, str]:
         return self.claim.shape.columns - len(self.basis), f"M - {len(self.basis)}"
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         claim, s, p, (rank, name) = self.claim, self.claim.shape, self.prime, self.rank()
         require_rank_of_host(self, p, rank, name)
-        limits.allow(cost_matrix(claim, s.columns, s.head_dim, limits.numpy))
-        limits.allow(cost_annihilated(s, self.basis, POINT_PRIME_BITS))
         support = {
             position: at for at, position in enumerate(sorted({position for z in self.basis for position, _ in z}))
         }
@@ -3899,8 +3527,8 @@ class TiedKernel(Kind):
         if any(layered(s, by_layer(s, z), TargetVectors(target, tied=True, q=q)) for z in self.basis):
             raise Stop("W_all z is not zero for every tied target")
         for z in self.basis:  # they are in the kernel, and nothing else is
-            require_kernel(claim, z, limits, len(self.basis))
-        if not host_rank_reaches(claim, p, rank, limits):
+            require_kernel(claim, z)
+        if not host_rank_reaches(claim, p, rank):
             raise Stop(f"the rank of R_all modulo {p} is below {name} = {rank}")
 
 
@@ -3985,7 +3613,7 @@ class Identities(Kind):
         if (self.U is not None) != (self.claim.free == "E and U"):
             raise Malformed(f"evidence {'has' if self.U else 'lacks'} the field U")
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         claim, E, U = self.claim, self.E, self.U
         kind = IDENTITIES[claim.construction][0]
         drawn = issubclass(kind, Drawn)
@@ -3999,15 +3627,10 @@ class Identities(Kind):
             raise Stop(
                 f'{"inverses occur" if inverses else "no inverse occurs"}, and the targets are "{claim.targets}"'
             )
-        if drawn:
-            limits.allow(cost_drawn(claim.shape))
         if E is None and not drawn:
-            limits.allow(cost_standard(claim))
             require_standard(claim, kind(claim.shape))
         else:
-            make = partial(kind, claim.shape, claim.edges)
-            limits.allow(cost_words(claim, make, E, U))
-            require_words(claim, make(), E, U)
+            require_words(claim, kind(claim.shape, claim.edges), E, U)
 
 
 EVERY = ("host", "tied host")
@@ -4072,7 +3695,6 @@ def residual_bound(claim: Claim) -> tuple[int, int, str]:
         if s.head_dim <= b:
             rest = b - s.heads * s.head_dim
             x, y = (s.letters, 1) if rest <= s.head_dim else (b, rest)
-            claim.limits.require(*cost_powers(s.layers, max(x, y)))
             room, front = 0, 1  # the sum of x^t y^(L-1-t), and x^L
             for _ in range(s.layers):
                 room, front = room * y + front, front * x
@@ -4189,7 +3811,7 @@ class Arithmetic(LowerBound):
     def __post_init__(self) -> None:
         self.bound = dimension_bound(self.claim)
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         have, needed, names = self.bound
         if have >= needed:
             raise Stop(f"{names} are {figure(have)} and {figure(needed)}: not below the bound")
@@ -4211,7 +3833,7 @@ class Span(LowerBound):
         if not (self.claim.notion == "matching" or (shared and not s.residual)) or s.d_in != s.d_out:
             raise Malformed(f"the method span is not for claims {self.claim.how} at {s}")
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         claim, s, p, targets = self.claim, self.claim.shape, self.prime, self.given_targets
         both, words = claim.free == "E and U", s.leaves
         # rows for each target, columns, and the rank that m allows
@@ -4224,7 +3846,6 @@ class Span(LowerBound):
             raise Stop(
                 f"{figure(count)} rows of {figure(columns)} columns have no rank above {allowed} = {figure(most)}"
             )
-        limits.allow(cost_span(s, p, targets, count, columns, most + 1))
         rows = []
         for target in targets:
             for i in range(s.d_in):
@@ -4249,11 +3870,10 @@ class NullVector(LowerBound):
 
     serves = staticmethod(lambda claim: bool(claim.values))
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         s = self.claim.shape
         if self.word not in dict(self.y):
             raise Stop(f"y is zero at the word {figure(self.word)}")
-        limits.allow(cost_null_vector(s, self.claim.values, self.y))
         system = DenseVectors(GivenHost(replace(s, d_out=s.m), self.claim.values))
         for j in range(s.m):
             if layered(s, {s.layers + 1: [(2, word, j, value) for word, value in self.y]}, system):
@@ -4295,8 +3915,8 @@ class Enclosure(Kind, several=True):
             raise Malformed('"equal" is for given attention only')
         if self.digits > MAX_DIGITS:
             raise OverLimit(f"digits is {figure(self.digits)}, allowed are {MAX_DIGITS}")
-        if claim.limits.target:
-            require_target(claim.shape, self.target.width, self.target.forms(), claim.limits)
+        if claim.options.target:
+            require_target(claim.shape, self.target.width, self.target.forms(), claim.options.target)
 
     def difference(self, bits: int) -> tuple[Fraction, Fraction]:
         """Bounds of the largest entry of |UTF(X, E) - T(X)|."""
@@ -4312,7 +3932,7 @@ class Enclosure(Kind, several=True):
         largest, error = max(abs(x * u - y * v) for x, y in both), ours.error * u + theirs.error * v
         return max(Fraction(0), largest - error), largest + error
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         claim, low, high, verdict = self.claim, self.low, self.high, self.claim.stated["verdict"]
         if wrong := [name for name in BOUND if claim.stated.get(name, claim.digests[name]) != claim.digests[name]]:
             raise Stop(f"the {wrong[0]} given is not the one that the claim names")
@@ -4321,7 +3941,6 @@ class Enclosure(Kind, several=True):
         bits = 0 if self.method == "rational" else 64 + 4 * self.digits
         most = max(16 * bits, 2**13)
         while True:
-            limits.allow(cost_enclosure(claim, self.target, self.E[0], self.X[0], self.attention, bits))
             least, largest = (10**self.digits * bound for bound in self.difference(bits))
             if low <= least and largest <= high:
                 return
@@ -4479,10 +4098,10 @@ class Realization(Kind):
 
     def __post_init__(self) -> None:
         self.width, self.prime = self.claim.read["width"], self.claim.read["prime"]
-        if self.claim.limits.target:
-            require_target(self.claim.shape, self.width, self.target, self.claim.limits)
+        if self.claim.options.target:
+            require_target(self.claim.shape, self.width, self.target, self.claim.options.target)
 
-    def check(self, limits: Limits) -> None:
+    def check(self) -> None:
         s, host, target = self.claim.shape, self.host, self.target
         if self.claim.digests["target"] != self.claim.stated["target"]:
             raise Stop("the target given is not the one that the claim names")
@@ -4490,7 +4109,6 @@ class Realization(Kind):
         count = max(1, sum(len(minor.rows) for minor in self.lower))
         if count != s.m:
             raise Stop(f"the rows of the lower bound show m >= {figure(count)}, stated is {figure(s.m)}")
-        limits.allow(cost_realization(s, host, target, self.width, self.lower))
         x, y = host.enter, target.enter
         states = [y]  # by boundary, the sum of all W_E M_w with the weights of their words
         for layer in range(s.layers):
@@ -4541,24 +4159,20 @@ def numpy_module() -> Any:
     return checker_numpy
 
 
-def check_file(path: Path, limits: Limits | None = None) -> Verdict:
+def check_file(path: Path, options: Options | None = None) -> Verdict:
     """The verdict on one certificate file. Raises nothing but KeyboardInterrupt."""
-    limits = fresh(limits)
-    return judged(path, limits)
+    return judge(path, Options() if options is None else replace(options, files=WeightFiles()))
 
 
-def fresh(limits: Limits | None) -> Limits:
-    """For a new run, which knows no files of weights yet."""
-    return Limits() if limits is None else replace(limits, files=WeightFiles())
-
-
-def judged(path: Path, limits: Limits) -> Verdict:
+def judge(path: Path, options: Options, in_folder: bool = False) -> Verdict:
+    """The verdict on one file. A JSON file that was met in a folder and is no certificate is SKIPPED."""
     facts: dict[str, Any] = {}
     try:
         path = os.fsdecode(path)
         raw = b"".join(read_regular(path, MAX_JSON, follow=True))
-        limits.require(100 * len(raw), 500 * len(raw))
-        proved = check_document(parse_canonical(raw), os.path.dirname(path), limits, facts)
+        if in_folder and something_else(raw):
+            return Verdict(SKIPPED, f"JSON without the format {FORMAT}; name the file to have it checked")
+        proved = check_document(parse_canonical(raw), os.path.dirname(path), options, facts)
         return Verdict(VALID, proved, facts)
     except Stop as stop:
         return Verdict(stop.code, str(stop), facts)
@@ -4567,75 +4181,85 @@ def judged(path: Path, limits: Limits) -> Verdict:
     except UnicodeError:
         return Verdict(MALFORMED, "no file can have this name", facts)
     except MemoryError:
-        return Verdict(LIMIT, "the memory did not suffice", facts)
-    except Exception as error:  # nothing is established by a check that breaks off
-        return Verdict(INVALID, f"the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
+        return Verdict(LIMIT, NO_MEMORY, facts)
+    except Exception as error:  # nothing is established by a check that breaks off, and nothing refuted
+        return Verdict(INTERNAL, f"no verdict, the check broke off: {type(error).__name__}: {quote(str(error))}", facts)
     finally:
         lanes.cache_clear()  # constants as long as a row
         root.cache_clear()
 
 
+def something_else(raw: bytes) -> bool:
+    """Whether these are JSON, canonical or not, that does not call itself a certificate."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return not (isinstance(value, dict) and value.get("format") == FORMAT)
+
+
 BESIDE = (".bin", ".safetensors")  # what may lie beside certificates, which end in .json
+Skipped = list[tuple[str, str]]  # (path, reason)
+Judge = Callable[[str, bool], Verdict]  # of a path, and of whether it was met in a folder
 
 
-def find_certificates(paths: Iterable[Path], skipped: list[tuple[str, str]]) -> Iterator[tuple[str, str | None]]:
-    """Each certificate file with None, and each path that yields none with the reason. Adds to `skipped` what else is
-    met in folders and not looked at, with the reason."""
+def find_certificates(folder: str, skipped: Skipped) -> tuple[list[str], list[OSError]]:
+    """The files *.json below a folder, sorted, and what could not be listed. Adds to `skipped` what else is met."""
+    found, errors, waiting = [], list[OSError](), [folder]
+    while waiting:  # os.walk is recursive in some versions
+        folder = waiting.pop()
+        others: dict[str, int] = {}  # by ending
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    ending = os.path.splitext(entry.name)[1]
+                    if entry.is_dir() and entry.is_symlink():
+                        skipped.append((entry.path, "a link to a folder is not followed; name it to have it checked"))
+                    elif entry.is_dir():
+                        waiting.append(entry.path)
+                    elif entry.name.endswith(".json"):
+                        found.append(entry.path)
+                    elif ending not in BESIDE:
+                        others[ending] = others.get(ending, 0) + 1
+        except OSError as unreadable:
+            errors.append(unreadable)
+        if others:
+            kinds = ", ".join(f"{count} {ending or 'without an ending'}" for ending, count in sorted(others.items()))
+            why = f"other endings than .json ({kinds}) are not looked at; name a file to have it checked"
+            skipped.append((folder, why))
+    return sorted(found), errors
+
+
+def verdicts(paths: Iterable[Path], judge: Judge, skipped: Skipped) -> Iterator[tuple[str, Verdict]]:
+    """On certificate files, and on the certificates in folders, recursively."""
     for given in map(os.fsdecode, paths):
         if not os.path.isdir(given):
-            yield given, None
+            yield given, judge(given, False)
             continue
-        errors: list[OSError] = []
-        found, waiting = [], [given]
-        while waiting:  # os.walk is recursive in some versions
-            folder = waiting.pop()
-            others: dict[str, int] = {}  # by ending
-            try:
-                with os.scandir(folder) as entries:
-                    for entry in entries:
-                        ending = os.path.splitext(entry.name)[1]
-                        if entry.is_dir() and entry.is_symlink():
-                            skipped.append(
-                                (entry.path, "a link to a folder is not followed; name it to have it checked")
-                            )
-                        elif entry.is_dir():
-                            waiting.append(entry.path)
-                        elif entry.name.endswith(".json"):
-                            found.append(entry.path)
-                        elif ending not in BESIDE:
-                            others[ending] = others.get(ending, 0) + 1
-            except OSError as unreadable:
-                errors.append(unreadable)
-            if others:
-                kinds = ", ".join(
-                    f"{count} {ending or 'without an ending'}" for ending, count in sorted(others.items())
-                )
-                why = f"other endings than .json ({kinds}) are not looked at; name a file to have it checked"
-                skipped.append((folder, why))
-        yield from ((name, None) for name in sorted(found))
+        found, errors = find_certificates(given, skipped)
+        certificates = 0
+        for path in found:
+            verdict = judge(path, True)
+            if verdict.code == SKIPPED:
+                skipped.append((path, verdict.message))
+            else:
+                certificates += 1
+                yield path, verdict
         for error in errors:
-            yield os.fsdecode(error.filename or given), f"cannot be read: {error.strerror}"
-        if not found and not errors:
-            yield given, "a folder without certificates"
+            yield os.fsdecode(error.filename or given), Verdict(MALFORMED, f"cannot be read: {error.strerror}")
+        if not certificates and not errors:
+            yield given, Verdict(MALFORMED, "a folder without certificates")
 
 
-def verdicts(
-    paths: Iterable[Path], limits: Limits, skipped: list[tuple[str, str]] | None = None
-) -> Iterator[tuple[str, Verdict]]:
-    """One run: weights are looked for once in each folder."""
-    limits = fresh(limits)
-    for path, trouble in find_certificates(paths, [] if skipped is None else skipped):
-        yield path, judged(path, limits) if trouble is None else Verdict(MALFORMED, trouble)
-
-
-def check_paths(paths: Iterable[Path], limits: Limits | None = None) -> list[tuple[str, Verdict]]:
-    """The verdicts on certificate files and on all *.json in folders (recursively, sorted)."""
-    return list(verdicts(paths, Limits() if limits is None else limits))
+def check_paths(paths: Iterable[Path], options: Options | None = None) -> list[tuple[str, Verdict]]:
+    """The verdicts on certificate files and on the certificates in folders (recursively, sorted)."""
+    options = Options() if options is None else replace(options, files=WeightFiles())
+    return list(verdicts(paths, lambda path, in_folder: judge(path, options, in_folder), []))
 
 
 def exit_code(codes: Iterable[int]) -> int:
     present = set(codes)
-    return next((code for code in (INVALID, MALFORMED, LIMIT) if code in present), VALID)
+    return next((code for code in (INVALID, INTERNAL, MALFORMED, LIMIT) if code in present), VALID)
 
 
 def plain(text: str) -> str:
@@ -4643,22 +4267,10 @@ def plain(text: str) -> str:
     return "".join(c if " " <= c <= "~" else ascii(c)[1:-1] for c in text)
 
 
-def memory_size(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,18})([kKmMgGtT]?)(i?B)?", text, re.ASCII)
-    if not match or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{quote(text)} is not a number of bytes, such as 500M or 4G")
-    return int(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " ")
-
-
-def seconds(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,18}", text, re.ASCII) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{quote(text)} is not a positive number of seconds")
-    return int(text)
-
-
-def report(args: argparse.Namespace, limits: Limits, watch: Callable[[str], None] | None = None) -> int:
+def report(args: argparse.Namespace, judge: Judge, watch: Callable[[str], None] | None = None) -> int:
+    """Print the verdicts on the paths; `watch` is told the path of each certificate that is done."""
     codes, results, skipped = [], [], list[tuple[str, str]]()
-    for path, verdict in verdicts(args.paths, limits, skipped):
+    for path, verdict in verdicts(args.paths, judge, skipped):
         if args.kind is not None and verdict.facts.get("kind", args.kind) != args.kind:
             skipped.append((path, f"not of kind {args.kind}"))
             continue
@@ -4666,15 +4278,8 @@ def report(args: argparse.Namespace, limits: Limits, watch: Callable[[str], None
         if watch is not None:
             watch(path)
         if args.json:
-            results.append(
-                {
-                    "path": plain(path),
-                    "code": verdict.code,
-                    "status": LABELS[verdict.code].lower(),
-                    "message": verdict.message,
-                    **verdict.facts,
-                }
-            )
+            said = {"path": plain(path), "code": verdict.code, "status": LABELS[verdict.code].lower()}
+            results.append({**said, "message": verdict.message, **verdict.facts})
         elif verdict.code != VALID or not args.quiet:
             print(plain(f"{LABELS[verdict.code]:9} {path}: {verdict.message}"), flush=True)
     code = exit_code(codes) if codes else MALFORMED
@@ -4692,71 +4297,61 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see --help)\n")
 
 
-def main(argv: list[str] | None = None, program: str = "checker", watch: Callable[[str], None] | None = None) -> int:
-    """The command line; `watch` is told the path of each certificate that is done."""
-    parser = Parser(
+def parser(program: str) -> Parser:
+    found = Parser(
         prog=program,
-        description="Checks utfproof certificates. Exit status: 0 all are valid; "
-        "1 one is invalid; else 2 one is malformed; else 3 one is over a limit.",
+        description="Checks utfproof certificates. Exit status: 0 all are valid; 1 one is invalid; else 70 a check "
+        "broke off, which is no verdict; else 2 one is malformed; else 3 one is over a limit.",
         epilog=f"Example: {program} certificates/",
     )
-    parser.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
-    parser.add_argument(
-        "--max-memory",
-        type=memory_size,
-        metavar="BYTES",
-        help="such as 500M or 4G (default: 80%% of the machine's)",
-    )
-    parser.add_argument(
-        "--max-seconds",
-        type=seconds,
-        default=3600,
-        metavar="N",
-        help="bound on the estimated time of one certificate (default 3600)",
-    )
-    parser.add_argument(
+    found.add_argument("paths", nargs="+", metavar="CERTIFICATE|FOLDER")
+    found.add_argument("--json", action="store_true", help="print one JSON object")
+    found.add_argument("--quiet", action="store_true", help="say nothing about valid certificates")
+    found.add_argument(
         "--weights",
         action="append",
         default=[],
         metavar="FILE|FOLDER",
         help="a file of weights, tried before those beside the certificate, or a folder of them, tried after",
     )
-    parser.add_argument(
+    found.add_argument(
         "--target",
         metavar="FILE",
         help="the target, as a safetensors file, that certificates must be about (kinds enclosure and realization)",
     )
-    parser.add_argument("--kind", choices=KINDS, metavar="KIND", help="look at certificates of this kind only")
-    parser.add_argument(
-        "--show", action="store_true", help="print the lines of the checker that each certificate's check rests on"
-    )
-    parser.add_argument("--numpy", action="store_true", help="ranks and witnesses with NumPy (trusted then, too)")
-    args = parser.parse_args(argv)
+    found.add_argument("--kind", choices=KINDS, metavar="KIND", help="look at certificates of this kind only")
+    found.add_argument("--numpy", action="store_true", help="ranks and witnesses with NumPy (trusted then, too)")
+    return found
+
+
+def options_of(parser: Parser, args: argparse.Namespace) -> Options:
     if missing := [place for place in args.weights if not os.path.exists(place)]:
         parser.error(f"--weights {quote(missing[0])}: there is no such file or folder")
     if args.target and not os.path.isfile(args.target):
         parser.error(f"--target {quote(args.target)}: there is no such file")
-    memory, operations = args.max_memory or default_memory(), args.max_seconds * 10**9
+    return Options(args.numpy, tuple(args.weights), args.target or "")
+
+
+def reported(args: argparse.Namespace, judge: Judge, watch: Callable[[str], None] | None = None) -> int:
+    """The exit status of `report`, also where it is interrupted or its output cannot be written."""
     try:
-        limits = Limits(memory, operations, args.numpy, tuple(args.weights), args.target or "")
-        if args.show:
-            try:
-                from utfproof.certificates.checker_slice import show
-            except ImportError as error:
-                parser.error(f"--show needs the package, with its file checker_slice.py ({error})")
-            return show(sys.modules[__name__], args.paths, limits, args.kind)
-        return report(args, limits, watch)
+        return report(args, judge, watch)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except OSError as error:  # check_file raises none, so this comes from the output
+    except OSError as error:  # `judge` raises none, so this comes from the output
         if sys.stdout is not None:  # its buffer must not be flushed into the same error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             print(f"cannot write the report: {error.strerror}", file=sys.stderr)
         return 141
+
+
+def main(argv: list[str] | None = None) -> int:
+    known = parser("checker")
+    args = known.parse_args(argv)
+    options = options_of(known, args)
+    return reported(args, lambda path, in_folder: judge(path, options, in_folder))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def certify(
     M = matching_dimension(shape)
     square = shape.d_in == shape.d_out  # what the kinds about attention-matching are specified for
     if entry.identity is not None and entry.notion is asked and (square or not entry.is_host):
-        return _accepted(identity_certificate(name, shape, m, max_memory=max_memory), max_memory)
+        return _accepted(identity_certificate(name, shape, m, max_memory=max_memory))
     if asked is Notion.ATTENTION_MATCHING and entry.is_random and square and shape.head_dim >= shape.d_in:
         return linear_test_certificate(
             name, shape, m, seed=seed, law=law, dtype=dtype, device=device, primes=primes, max_memory=max_memory
@@ -146,18 +146,18 @@ def certify(
         return _decide_dense(draw, host, primes, witness, max_memory).certificate
     if entry.permutation and M > ROWS_WRITTEN_OUT:  # the checker derives the rows, which takes it this memory
         require_memory(600 * shape.heads**shape.layers + 5 * M, f"checking {name} at {shape}", max_memory)
-        return _accepted(certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M), max_memory)
+        return _accepted(certificate("rank-permutation", shape, m, host, {"rows": STANDARD}, rank=M))
     return _certify_index_map(entry, shape, m, host, max_memory)
 
 
-def _accepted(stated: Certificate, max_memory: int | None) -> Certificate:
+def _accepted(stated: Certificate) -> Certificate:
     """What a construction's record says of it and nothing here has computed, once the independent checker has found it so.
 
-    Undecided where it has not: a record may be wrong. ResourceLimit where checking takes more than the checker's limits.
+    Undecided where it has not: a record may be wrong.
     """
     name, shape = stated.document["claim"]["host"]["construction"], shape_of(stated.document)
     with stage(f"checking {name}"):
-        fault = recheck.fault(stated, f"choose a smaller shape: checking {name} at {shape}", max_memory)
+        fault = recheck.fault(stated, f"choose a smaller shape: checking {name} at {shape}")
     if fault is not None:
         raise Undecided(f"the record of {name} says how it serves its targets at {shape}, and is wrong: {fault}")
     return stated

@@ -56,4 +56,4 @@ def beyond(made: Certificate, folder: Path) -> Instance | None:
 def _code(document: dict[str, Any], folder: Path) -> int:
     path = folder / "beyond.json"
     Certificate(document).write(path)
-    return int(checker.check_file(path, checker.Limits()).code)
+    return int(checker.check_file(path).code)

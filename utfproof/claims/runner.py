@@ -28,8 +28,6 @@ SPENT = ("seconds", "processor_seconds")
 """Of a claim's document: what differs from run to run."""
 COMPANIONS = 3
 """Inequalities of one claim whose end is looked for."""
-CHECKER_OPERATIONS = 600 * 10**9
-"""Work allowed to the checker for one certificate, in its own units."""
 
 
 @dataclass
@@ -102,7 +100,7 @@ def _recheck(seen: Observation, folder: Path, *, kept: bool) -> None:
             (write_bytes if kept else Path.write_bytes)(place, content)
     if whole in _accepted():
         return
-    answer = checker.check_file(path, checker.Limits(memory_bytes=_memory(), operations=CHECKER_OPERATIONS))
+    answer = checker.check_file(path)
     if answer.code == checker.VALID:
         _accepted().add(whole)
     else:
@@ -114,11 +112,6 @@ def _accepted() -> set[str]:
     """SHA-256 of the certificates that the checker has accepted in this process: many claims rest on the same ones. What lies
     beside a certificate is named by its digest in it, so that equal bytes say the same."""
     return set()
-
-
-@lru_cache(maxsize=1)
-def _memory() -> int:
-    return int(checker.default_memory())
 
 
 def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcome:
