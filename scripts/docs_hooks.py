@@ -14,6 +14,8 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+from write_explorer import content as explorer
+
 from utfproof.reporting.mathematics import display, in_html
 
 ROOT = Path(__file__).parents[1]
@@ -75,10 +77,11 @@ def displayed(html: str, markdown: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that stand outside docs/."""
+    """Add the pages that stand outside docs/, and the one that is computed."""
     File = importlib.import_module("mkdocs.structure.files").File
     for path, name in INCLUDED.items():
         files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "frontier-explorer.html", content=explorer()))
     return files
 
 

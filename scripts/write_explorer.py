@@ -1,6 +1,5 @@
-"""Write docs/frontier-explorer.html: the frontier's numbers at small shapes and at the paper's, with sliders.
-
-    python scripts/write_explorer.py
+"""The page frontier-explorer.html of the site: the frontier's numbers at small shapes and at the paper's, with sliders. The
+site's build makes it (docs_hooks.py).
 
 A reader moves a shape and sees the least m that is proved and reached under each notion. All numbers stand in the page, which
 fetches nothing; they come from `utfproof.frontier.interval`, with the bound's name and page beside each; bounds that an
@@ -12,12 +11,9 @@ from __future__ import annotations
 import html
 import itertools
 import json
-import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-
-from pages import ROOT, settle
 
 from utfproof.frontier.bounds import Bound
 from utfproof.frontier.interval import interval
@@ -27,7 +23,6 @@ from utfproof.ground.notions import Notion
 from utfproof.paper.tables import PAPER_TABLE_SHAPES
 from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
 
-PAGE = ROOT / "docs" / "frontier-explorer.html"
 MOST = (4, 5, 4, 4)
 """Ends of the sliders for H, L, d and d_in."""
 NOTIONS = (Notion.MATCHING, Notion.ATTENTION_MATCHING, Notion.FUNCTIONAL)
@@ -140,7 +135,3 @@ def content() -> str:
         for residual in (False, True)
     }
     return page(shapes, named, MOST)
-
-
-if __name__ == "__main__":
-    sys.exit(settle({PAGE: content()}))

@@ -28,6 +28,8 @@ def paragraph(found: Frontier, shape: Shape) -> str:
     free = E if chosen is Notion.SHARED_ATTENTION else None
     almost, every = (found.at(shape, Question(chosen, free, UNTIED, extent)) for extent in (ALMOST_ALL, ALL))
     text = f"{BY[chosen]} at {shape}: {_sentence(almost)} {_all_of_them(almost, every)}"
+    if chosen is Notion.FUNCTIONAL:
+        text += _on_tokens(shape)
     for host, whose in ((ANY, "The paper's"), (TIED, "Its looped one")):
         told = paper_bound(Question(chosen, free, host=host), shape)
         if told is None or told.side != UPPER or (host == TIED and f" has {told.value}" in text):
@@ -39,6 +41,16 @@ def paragraph(found: Frontier, shape: Shape) -> str:
             text += ", too few for all of them"
         text += "."
     return text
+
+
+def _on_tokens(shape: Shape) -> str:
+    """What the lower bound is about, and the m that one-hot tokens need where that is known."""
+    if shape.residual or shape.head_dim != shape.d_in:
+        return " Lower bounds are about all real inputs; one-hot tokens may need less."
+    least = shape.d_in * (shape.word_count + shape.leaves) - shape.heads
+    return (
+        f" Lower bounds are about all real inputs: on one-hot tokens alone m = {least} suffices for almost all targets."
+    )
 
 
 def _all_of_them(almost: FrontierEntry, every: FrontierEntry) -> str:
@@ -57,7 +69,10 @@ def _sentence(entry: FrontierEntry) -> str:
     low = entry.proved
     if low.bound is None:
         return f"nothing is proved below, and {_hosts(entry)}"
-    proved = f"no fixed transformer with m < {low.value} serves {targets} (“{low.bound.name}”, {low.bound.place})"
+    inputs = " on all real inputs" if entry.question.notion is Notion.FUNCTIONAL else ""
+    proved = (
+        f"no fixed transformer with m < {low.value} serves {targets}{inputs} (“{low.bound.name}”, {low.bound.place})"
+    )
     return f"{proved}; {_hosts(entry)}"
 
 
@@ -77,18 +92,20 @@ def _hosts(entry: FrontierEntry) -> str:
     )
 
 
-COLUMNS = [(extent, targets) for targets in (UNTIED, TIED) for extent in (ALMOST_ALL, ALL)]
-
-
 def side_by_side(found: Frontier, shape: Shape) -> list[str]:
-    """A line for each notion: the least m of any host, for almost all and for all untied and tied targets."""
-    rows = [["least m of any host", *(f"{extent} {targets}" for extent, targets in COLUMNS)]]
-    asked = {(q.notion, q.free): None for entry in found.entries if entry.shape == shape for q in [entry.question]}
-    for notion, free in asked:
+    """One table: a row for each notion and class of targets, the least m of any host for almost all and for all targets, and
+    a row for tied hosts wherever they need more."""
+    asked = {
+        (q.notion, q.free, q.targets): None for entry in found.entries if entry.shape == shape for q in [entry.question]
+    }
+    rows = [["least m", "targets", "hosts", "almost all", "all"]]
+    for notion, free, targets in asked:
         cells = []
-        for extent, targets in COLUMNS:
-            entry = found.at(shape, Question(notion, free, targets, extent))
-            cells.append(entry.numbers)
-        rows.append([notion.value + (f", {free} free" if free else ""), *cells])
+        for host in (ANY, TIED):
+            entries = [found.at(shape, Question(notion, free, targets, extent, host)) for extent in (ALMOST_ALL, ALL)]
+            cells.append(["none" if entry.impossible is not None else entry.numbers for entry in entries])
+        rows.append([notion.value + (f", {free} free" if free else ""), targets, "any", *cells[0]])
+        if cells[1] != cells[0]:
+            rows.append(["", "", "tied", *cells[1]])
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

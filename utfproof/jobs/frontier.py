@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from utfproof.errors import MalformedInput
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from utfproof.frontier.table import FrontierEntry, FrontierGroup, Side
 
 MOST_SHAPES = 400
+WIDTH = 100
+"""Columns of a paragraph."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +183,7 @@ def _at_one_shape(found: Found) -> dict[str, Any]:
         return {}
     (shape,) = shapes
     words = paragraph(found, shape)
-    return {"words": [words, ""] if words else [], "side_by_side": [*side_by_side(found, shape), ""]}
+    return {"words": [words] if words else [], "side_by_side": side_by_side(found, shape)}
 
 
 def _statuses(found: Found) -> list[str]:
@@ -197,23 +200,29 @@ def _print(found: Found, document: dict[str, Any], *, which: bool) -> None:
     from utfproof.frontier.table import groups
 
     screen = console(soft_wrap=True)
-    for line in [*document.get("words", []), *document.get("side_by_side", [])]:
-        screen.print(Text(line))
-    for group in groups(found):
+    single = "side_by_side" in document
+    if single:
+        for text in document["words"]:
+            screen.print(Text(fill(text, WIDTH, break_on_hyphens=False)), end="\n\n")
+        screen.print(Text("\n".join(document["side_by_side"])), end="\n\n")
+    for group in groups(found) if which or not single else ():
         screen.print(Text(group.title, style="bold"))
-        lines = [*_grid(found, group), *(_named(found, group) if which else [])]
+        lines = [*([] if single else _grid(found, group)), *(_named(found, group) if which else [])]
         screen.print(Text("\n".join(lines)), end="\n\n")
     for note in _notes(found, document):
-        screen.print(Text(note))
+        screen.print(Text(fill(note, WIDTH, break_on_hyphens=False) if single else note))
 
 
 def _notes(found: Found, document: dict[str, Any]) -> list[str]:
     """What stands below the tables: what their signs mean, and how many sides are of which kind."""
     sides = document["sides"]
-    told = any(entry.paper is not None for entry in found.entries) or not any(e.shape.residual for e in found.entries)
+    single = "side_by_side" in document
+    told = not single and any(entry.paper is not None or not entry.shape.residual for entry in found.entries)
+    functional = any(entry.question.notion is Notion.FUNCTIONAL for entry in found.entries)
     paper = " (paper's bound, for looped hosts second where it differs)" * told
     notes = [
         f"m proved … m reached{paper}: no host below the first number, a host at the second; one number: exact.",
+        *(["Functional lower bounds are about all real inputs; one-hot tokens may need less."] * functional),
         f"{sides['certificate']} sides have a certificate ({document['certificates']} certificates), "
         f"{sides['m ≥ 1']} say no more than m ≥ 1.",
     ]
@@ -242,8 +251,14 @@ def _notes(found: Found, document: dict[str, Any]) -> list[str]:
         notes.append(
             f"~ {document['written_proof_only']} entries are reached at less by a written proof only, not counted."
         )
-    if any(entry.paper_refuted for entry in found.entries):
+    refuted = [(e.paper, e.question.notion) for e in found.entries if e.paper_refuted and e.paper is not None]
+    if refuted and not single:
         notes.append("! the paper's bound contradicts what is certified here.")
+    elif refuted:
+        said = {
+            f"{paper.label} (m {paper}) contradicts what is certified for {notion.value}." for paper, notion in refuted
+        }
+        notes += sorted(said)
     return notes
 
 
