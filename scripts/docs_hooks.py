@@ -1,29 +1,154 @@
-"""Hooks of the documentation site (mkdocs.yml): pages that stand outside docs/, links out of docs/, pictures inlined,
-formulas set.
+"""Hooks of the documentation site (mkdocs.yml).
 
-Pictures are inlined so that they take the page's text colour, light or dark. On a hosting site that shows Markdown
-they are ordinary images with colours of their own.
+Pages that programs write are made here, when the site is built: the claims, the options of every command, the JSON Schemas of
+certificates and the tables of measurements. Formulas become MathML, which browsers draw without a script or a font.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import posixpath
 import re
-from html import unescape
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from write_explorer import content as explorer
-
-from utfproof.reporting.mathematics import display, in_html
-
 ROOT = Path(__file__).parents[1]
 INCLUDED = {"proofs/README.md": "machine-checked-proofs.md", "CONTRIBUTING.md": "contributing.md"}
-"""Pages outside docs/ and what they are called on the site."""
+"""Pages outside docs/ and their names on the site."""
 LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
-BLOCK = re.compile(r'<div class="language-text highlight"><pre>(?:<span></span>)?<code>([^<]*)</code></pre>\s*</div>')
 PICTURE = re.compile(r'<img alt="([^"]*)" src="([^"]*pictures/([\w-]+\.svg))"\s*/?>')
+CODE = re.compile(r"(^```.*?^```\s*$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
+FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?=\S)([^$\n]*(?:\n[^$\n]+){0,2}?)(?<=\S)\$(?![\w$])", re.DOTALL)
+TABLE = re.compile(r"^<!-- table: ([\w-]+) -->$", re.MULTILINE)
+
+
+# --- pages that programs write -------------------------------------------------------------------------------
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; bars in cells are escaped."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def utfproof(*arguments: str) -> str:
+    """Standard output of a command, which must exit with 0."""
+    command = [sys.executable, "-m", "utfproof", *arguments]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+@lru_cache(maxsize=1)
+def decided() -> tuple[dict[str, Any], str]:
+    """Every claim, decided now: the document and the searchable page."""
+    with tempfile.TemporaryDirectory() as folder:
+        utfproof("verify", "-o", f"{folder}/verify.json", "--html", f"{folder}/claims.html")
+        page = Path(folder, "claims.html").read_text(encoding="utf-8")
+        return json.loads(Path(folder, "verify.json").read_bytes()), page
+
+
+def options() -> str:
+    """Every option of every command, from the command line itself."""
+    typer = importlib.import_module("typer")
+    application = importlib.import_module("utfproof.cli.app").application
+    text = ["# Options\n\nEvery command also has `--json`, `--progress` and `--help`.\n"]
+    for name, command in leaves(typer.main.get_command(application()), ""):
+        rows = [
+            option_row(parameter) for parameter in command.params if parameter.name not in ("json", "progress", "help")
+        ]
+        text.append(f"\n## utfproof {name}\n\n{(command.help or '').strip()}\n\n")
+        text.append(markdown_table(("option", "default", ""), rows) if rows else "")
+    return "".join(text)
+
+
+def leaves(group: Any, prefix: str) -> Iterable[tuple[str, Any]]:
+    """Commands below a click group with their full names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def option_row(parameter: Any) -> tuple[str, str, str]:
+    """Names, default and help of one option or argument."""
+    names = [*parameter.opts, *parameter.secondary_opts] if parameter.opts[0].startswith("-") else [parameter.name]
+    default = parameter.default
+    shown = f"`{default}`" if isinstance(default, int | float | str) and default not in ("", False) else ""
+    return ", ".join(f"`{name}`" for name in names), shown, (getattr(parameter, "help", None) or "").replace("\n", " ")
+
+
+def schemas() -> dict[str, str]:
+    """A JSON Schema for each kind of certificate, and their list."""
+    forms = importlib.import_module("utfproof.certificates.forms").CERTIFICATES
+    schema = importlib.import_module("utfproof.ground.forms").json_schema
+    found = {f"schemas/{kind}.json": json.dumps(schema(form, closed=True), indent=1) for kind, form in forms.items()}
+    rows = [(f"`{kind}`", f"[{kind}.json]({kind}.json)") for kind in forms]
+    head = "# JSON Schemas\n\nThe fields of each kind of certificate. See the [format](../certificate-format.md).\n\n"
+    return found | {"schemas/index.md": head + markdown_table(("kind", "schema"), rows)}
+
+
+def generated() -> dict[str, str]:
+    """Text of each page that is not in the repository, by its name on the site."""
+    return {"claims.html": decided()[1], "options.md": options(), **schemas()}
+
+
+# --- tables inside pages -------------------------------------------------------------------------------------
+
+
+def bench_table() -> str:
+    """Ratios of results/bench-all-cpu.json."""
+    document = json.loads((ROOT / "results" / "bench-all-cpu.json").read_bytes())
+    rows = [
+        (row["work"], row["size"], row["beside"], *(f"{ratio:.2f}" for ratio in row["ratios"].values()))
+        for row in document["results"]
+    ]
+    return markdown_table(("work", "size", "compared with", "ratio", "with one busy process per core"), rows)
+
+
+def verdict_table() -> str:
+    """Statements of the paper that do not hold as printed."""
+    claims = decided()[0]["claims"]
+    rows = [
+        (f"`{claim['id']}`", claim["verdict"], claim["sentence"])
+        for claim in claims
+        if claim["verdict"] in ("fails as printed", "holds after repair") and not claim["id"].startswith("new:")
+    ]
+    return markdown_table(("statement", "verdict", "what was found"), rows)
+
+
+def training_table() -> str:
+    """The paper's tables beside the measured ones."""
+    document = json.loads(utfproof("tables", "--results", "results/training", "--json"))
+    text = ""
+    for part in document["tables"]:
+        hosts = list(part["rows"][0]["cells"])
+        head = ("", *(name for host in hosts for name in (f"{host}, paper", "measured")))
+        text += f"\n### {part['title']}\n\n" + markdown_table(head, [training_row(row) for row in part["rows"]])
+    return text
+
+
+def training_row(row: dict[str, Any]) -> list[str]:
+    """Label, then the paper's and the measured accuracy of each host, in percent."""
+    cells = [row["label"]]
+    for cell in row["cells"].values():
+        found = cell["measured"]
+        measured = "" if found is None else f"{100 * found['mean']:.1f}{'' if found['complete'] else ' (brief)'}"
+        cells += [f"{cell['paper_percent']:.1f}", measured]
+    return cells
+
+
+TABLES: dict[str, Callable[[], str]] = {"bench": bench_table, "verdicts": verdict_table, "training": training_table}
+"""What `<!-- table: NAME -->` in a page stands for."""
+
+
+# --- links, pictures, formulas -------------------------------------------------------------------------------
 
 
 def source_of(page: str) -> str:
@@ -32,8 +157,13 @@ def source_of(page: str) -> str:
     return outside.get(page, f"docs/{page}")
 
 
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """The text with everything but code changed."""
+    return "".join(part if part.startswith("`") else change(part) for part in CODE.split(text))
+
+
 def site_links(markdown: str, page: str) -> str:
-    """The links of a page as the site needs them: those to included pages go there, those out of docs/ become plain text."""
+    """Links of a page as the site needs them: to included pages they go there, out of docs/ they become plain text."""
     folder = posixpath.dirname(source_of(page))
 
     def rewrite(found: re.Match[str]) -> str:
@@ -44,18 +174,29 @@ def site_links(markdown: str, page: str) -> str:
         resolved = posixpath.normpath(posixpath.join(folder, path))
         if resolved in INCLUDED:
             to = INCLUDED[resolved]
-        elif resolved.startswith("docs/") and (ROOT / resolved).is_file():
+        elif resolved.startswith("docs/"):
             to = resolved.removeprefix("docs/")
         else:
             return words
         return f"[{words}]({posixpath.relpath(to, posixpath.dirname(page) or '.')}{mark}{anchor})"
 
-    parts = re.split(r"(^```.*?^```\s*$|`[^`\n]+`)", markdown, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if part.startswith("`") else LINK.sub(rewrite, part) for part in parts)
+    return outside_code(markdown, lambda part: LINK.sub(rewrite, part))
+
+
+def formulas(markdown: str) -> str:
+    """TeX between dollars as MathML."""
+    convert = importlib.import_module("latex2mathml.converter").convert
+
+    def made(found: re.Match[str]) -> str:
+        display = found[1] is not None
+        mathml = " ".join(convert((found[1] or found[2]).strip(), display="block" if display else "inline").split())
+        return f'\n\n<div class="formula">{mathml}</div>\n\n' if display else mathml
+
+    return outside_code(markdown, lambda part: FORMULA.sub(made, part).replace("\\$", "$"))
 
 
 def inlined(html: str) -> str:
-    """Images of docs/pictures as the SVG itself, without the colours that it has when it stands alone."""
+    """Images of docs/pictures as the SVG itself, so that they take the page's text colour, light or dark."""
 
     def picture(found: re.Match[str]) -> str:
         content = (ROOT / "docs" / "pictures" / found[3]).read_text(encoding="utf-8")
@@ -64,35 +205,24 @@ def inlined(html: str) -> str:
     return PICTURE.sub(picture, html)
 
 
-def displayed(html: str, markdown: str) -> str:
-    """Formulas that stand on a line of their own, an indented block in the Markdown: as MathML where they can be told. What is
-    fenced is code."""
-
-    def formula(found: re.Match[str]) -> str:
-        line = found[1].strip("\n")
-        made = display(line) if f"\n\n    {unescape(line)}\n" in markdown else None
-        return found[0] if made is None else f'<div class="formula">{made}</div>'
-
-    return BLOCK.sub(formula, html)
+# --- what mkdocs calls ---------------------------------------------------------------------------------------
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that stand outside docs/, and the one that is computed."""
+    """Add the pages that stand outside docs/ and those that programs write."""
     File = importlib.import_module("mkdocs.structure.files").File
-    for path, name in INCLUDED.items():
-        files.append(File.generated(config, name, content=(ROOT / path).read_text(encoding="utf-8")))
-    files.append(File.generated(config, "frontier-explorer.html", content=explorer()))
+    outside = {name: (ROOT / path).read_text(encoding="utf-8") for path, name in INCLUDED.items()}
+    for name, text in {**outside, **generated()}.items():
+        files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links as the site needs them."""
-    return site_links(markdown, page.file.src_uri)
+    """Tables put in, links as the site needs them, formulas set."""
+    whole = TABLE.sub(lambda found: TABLES[found[1]](), markdown)
+    return formulas(site_links(whole, page.file.src_uri))
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Formulas as MathML, pictures inlined."""
-    written = page.file.src_uri
-    if written.startswith("proofs/") or written == "mathematics.md":
-        html = displayed(html, page.markdown)
-    return inlined(in_html(html))
+    """Pictures inlined."""
+    return inlined(html)

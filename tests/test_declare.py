@@ -90,7 +90,7 @@ def test_json_is_a_flag_and_progress_an_option(words):
     assert not any(name.startswith("--json-") for name in options)
 
 
-@pytest.mark.parametrize("words", [(), ("search",), ("bench",)])
+@pytest.mark.parametrize("words", [(), ("search",)])
 def test_help_is_whole_sentences(words, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert run([*words, "--help"]) == 0
