@@ -228,7 +228,7 @@ def relatives(folder):
 
 
 DENSE = ["certify", "random", *SMALL, "-o", "c.json"]
-MEASURE = ["bench", "exact", "--sizes", 64, "--skip", "fflas-ffpack"]
+MEASURE = ["bench", "all", "--tiny"]
 VERIFY = ["verify", "--workers", 2, "--html", "v.html"]
 AT_WORK = "elimination.py:_eliminate"
 SIGNALS = {
@@ -239,8 +239,8 @@ SIGNALS = {
     "SIGTERM while loading": (DENSE, "numpy", signal.SIGTERM, 143, "terminated"),
     "SIGTERM at work": (DENSE, AT_WORK, signal.SIGTERM, 143, "terminated"),
     "the terminal goes": (DENSE, AT_WORK, signal.SIGHUP, 129, "the terminal was closed"),
-    "Ctrl-C with a child": (MEASURE, "exact.py:measure", signal.SIGINT, 130, "interrupted"),
-    "SIGTERM with a child": (MEASURE, "exact.py:measure", signal.SIGTERM, 143, "terminated"),
+    "Ctrl-C with a child": (MEASURE, "ratios.py:measure", signal.SIGINT, 130, "interrupted"),
+    "SIGTERM with a child": (MEASURE, "ratios.py:measure", signal.SIGTERM, 143, "terminated"),
     "Ctrl-C with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGINT, 130, "interrupted"),
     "SIGTERM with workers": (VERIFY, "runner.py:_decide_by_id", signal.SIGTERM, 143, "terminated"),
 }

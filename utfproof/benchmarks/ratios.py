@@ -25,7 +25,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from utfproof.benchmarks.fflas import FflasRun, Unavailable, fflas_rank
 from utfproof.benchmarks.timing import busy_processes, circumstances, library
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import json_files, read_bytes
@@ -47,6 +46,10 @@ _SAMPLE = 0.1
 """Processor seconds that one side of a pair lasts at least, short ones being repeated within it."""
 _MOST_CALLS = 200
 _ADDITIONS = 1_000_000
+
+
+class Unavailable(Exception):
+    """Why a row cannot be measured here."""
 
 
 @dataclass(frozen=True)
@@ -212,11 +215,10 @@ def _pairs(work: Call, beside: Call, repetitions: int, busy: int) -> list[tuple[
 
 def _used(call: Call, calls: int) -> float:
     """Processor seconds of one of so many calls, with those of processes that they wait for."""
-    told, begun = 0.0, _clock()
+    begun = _clock()
     for _ in range(calls):
-        found = call()
-        told += found.processor if isinstance(found, FflasRun) else 0.0  # not the time that reading the matrix takes
-    return max(told or _clock() - begun, 1e-9) / calls
+        call()
+    return max(_clock() - begun, 1e-9) / calls
 
 
 def _clock() -> float:
@@ -292,11 +294,6 @@ def _ranked(n: int) -> Call:
 @_row("rank modulo p", "float64 product", (512, 1024, 2280), (512, 1024))
 def _rank(n: int, _: Path) -> tuple[Call, Call]:
     return _ranked(n), _product(n)
-
-
-@_row("rank modulo p", "FFLAS-FFPACK's faster field", (512, 1024, 2280), peer=True)
-def _rank_fflas(n: int, folder: Path) -> tuple[Call, Call]:
-    return _ranked(n), fflas_rank(*_matrix(n), folder)
 
 
 @_row("rank modulo p", "FLINT", (512, 1024), (256,), peer=True)
