@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from utfproof import weights
 from utfproof.certificates import checker
-from utfproof.cli.grid import in_sweep
+from utfproof.cli.registry import in_sweep
 from utfproof.constructions import build_host
 from utfproof.errors import MalformedInput, ResourceLimit, Stopped
 from utfproof.jobs import registry

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from test_sweeps import certify_group, run_sweep, spec_text, sweep_of
 
-from utfproof.cli.grid import in_sweep
+from utfproof.cli.registry import in_sweep
 from utfproof.errors import MalformedInput
 from utfproof.ground.processes import THREAD_VARIABLES
 from utfproof.sweeps import cluster

@@ -15,10 +15,10 @@ import typer
 
 from utfproof import __version__
 from utfproof.cli import signals
-from utfproof.cli.declare import Command, Group, add, group
+from utfproof.cli.command import Group, Shown
 from utfproof.cli.output import plain
+from utfproof.cli.registry import GROUPS, NAMES, help_of, load
 from utfproof.errors import UtfproofError, install
-from utfproof.jobs.registry import commands, groups
 
 INTERRUPTED = 130
 READER_LEFT = 141
@@ -60,18 +60,18 @@ def application(first: str | None = None, *, outlined: bool = False) -> typer.Ty
     )
     app.callback()(root)
     made: dict[str, typer.Typer] = {}
-    for entry in commands().values():
-        word, grouped, name = entry.name.partition(" ")
+    for entry in NAMES:
+        word, grouped, name = entry.partition(" ")
         if first not in (None, word):
             continue
         if grouped and word not in made:
-            made[word] = group(app, word, groups()[word])
+            made[word] = typer.Typer(cls=Group, help=GROUPS[word], no_args_is_help=True, rich_markup_mode=None)
+            app.add_typer(made[word], name=word)
         place, name = (made[word], name) if grouped else (app, word)
         if outlined:
-            place.command(name, help=entry.help, cls=Command)(lambda: None)
+            place.command(name, help=help_of(entry), cls=Shown)(lambda: None)
         else:
-            kind = entry.load()
-            kind.register(place) if hasattr(kind, "register") else add(place, name, kind)
+            load(entry).register(place, name)
     return app
 
 
@@ -81,7 +81,7 @@ def _asked_for(arguments: list[str]) -> typer.Typer:
     if any(name.endswith("_COMPLETE") for name in os.environ):
         return application()
     first = arguments[0] if arguments else "--help"
-    if first == "--version" or any(first == name.partition(" ")[0] for name in commands()):
+    if first == "--version" or any(first == name.partition(" ")[0] for name in NAMES):
         return application(first)
     return application(outlined=first == "--help" or not first.startswith("-"))
 

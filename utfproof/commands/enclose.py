@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from utfproof.attention import KERNEL_NAMES
+from utfproof.cli import questions as options
+from utfproof.cli.command import Given, command
+from utfproof.cli.options import (
+    DIn,
+    DOut,
+    Dtype,
+    HeadDim,
+    Heads,
+    Law,
+    Layers,
+    M,
+    MaxMemory,
+    Seed,
+    argument,
+    option,
+    written,
+)
+from utfproof.cli.outcome import Outcome
+from utfproof.commands.pairs import pair_of
 from utfproof.emulation.laws import TARGET_LAWS
 from utfproof.errors import MalformedInput, NotDefined, ResourceLimit
-from utfproof.jobs import options
-from utfproof.jobs.job import Job, Outcome
-from utfproof.jobs.pairs import Pair
-from utfproof.jobs.parameters import argument, option, written
-from utfproof.shapes import matching_dimension
+from utfproof.shapes import matching_dimension, positive_integer
 from utfproof.systems import Target, Universal
 
 if TYPE_CHECKING:
@@ -23,28 +37,49 @@ SOLVED = 200
 """Largest M for which a dense host's matching equations are solved over the rationals."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Enclose(Pair, Job, order=91):
+@command("Example: utfproof enclose tied -H 2 -L 2 -d 2 --d-in 3 --context 3 --digits 30 -o enclosure.json")
+def enclose(
+    *,
+    host: Annotated[str, argument("Name of a construction, or HOST.safetensors.")],
+    digits: Annotated[int, option("Decimal places N.", check=positive_integer)] = 30,
+    output: Annotated[Path | None, written("Certificate to write (.json).", "-o", "--output")] = None,
+    target_law: Annotated[str, option("Law of the random target", choices=TARGET_LAWS)] = "uniform",
+    context: Annotated[int, option("Context length n.", check=positive_integer)] = 1,
+    attention: Annotated[
+        str, option(f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'; given: matrices from outside.")
+    ] = "softmax",
+    residual: Annotated[
+        bool | None,
+        option(
+            "With a residual stream, in hosts and targets; what a file's metadata says comes first, none by default.",
+            "--residual/--no-residual",
+        ),
+    ] = None,
+    m: M = None,
+    target: Annotated[Path | None, option("TARGET.safetensors in place of random targets.")] = None,
+    embedding: Annotated[Path | None, option("E.safetensors to run instead of solving for E (needs --target).")] = None,
+    width: Annotated[int | None, option("Width D of random targets; d_in by default.", check=positive_integer)] = None,
+    tied_targets: Annotated[bool, option("Random targets are weight-tied.", "--tied-targets")] = False,
+    heads: Heads = None,
+    layers: Layers = None,
+    head_dim: HeadDim = None,
+    d_in: DIn = None,
+    d_out: DOut = None,
+    seed: Seed = 0,
+    law: Law = "uniform",
+    dtype: Dtype = "float64",
+    max_memory: MaxMemory = None,
+    stated: frozenset[str] = frozenset(),
+) -> Outcome:
     """Enclose the difference of outputs of one emulation, rigorously, to so many decimal places (small shapes).
 
     A statement about one target, one E and one input X, not about universality. Exit 0: outputs are equal or within 10^-N. 1:
     they differ by more.
     """
-
-    examples = "Example: utfproof enclose tied -H 2 -L 2 -d 2 --d-in 3 --context 3 --digits 30 -o enclosure.json"
-    host: str = argument(..., "Name of a construction, or HOST.safetensors.")
-    digits: int = option(30, "Decimal places N.", kind="positive")
-    output: Path | None = written(None, "Certificate to write (.json).")
-    target_law: str = option("uniform", "Law of the random target", choices=TARGET_LAWS)
-    context: int = option(1, "Context length n.", kind="positive")
-    attention: str = option(
-        "softmax", f"Kernel: {', '.join(KERNEL_NAMES)} joined with '+'; given: matrices from outside."
-    )
-
-    def run(self) -> Outcome:
-        options.refuse_undrawn(self, self.host, "law", "dtype")
-        pair = self.pair(self.host, self.target_law)
-        return run_enclosure(self, pair.host, pair.target, pair.embedding)
+    given = Given(locals())
+    options.refuse_undrawn(stated, host, "law", "dtype")
+    pair = pair_of(given, host, target_law)
+    return run_enclosure(given, pair.host, pair.target, pair.embedding)
 
 
 def named_host(
@@ -79,7 +114,7 @@ def exact_embedding(host: Universal, target: Target, *, max_memory: int | None =
     return embed(exact_host(host), exact_target(target), max_memory=max_memory)
 
 
-def run_enclosure(job: Enclose, host: Universal, target: Target, embedding: Any = None) -> Outcome:
+def run_enclosure(job: Given, host: Universal, target: Target, embedding: Any = None) -> Outcome:
     """Enclose |UTF(X, E) - T(X)| to so many decimal places for one input X, drawn from the seed; write the certificate.
 
     host: what the job's HOST means. E: `embedding` as it is (floats are dyadic rationals), or solved for exactly. Raises
@@ -117,7 +152,7 @@ def run_enclosure(job: Enclose, host: Universal, target: Target, embedding: Any 
     return _outcome(job, host, found, name, method, files)
 
 
-def _outcome(job: Enclose, host: Universal, found: Enclosure, attention: str, method: str, files: list[str]) -> Outcome:
+def _outcome(job: Given, host: Universal, found: Enclosure, attention: str, method: str, files: list[str]) -> Outcome:
     low, high = (decimal(units, found.digits) for units in found.units)
     within = found.verdict in ("within", "equal")
     result = {"within": f"outputs within 10^-{found.digits}", "equal": "outputs are equal, as rational numbers"}

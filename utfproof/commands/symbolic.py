@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from utfproof.cli.command import command
+from utfproof.cli.options import DIn, DOut, HeadDim, Heads, Layers, option, required_shape, written
+from utfproof.cli.options import seconds as seconds_check
+from utfproof.cli.outcome import Outcome
+from utfproof.cli.questions import refuse_given
 from utfproof.ground.files import write_bytes
 from utfproof.ground.progress import stage
-from utfproof.jobs.groups import Dimensions
-from utfproof.jobs.job import Job, Outcome
-from utfproof.jobs.options import refuse_given
-from utfproof.jobs.parameters import option, written
 
 if TYPE_CHECKING:
     from utfproof.exact.symbolic.determinant import LinePolynomial
@@ -19,35 +19,41 @@ if TYPE_CHECKING:
     from utfproof.matching.symbolic import Symbolic as Found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Symbolic(Dimensions, Job, order=130):
+@command("Example: utfproof symbolic --heads 2 --layers 2 --head-dim 1 --d-in 1 --latex r-all.tex")
+def symbolic(
+    *,
+    tied: Annotated[bool, option("The same symbols in every layer.", "--tied")] = False,
+    seed: Annotated[int, option("Seed of the host at the other end of the line.")] = 0,
+    seconds: Annotated[float, option("Time limit of the determinants on the line.", check=seconds_check)] = 600.0,
+    entries: Annotated[
+        bool, option("With --json: every entry of R_all and every term of the determinant.", "--entries")
+    ] = False,
+    latex: Annotated[Path | None, written("LaTeX to write: matrix, determinant, blocks.")] = None,
+    heads: Heads = None,
+    layers: Layers = None,
+    head_dim: HeadDim = None,
+    d_in: DIn = None,
+    d_out: DOut = None,
+    stated: frozenset[str] = frozenset(),
+) -> Outcome:
     """R_all with one symbol for every parameter entry, and its determinant p at m = M: why almost every host has rank M.
 
     In full up to (2,2,1,1); beyond, p is known on a line through the sparse host, and what is over a limit is said. Exit 0:
     p is not the zero polynomial. 3: the line takes more than --seconds. 4: nothing could be computed.
     """
+    from utfproof.matching.symbolic import symbolic
 
-    examples = "Example: utfproof symbolic --heads 2 --layers 2 --head-dim 1 --d-in 1 --latex r-all.tex"
-    tied: bool = option(False, "The same symbols in every layer.")
-    seed: int = option(0, "Seed of the host at the other end of the line.")
-    seconds: float = option(600.0, "Time limit of the determinants on the line.", kind="seconds")
-    entries: bool = option(False, "With --json: every entry of R_all and every term of the determinant.")
-    latex: Path | None = written(None, "LaTeX to write: matrix, determinant, blocks.")
+    shape = required_shape(locals(), residual=False)
+    if "as_json" not in stated:
+        refuse_given(stated, "entries are printed with --json", "entries")
+    with stage("symbolic", whole=True):
+        found = symbolic(shape, tied=tied, seed=seed, seconds=seconds)
+    if latex is not None:
+        from utfproof.reporting.symbolic import latex_page
 
-    def run(self) -> Outcome:
-        from utfproof.matching.symbolic import symbolic
-
-        shape = self.shape
-        if not self.says("as_json"):
-            refuse_given(self, "entries are printed with --json", "entries")
-        with stage("symbolic", whole=True):
-            found = symbolic(shape, tied=self.tied, seed=self.seed, seconds=self.seconds)
-        if self.latex is not None:
-            from utfproof.reporting.symbolic import latex_page
-
-            write_bytes(self.latex, latex_page(found).encode())
-        code = {True: 0, False: 1, None: 4}[found.nonzero]
-        return Outcome(_document(found, self.entries), "symbolic", _rows(found), code)
+        write_bytes(latex, latex_page(found).encode())
+    code = {True: 0, False: 1, None: 4}[found.nonzero]
+    return Outcome(_document(found, entries), "symbolic", _rows(found), code)
 
 
 def _document(found: Found, entries: bool) -> dict[str, Any]:

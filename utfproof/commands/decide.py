@@ -5,20 +5,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from utfproof.cli import questions as options
+from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.options import (
+    Device,
+    MaxMemory,
+    StoredDIn,
+    StoredLayers,
+    StoredResidual,
+    argument,
+    option,
+    option_of,
+    written,
+)
+from utfproof.cli.options import seed as seed_check
+from utfproof.cli.outcome import Outcome
+from utfproof.commands.certify import decided, require_json
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.files import require_writable, together
 from utfproof.ground.notions import Notion, Tying
-from utfproof.jobs import options
-from utfproof.jobs.certify import decided, require_json
-from utfproof.jobs.groups import Limited, residual_of_weights, shared
-from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
-from utfproof.jobs.parameters import argument, option, option_of, written
-from utfproof.shapes import require_words
+from utfproof.shapes import positive_integer, require_words
 
 if TYPE_CHECKING:
     from utfproof.decision.explain import Findings
@@ -33,164 +44,176 @@ LEAST_SQUARES_ENTRIES = 2_000_000
 """Largest R_all (entries) for which --explain solves least squares to run a counterexample."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decide(Limited, Job, order=30):
+def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+    from utfproof.weights import stored_host
+
+    _notion(Given(given))
+    for path in _files(given["weights"], folder):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            host = stored_host(path, **{name: given[name] for name in ("layers", "d_in", "residual")})
+        digest, shape = host.file.digest(), host.shape
+        known = {"weights": digest, "layers": shape.layers, "d_in": shape.d_in, "residual": shape.residual or None}
+        yield {**given, **known}, {digest: str(path)}
+
+
+def _found(given: Given, context: Context) -> Found:
+    from utfproof.ground.arrays import require_device
+    from utfproof.weights import stored_host
+
+    if given.device != "cpu":
+        require_device(given.device)  # this machine's doing: no result
+    path = context.files[str(given.weights)]
+    host = stored_host(path, **_said(given), max_memory=given.max_memory)
+    if host.file.digest() != str(given.weights):
+        raise MalformedInput(f"{path} has changed since the sweep began; start it again")
+    decision = _decision(given, host)
+    reason = decision.reason.replace(str(path), "the weights")  # a path is no part of a result
+    if decision.certificate is None:
+        return {"verdict": decision.verdict.value, "targets": str(decision.targets), "reason": reason}, {}
+    result, files = decided(decision.certificate, context)
+    return {**result, "reason": reason}, files
+
+
+def _decision(given: Given, host: StoredHost) -> HostDecision:
+    """By the notion that is asked about, for the targets that are asked about."""
+    from utfproof.decision.attention import decide_attention_matching
+    from utfproof.decision.verdict import decide_matching, decide_tied_targets
+
+    if given.tied_targets:
+        return decide_tied_targets(host, max_memory=given.max_memory)
+    decide = decide_matching if given.notion == Notion.MATCHING.value else decide_attention_matching
+    return decide(host, witness=given.witness, device=given.device, max_memory=given.max_memory)
+
+
+def _said(given: Given) -> dict[str, Any]:
+    """What the options say of the weights where their file does not."""
+    return {"layers": given.layers, "d_in": given.d_in, "residual": given.residual}
+
+
+def _counterexamples(
+    given: Given, stored: StoredHost, decision: HostDecision, target: Path
+) -> tuple[Findings, Targets]:
+    """What is found beside the decision, and the targets to write: name, (file, target, number format)."""
+    from utfproof.decision.counterexample import (
+        counterexample,
+        measure_difference,
+        tied_counterexample,
+        visible_counterexample,
+    )
+    from utfproof.decision.explain import Findings
+    from utfproof.decision.verdict import HostVerdict
+
+    if given.tied_targets:
+        tied = tied_counterexample(stored, decision)
+        return Findings(stored, decision, tied=tied), {} if tied is None else {
+            "target": (target, tied.target, "float64")
+        }
+    machine = _machine(stored)
+    findings = Findings(stored, decision, _margin(given, stored, decision, machine))
+    if decision.verdict is not HostVerdict.REFUTED:
+        return findings, {}
+    with suppress(ResourceLimit):  # the verdict stands without a name for the target
+        findings = replace(findings, counterexample=counterexample(stored, decision, max_memory=given.max_memory))
+    found = findings.counterexample
+    if found is None:
+        return findings, {}
+    targets: Targets = {"target": (target, found.target, "int8")}
+    small = stored.m * stored.M <= LEAST_SQUARES_ENTRIES
+    if given.visible is None and not (given.explain and small and machine is not None):
+        return findings, targets
+    with nullcontext() if given.visible is not None else suppress(ResourceLimit):
+        shown, _ = visible_counterexample(found, given.seed)
+        if given.visible is not None:
+            targets["visible"] = (given.visible, shown, "int8")
+        if machine is not None:
+            difference = measure_difference(
+                machine, shown, context=given.context, seed=given.seed, max_memory=given.max_memory
+            )
+            findings = replace(findings, difference=difference)
+    return findings, targets
+
+
+def _margin(given: Given, stored: StoredHost, decision: HostDecision, machine: Universal | None) -> Margin | str | None:
+    """Figures beside the verdict; None where they would take too much memory."""
+    from utfproof.decision.margin import margin_of
+
+    if machine is None:
+        return "the file holds integers beyond 2^53, which float64 cannot hold"
+    with suppress(ResourceLimit):
+        return margin_of(stored, machine, universal=decision.universal, max_memory=given.max_memory)
+    return None
+
+
+@command(
+    "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --explain -o host.json; "
+    "utfproof decide host.safetensors --notion attention-matching -o host.json",
+    certified=True,
+    prepare=_prepared,
+    find=_found,
+)
+def decide(
+    *,
+    weights: Annotated[
+        Path, argument("HOST.safetensors with R_Q, R_K, R_V (or R_Vv, R_Vo) and U.", metavar="HOST", text=True)
+    ],
+    output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
+    layers: StoredLayers = None,
+    d_in: StoredDIn = None,
+    residual: StoredResidual = None,
+    notion: Annotated[str, option("Notion of universality: matching or attention-matching.")] = "matching",
+    tied_targets: Annotated[
+        bool, option("Ask about weight-tied targets only (by matching).", "--tied-targets")
+    ] = False,
+    target: Annotated[
+        Path | None,
+        written("Where to write the counterexample, a target (.safetensors); by default beside the certificate."),
+    ] = None,
+    visible: Annotated[
+        Path | None,
+        written("Also write a version of it with generic queries and keys, whose difference shows through softmax."),
+    ] = None,
+    context: Annotated[
+        int,
+        option("Tokens n on which the host and the counterexample are compared.", check=positive_integer, aside=True),
+    ] = 8,
+    seed: Annotated[int, option("Seed of those queries, keys and tokens.", check=seed_check, aside=True)] = 0,
+    explain: Annotated[
+        bool, option("A report in words: what, why, margin, and what stays undecided.", "--explain", aside=True)
+    ] = False,
+    witness: Annotated[bool, option("Evidence that is much faster to check (a sidecar).", "--witness")] = False,
+    device: Device = "cpu",
+    max_memory: MaxMemory = None,
+) -> Outcome:
     """Decide, exactly, whether these weights are universal; the certificate is bound to their content.
 
     Floats are taken as the dyadic rationals that they are; factored values are never multiplied out in floats.
     Exit 0: universal by the notion. 1: refuted by matching, which does not decide functional universality; a counterexample is
     written too. 4: undecided, or open (by attention-matching nothing here says no); no certificate then.
     """
+    given = Given(locals())
+    from utfproof.decision.explain import Findings
+    from utfproof.weights import stored_host
 
-    examples = (
-        "Examples: utfproof decide host.safetensors -o host.json; utfproof decide host.safetensors --explain -o host.json; "
-        "utfproof decide host.safetensors --notion attention-matching -o host.json"
-    )
-    weights: Path = argument(
-        ..., "HOST.safetensors with R_Q, R_K, R_V (or R_Vv, R_Vo) and U.", metavar="HOST", kind="text"
-    )
-    output: Path = written(..., "Certificate to write (.json).")
-    layers: int | None = shared("layers", needed=False)
-    d_in: int | None = shared("d_in", needed=False)
-    residual: bool | None = residual_of_weights()
-    notion: str = option("matching", "Notion of universality: matching or attention-matching.")
-    tied_targets: bool = option(False, "Ask about weight-tied targets only (by matching).")
-    target: Path | None = written(
-        None, "Where to write the counterexample, a target (.safetensors); by default beside the certificate."
-    )
-    visible: Path | None = written(
-        None, "Also write a version of it with generic queries and keys, whose difference shows through softmax."
-    )
-    context: int = option(
-        8, "Tokens n on which the host and the counterexample are compared.", kind="positive", aside=True
-    )
-    seed: int = option(0, "Seed of those queries, keys and tokens.", kind="seed", aside=True)
-    explain: bool = option(False, "A report in words: what, why, margin, and what stays undecided.", aside=True)
-    witness: bool = option(False, "Evidence that is much faster to check (a sidecar).")
-    device: str = option("cpu", "cpu (NumPy), or a torch device such as cuda.")
-
-    def run(self) -> Outcome:
-        from utfproof.decision.explain import Findings
-        from utfproof.weights import stored_host
-
-        require_json(self.output)
-        notion = _notion(self)
-        beside = self.target or self.output.with_name(self.output.stem + ".target.safetensors")
-        _require_outputs(self.weights, self.output, beside, self.visible)
-        stored = stored_host(self.weights, **self._said, max_memory=self.limit)
-        require_words(stored.shape)
-        decision = self._decision(stored)
-        if notion is Notion.ATTENTION_MATCHING:
-            found, targets = Findings(stored, decision), dict[str, Any]()
-        else:
-            found, targets = self._counterexamples(stored, decision, beside)
-        with together():
-            files = _write(found, self.output, targets)
-        if self.target is None and "certificate" in files and "target" not in files:
-            options.remove_earlier_target(beside)
-        return _outcome(replace(found, files=files), f"decide {self.weights}", explain=self.explain)
-
-    # --- in a sweep ---
-
-    certified = True
-
-    @classmethod
-    def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-        from utfproof.weights import stored_host
-
-        _notion(cls.of(given))
-        for path in _files(given["weights"], folder):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                host = stored_host(path, **{name: given[name] for name in ("layers", "d_in", "residual")})
-            digest, shape = host.file.digest(), host.shape
-            known = {"weights": digest, "layers": shape.layers, "d_in": shape.d_in, "residual": shape.residual or None}
-            yield {**given, **known}, {digest: str(path)}
-
-    def found(self, context: Context) -> Found:
-        from utfproof.ground.arrays import require_device
-        from utfproof.weights import stored_host
-
-        if self.device != "cpu":
-            require_device(self.device)  # this machine's doing: no result
-        path = context.files[str(self.weights)]
-        host = stored_host(path, **self._said, max_memory=self.limit)
-        if host.file.digest() != str(self.weights):
-            raise MalformedInput(f"{path} has changed since the sweep began; start it again")
-        decision = self._decision(host)
-        reason = decision.reason.replace(str(path), "the weights")  # a path is no part of a result
-        if decision.certificate is None:
-            return {"verdict": decision.verdict.value, "targets": str(decision.targets), "reason": reason}, {}
-        result, files = decided(decision.certificate, context)
-        return {**result, "reason": reason}, files
-
-    def _decision(self, host: StoredHost) -> HostDecision:
-        """By the notion that is asked about, for the targets that are asked about."""
-        from utfproof.decision.attention import decide_attention_matching
-        from utfproof.decision.verdict import decide_matching, decide_tied_targets
-
-        if self.tied_targets:
-            return decide_tied_targets(host, max_memory=self.limit)
-        decide = decide_matching if self.notion == Notion.MATCHING.value else decide_attention_matching
-        return decide(host, witness=self.witness, device=self.device, max_memory=self.limit)
-
-    @property
-    def _said(self) -> dict[str, Any]:
-        """What the options say of the weights where their file does not."""
-        return {"layers": self.layers, "d_in": self.d_in, "residual": self.residual}
-
-    def _counterexamples(self, stored: StoredHost, decision: HostDecision, target: Path) -> tuple[Findings, Targets]:
-        """What is found beside the decision, and the targets to write: name, (file, target, number format)."""
-        from utfproof.decision.counterexample import (
-            counterexample,
-            measure_difference,
-            tied_counterexample,
-            visible_counterexample,
-        )
-        from utfproof.decision.explain import Findings
-        from utfproof.decision.verdict import HostVerdict
-
-        if self.tied_targets:
-            tied = tied_counterexample(stored, decision)
-            return Findings(stored, decision, tied=tied), {} if tied is None else {
-                "target": (target, tied.target, "float64")
-            }
-        machine = _machine(stored)
-        findings = Findings(stored, decision, self._margin(stored, decision, machine))
-        if decision.verdict is not HostVerdict.REFUTED:
-            return findings, {}
-        with suppress(ResourceLimit):  # the verdict stands without a name for the target
-            findings = replace(findings, counterexample=counterexample(stored, decision, max_memory=self.limit))
-        found = findings.counterexample
-        if found is None:
-            return findings, {}
-        targets: Targets = {"target": (target, found.target, "int8")}
-        small = stored.m * stored.M <= LEAST_SQUARES_ENTRIES
-        if self.visible is None and not (self.explain and small and machine is not None):
-            return findings, targets
-        with nullcontext() if self.visible is not None else suppress(ResourceLimit):
-            shown, _ = visible_counterexample(found, self.seed)
-            if self.visible is not None:
-                targets["visible"] = (self.visible, shown, "int8")
-            if machine is not None:
-                difference = measure_difference(
-                    machine, shown, context=self.context, seed=self.seed, max_memory=self.limit
-                )
-                findings = replace(findings, difference=difference)
-        return findings, targets
-
-    def _margin(self, stored: StoredHost, decision: HostDecision, machine: Universal | None) -> Margin | str | None:
-        """Figures beside the verdict; None where they would take too much memory."""
-        from utfproof.decision.margin import margin_of
-
-        if machine is None:
-            return "the file holds integers beyond 2^53, which float64 cannot hold"
-        with suppress(ResourceLimit):
-            return margin_of(stored, machine, universal=decision.universal, max_memory=self.limit)
-        return None
+    require_json(output)
+    notion = _notion(given)
+    beside = target or output.with_name(output.stem + ".target.safetensors")
+    _require_outputs(weights, output, beside, visible)
+    stored = stored_host(weights, **_said(given), max_memory=max_memory)
+    require_words(stored.shape)
+    decision = _decision(given, stored)
+    if notion is Notion.ATTENTION_MATCHING:
+        found, targets = Findings(stored, decision), dict[str, Any]()
+    else:
+        found, targets = _counterexamples(given, stored, decision, beside)
+    with together():
+        files = _write(found, output, targets)
+    if target is None and "certificate" in files and "target" not in files:
+        options.remove_earlier_target(beside)
+    return _outcome(replace(found, files=files), f"decide {weights}", explain=explain)
 
 
-def _notion(given: Decide) -> Notion:
+def _notion(given: Given) -> Notion:
     """The notion asked about; MalformedInput where it is unknown or other options are about another one."""
     allowed = (Notion.MATCHING.value, Notion.ATTENTION_MATCHING.value)
     if given.notion not in allowed:

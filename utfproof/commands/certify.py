@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from utfproof.cli import questions as options
+from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.options import (
+    DIn,
+    DOut,
+    Dtype,
+    HeadDim,
+    Heads,
+    Law,
+    Layers,
+    M,
+    MaxMemory,
+    Residual,
+    Seed,
+    argument,
+    option,
+    shape_of,
+    written,
+)
+from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.ground.files import require_writable, together
 from utfproof.ground.notions import Notion
-from utfproof.jobs import options
-from utfproof.jobs.groups import Drawn, Limited, Shaped, shape_of, shared
-from utfproof.jobs.job import Context, Found, Job, Outcome, Prepared
-from utfproof.jobs.parameters import argument, option, written
 from utfproof.shapes import matching_dimension
 
 if TYPE_CHECKING:
@@ -45,79 +60,94 @@ MEANINGS = {
 """What a verdict says and does not say, by notion and direction."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Certify(Shaped, Drawn, Limited, Job, order=20):
+def _certificate(given: Given) -> Certificate:
+    from utfproof.certificates.prover import certify
+
+    return certify(
+        given.construction,
+        given.shape,
+        given.m,
+        seed=given.seed,
+        law=given.law,
+        dtype=given.dtype,
+        notion=None if given.notion is None else Notion.asked(given.notion),
+        witness=given.witness,
+        device=given.device,
+        max_memory=given.max_memory,
+    )
+
+
+def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+    from utfproof.constructions import construction, resolve_m
+
+    entry, shape = construction(given["construction"]), options.quiet(shape_of, given)
+    found = {"construction": entry.name, **options.shape_document(shape)}
+    try:
+        found["m"] = resolve_m(entry, shape, given["m"])
+    except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
+        found["m"] = given["m"]
+    found["notion"] = (Notion.asked(given["notion"]) if given["notion"] else entry.notion or Notion.MATCHING).value
+    if given["witness"] and not entry.is_random:
+        raise MalformedInput(f"witness belongs to random constructions; {entry.name} has a certificate of linear size")
+    if entry.is_random:  # the others are the same for every seed
+        found |= {name: given[name] for name in ("seed", "law", "dtype", "witness", "device")}
+    yield found, {}
+
+
+def _found(given: Given, context: Context) -> Found:
+    from utfproof.ground.arrays import require_device
+
+    if given.device != "cpu":
+        require_device(given.device)  # this machine's doing: no result
+    try:
+        return decided(options.quiet(_certificate, given), context)
+    except Undecided as error:
+        return {"verdict": "undecided", "reason": str(error)}, {}
+    except MalformedInput as error:
+        return {"verdict": "refused", "reason": str(error)}, {}
+
+
+@command(
+    "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json",
+    certified=True,
+    prepare=_prepared,
+    find=_found,
+)
+def certify(
+    *,
+    construction: Annotated[str, argument("Name of the construction, for example sparse, tied, random.")],
+    output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
+    m: M = None,
+    notion: Annotated[
+        str | None, option("Notion of universality", choices=tuple(notion.word for notion in Notion))
+    ] = None,
+    witness: Annotated[
+        bool, option("Random constructions: evidence that is much faster to check (a sidecar).", "--witness")
+    ] = False,
+    device: Annotated[str, option("Random constructions: cpu (NumPy), or a torch device such as cuda.")] = "cpu",
+    residual: Residual = False,
+    heads: Heads = None,
+    layers: Layers = None,
+    head_dim: HeadDim = None,
+    d_in: DIn = None,
+    d_out: DOut = None,
+    seed: Seed = 0,
+    law: Law = "uniform",
+    dtype: Dtype = "float64",
+    max_memory: MaxMemory = None,
+    stated: frozenset[str] = frozenset(),
+) -> Outcome:
     """Decide whether a construction is universal and write the certificate, whichever way it goes.
 
     By matching, but shared-key and shared-query by attention-matching, unless --notion says otherwise. Exit 0: universal
     by that notion. 1: refuted (by matching, which does not decide functional universality). With --residual tied serves all
     tied targets.
     """
-
-    examples = "Example: utfproof certify tied --heads 4 --layers 2 --head-dim 24 --d-in 4 -o tied.json"
-    construction: str = argument(..., "Name of the construction, for example sparse, tied, random.")
-    output: Path = written(..., "Certificate to write (.json).")
-    m: int | None = shared("m")
-    notion: str | None = option(None, "Notion of universality", choices=tuple(notion.word for notion in Notion))
-    witness: bool = option(False, "Random constructions: evidence that is much faster to check (a sidecar).")
-    device: str = option("cpu", "Random constructions: cpu (NumPy), or a torch device such as cuda.")
-
-    def run(self) -> Outcome:
-        options.refuse_undrawn(self, self.construction, "seed", "law", "dtype", "device")
-        require_json(self.output)
-        found = self._certificate(self.limit)
-        return report(found, self.output, f"certify {self.construction}")
-
-    def _certificate(self, limit: int | None) -> Certificate:
-        from utfproof.certificates.prover import certify
-
-        return certify(
-            self.construction,
-            self.shape,
-            self.m,
-            seed=self.seed,
-            law=self.law,
-            dtype=self.dtype,
-            notion=None if self.notion is None else Notion.asked(self.notion),
-            witness=self.witness,
-            device=self.device,
-            max_memory=limit,
-        )
-
-    # --- in a sweep ---
-
-    certified = True
-
-    @classmethod
-    def prepared(cls, given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
-        from utfproof.constructions import construction, resolve_m
-
-        entry, shape = construction(given["construction"]), options.quiet(shape_of, given)
-        found = {"construction": entry.name, **options.shape_document(shape)}
-        try:
-            found["m"] = resolve_m(entry, shape, given["m"])
-        except NotDefined:  # a grid may hold shapes where a construction does not exist: the result says so
-            found["m"] = given["m"]
-        found["notion"] = (Notion.asked(given["notion"]) if given["notion"] else entry.notion or Notion.MATCHING).value
-        if given["witness"] and not entry.is_random:
-            raise MalformedInput(
-                f"witness belongs to random constructions; {entry.name} has a certificate of linear size"
-            )
-        if entry.is_random:  # the others are the same for every seed
-            found |= {name: given[name] for name in ("seed", "law", "dtype", "witness", "device")}
-        yield found, {}
-
-    def found(self, context: Context) -> Found:
-        from utfproof.ground.arrays import require_device
-
-        if self.device != "cpu":
-            require_device(self.device)  # this machine's doing: no result
-        try:
-            return decided(options.quiet(self._certificate, context.max_memory), context)
-        except Undecided as error:
-            return {"verdict": "undecided", "reason": str(error)}, {}
-        except MalformedInput as error:
-            return {"verdict": "refused", "reason": str(error)}, {}
+    given = Given(locals())
+    options.refuse_undrawn(stated, construction, "seed", "law", "dtype", "device")
+    require_json(output)
+    found = _certificate(given)
+    return report(found, output, f"certify {construction}")
 
 
 def decided(found: Certificate, context: Context) -> Found:

@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from utfproof.cli import questions as options
+from utfproof.cli.command import command
+from utfproof.cli.options import Layers, MaxMemory, argument, option, written
+from utfproof.cli.outcome import Outcome
+from utfproof.commands.certify import require_json
 from utfproof.errors import MalformedInput
 from utfproof.ground.files import require_writable, together
-from utfproof.jobs import options
-from utfproof.jobs.certify import require_json
-from utfproof.jobs.groups import Limited, shared
-from utfproof.jobs.job import Job, Outcome
-from utfproof.jobs.parameters import argument, option, written
 
 if TYPE_CHECKING:
     from utfproof.decision.shared import SharedHost, SharedRefutation
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefuteLower(Limited, Job, order=40, name="refute-lower"):
+@command("Example: utfproof refute-lower values.safetensors -o values.json")
+def refute_lower(
+    *,
+    host: Annotated[Path, argument("HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")],
+    output: Annotated[Path, written("Certificate to write (.json).", "-o", "--output")],
+    layers: Layers = None,
+    head_dim: Annotated[
+        int | None, option("Head dimension of the targets; the file's, else 1.", "--head-dim", "-d")
+    ] = None,
+    d_in: Annotated[int | None, option("Width of the targets; the file's, else 1.")] = None,
+    target: Annotated[
+        Path | None,
+        written("Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."),
+    ] = None,
+    max_memory: MaxMemory = None,
+) -> Outcome:
     """Refute universality in the paper's lower-bound model: attention from outside, E and U both depend on the target.
 
     A vector y != 0 with sum_w y_w R_w = 0 over the words of length L refutes it; with m^2 < H^L there always is one, and
     special values may have one beyond. Floats are taken as the dyadic rationals that they are. Exit 1: refuted, for untied
     targets. 4: open; this command never says universal.
     """
+    from utfproof.decision.shared import read_shared_host, refute_shared, require_widths
+    from utfproof.weights import write_target
 
-    examples = "Example: utfproof refute-lower values.safetensors -o values.json"
-    host: Path = argument(..., "HOST.safetensors with R_V [L, H, m, m], or [H, m, m] when tied.")
-    output: Path = written(..., "Certificate to write (.json).")
-    layers: int | None = shared("layers")
-    head_dim: int | None = option(None, "Head dimension of the targets; the file's, else 1.", "--head-dim", "-d")
-    d_in: int | None = option(None, "Width of the targets; the file's, else 1.")
-    target: Path | None = written(
-        None, "Where to write the target that no E and U serve (.safetensors); beside the certificate otherwise."
-    )
-
-    def run(self) -> Outcome:
-        from utfproof.decision.shared import read_shared_host, refute_shared, require_widths
-        from utfproof.weights import write_target
-
-        require_json(self.output)
-        require_widths(self.d_in, self.head_dim)
-        beside = self.target or self.output.with_name(self.output.stem + ".target.safetensors")
-        require_writable(beside)
-        for path in (self.output, beside):
-            options.require_distinct(path, self.host)
-        if self.output.resolve() == beside.resolve():
-            raise MalformedInput(f"certificate and target need different names, got {self.output}")
-        given = read_shared_host(
-            self.host, layers=self.layers, d_in=self.d_in, head_dim=self.head_dim, max_memory=self.limit
-        )
-        found = refute_shared(given)
-        files = []
-        with together():
-            if found.target is not None:
-                write_target(beside, found.target, dtype="int8")
-                files.append(str(beside))
-            files += [str(path) for path in found.certificate.write(self.output)]
-        if self.target is None and found.target is None:
-            options.remove_earlier_target(beside)
-        return _outcome(given, found, files, f"refute-lower {self.host}")
+    require_json(output)
+    require_widths(d_in, head_dim)
+    beside = target or output.with_name(output.stem + ".target.safetensors")
+    require_writable(beside)
+    for path in (output, beside):
+        options.require_distinct(path, host)
+    if output.resolve() == beside.resolve():
+        raise MalformedInput(f"certificate and target need different names, got {output}")
+    values = read_shared_host(host, layers=layers, d_in=d_in, head_dim=head_dim, max_memory=max_memory)
+    found = refute_shared(values)
+    files = []
+    with together():
+        if found.target is not None:
+            write_target(beside, found.target, dtype="int8")
+            files.append(str(beside))
+        files += [str(path) for path in found.certificate.write(output)]
+    if target is None and found.target is None:
+        options.remove_earlier_target(beside)
+    return _outcome(values, found, files, f"refute-lower {host}")
 
 
 def _outcome(given: SharedHost, found: SharedRefutation, files: list[str], subject: str) -> Outcome:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from utfproof.cli import questions as options
+from utfproof.cli.command import command
+from utfproof.cli.options import Residual, option, written
+from utfproof.cli.outcome import Outcome
 from utfproof.errors import MalformedInput
 from utfproof.ground.console import console
 from utfproof.ground.files import make_folder
 from utfproof.ground.notions import Notion
 from utfproof.ground.progress import stage
-from utfproof.jobs import options
-from utfproof.jobs.groups import shared
-from utfproof.jobs.job import Job, Outcome
-from utfproof.jobs.parameters import option, written
 from utfproof.shapes import span
 
 if TYPE_CHECKING:
@@ -29,63 +28,60 @@ WIDTH = 100
 """Columns of a paragraph."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frontier(Job, order=120):
+@command("Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/")
+def frontier(
+    *,
+    heads: Annotated[str, option("Heads: 3, 1..4 or 1,2,5.", "--heads", "-H")] = "1..4",
+    layers: Annotated[str, option("Layers, in the same way.", "--layers", "-L")] = "1..10",
+    head_dim: Annotated[int, option("Head dimension d.", "--head-dim", "-d", metavar="d")] = 1,
+    d_in: Annotated[int, option("Input and output dimension.")] = 1,
+    residual: Residual = False,
+    notion: Annotated[
+        list[str] | None,
+        option("matching, attention-matching, functional or shared-attention; each of them by default."),
+    ] = None,
+    plot: Annotated[Path | None, written("Picture to write: m against L, reached and proved.")] = None,
+    certificates: Annotated[Path | None, option("Existing folder in which to leave every certificate.")] = None,
+    largest: Annotated[
+        int | None, option("Make certificates of up to this many numbers, or as much checking; others are marked *.")
+    ] = None,
+    which: Annotated[bool, option("Name the bound, its page and its certificate for every entry.", "--bounds")] = False,
+) -> Outcome:
     """How small can a universal transformer be: for each notion, the least m proved and the least m reached.
 
     Every number has a certificate (--certificates, then: utfproof check DIR), but those marked *, which are made on demand,
     those marked **, whose certificate would take more than the checker allows, and those marked †, which a written proof
     gives.
     """
+    from utfproof.frontier.table import LARGEST, frontier, shapes
 
-    examples = "Example: utfproof frontier --heads 1..4 --layers 1..6 --notion shared-attention --certificates proofs/"
-    heads: str = option("1..4", "Heads: 3, 1..4 or 1,2,5.", "--heads", "-H")
-    layers: str = option("1..10", "Layers, in the same way.", "--layers", "-L")
-    head_dim: int = option(1, "Head dimension d.", "--head-dim", "-d", metavar="d")
-    d_in: int = option(1, "Input and output dimension.")
-    residual: bool = shared("residual")
-    notion: list[str] | None = option(
-        None, "matching, attention-matching, functional or shared-attention; each of them by default."
+    notions = [_notion(name) for name in notion] if notion else list(Notion)
+    grid = shapes(
+        _numbers("--heads", heads),
+        _numbers("--layers", layers),
+        head_dim,
+        d_in,
+        residual=residual,
     )
-    plot: Path | None = written(None, "Picture to write: m against L, reached and proved.")
-    certificates: Path | None = option(None, "Existing folder in which to leave every certificate.")
-    largest: int | None = option(
-        None, "Make certificates of up to this many numbers, or as much checking; others are marked *."
-    )
-    which: bool = option(False, "Name the bound, its page and its certificate for every entry.", "--bounds")
+    if len(grid) > MOST_SHAPES:
+        raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
+    if certificates is not None:
+        make_folder(certificates)
+    if largest is not None and largest < 1:
+        raise MalformedInput(f"--largest must be a positive integer, got {largest}")
+    if plot is not None:
+        from utfproof.ground.plots import picture_format
 
-    def run(self) -> Outcome:
-        from utfproof.frontier.table import LARGEST, frontier, shapes
+        picture_format(plot)
+    with stage("frontier", len(grid), unit="shapes") as doing:
+        found = frontier(grid, notions=notions, largest=LARGEST if largest is None else largest, advance=doing.advance)
+    files = [str(path) for path in found.write(certificates)] if certificates is not None else []
+    if plot is not None:
+        from utfproof.frontier.plotting import plot as draw
 
-        notions = [_notion(name) for name in self.notion] if self.notion else list(Notion)
-        grid = shapes(
-            _numbers("--heads", self.heads),
-            _numbers("--layers", self.layers),
-            self.head_dim,
-            self.d_in,
-            residual=self.residual,
-        )
-        if len(grid) > MOST_SHAPES:
-            raise MalformedInput(f"{len(grid)} shapes asked for, at most {MOST_SHAPES} are shown at once")
-        if self.certificates is not None:
-            make_folder(self.certificates)
-        if self.largest is not None and self.largest < 1:
-            raise MalformedInput(f"--largest must be a positive integer, got {self.largest}")
-        if self.plot is not None:
-            from utfproof.ground.plots import picture_format
-
-            picture_format(self.plot)
-        with stage("frontier", len(grid), unit="shapes") as doing:
-            found = frontier(
-                grid, notions=notions, largest=LARGEST if self.largest is None else self.largest, advance=doing.advance
-            )
-        files = [str(path) for path in found.write(self.certificates)] if self.certificates is not None else []
-        if self.plot is not None:
-            from utfproof.frontier.plotting import plot as draw
-
-            draw(found, self.plot)
-        document = _document(found, files, None if self.plot is None else str(self.plot))
-        return Outcome(document, text=partial(_print, found, document, which=self.which))
+        draw(found, plot)
+    document = _document(found, files, None if plot is None else str(plot))
+    return Outcome(document, text=partial(_print, found, document, which=which))
 
 
 def _notion(name: str) -> Notion:

@@ -1,0 +1,160 @@
+"""Questions that several commands put to what they are given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from utfproof.cli.options import DIMENSIONS, option_of
+from utfproof.constructions import CONSTRUCTIONS
+from utfproof.errors import MalformedInput, ResourceLimit, choose
+from utfproof.shapes import EffectiveHeadDimensionWarning, Shape
+
+if TYPE_CHECKING:
+    from utfproof.models import ImportedModel
+
+
+def quiet(question: Callable[..., Any], *given: Any) -> Any:
+    """The answer without a word on d > d_in: in a grid it would be said a thousand times over."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EffectiveHeadDimensionWarning)
+        return question(*given)
+
+
+def agree_with(shape: Shape, **given: int | None) -> None:
+    """MalformedInput when an option contradicts a file's shape."""
+    for name, value in given.items():
+        if value is not None and value != getattr(shape, name):
+            raise MalformedInput(
+                f"{option_of(name)} {value} contradicts the file, which has {name} = {getattr(shape, name)}"
+            )
+
+
+def require_distinct(output: Path, *inputs: Path) -> None:
+    """MalformedInput when a result would overwrite one of its own inputs."""
+    for given in inputs:
+        if output.exists() and given.exists() and output.samefile(given):
+            raise MalformedInput(f"writing {output} would overwrite an input of this command; choose another name")
+
+
+def remove_earlier_target(path: Path) -> None:
+    """Take away the target that an earlier run refuted a host with, where the certificate beside it now says otherwise.
+
+    Only a file that says of itself that it is a target goes: nobody else's.
+    """
+    from utfproof.weights import read_tensors
+
+    try:
+        if path.is_file() and read_tensors(path).metadata.get("system") in ("target", "looped-target"):
+            path.unlink()
+    except (MalformedInput, ResourceLimit, OSError):
+        return
+
+
+def refuse_undrawn(stated: Collection[str], host: str, *names: str) -> None:
+    """MalformedInput for options about drawn weights beside a host whose weights are not: they would say nothing.
+
+    A {0,1} construction takes a seed, a law and a number format, so that one command serves a list of constructions; a stored
+    host takes none.
+    """
+    stored = host not in CONSTRUCTIONS and Path(host).exists()
+    if not stored and (host not in CONSTRUCTIONS or CONSTRUCTIONS[host].is_random):
+        return
+    said = [option_of(name) for name in names if name in stated and (stored or name not in ("seed", "law", "dtype"))]
+    if said:
+        them = "it" if len(said) == 1 else "them"
+        raise MalformedInput(
+            f"{', '.join(said)} would change nothing: the weights of {host} are not drawn; leave {them} out"
+        )
+
+
+def refuse_given(stated: Collection[str], why: str, *names: str) -> None:
+    """MalformedInput for options that were given and would say nothing."""
+    given = [option_of(name) for name in names if name in stated]
+    if given:
+        raise MalformedInput(f"{', '.join(given)} would change nothing: {why}")
+
+
+def is_host_file(name: str) -> bool:
+    """Whether a HOST argument is a file rather than a construction's name."""
+    if name in CONSTRUCTIONS:
+        return False
+    if name.endswith(".safetensors") or Path(name).exists():
+        return True
+    raise MalformedInput(
+        f"{name!r} is neither a construction nor an existing .safetensors file; {choose(name, CONSTRUCTIONS)}"
+    )
+
+
+def host_digest(host: Path | str, residual: bool, limit: int | None) -> str:
+    """The digest of a host's file, which an embedding for it carries."""
+    from utfproof.weights import read_tensors
+
+    return read_tensors(host, max_memory=limit).digest(residual)
+
+
+def require_made_for(facts: dict[str, str], host: str, residual: bool, limit: int | None) -> dict[str, str]:
+    """MalformedInput where an embedding's metadata name another host than this one, by its construction or by the content of
+    its file; a row that says so where they leave open which file it was."""
+    from utfproof.models.embedding import GROUPED, HOST_DIGEST
+
+    made_for = facts.get("host", host)
+    if host != made_for and {host, made_for} & {*CONSTRUCTIONS, GROUPED}:
+        raise MalformedInput(f"this embedding was found for the host {made_for}, not for {host}")
+    if host == GROUPED or not is_host_file(host):
+        return {}
+    if HOST_DIGEST not in facts:
+        return {
+            "warning": f"the embedding does not say the content of its host ({HOST_DIGEST}): {host} is taken unchecked"
+        }
+    here = host_digest(host, residual, limit)
+    if facts[HOST_DIGEST] != here:
+        raise MalformedInput(
+            f"this embedding was found for a host of digest {facts[HOST_DIGEST][:16]}, {host} has {here[:16]}: its weights are "
+            "others; name the file that it was found for, or embed again"
+        )
+    return {}
+
+
+def require_drawn_alike(facts: dict[str, str], host: str, drawn: dict[str, Any]) -> None:
+    """MalformedInput where an embedding's metadata name another draw of this random construction than the options do."""
+    if host not in CONSTRUCTIONS or not CONSTRUCTIONS[host].is_random:
+        return
+    for name, value in drawn.items():
+        said = facts.get(name, str(value))[:40]
+        if said != str(value):
+            raise MalformedInput(
+                f"this embedding was found for {host} with {name} {said}, not {value}: say --{name} {said}"
+            )
+
+
+def assumed_rows(facts: dict[str, str]) -> dict[str, str]:
+    """A row for the facts of the model that nobody had said when the embedding was found."""
+    from utfproof.models.family import FACTS
+
+    names = [FACTS.get(name, name) for name in facts.get("assumed", "").split(", ") if name]
+    return {"assumed": f"{', '.join(names)}: nobody said it of the model when E was found"} if names else {}
+
+
+def stored_stream(facts: dict[str, str]) -> bool | None:
+    """What an embedding's metadata say of a residual stream; None where they say nothing. MalformedInput for anything else."""
+    text = facts.get("residual")
+    if text not in (None, "true", "false"):
+        raise MalformedInput(f"the embedding's metadata field residual is {text[:40]!r}, expected 'true' or 'false'")
+    return None if text is None else text == "true"
+
+
+def shape_document(shape: Shape, m: int | None = None) -> dict[str, Any]:
+    """A shape for --json."""
+    document = {name: getattr(shape, name) for name in DIMENSIONS}
+    if shape.residual:
+        document["residual"] = True
+    return document if m is None else {**document, "m": m}
+
+
+def agreement_code(model: ImportedModel, agrees: bool | None) -> int:
+    """1 where outputs differ; 4 where that is not known (None), or a fact that changes outputs is known to nobody; 0
+    otherwise."""
+    return 1 if agrees is False else 4 if agrees is None or model.unknown else 0

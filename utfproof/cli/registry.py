@@ -1,0 +1,95 @@
+"""Which commands there are. A command is the function of its own name in utfproof/commands, a file each."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from utfproof.errors import MalformedInput, choose
+
+NAMES = (
+    "verify", "certify", "decide", "refute-lower", "rank", "check", "build", "embed", "export", "emulate", "enclose",
+    "frontier", "symbolic", "train", "optimum", "tables", "figure", "report", "sweep", "collect", "search numerical",
+    "search exhaustive", "bench all",
+)  # fmt: skip
+"""In the order of --help."""
+GROUPS = {
+    "search": "Search the shared-attention model for smaller hosts. A find counts only with an exact verification.",
+    "bench": "Measurements side by side with what a user would otherwise use.",
+}
+_APART = ("check", "sweep", "collect")
+"""No commands of a sweep."""
+_FOLDER = Path(__file__).parents[1] / "commands"
+
+
+def stem(name: str) -> str:
+    """Module and function of a command."""
+    return name.replace("-", "_").replace(" ", "_")
+
+
+class _Legacy:
+    def __init__(self, name: str) -> None:
+        from utfproof.jobs.registry import commands
+
+        self.name, self.kind = name, commands()[name].load()
+        self.form = self.kind.form
+
+    def register(self, app: Any, name: str) -> None:
+        from utfproof.cli.declare import add
+
+        self.kind.register(app) if hasattr(self.kind, "register") else add(app, name, self.kind)
+
+
+def _is_legacy(name: str) -> bool:
+    return not (_FOLDER / f"{stem(name)}.py").exists()
+
+
+def load(name: str) -> Any:
+    """The `Command` of this name."""
+    if _is_legacy(name):
+        return _Legacy(name)
+    return getattr(import_module(f"utfproof.commands.{stem(name)}"), stem(name)).command
+
+
+@cache
+def help_of(name: str) -> str:
+    """A command's docstring, read from its source: a list of commands imports none of them."""
+    if _is_legacy(name):
+        from utfproof.jobs.registry import commands
+
+        return commands()[name].help
+    tree = ast.parse((_FOLDER / f"{stem(name)}.py").read_text(encoding="utf-8"))
+    found = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == stem(name))
+    return inspect.cleandoc(ast.get_docstring(found) or "")
+
+
+@cache
+def in_sweep(name: str) -> Any:
+    """The command of this name in a sweep; a group stands for its first command. MalformedInput where there is none, or where
+    it cannot run here."""
+    known = [entry for entry in NAMES if entry not in _APART]
+    first = {group: next(entry for entry in known if entry.startswith(f"{group} ")) for group in GROUPS}
+    for group, entry in first.items():
+        known[known.index(entry)] = group
+        name = group if name == entry else name
+    if name not in known:
+        raise MalformedInput(f"command {name!r} is unknown; {choose(name, known)}")
+    try:
+        if _is_legacy(first.get(name, name)):
+            from utfproof.cli.grid import in_sweep as legacy
+
+            return legacy(name)
+        return load(first.get(name, name))
+    except ModuleNotFoundError as error:
+        raise MalformedInput(f"command {name!r} cannot run here: module {error.name} is missing") from error
+
+
+def forms() -> dict[str, Any]:
+    """What every command prints with --json, by its name."""
+    from utfproof.reporting.documents import COMMANDS
+
+    return {name: COMMANDS.get(name) or load(name).form for name in NAMES}

@@ -1,0 +1,99 @@
+"""`utfproof rank`: the rank of a stored matrix modulo a prime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from utfproof.cli.command import command
+from utfproof.cli.options import MaxMemory, argument, option
+from utfproof.cli.outcome import Outcome
+from utfproof.errors import MalformedInput
+from utfproof.ground.forms import WHOLE
+from utfproof.ground.resources import require_memory
+
+SHOWN = 10
+"""Dependent rows and columns that people see."""
+
+
+@command(
+    "Example: utfproof rank matrix.npy --max-memory 2G",
+    form={
+        **dict.fromkeys(("rows", "columns", "prime", "rank"), WHOLE),
+        "dependent_rows": [WHOLE],
+        "dependent_columns": [WHOLE],
+        "matrix": str,
+        "exact": bool,
+    },
+)
+def rank(
+    *,
+    matrix: Annotated[Path, argument("A matrix: .npy, or a tensor of a .safetensors file.")],
+    tensor: Annotated[str | None, option("Name of the tensor in a .safetensors file; its only one by default.")] = None,
+    prime: Annotated[int | None, option("Odd prime below 2^27; the engine's own by default.")] = None,
+    max_memory: MaxMemory = None,
+) -> Outcome:
+    """Rank of a matrix in a file modulo a prime, and which rows and columns depend on those before them.
+
+    Floats are read as exact rationals. A full rank modulo a prime is the matrix's rank; a smaller one is a lower bound.
+    Exit 0, whatever the rank is.
+    """
+    from utfproof.exact import gfp
+
+    prime = gfp.DEFAULT_PRIMES[0] if prime is None else gfp.check_prime(prime)
+    array = _matrix(matrix, tensor)
+    if array.ndim != 2:
+        raise MalformedInput(f"{matrix} holds an array of shape {array.shape}; a matrix is expected")
+    rows, columns = (int(size) for size in array.shape)
+    require_memory(32 * rows * columns, f"the rank of a {rows} x {columns} matrix", max_memory)
+    residues = gfp.residues(array, prime, name=str(matrix))
+    profile = gfp.rank_profile(residues, prime)
+    rank = len(profile.columns)
+    full = rank == min(rows, columns)
+    outside = {
+        "rows": sorted(set(range(rows)) - set(profile.rows)),
+        "columns": sorted(set(range(columns)) - set(profile.columns)),
+    }
+    document = {
+        "matrix": str(matrix),
+        "rows": rows,
+        "columns": columns,
+        "prime": prime,
+        "rank": rank,
+        "exact": full,
+        "dependent_rows": outside["rows"],
+        "dependent_columns": outside["columns"],
+    }
+    meaning = "full, so this is its rank" if full else "its rank is at least this"
+    shown = {
+        "matrix": f"{rows} x {columns}, {matrix}",
+        "rank": f"{rank} modulo {prime}: {meaning}",
+        **{f"dependent {name}": _listed(numbers) for name, numbers in outside.items() if numbers},
+    }
+    return Outcome(document, f"rank {matrix}", shown)
+
+
+def _listed(numbers: list[int]) -> str:
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return ", ".join(map(str, numbers[:SHOWN])) + more
+
+
+def _matrix(path: Path, tensor: str | None) -> Any:
+    """The array in a file."""
+    import numpy as np
+
+    from utfproof.weights.tensors import read_tensors
+
+    if path.suffix != ".npy":
+        tensors = read_tensors(path).tensors
+        if tensor is None and len(tensors) == 1:
+            (tensor,) = tensors
+        if tensor not in tensors:
+            raise MalformedInput(f"{path} holds {', '.join(tensors) or 'no tensor'}; choose one with --tensor")
+        return tensors[tensor]
+    if tensor is not None:
+        raise MalformedInput("--tensor belongs to .safetensors files; a .npy file holds one matrix")
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise MalformedInput(f"cannot read {path} as a .npy file: {error}") from None

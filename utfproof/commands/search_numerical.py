@@ -1,0 +1,168 @@
+"""`utfproof search numerical`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.options import Heads, Layers, MaxMemory, Seed, StoredDIn, StoredHeadDim, option, option_of, written
+from utfproof.cli.outcome import Outcome
+from utfproof.errors import MalformedInput
+from utfproof.ground.notions import Notion
+from utfproof.ground.progress import stage
+from utfproof.shapes import Shape, positive_integer
+
+if TYPE_CHECKING:
+    from utfproof.search.problem import Problem
+    from utfproof.search.restarts import SearchSetting
+
+FREE = {"E": "E", "U": "U", "both": "E and U"}
+_SAID_ALWAYS = ("free", "notion", "looped", "restarts", "iterations", "seed")
+"""In the key of a sweep's job even where they are the default."""
+NOTIONS = {notion.word: notion for notion in (Notion.SHARED_ATTENTION, Notion.ATTENTION_MATCHING)}
+
+
+def _engine(device: str, torch: bool) -> Any:
+    from utfproof.search.levenberg import NUMPY, TORCH, SearchEngine
+
+    return SearchEngine(TORCH if torch or device != "cpu" else NUMPY, device)
+
+
+def _problem(given: Given) -> Problem:
+    from utfproof.search.problem import Problem
+
+    missing = [option_of(name) for name in ("heads", "layers", "m") if getattr(given, name) is None]
+    if given.heads is None or given.layers is None or given.m is None:
+        raise MalformedInput(f"the problem is incomplete: {', '.join(missing)} missing")
+    width = 1 if given.d_in is None else given.d_in
+    shape = Shape(given.heads, given.layers, width if given.head_dim is None else given.head_dim, width)
+    matched = given.notion == "attention-matching"  # U is fixed in this notion
+    free = "E" if matched and given.free == "both" else FREE[given.free]
+    tied = (given.looped or given.tied_targets, given.looped or given.tied_host)
+    return Problem(shape, given.m, free, *tied, NOTIONS[given.notion])
+
+
+def _setting(given: Given) -> SearchSetting:
+    from utfproof.search.restarts import SearchSetting
+
+    return SearchSetting(
+        given.restarts, given.iterations, given.seed, given.targets, given.fresh, positive=given.positive
+    )
+
+
+def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+    _problem(Given(given))
+    kept = {name: value for name, value in given.items() if value != search_numerical.command.parameters[name].default}
+    yield kept | {name: given[name] for name in _SAID_ALWAYS} | {"d_in": given["d_in"] or 1}, {}
+
+
+def _found(given: Given, context: Context) -> Found:
+    from utfproof.search.log import run_document
+    from utfproof.search.restarts import search
+    from utfproof.search.rounding import verify_run
+
+    run = search(_problem(given), _setting(given), workers=0, max_memory=context.max_memory)
+    verification, notes = verify_run(run, workers=0) if given.rounding else (None, [])
+    document = run_document(run, verification, notes)
+    names = ("counts", "problem", "verification", "notes")
+    return {"verdict": document["outcome"], **{name: document[name] for name in names}}, {}
+
+
+@command(
+    "Example: utfproof search numerical -H 2 -L 2 --m 2 --free both --restarts 20 --seed 0 -o run.json",
+    name="search numerical",
+    version=2,
+    prepare=_prepared,
+    find=_found,
+)
+def search_numerical(
+    *,
+    heads: Heads = None,
+    layers: Layers = None,
+    m: Annotated[
+        int | None, option("Embedding dimension m of the hosts to look for.", check=positive_integer, needed=True)
+    ] = None,
+    d_in: StoredDIn = None,
+    head_dim: StoredHeadDim = None,
+    free: Annotated[str, option("What may depend on the target", choices=tuple(FREE))] = "both",
+    looped: Annotated[bool, option("Tied hosts for tied targets.", "--looped")] = False,
+    tied_host: Annotated[bool, option("Tied hosts, whatever the targets.", "--tied-host")] = False,
+    tied_targets: Annotated[bool, option("Tied targets, whatever the hosts.", "--tied-targets")] = False,
+    restarts: Annotated[int, option("Random start points.", check=positive_integer)] = 20,
+    iterations: Annotated[int, option("Steps at each ridge, at most.", check=positive_integer)] = 200,
+    targets: Annotated[int | None, option("Targets solved at once; enough by default.", check=positive_integer)] = None,
+    fresh: Annotated[int, option("Fresh targets that a candidate must serve.", check=positive_integer)] = 12,
+    positive: Annotated[bool, option("Targets with positive weights only (d_in = 1).", "--positive")] = False,
+    notion: Annotated[
+        str, option("With attention-matching U, R_Q, R_K are fixed and E is free", choices=tuple(NOTIONS))
+    ] = "shared-attention",
+    rounding: Annotated[bool, option("Round candidates to exact hosts.", "--rounding/--no-rounding")] = True,
+    workers: Annotated[
+        int, option("Processes, one BLAS thread each; 0: in this one, with its threads.", aside=True)
+    ] = 1,
+    device: Annotated[
+        str, option("cpu, or a torch device such as cuda: restarts and targets in one batch there.", aside=True)
+    ] = "cpu",
+    torch: Annotated[
+        bool, option("Compute with torch on the CPU too, in place of NumPy.", "--torch", aside=True)
+    ] = False,
+    repeat: Annotated[Path | None, option("Repeat the run logged in RUN.json.")] = None,
+    output: Annotated[Path | None, written("Log of the run to write (.json).", "-o", "--output", document=True)] = None,
+    seed: Seed = 0,
+    max_memory: MaxMemory = None,
+) -> Outcome:
+    """Look for a host of m dimensions in the shared-attention model, or by attention-matching, numerically, from random starts.
+
+    Exit 0: a host was found and verified exactly. 4: a candidate without exact verification, an approximation, or nothing; that
+    nothing was found proves nothing.
+    """
+    given = Given(locals())
+    from utfproof.search import log
+    from utfproof.search.restarts import batches, search
+    from utfproof.search.rounding import verify_run
+
+    if repeat is not None:
+        if any(value is not None for value in (heads, layers, m, d_in, head_dim)):
+            raise MalformedInput("--repeat takes the problem from the log: give no shape and no --m")
+        problem, setting = log.read_run(repeat)
+    else:
+        problem, setting = _problem(given), _setting(given)
+    limit, engine = max_memory, _engine(device, torch)
+    workers = _workers(workers) if device == "cpu" else 0
+    groups = -(-setting.restarts // batches(setting.restarts, engine))
+    with stage("search", groups, unit="groups of restarts") as doing:
+        run = search(problem, setting, workers=workers, engine=engine, max_memory=limit, progress=doing.advance)
+    verification, notes = verify_run(run, workers=workers) if rounding else (None, [])
+    document = log.run_document(run, verification, notes)
+    return Outcome(document, f"search numerical: {problem}", _rows(document), 0 if verification is not None else 4)
+
+
+def _rows(document: dict[str, Any]) -> dict[str, str]:
+    from utfproof.search.restarts import OUTCOMES
+
+    best = min(document["restarts"], key=lambda restart: (OUTCOMES.index(restart["outcome"]), restart["path"][-1][1]))
+    ridge, residual, largest = best["path"][-1]
+    rows = {
+        "outcome": document["outcome"] + ("" if document["verification"] else "; proves nothing"),
+        "restarts": ", ".join(f"{count} {name}" for name, count in document["counts"].items()),
+        "best": f"residual {residual:.2g} at ridge {ridge:g}, largest weight {largest:.3g} (restart {best['number']})",
+    }
+    if best["fresh"]:
+        rows["fresh targets"] = f"residuals {best['fresh'][0]:.2g} to {best['fresh'][-1]:.2g}"
+    found = document["verification"]
+    if found is not None:
+        facts = ", ".join(f"{name} {count}" for name, count in found["facts"].items())
+        rows["exact verification"] = f"{found['method']}: {facts}"
+        if found["construction"]:
+            same = "the host is that one up to changes of coordinates" if found["equivalent"] else "of the same class"
+            mirror = ", mirrored" if found["mirrored"] else ""
+            rows["certificate"] = f"identity of {found['construction']}{mirror}; {same}"
+    for number, note in enumerate(document["notes"]):
+        rows[f"note {number + 1}"] = note
+    return rows
+
+
+def _workers(count: int) -> int:
+    return 0 if count == 0 else positive_integer("--workers", count)

@@ -1,0 +1,121 @@
+"""`utfproof sweep`: grids of jobs on this machine or a cluster."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from utfproof.cli.command import command
+from utfproof.cli.options import argument, memory, option, parallel
+from utfproof.cli.outcome import Outcome
+from utfproof.cli.output import plain
+from utfproof.cli.registry import in_sweep
+from utfproof.errors import MalformedInput
+from utfproof.ground.progress import stage
+
+if TYPE_CHECKING:
+    from utfproof.sweeps.run import Summary
+
+_NAMED = 3
+"""Failures named on standard error; failures.jsonl has them all."""
+
+
+@command(
+    "Examples: utfproof sweep grid.toml -o ranks --workers 4; utfproof sweep grid.toml --scheduler tcp://127.0.0.1:8786"
+)
+def sweep(
+    *,
+    spec: Annotated[Path, argument("FILE.toml: the grids of jobs (docs/sweeps.md).")],
+    output: Annotated[
+        Path | None, option("Folder of the results; named after the sweep by default.", "-o", "--output")
+    ] = None,
+    scheduler: Annotated[str | None, option("Run on a Dask cluster: its scheduler, such as tcp://host:8786.")] = None,
+    workers: Annotated[
+        int | None, option("Worker processes here; cores divided by --threads by default.", check=parallel)
+    ] = None,
+    threads: Annotated[
+        int | None, option("Threads for linear algebra in each of them; 1 by default.", check=parallel)
+    ] = None,
+    reuse: Annotated[bool, option("Keep results that other code of utfproof computed.", "--reuse")] = False,
+    dry_run: Annotated[bool, option("Read and count the jobs; run nothing.", "--dry-run")] = False,
+    max_memory: Annotated[
+        int | None, option("Memory limit of one job such as 4G; its share of 80 % of RAM by default.", parser=memory)
+    ] = None,
+) -> Outcome:
+    """Run every job of a grid that has no result yet; run it again to resume after anything.
+
+    Exit 0: every job has a result, whatever it says. 4: some could not be run; they are named. 3: for want of memory alone.
+    """
+    from utfproof.ground.resources import default_limit
+    from utfproof.sweeps.cluster import DaskWorkers
+    from utfproof.sweeps.run import run_sweep
+    from utfproof.sweeps.spec import read_spec
+
+    place = DaskWorkers(scheduler, workers=workers, threads=threads, note=_note)
+    asked = read_spec(spec, in_sweep)
+    folder = output or Path(asked.name)
+    document: dict[str, Any] = {
+        "sweep": asked.name,
+        "repeated": None if asked.is_large else asked.repeated,
+        "folder": str(folder),
+    }
+    title = f"sweep {asked.name}"
+    if dry_run:
+        return Outcome({**document, "jobs": _count(asked)}, title, _asked(asked))
+    if not folder.absolute().parent.is_dir():
+        raise MalformedInput(f"{folder.absolute().parent} is not a folder; make it first")
+    if max_memory is None and scheduler is None:  # a worker's share
+        max_memory = default_limit() // min(place.workers, max(_count(asked), 1))
+    with stage(title, _count(asked), unit="jobs") as doing:
+        summary = run_sweep(
+            asked,
+            folder,
+            place,
+            find=in_sweep,
+            reuse=reuse,
+            max_memory=max_memory,
+            progress=doing.advance,
+        )
+    rows = {**_asked(asked), **_ran(summary), "results": str(folder / "results.jsonl")}
+    failed = partial(_name_failures, summary, folder)
+    return Outcome({**document, **summary.document()}, title, rows, summary.exit_code, closing=failed)
+
+
+def _note(text: str) -> None:
+    print(f"note: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def _count(asked: Any) -> int:
+    """Jobs, or of a large sweep combinations: what of them repeats others is seen when it is planned."""
+    return asked.size if asked.is_large else len(asked.jobs)
+
+
+def _asked(asked: Any) -> dict[str, str]:
+    if asked.is_large:
+        return {"jobs": f"up to {asked.size}, planned while others run"}
+    repeated = f", and {asked.repeated} that repeat one of them" if asked.repeated else ""
+    return {"jobs": f"{len(asked.jobs)}{repeated}"}
+
+
+def _ran(summary: Summary) -> dict[str, str]:
+    rows = {"finished": f"{summary.finished}, of which {summary.before} before"}
+    for (name, verdict), count in sorted(summary.verdicts.items()):
+        rows[f"{name}: {verdict}"] = str(count)
+    if summary.failures:
+        rows["could not be run"] = str(len(summary.failures))
+    return rows
+
+
+def _name_failures(summary: Summary, folder: Path) -> None:
+    if not summary.failures:
+        return
+    named = [f"{job.label}: {reason}" for job, reason, _ in summary.failures[:_NAMED]]
+    more = len(summary.failures) - len(named)
+    rest = f" (and {more} more)" if more else ""
+    line = (
+        f"utfproof: {len(summary.failures)} of {summary.total} jobs could not be run, see {folder / 'failures.jsonl'}: "
+        f"{'; '.join(named)}{rest}"
+    )
+    print(plain(" ".join(line.split())), file=sys.stderr)

@@ -1,0 +1,196 @@
+"""`utfproof verify`: every statement of the paper decided anew and compared with the registry's record."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from utfproof.claims.grid import DEFAULT_GRID, Grid
+from utfproof.cli.command import Context, Found, Given, Prepared, command
+from utfproof.cli.options import (
+    DIMENSIONS,
+    DIn,
+    HeadDim,
+    Heads,
+    Layers,
+    argument,
+    option,
+    parallel,
+    required_shape,
+    written,
+)
+from utfproof.cli.outcome import Outcome
+from utfproof.cli.questions import refuse_given
+from utfproof.errors import MalformedInput, Refuted, Undecided
+from utfproof.ground.console import console
+from utfproof.ground.files import together, write_bytes
+from utfproof.ground.processes import worker_pool
+from utfproof.ground.progress import stage
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+SHOWN_IN_FULL = 5
+"""So many claims are shown with statement and evidence, more of them as a summary."""
+PICTURE_SHAPE = (2, 2, 1, 2)
+"""(H, L, d, d_in) drawn in the page unless the shape options say otherwise."""
+
+
+_OF_DECISIONS = ("grid", "output", "junit", "html", "certificates", "full", "workers", *DIMENSIONS)
+"""Options that say nothing where nothing is decided."""
+
+
+def _prepared(given: dict[str, Any], folder: Path) -> Iterator[Prepared]:
+    from utfproof.claims.registry import select
+
+    Grid.parse(given["grid"])
+    for entry in select([given["claim"] or "*"]):
+        yield {"claim": entry.id, "grid": given["grid"]}, {}
+
+
+def _found(given: Given, context: Context) -> Found:
+    from utfproof.claims.registry import all_claims
+    from utfproof.claims.runner import SPENT, decide
+
+    outcome = decide(all_claims()[str(given.claim)], Grid.parse(given.grid))
+    for problem in outcome.document["problems"]:
+        if problem.startswith(("the check stopped", "the check failed")):  # for want of memory, say: no result
+            raise Undecided(problem)
+    document = {name: value for name, value in outcome.document.items() if name not in SPENT}
+    files = {f"{digest}.json": data for digest, data in outcome.certificates.items()} | outcome.sidecars
+    verdict = document.pop("verdict") + ("" if outcome.agrees else " (not as recorded)")
+    return {"verdict": verdict, **document}, files
+
+
+@command(
+    'Example: utfproof verify "thm:designed-R*" --grid "H=1..2,L=1..3,d=1..2,d_in=1..3" --html claims.html',
+    certified=True,
+    prepare=_prepared,
+    find=_found,
+    aside=DIMENSIONS,
+)
+def verify(
+    *,
+    claim: Annotated[
+        list[str] | None,
+        argument(
+            "Claims by id, by the paper's label, or by a prefix ending in *; each of them by default.",
+            metavar="[CLAIMS]...",
+            text=True,
+        ),
+    ] = None,
+    grid: Annotated[str, option("Shapes on which claims are decided.")] = DEFAULT_GRID,
+    output: Annotated[Path | None, written("Also write the JSON document here.", "-o", "--output")] = None,
+    junit: Annotated[Path | None, written("JUnit XML, a test case for each claim.")] = None,
+    html: Annotated[Path | None, written("One self-contained page: claims, evidence, pictures.")] = None,
+    certificates: Annotated[Path | None, option("Existing folder in which to leave every certificate.")] = None,
+    full: Annotated[
+        bool, option("Every claim with its statement, verdict, instances and evidence.", "--full", aside=True)
+    ] = False,
+    workers: Annotated[
+        int | None, option("Worker processes; as many as cores unless said otherwise.", check=parallel, aside=True)
+    ] = None,
+    listing: Annotated[
+        bool, option("Name the claims with their recorded verdicts and leave.", "--list", aside=True)
+    ] = False,
+    heads: Heads = None,
+    layers: Layers = None,
+    head_dim: HeadDim = None,
+    d_in: DIn = None,
+    stated: frozenset[str] = frozenset(),
+) -> Outcome:
+    """Decide the claims and compare each verdict with the recorded one.
+
+    Prints the verdicts by section and what fails or is open; up to five claims, or with --full all of them, with statement and
+    evidence. The shape options choose the pictures of --html. Exit 0: every claim is as recorded. 1: some are not; they are
+    named.
+    """
+    from utfproof.claims.registry import select
+    from utfproof.claims.runner import verify
+
+    chosen = select(_no_files(claim or []))
+    if listing:
+        refuse_given(stated, "--list decides nothing", *_OF_DECISIONS)
+        lines = [f"{entry.verdict.value:18} {entry.id}" for entry in chosen]
+        listed = [{"id": entry.id, "recorded": entry.verdict.value} for entry in chosen]
+        return Outcome({"listed": listed}, text=lambda: print("\n".join(lines)))
+    shapes = Grid.parse(grid)
+    pictures = _pictures(html, {"heads": heads, "layers": layers, "head_dim": head_dim, "d_in": d_in})
+    count = _worker_count(workers, len(chosen))
+    with stage("verify", len(chosen), unit="claims") as doing, _executor(count) as executor:
+        document, outcomes = verify(chosen, shapes, executor=executor, keep=certificates, progress=doing.advance)
+    found = {digest: data for outcome in outcomes for digest, data in outcome.certificates.items()}
+    document["certificates"] = {digest: json.loads(data) for digest, data in sorted(found.items())}
+    with together():
+        _write_reports(document, junit, html, output, pictures)
+    show = partial(_print_claims, document, full=full or len(chosen) <= SHOWN_IN_FULL)
+    broken = [entry["id"] for entry in document["claims"] if not entry["agrees"]]
+    failure = Refuted(f"not as recorded: {', '.join(broken)}") if broken else None
+    return Outcome(document, text=show, failure=failure)
+
+
+def _no_files(names: list[str]) -> list[str]:
+    """The names of claims; MalformedInput for a file among them, as after `--json`, which takes none."""
+    for name in names:
+        if name.endswith(".json"):
+            raise MalformedInput(f"{name} is no claim; --json prints on standard output, -o {name} writes a file")
+    return names
+
+
+def _worker_count(workers: int | None, jobs: int) -> int:
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(available if workers is None else workers, jobs)
+
+
+def _executor(count: int) -> AbstractContextManager[Executor | None]:
+    """`count` worker processes; none for one worker."""
+    return nullcontext() if count <= 1 else worker_pool(count, "choose fewer --workers or a smaller --grid")
+
+
+def _pictures(html: Path | None, given: Mapping[str, int | None]) -> Any:
+    """What the page draws; None without a page. MalformedInput for shape options without one."""
+    if html is None:
+        if any(value is not None for value in given.values()):
+            raise MalformedInput("the shape options choose the pictures of --html, which is not given")
+        return None
+    from utfproof.reporting.pictures import draw
+    from utfproof.shapes import Shape
+
+    if any(value is not None for value in given.values()):
+        shape = required_shape(given)
+    else:
+        shape = Shape(*PICTURE_SHAPE)
+    return draw(shape)
+
+
+def _dumps(document: dict[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, allow_nan=False)
+
+
+def _write_reports(
+    document: dict[str, Any], junit: Path | None, html: Path | None, json_file: Path | None, pictures: Any
+) -> None:
+    if json_file is not None:
+        write_bytes(json_file, (_dumps(document) + "\n").encode())
+    if junit is not None:
+        from utfproof.reporting.junit import junit_xml
+
+        write_bytes(junit, junit_xml(document).encode())
+    if html is not None:
+        from utfproof.reporting.page import html_page
+
+        write_bytes(html, html_page(document, pictures).encode())
+
+
+def _print_claims(document: dict[str, Any], *, full: bool) -> None:
+    from utfproof.reporting.table import print_claims, print_summary
+
+    if full:
+        print_claims(document, console())
+    else:
+        print_summary(document, console())
