@@ -182,7 +182,7 @@ def main(names):
     from utfproof.claims.registry import all_claims
 
     all_claims()
-    import utfproof.jobs.verify  # noqa: F401  (everything is imported before the children part)
+    import utfproof.commands.verify  # noqa: F401  (everything is imported before the children part)
 
     known = tables()
     print(json.dumps({name: run_apart(known[name]) for name in names or known}))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tiers import full_where
 
-from utfproof.jobs.registry import commands
+from utfproof.cli.registry import NAMES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -75,7 +75,7 @@ def test_commands_in_sentences_exist(page):
         console.require_options([word for word in words if word != "..."])
 
 
-@pytest.mark.parametrize("name", commands())
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_is_shown_on_a_page(name):
     pages = [page for page in PAGES if page != "extend.md"]
     assert any(re.search(rf"utfproof {re.escape(name)}\b", text_of(page)) for page in pages)

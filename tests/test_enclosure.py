@@ -20,12 +20,14 @@ from test_certificates import OPTIONS
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import certify_enclosure, numbers
+from utfproof.cli.command import Given
+from utfproof.commands import enclose as enclosing
+from utfproof.commands.enclose import decimal, named_host, run_enclosure
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import random_input
 from utfproof.emulation.enclosure import Enclosure, enclose, exact_difference, exact_host
 from utfproof.errors import MalformedInput
 from utfproof.ground.arrays import exact
-from utfproof.jobs.enclose import Enclose, decimal, named_host, run_enclosure
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 from utfproof.weights import write_host
@@ -43,6 +45,11 @@ HOSTS = {
     "shared-query": (2, 1, 2, 2, 2),
 }
 LOGITS_ONLY = ("shared-key", "shared-query")
+
+
+def asked(**values):
+    """The parameters of the command, defaults filled in."""
+    return Given(enclosing.enclose.command.filled(values))
 
 
 def case(name, dims=None, *, seed=1, n=3, width=None):
@@ -324,11 +331,11 @@ def test_weights_of_a_file(tied, tmp_path):
     write_host(path, host)
     target = random_target(host.shape, 3)
     said = {"attention": "causal", "context": 3, "digits": 30}
-    out = run_enclosure(Enclose(host=str(path), **said, output=tmp_path / "c.json"), host, target)
+    out = run_enclosure(asked(host=str(path), **said, output=tmp_path / "c.json"), host, target)
     assert (out.exit_code, out.document["verdict"]) == (0, "within")
     assert codes(tmp_path / "c.json") == (0, 0)
     floats = embed(host, target).E
-    out = run_enclosure(Enclose(host=str(path), **said, output=tmp_path / "d.json"), host, target, floats)
+    out = run_enclosure(asked(host=str(path), **said, output=tmp_path / "d.json"), host, target, floats)
     assert (out.exit_code, out.document["verdict"], out.document["embedding"]) == (1, "apart", "given")
     assert codes(tmp_path / "d.json") == (0, 0)
     raw = bytearray(path.read_bytes())
@@ -340,7 +347,7 @@ def test_weights_of_a_file(tied, tmp_path):
 def test_the_helper_says_what_was_shown(tmp_path):
     host, target, E, _ = case("sparse")
     arguments = {"host": "sparse", "attention": "alibi+causal", "context": 2, "seed": 1}
-    out = run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "a.json"), host, target)
+    out = run_enclosure(asked(**arguments, digits=50, output=tmp_path / "a.json"), host, target)
     assert out.exit_code == 0
     assert out.rows["result"] == "outputs within 10^-50"
     assert "not about universality" in out.rows["means"]
@@ -350,19 +357,19 @@ def test_the_helper_says_what_was_shown(tmp_path):
     assert "universal" not in json.dumps(out.document).replace("looped-universal", "")
     claim = json.loads((tmp_path / "a.json").read_bytes())["claim"]
     assert "universal" not in json.dumps(claim)
-    again = run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "b.json"), host, target)
+    again = run_enclosure(asked(**arguments, digits=50, output=tmp_path / "b.json"), host, target)
     assert again.rows["result"] == out.rows["result"]
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     verdict = checker.check_file(tmp_path / "a.json", OPTIONS)
     assert "at most 1e-50 apart (target " in verdict.message
     assert verdict.facts["difference"] == [0, 1]
-    rounded = run_enclosure(Enclose(**arguments, digits=20), host, target, np.asarray(E, dtype=np.float32))
+    rounded = run_enclosure(asked(**arguments, digits=20), host, target, np.asarray(E, dtype=np.float32))
     assert rounded.exit_code == 1
     assert rounded.document["files"] == []
     low, high = (Fraction(rounded.document["difference"][key]) for key in ("at_least", "at_most"))
     assert 0 < low < high < Fraction(1, 10**5)
     with pytest.raises(MalformedInput, match=r"ends in \.json"):
-        run_enclosure(Enclose(**arguments, digits=50, output=tmp_path / "a.txt"), host, target)
+        run_enclosure(asked(**arguments, digits=50, output=tmp_path / "a.txt"), host, target)
 
 
 def test_decimals_are_written_to_the_last_digit():

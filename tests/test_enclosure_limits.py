@@ -16,11 +16,11 @@ from test_enclosure import KERNELS, case, codes, scaled, written
 from utfproof.attention import GivenAttention, SoftmaxAttention, parse_kernel
 from utfproof.certificates import checker
 from utfproof.certificates.enclosures import attention_name, certify_enclosure
+from utfproof.commands.enclose import exact_embedding
 from utfproof.constructions import build_host, random_target
 from utfproof.emulation.enclosure import enclose
 from utfproof.errors import MalformedInput, ResourceLimit
 from utfproof.ground.arrays import exact
-from utfproof.jobs.enclose import exact_embedding
 from utfproof.matching import embed, exact_target
 from utfproof.shapes import Shape
 

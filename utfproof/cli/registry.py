@@ -21,7 +21,7 @@ GROUPS = {
     "search": "Search the shared-attention model for smaller hosts. A find counts only with an exact verification.",
     "bench": "Measurements side by side with what a user would otherwise use.",
 }
-_APART = ("check", "sweep", "collect")
+APART = ("check", "sweep", "collect")
 """No commands of a sweep."""
 _FOLDER = Path(__file__).parents[1] / "commands"
 
@@ -71,7 +71,7 @@ def help_of(name: str) -> str:
 def in_sweep(name: str) -> Any:
     """The command of this name in a sweep; a group stands for its first command. MalformedInput where there is none, or where
     it cannot run here."""
-    known = [entry for entry in NAMES if entry not in _APART]
+    known = [entry for entry in NAMES if entry not in APART]
     first = {group: next(entry for entry in known if entry.startswith(f"{group} ")) for group in GROUPS}
     for group, entry in first.items():
         known[known.index(entry)] = group
