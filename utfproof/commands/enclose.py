@@ -114,10 +114,10 @@ def exact_embedding(host: Universal, target: Target, *, max_memory: int | None =
     return embed(exact_host(host), exact_target(target), max_memory=max_memory)
 
 
-def run_enclosure(job: Given, host: Universal, target: Target, embedding: Any = None) -> Outcome:
+def run_enclosure(given: Given, host: Universal, target: Target, embedding: Any = None) -> Outcome:
     """Enclose |UTF(X, E) - T(X)| to so many decimal places for one input X, drawn from the seed; write the certificate.
 
-    host: what the job's HOST means. E: `embedding` as it is (floats are dyadic rationals), or solved for exactly. Raises
+    host: what the given's HOST means. E: `embedding` as it is (floats are dyadic rationals), or solved for exactly. Raises
     ResourceLimit beyond sizes and precisions, MalformedInput, CannotCarry as `embed` does.
     """
     from utfproof.attention import SeededAttention, parse_kernel
@@ -125,34 +125,34 @@ def run_enclosure(job: Given, host: Universal, target: Target, embedding: Any = 
     from utfproof.emulation.compare import random_input
     from utfproof.emulation.enclosure import enclose, first_bits, require_size
 
-    output, context, residual = job.output, job.context, host.shape.residual
+    output, context, residual = given.output, given.context, host.shape.residual
     if output is not None and output.suffix != ".json":
         raise MalformedInput(f"a certificate's file name ends in .json, got {output}")
-    kernel: Any = parse_kernel(job.attention, host.shape.heads, host.shape.head_dim)
-    require_size(host, target, context, first_bits(kernel, job.digits), job.limit)
+    kernel: Any = parse_kernel(given.attention, host.shape.heads, host.shape.head_dim)
+    require_size(host, target, context, first_bits(kernel, given.digits), given.max_memory)
     if isinstance(kernel, SeededAttention):
         kernel = kernel.rational(host.shape.layers, host.shape.heads, context)
     name = attention_name(kernel, host.shape.heads)
-    X = random_input(host.shape, context, job.seed)
+    X = random_input(host.shape, context, given.seed)
     E, method = embedding, "given"
     if embedding is None:
-        solved = exact_embedding(host, target, max_memory=job.limit)
+        solved = exact_embedding(host, target, max_memory=given.max_memory)
         E, method = solved.E, f"exact ({solved.method})"
-    found = enclose(host, target, E, X, kernel, job.digits, max_memory=job.limit)
+    found = enclose(host, target, E, X, kernel, given.digits, max_memory=given.max_memory)
     files = []
     if output is not None:
-        drawn: dict[str, Any] = {"seed": job.seed, "law": job.law, "dtype": job.dtype}
-        named = named_host(job.host, tied=host.tied, **drawn, limit=job.limit, residual=residual)
+        drawn: dict[str, Any] = {"seed": given.seed, "law": given.law, "dtype": given.dtype}
+        named = named_host(given.host, tied=host.tied, **drawn, limit=given.max_memory, residual=residual)
         made = enclosure_certificate(named, host, target, E, X, kernel, found, name)
         if bool(made.document["shape"].get("residual")) != residual:
             raise NotDefined(
                 f"a certificate of kind enclosure cannot say what stream there is at {host.shape}; leave -o out"
             )
         files = [str(path) for path in made.write(output)]
-    return _outcome(job, host, found, name, method, files)
+    return _outcome(given, host, found, name, method, files)
 
 
-def _outcome(job: Given, host: Universal, found: Enclosure, attention: str, method: str, files: list[str]) -> Outcome:
+def _outcome(given: Given, host: Universal, found: Enclosure, attention: str, method: str, files: list[str]) -> Outcome:
     low, high = (decimal(units, found.digits) for units in found.units)
     within = found.verdict in ("within", "equal")
     result = {"within": f"outputs within 10^-{found.digits}", "equal": "outputs are equal, as rational numbers"}
@@ -163,7 +163,7 @@ def _outcome(job: Given, host: Universal, found: Enclosure, attention: str, meth
         "digits": found.digits,
         "precision_bits": found.precision_bits,
         "attention": attention,
-        "context": job.context,
+        "context": given.context,
         "embedding": method,
         "shape": options.shape_document(host.shape, host.m),
         "files": files,
@@ -172,7 +172,7 @@ def _outcome(job: Given, host: Universal, found: Enclosure, attention: str, meth
         "result": result.get(found.verdict, "outputs DIFFER"),
         "max |UTF(X, E) - T(X)|": f"at most {high}" if within else f"between {low} and {high}",
         "shape": f"{host.shape}, m = {host.m}",
-        "run": f"one target, one input of n = {job.context}, attention {attention}",
+        "run": f"one target, one input of n = {given.context}, attention {attention}",
         "E": method,
         "arithmetic": f"balls of {found.precision_bits} bits; every rounding is enclosed"
         if found.precision_bits
@@ -180,7 +180,7 @@ def _outcome(job: Given, host: Universal, found: Enclosure, attention: str, meth
         "means": "a statement about this target, E and X only, not about universality",
         **({"certificate": ", ".join(files)} if files else {}),
     }
-    return Outcome(document, f"enclose {job.host}", rows, 0 if within else 1)
+    return Outcome(document, f"enclose {given.host}", rows, 0 if within else 1)
 
 
 def decimal(units: int, digits: int) -> str:
