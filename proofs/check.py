@@ -27,7 +27,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from utfproof.claims.links import LINKS
 from utfproof.claims.theorems import (
     CLOSED,
     DECLARED,
@@ -501,7 +500,6 @@ CLEAN = (
 # --- the tables of README.md --------------------------------------------------------------------------------
 
 BEGIN, END = "<!-- theorems: written by check.py --write -->", "<!-- end of theorems -->"
-LACK, LACKED = "<!-- in part: written by check.py --write -->", "<!-- end of in part -->"
 
 
 def table(wanted: dict[str, Headline]) -> str:
@@ -515,23 +513,16 @@ def table(wanted: dict[str, Headline]) -> str:
     return "\n".join(rows)
 
 
-def lacking() -> str:
-    """The claims that theorems prove in part, and what is missing of each."""
-    rows = [f"| `{name}` | {cell(link.missing)} |" for name, link in LINKS.items() if link.missing]
-    return "\n".join(["| claim | not in the theorems |", "|---|---|", *rows])
-
-
 def cell(text: str) -> str:
     """Text for a cell."""
     return text.replace("|", "\\|")
 
 
 def with_table(page: str, wanted: dict[str, Headline]) -> str:
-    """README.md with its tables renewed."""
-    for begin, end, rows in ((BEGIN, END, table(wanted)), (LACK, LACKED, lacking())):
-        if begin in page:
-            page = f"{page.split(begin)[0]}{begin}\n{rows}\n{end}{page.split(end)[1]}"
-    return page
+    """README.md with its table renewed."""
+    if BEGIN not in page:
+        return page
+    return f"{page.split(BEGIN)[0]}{BEGIN}\n{table(wanted)}\n{END}{page.split(END)[1]}"
 
 
 def main(arguments: list[str] | None = None) -> int:

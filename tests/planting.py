@@ -19,9 +19,6 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
-GRID = "H=1..2,L=1..2,d=1..2,d_in=1..2"
-"""Small: faults show at the smallest shapes, and claims bring their own anchors."""
-
 
 @dataclass(frozen=True)
 class Fault:
@@ -116,8 +113,8 @@ PLAIN = (int, float, str, bytes, bool, tuple, list, dict, set, frozenset)
 
 def plant_data(module, old_code, new_code):
     """Replace plain module-level data that the fault changes, wherever the package holds it."""
-    if module.__name__.startswith("utfproof.claims.") and "@claim" in Path(module.__file__).read_text():
-        return 0  # running such a module again would register its claims twice; its functions were swapped
+    if module.__name__.startswith("utfproof.claims.checks.") and "@check" in Path(module.__file__).read_text():
+        return 0  # running such a module again would register its checks twice; its functions were swapped
     spaces = []
     for code in (old_code, new_code):
         shadow = types.ModuleType(module.__name__)
@@ -146,7 +143,7 @@ def run(fault):
     names = list(fault.breaks)
     output, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        code = command_line(["verify", *names, "--grid", GRID, "--workers", "1", "--json"])
+        code = command_line(["verify", *names, "--workers", "1", "--json"])
     try:
         document = json.loads(output.getvalue())
     except ValueError:

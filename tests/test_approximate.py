@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from utfproof.claims.new_approximate import signs
+from utfproof.claims.checks.new_approximate import signs
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, TIED, UNTIED, Question
 from utfproof.ground.notions import Notion

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from utfproof.claims.new_bilinear import corrected_matrices, corrected_product
+from utfproof.claims.checks.new_bilinear import corrected_matrices, corrected_product
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import ALL, BOTH, Question
 from utfproof.ground.notions import Notion

@@ -8,7 +8,7 @@ import pytest
 from logit_equations import misses
 
 from utfproof.attention import SoftmaxAttention
-from utfproof.claims.new_all_targets import target_of
+from utfproof.claims.checks.new_all_targets import target_of
 from utfproof.errors import NotDefined
 from utfproof.frontier.interval import interval
 from utfproof.frontier.product_host import (

@@ -12,9 +12,7 @@ import pytest
 
 from utfproof.claims import theorems
 from utfproof.claims.grid import Grid
-from utfproof.claims.links import LINKS
-from utfproof.claims.record import Evidence, Verdict
-from utfproof.claims.registry import all_claims, claim
+from utfproof.claims.registry import all_claims
 from utfproof.ground.notions import Targets
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +20,7 @@ PROOFS = ROOT / "proofs"
 HEADLINES = theorems.all_headlines(PROOFS)
 LIBRARIES = theorems.libraries(PROOFS)
 CLAIMS = all_claims()
+LINKED = {name: entry for name, entry in CLAIMS.items() if entry.theorem}
 THEORIES = [path for library in LIBRARIES for path in sorted((library / "theories").glob("*.v"))]
 SMALL = Grid.parse("H=1,L=1,d=1,d_in=1")
 
@@ -49,31 +48,20 @@ def test_a_headline_is_a_theorem_of_its_file(name):
     assert HEADLINES[name].says.endswith(".")
 
 
-def test_links_name_headlines_and_claims_and_what_is_missing():
-    claimed = {name for link in LINKS.values() for name in link.names}
+def test_claims_name_headlines():
+    claimed = {name for entry in LINKED.values() for name in entry.theorem}
     # no claim is about their notion: the one of these hosts is functional, and that equal logits give equal outputs is proved
     # without a residual stream alone
     alone = {name for name in HEADLINES if name.startswith("ResidualQuery.")}
     alone |= {"Softmax.softmax_shift", "Softmax.softmax_prefix", "Softmax.causal_prefix"}  # nor about what they say
     assert claimed == set(HEADLINES) - alone
-    assert set(LINKS) <= set(CLAIMS)
-    page = (PROOFS / "README.md").read_text()
-    for name, link in LINKS.items():
-        assert link.names
-        assert not link.missing or f"| `{name}` | {link.missing} |" in page
-    for entry in CLAIMS.values():
-        assert (
-            (entry.theorem, entry.theorems_lack) == (LINKS[entry.id].names, LINKS[entry.id].missing)
-            if entry.theorem
-            else True
-        )
-        assert bool(entry.theorem) == (entry.id in LINKS) == (Evidence.MACHINE in entry.evidence)
 
 
-@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("name", LINKED)
 def test_a_theorem_is_about_the_notion_and_the_targets_of_its_claim(name):
     """What is proved for all targets holds for samples of them; no notion stands in for another."""
-    entry, linked = CLAIMS[name], [HEADLINES[theorem] for theorem in LINKS[name].names]
+    entry = CLAIMS[name]
+    linked = [HEADLINES[theorem] for theorem in entry.theorem]
     if entry.notion is None:
         return
     assert entry.notion.value in {notion for theorem in linked for notion in theorem.notions}
@@ -82,25 +70,13 @@ def test_a_theorem_is_about_the_notion_and_the_targets_of_its_claim(name):
 
 
 def test_open_claims_have_no_theorem():
-    assert [name for name in LINKS if CLAIMS[name].verdict.value == "open"] == []
+    assert [name for name, entry in LINKED.items() if entry.verdict.value == "open"] == []
 
 
 def test_labels_are_the_papers():
     from paper_labels import LABELS
 
     assert {label for entry in HEADLINES.values() for label in entry.labels} <= set(LABELS)
-
-
-def test_evidence_comes_with_its_theorem():
-    with pytest.raises(ValueError, match="comes with its theorem"):
-        claim(
-            "x:y",
-            place="",
-            statement="",
-            verdict=Verdict.HOLDS.by(Evidence.MACHINE),
-            scope="",
-            sentence="",
-        )(lambda run: iter(()))
 
 
 def test_the_readme_and_the_statements_list_them_all():

@@ -55,8 +55,7 @@ def claim(id, verdict="holds", notion="matching", **fields):
         "instances": [],
         "seconds": 0.125,
         "processor_seconds": 0.125,
-        **dict.fromkeys(("quotation", "free", "hosts", "attention")),
-        "refuted_by": [],
+        **dict.fromkeys(("quotation", "free", "hosts", "attention", "cause", "grid_note")),
     } | fields
 
 

@@ -61,11 +61,18 @@ def test_a_summary_names_what_is_broken_and_how_to_see_the_rest():
         )
 
     claims = [entry("a", "holds"), entry("b", "fails as printed", counterexample="(1,1,1,1)"), entry("c", "open")]
+    claims += [entry(name, "fails as printed", cause="one slip") for name in ("e", "f")]
     claims.append(entry("d", "holds", recorded="open", agrees=False))
     console = Console(record=True, width=80, file=io.StringIO())
     print_summary({"grid": "g", "holds": False, "claims": claims}, console)
     printed = console.export_text()
-    for words in ("b  at (1,1,1,1)", "d: not as recorded", "4 claims: 2 holds, 1 fails as printed, 1 open", "--full"):
+    for words in (
+        "b  at (1,1,1,1)",
+        "d: not as recorded",
+        "6 claims: 2 holds, 3 fails as printed, 1 open (2 causes)",
+        "  one slip\n",
+        "--full",
+    ):
         assert words in printed
     assert "1 NOT as recorded" in printed
 

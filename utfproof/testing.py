@@ -121,7 +121,7 @@ def decide_construction(
     keep: an existing folder that receives each certificate with its weights, for `utfproof check`. Raises MalformedInput
     for a grid that is not understood and for a host whose arrays do not fit, naming the shape it was asked for.
     """
-    from utfproof.claims.record import Instance
+    from utfproof.claims.claim import Instance
 
     parsed = Grid.parse(grid)
     if keep is not None and not Path(keep).is_dir():

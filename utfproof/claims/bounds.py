@@ -8,8 +8,8 @@ import numpy as np
 from utfproof.certificates.dimensions import ALL_UNTIED, DIMENSION_ROWS, GENERIC_UNTIED, least_square_root
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
+from utfproof.claims.claim import KNOWN, Agreed, Instance, agree
 from utfproof.claims.decisions import dense, rank_of_matrix
-from utfproof.claims.record import KNOWN, Agreed, Instance, agree
 from utfproof.constructions.random import integer_target
 from utfproof.frontier.interval import interval
 from utfproof.frontier.questions import Question

@@ -8,7 +8,7 @@ from typing import Any
 from utfproof.certificates import checker
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.lower_bounds import dimension_certificate
-from utfproof.claims.record import BEYOND, Instance
+from utfproof.claims.claim import BEYOND, Instance
 from utfproof.errors import Undecided
 from utfproof.ground.notions import Notion
 

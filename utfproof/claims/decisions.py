@@ -11,7 +11,7 @@ import numpy as np
 from utfproof.certificates.format import Certificate, shape_of
 from utfproof.certificates.prover import certify
 from utfproof.claims import plain
-from utfproof.claims.record import Agreed, Instance, agree
+from utfproof.claims.claim import Agreed, Instance, agree
 from utfproof.exact import gfp, rational
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.notions import Notion

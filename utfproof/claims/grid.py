@@ -46,6 +46,11 @@ class Grid:
             raise ResourceLimit(f"grid {text!r} has {size} shapes, more than {MAX_SHAPES}; choose a smaller one")
         return Grid(ranges["H"], ranges["L"], ranges["d"], ranges["d_in"], text)
 
+    @property
+    def default(self) -> bool:
+        """Whether it is the default grid, on which verdicts, figures and smallest instances are recorded."""
+        return self.text == DEFAULT_GRID
+
     def shapes(self) -> Iterator[Shape]:
         """Every shape of the grid."""
         for values in itertools.product(self.heads, self.layers, self.head_dims, self.d_ins):

@@ -8,7 +8,7 @@ import numpy as np
 
 from utfproof.certificates.sources import assemble
 from utfproof.claims import plain
-from utfproof.claims.record import Instance, agree
+from utfproof.claims.claim import Instance, agree
 from utfproof.ground.generator import integer_matrix
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.paper.tables import PAPER_TABLE_SHAPES

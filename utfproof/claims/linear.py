@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from utfproof.claims import plain
+from utfproof.claims.claim import Agreed, agree
 from utfproof.claims.decisions import dense, rank_modulo
-from utfproof.claims.record import Agreed, agree
 from utfproof.exact import rational
 from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all

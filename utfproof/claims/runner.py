@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import tempfile
 import time
@@ -15,12 +14,12 @@ from typing import Any
 
 from utfproof.certificates import checker
 from utfproof.certificates.scope import is_inequality, signature
+from utfproof.claims.claim import OUTCOMES, Claim, Evidence, Figure, Instance, RoutesDiffer, Run
 from utfproof.claims.companions import beyond
-from utfproof.claims.grid import DEFAULT_GRID, Grid
-from utfproof.claims.judging import Observation, computed_verdict, evidence_here, judge, refuted_by, smallest
-from utfproof.claims.record import OUTCOMES, Claim, Evidence, Figure, Instance, RoutesDiffer, Run
+from utfproof.claims.grid import Grid
 from utfproof.claims.registry import all_claims
-from utfproof.claims.theorems import standing
+from utfproof.claims.theorems import ABSENT, BROKEN, BUILT, CHECKED, STATED, Standing, standing
+from utfproof.claims.verdicts import Observation, computed_verdict, examined, judge, smallest
 from utfproof.errors import MalformedInput, UtfproofError
 from utfproof.ground.files import write_bytes
 
@@ -47,11 +46,12 @@ class ClaimOutcome:
 
 def observe(claim: Claim, grid: Grid, *, keep: Path | None = None) -> Observation:
     """Run a claim's check and have the checker read every certificate (written to `keep` or a temporary folder)."""
-    seen = Observation()
+    run = Run(grid)
+    seen = Observation(run=run)
     with tempfile.TemporaryDirectory() as scratch:
         folder = keep or Path(scratch)
         try:
-            for found in claim.check(Run(grid)):
+            for found in claim.check(run):
                 if isinstance(found, Figure):
                     seen.figures[found.name] = found.value
                     continue
@@ -118,17 +118,17 @@ def decide(claim: Claim, grid: Grid, *, keep: Path | None = None) -> ClaimOutcom
     """Run one claim's check and compare it with its record; certificates are written to `keep` (or a temporary folder)."""
     start, used = time.perf_counter(), time.process_time()
     seen = observe(claim, grid, keep=keep)
-    problems = judge(claim, seen, whole=grid.text == DEFAULT_GRID)
+    problems = judge(claim, seen, default_grid=grid.default)
     theorems = standing(claim.theorem)
     problems += [found.problem for found in theorems if found.problem is not None]
     document = {
         **_description(claim),
-        "evidence": evidence_here(claim, theorems),
+        "evidence": [_machine(theorems) if kind is Evidence.MACHINE else kind.value for kind in claim.evidence],
         "theorems": [{"name": found.name, "status": found.status, "detail": found.detail} for found in theorems],
         "verdict": computed_verdict(seen.instances).value,
+        "grid_note": None if grid.default else examined(seen.run),
         "agrees": not problems,
         "problems": [" ".join(problem.split())[:400] for problem in problems],
-        "refuted_by": refuted_by(claim),
         "figures": seen.figures,
         "smallest": smallest(seen.instances, True),
         "counterexample": smallest(seen.instances, False),
@@ -144,7 +144,7 @@ def _description(claim: Claim) -> dict[str, Any]:
         "id": claim.id,
         "section": claim.section,
         "place": claim.place,
-        "quotation": None if claim.quotation is None else claim.quotation.text,
+        "quotation": claim.quotation,
         "statement": claim.statement,
         "category": claim.category.value,
         "notion": None if about is None else about.notion.value,
@@ -156,9 +156,16 @@ def _description(claim: Claim) -> dict[str, Any]:
         "recorded": claim.verdict.value,
         "proof": claim.proof,
         "theorems_lack": claim.theorems_lack,
-        "independence": None if claim.shared is None else dataclasses.asdict(claim.shared),
+        "cause": claim.cause,
         "sentence": claim.sentence,
     }
+
+
+def _machine(theorems: Sequence[Standing]) -> str:
+    """How the theorems behind a claim stand here: compiled, only stated, or not as they should be."""
+    if theorems and all(found.status in CHECKED for found in theorems):
+        return BUILT
+    return STATED if any(found.status == ABSENT for found in theorems) else BROKEN
 
 
 def _row(found: Instance, digest: str | None) -> dict[str, Any]:

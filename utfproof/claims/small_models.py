@@ -10,7 +10,7 @@ import numpy as np
 
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.claims import plain
-from utfproof.claims.record import Agreed, agree
+from utfproof.claims.claim import Agreed, agree
 from utfproof.ground.generator import integer_matrix
 from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal, Target, Universal

@@ -15,7 +15,7 @@ import numpy as np
 
 from utfproof.attention import RationalAttention
 from utfproof.claims import plain
-from utfproof.claims.record import Agreed, agree
+from utfproof.claims.claim import Agreed, agree
 from utfproof.claims.small_models import array
 from utfproof.ground.generator import integer_matrix
 from utfproof.matching import r_all, w_all

@@ -1,5 +1,5 @@
 """The registry: every construction of a host by name. Each one's record stands in its own file (`record.Construction`), with
-all that is known of it; docs/paper-verdicts.md has the table. Whoever needs some of them asks by property."""
+all that is known of it; the page "What became of the paper" has the table. Whoever needs some of them asks by property."""
 
 from __future__ import annotations
 

@@ -95,8 +95,6 @@ RANDOM_RANGE = (85.7, 96.1)
 """What the text says the random hosts reach on the induction-head tasks with residual and LN."""
 SPARSE_WITH_RESIDUAL_LN = 100.0
 """What the text says the sparse host reaches on every induction-head task with residual and LN."""
-CONSISTENTLY = "never below"
-"""How the text compares the sparse host with the random one: sparse is "never below" random."""
 ROBUST_PARENTHESES = 100.0
 """What the text says the sparse host reaches in every variant on parentheses."""
 RANDOM_PARENTHESES = {"attention-only": 94.4, "residual and LN": 100.0, "MLP": 100.0, "MLP and LN": 100.0}
@@ -121,5 +119,3 @@ PARENTHESIS_TOKENS = ("padding/EOF", "left parenthesis", "right parenthesis", "q
 """The appendix on data, encoded as 0, 1, 2, 3."""
 MOST_PARENTHESES = 60
 """Section 5.1: the maximum length of the inputs."""
-NEAR_PERFECT = 95.0
-"""Our reading of "near-perfect accuracy", in percent."""

@@ -41,6 +41,8 @@ FIELDS = (
     "scope",
     "recorded",
     "verdict",
+    "cause",
+    "grid_note",
     "agrees",
     "problems",
     "evidence",
@@ -107,7 +109,8 @@ def machine_checked(claim: dict[str, Any]) -> bool:
 def problems_of(claim: dict[str, Any]) -> list[str]:
     """Why this claim is not as recorded, a line each; empty when it is."""
     problems = [str(problem) for problem in claim["problems"]]
-    if claim["verdict"] != claim["recorded"] and not any(str(claim["recorded"]) in line for line in problems):
+    named = any(str(claim["recorded"]) in line for line in problems)
+    if claim["verdict"] != claim["recorded"] and claim["grid_note"] is None and not named:
         problems.append(f"the verdict is {claim['verdict']!r}, recorded is {claim['recorded']!r}")
     for theorem in claim["theorems"]:
         named = any(str(theorem["name"]) in line for line in problems)
@@ -147,6 +150,14 @@ def figure_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else plain(value)
 
 
+def by_cause(claims: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Claims that fail, by the cause that their records name; a claim without one is a cause of its own."""
+    causes: dict[str, list[dict[str, Any]]] = {}
+    for claim in claims:
+        causes.setdefault(str(claim["cause"] or claim["id"]), []).append(claim)
+    return dict(sorted(causes.items(), key=lambda item: -len(item[1])))
+
+
 def counted(number: int, noun: str) -> str:
     """ "1 claim", "2 claims"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
@@ -164,11 +175,20 @@ def summary(document: dict[str, Any]) -> list[str]:
     else:
         state = "the run as a whole is NOT as recorded"
     listed = f": {verdicts}" if verdicts else ""
+    failing = [claim for claim in claims if claim["verdict"] == VERDICTS[2]]
+    if failing:
+        listed += f" ({counted(len(by_cause(failing)), 'cause')})"
     return [
         f"{counted(len(claims), 'claim')}{listed}",
         f"{state}{_theorems(claims)}",
-        f"grid {plain(document.get('grid', ''))}",
+        f"grid {plain(document.get('grid', ''))}{_notes(claims)}",
     ]
+
+
+def _notes(claims: list[dict[str, Any]]) -> str:
+    """On a grid other than the default one: how many claims looked at none of its shapes."""
+    elsewhere = sum(str(claim["grid_note"]).startswith("0 of") for claim in claims)
+    return f"; {counted(elsewhere, 'claim')} examined none of its shapes, only their own" if elsewhere else ""
 
 
 def _theorems(claims: list[dict[str, Any]]) -> str:

@@ -9,8 +9,11 @@ from utfproof.reporting.document import claims_of, counted, figure_text, plain, 
 
 
 def junit_xml(document: dict[str, Any]) -> str:
-    """The document as JUnit XML: a suite for each section, a test case for each claim, a failure where it is not as
-    recorded. Characters that XML cannot carry are replaced. Raises MalformedInput for a document without its fields."""
+    """The document as JUnit XML: a suite for each section, a test case for each claim.
+
+    A claim that is not as recorded is a failure; one that is open, as recorded, is skipped. A claim that fails as printed,
+    as recorded, passes: its output begins with that verdict. Characters that XML cannot carry are replaced. Raises
+    MalformedInput for a document without its fields."""
     claims = claims_of(document)
     failures = sum(1 for claim in claims if problems_of(claim))
     root = ET.Element("testsuites", {"name": "utfproof verify", **_counts(claims, failures)})
@@ -28,7 +31,16 @@ def junit_xml(document: dict[str, Any]) -> str:
 
 
 def _counts(claims: list[dict[str, Any]], failures: int) -> dict[str, str]:
-    return {"tests": str(len(claims)), "failures": str(failures), "errors": "0", "skipped": "0"}
+    return {
+        "tests": str(len(claims)),
+        "failures": str(failures),
+        "errors": "0",
+        "skipped": str(sum(map(_is_open, claims))),
+    }
+
+
+def _is_open(claim: dict[str, Any]) -> bool:
+    return claim["verdict"] == "open" and not problems_of(claim)
 
 
 def _seconds(value: object) -> str:
@@ -63,15 +75,19 @@ def _case(claim: dict[str, Any]) -> ET.Element:
     if problems:
         failure = ET.SubElement(case, "failure", type="not as recorded", message=problems[0])
         failure.text = "\n".join(problems)
+    if _is_open(claim):
+        ET.SubElement(case, "skipped", message="open: neither proved nor refuted")
     ET.SubElement(case, "system-out").text = plain(_account(claim))
     return case
 
 
 def _account(claim: dict[str, Any]) -> str:
     lines = [
+        f"{str(claim['verdict']).upper()} (recorded: {claim['recorded']})",
         str(claim["statement"]),
         f"scope: {claim['scope']}",
-        f"verdict: {claim['verdict']} (recorded: {claim['recorded']})",
+        *([f"cause: {claim['cause']}"] if claim["cause"] else []),
+        *([f"grid: {claim['grid_note']}"] if claim["grid_note"] else []),
         f"notion: {claim['notion'] or 'none'}",
         f"evidence: {', '.join(map(str, claim['evidence']))}",
         *theorem_lines(claim),

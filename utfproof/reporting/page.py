@@ -285,16 +285,6 @@ def _instances_in_short(claim: dict[str, Any]) -> str:
     return "".join(lines) or "–"
 
 
-def _routes(found: dict[str, Any] | None) -> str:
-    """Each route with the modules that it rests on, and the functions that two of them share."""
-    if not found:
-        return ""
-    lines = [
-        f"{escape(name)}: {escape(', '.join(modules) or 'arithmetic')}" for name, modules in found["routes"].items()
-    ]
-    return _list([*lines, f"shared: {escape(', '.join(found['shared']) or 'no code')}"])
-
-
 def _evidence(claim: dict[str, Any], certificates: Certificates, proofs: str) -> str:
     parts = []
     problems = problems_of(claim)
@@ -310,7 +300,6 @@ def _evidence(claim: dict[str, Any], certificates: Certificates, proofs: str) ->
         ("Proof", _proof(claim["proof"], proofs)),
         ("Theorems", _theorems(claim, proofs)),
         ("Not in the theorems", prose(claim["theorems_lack"] or "")),
-        ("Routes", _routes(claim.get("independence"))),
         ("Time", _seconds(claim["seconds"])),
     ]
     rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts if value)

@@ -10,7 +10,9 @@ from utfproof.claims.theorems import BUILT, STATED
 from utfproof.reporting.document import (
     VERDICTS,
     as_recorded,
+    by_cause,
     claims_of,
+    counted,
     plain,
     problems_of,
     sections_of,
@@ -104,16 +106,24 @@ def summary_table(document: dict[str, Any]) -> list[str]:
 
 
 def exception_lines(document: dict[str, Any]) -> list[tuple[str, str]]:
-    """What fails as printed and what is open, a heading and a line each with the smallest counterexample: text and style."""
+    """What fails as printed, by cause, and what is open: a line each with the smallest counterexample; text and style."""
     lines: list[tuple[str, str]] = []
     for verdict in VERDICTS[2:]:
         claims = [claim for claim in claims_of(document) if claim["verdict"] == verdict]
+        if verdict == VERDICTS[2]:
+            causes = by_cause(claims)
+            heading = f"{verdict}: {counted(len(causes), 'cause')}, {counted(len(claims), 'claim')}"
+        else:
+            causes, heading = {"": claims}, f"{verdict} ({len(claims)})"
         if claims:
-            lines += [("", ""), (f"{verdict} ({len(claims)})", STYLES[verdict])]
-        for claim in claims:
-            name, place = plain(claim["id"]), claim["counterexample"] if verdict == VERDICTS[2] else None
-            told = f"  {name}" if place is None else f"  {name}  at {plain(place)}"
-            lines.append((told if len(told) <= SCREEN else f"  {name}", ""))
+            lines += [("", ""), (heading, STYLES[verdict])]
+        for cause, members in causes.items():
+            if cause and members[0]["cause"]:
+                lines.append((f"  {plain(cause)}"[:SCREEN], "bold"))
+            for claim in members:
+                name, place = plain(claim["id"]), claim["counterexample"] if verdict == VERDICTS[2] else None
+                told = f"    {name}" if place is None else f"    {name}  at {plain(place)}"
+                lines.append((told if len(told) <= SCREEN else f"    {name}", ""))
     return lines
 
 
@@ -174,6 +184,8 @@ def _instances(claim: dict[str, Any]) -> Text:
         parts.append(_text(f"holds at {claim['smallest']}"))
     if claim["counterexample"] is not None:
         parts.append(_text(f"fails at {claim['counterexample']}"))
+    if claim["grid_note"]:
+        parts.append(_text(claim["grid_note"]))
     return _stack(*parts)
 
 

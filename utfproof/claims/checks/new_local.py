@@ -1,0 +1,65 @@
+"""The local test of mathematics: a full-rank Jacobian at one solution reaches all nearby targets, below M too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from utfproof.claims import plain
+from utfproof.claims.claim import Figure, Instance, Run, agree, check
+from utfproof.claims.small_models import seven_dimension_embedding, seven_dimension_host
+from utfproof.constructions import build_host
+from utfproof.constructions.random import integer_target
+from utfproof.decision.local_test import local_test
+from utfproof.exact import rational
+from utfproof.matching import embed
+
+
+@check("new:local-test/seven")
+def seven(run: Run) -> Iterator[Instance | Figure]:
+    """The exact rank of the Jacobian, by FLINT and by plain integers."""
+    host, examined = seven_dimension_host(), 0
+    for seed in range(60):
+        target = integer_target(host.shape, seed, bound=3)
+        E = seven_dimension_embedding(target)
+        if E is None or examined == 6 or plain.rank(plain.rows(target.attention_form(0, 0))) == 0:
+            continue
+        found = local_test(host, target, np.array(E, dtype=object))
+        ranks = agree({"FLINT": rational.rank(found.jacobian), "plain integers": plain.rank(found.jacobian)})
+        detail = f"rank {ranks.value} of {found.equations}"
+        yield Instance(f"target {examined}", found.rank == ranks.value == found.equations, detail, routes=ranks.routes)
+        if examined == 0:
+            yield Figure("rank", ranks.value)
+            yield Figure("equations", found.equations)
+            yield Figure("unknowns", found.unknowns)
+        examined += 1
+
+
+@check("new:local-test/at-M")
+def at_matching_dimension(run: Run) -> Iterator[Instance | Figure]:
+    """The tied host at m = M, at targets whose queries have full rank."""
+    for shape in run.shapes(lambda s: s.head_dim <= s.d_in, anchors=[(1, 1, 1, 1), (2, 2, 1, 2)], largest=20):
+        host = build_host("tied", shape)
+        target = next(
+            found for found in (integer_target(shape, seed) for seed in range(100)) if _queries_have_full_rank(found)
+        )
+        found = local_test(host, target, embed(host, target).E)
+        ranks = agree({"FLINT": rational.rank(found.jacobian), "plain integers": plain.rank(found.jacobian)})
+        trivial = all((gauge == np.eye(shape.head_dim, dtype=object)).all() for row in found.gauges for gauge in row)
+        holds = trivial and found.rank == ranks.value == found.equations
+        yield Instance(shape, holds, f"rank {ranks.value} of {found.equations}", routes=ranks.routes, m=host.m)
+
+
+def _queries_have_full_rank(target: object) -> bool:
+    """Every head's stacked queries M_w W_Q have rank d, so that gauges are determined."""
+    from utfproof.systems import Target, prefix_products
+
+    assert isinstance(target, Target)
+    for layer in range(target.shape.layers):
+        prefixes = prefix_products(target, layer)
+        for head in range(target.shape.heads):
+            w_q = target.parameters(layer, head)[0]
+            if plain.rank(np.concatenate([prefix @ w_q for prefix in prefixes])) < target.shape.head_dim:
+                return False
+    return True
