@@ -349,7 +349,7 @@ def test_a_missing_device_is_no_result():
 def test_what_results_depend_on():
     """Code, and the data that it reads: a claim is held against its record."""
     found = sources()
-    assert {"shapes.py", "claims/computed.json", "paper/quotations.json", "training/compiled.cpp"} <= found.keys()
+    assert {"shapes.py", "claims/sections/optimality.toml"} <= found.keys()
     assert not [name for name in found if name.startswith(("cli/", "reporting/", "benchmarks/"))]
 
 
