@@ -12,7 +12,7 @@ from make_corpus import CORPUS
 
 from utfproof.certificates import checker
 from utfproof.certificates.limited import Limited
-from utfproof.cli.check import _parsed
+from utfproof.commands.check import _parsed
 
 GOOD = CORPUS / "valid" / "permutation-sparse-front-h1-l1-d1-in1-out1.json"
 

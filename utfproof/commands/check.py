@@ -5,41 +5,29 @@ from __future__ import annotations
 import argparse
 import inspect
 import signal
-from dataclasses import dataclass
+from typing import Any
 
 import typer
 
 from utfproof.certificates import checker
 from utfproof.certificates.limited import Limited
 from utfproof.cli import signals, verified
-from utfproof.cli.declare import Command
+from utfproof.cli.command import Shown
 from utfproof.cli.display import require_mode, shown
 from utfproof.errors import MalformedInput
 from utfproof.ground.progress import stage
 from utfproof.ground.resources import default_limit, parse_bytes
-from utfproof.jobs.job import Job
 
 INTERRUPTED = 130
 EPILOG = "Example: utfproof check certificates/"
 SECONDS = 3600
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check(Job, order=50):
+def check(context: typer.Context) -> None:
     """Re-check certificates (files or folders) with a program that shares no code with the prover.
 
     Exit 0 iff every certificate is valid, whichever way it decides. Options: see utfproof check --help.
     """
-
-    @classmethod
-    def register(cls, app: typer.Typer) -> None:
-        """Add the command; its options are the checker's own, the limits, --progress and --verified."""
-        settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-        more = {"epilog": EPILOG, "help": inspect.getdoc(cls), "context_settings": settings, "cls": Command}
-        app.command("check", **more)(_check)  # type: ignore[arg-type]
-
-
-def _check(context: typer.Context) -> None:
     args, options = _parsed(context.args)
     if args.verified:
         verified.require(args.json)
@@ -57,6 +45,21 @@ def _check(context: typer.Context) -> None:
     if args.verified and code == 0:
         code = verified.run(args.paths)
     raise typer.Exit(code)
+
+
+class _Own:
+    """The command; its options are the checker's own, the limits, --progress and --verified."""
+
+    form: Any = None
+
+    def register(self, app: typer.Typer, name: str) -> None:
+        """Add it to an application."""
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+        more: dict[str, Any] = {"epilog": EPILOG, "help": inspect.getdoc(check), "context_settings": settings}
+        app.command(name, cls=Shown, **more)(check)
+
+
+check.command = _Own()  # type: ignore[attr-defined]
 
 
 def _parsed(words: list[str]) -> tuple[argparse.Namespace, checker.Options]:
