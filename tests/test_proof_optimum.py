@@ -2,18 +2,14 @@
 
 import itertools
 import random
-from fractions import Fraction
 
 import flint
 import numpy as np
 import pytest
 from naive import host_matrices, words
 
-from utfproof.certificates.identities import IDENTITIES
-from utfproof.constructions.random import integer_target
-from utfproof.constructions.shared_query import embed_shared_query, shared_query_host
-from utfproof.errors import SingularTarget
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.constructions.shared_query import shared_query_host
+from utfproof.shapes import Shape
 
 PRIME = 2**31 - 1
 
@@ -30,21 +26,6 @@ def fibre(H, L, d, d_in):
 
 def least(H, L, d, d_in):
     return -(-fibre(H, L, d, d_in) // d_in)
-
-
-def test_optimum_values():
-    assert [least(*dims) for dims in ((2, 2, 28, 30), (2, 3, 28, 30), (2, 4, 30, 30))] == [300, 659, 1380]
-    for H, L, d_in in itertools.product(range(1, 5), range(1, 6), range(1, 6)):
-        S = sum(H**t for t in range(1, L + 1))
-        for d in range(1, d_in + 1):
-            assert fibre(H, L, d, d_in) == d_in**2 * H**L + kappa(d, d_in) * S
-            assert least(H, L, d, d_in) <= matching_dimension(Shape(H, L, d, d_in))
-            # not below the count of attention-matching-bound.md, where r = d_in
-            if H * d >= d_in:
-                assert fibre(H, L, d, d_in) >= d_in**2 * H**L + L * H * kappa(d, d_in)
-        shape = Shape(H, L, d_in, d_in)
-        assert least(H, L, d_in, d_in) == d_in * (S + H**L) == d_in * (shape.word_count + shape.leaves)
-        assert IDENTITIES["shared-query"].least_m(shape) == least(H, L, d_in, d_in)
 
 
 def test_side_by_side():
@@ -134,64 +115,3 @@ def test_random_hosts_make_room(dims, extra):
     rank_pi, a = steps(table, drawn(m, d_in), H, L, d, d_in, m)
     assert rank_pi >= H * a
     assert a > 0
-
-
-def residue(value):
-    return Fraction(value).numerator * pow(Fraction(value).denominator, -1, PRIME) % PRIME
-
-
-def served(shape, m):
-    """The first integer target that the host serves, and its E."""
-    for seed in range(40):
-        target = integer_target(shape, seed, bound=9)
-        try:
-            return target, embed_shared_query(shape, m, target)[0]
-        except SingularTarget:
-            continue
-    raise AssertionError("no target of these has invertible M^(l,0)")
-
-
-@pytest.mark.parametrize("dims", [(2, 2, 1, 1), (2, 1, 2, 2), (2, 3, 1, 1), (1, 2, 2, 2)])
-def test_solutions_are_isolated(dims):
-    """Solutions of the shared-query host, modulo a prime: the Jacobian in E has rank F_L = d_in m, no dimension to spare."""
-    H, L, _, d_in = dims
-    shape, m = Shape(*dims), least(*dims)
-    assert d_in * m == fibre(*dims)
-    host = shared_query_host(shape, m)
-    table, U = host_matrices(host)
-    target, E = served(shape, m)
-    E = np.vectorize(residue, otypes=[object])(np.asarray(E, dtype=object))
-
-    def forms(X, Y):
-        out = []
-        for layer in range(1, L + 1):
-            for h in range(H):
-                out.append(stacked(X, layer - 1, table["Q", layer, h]) @ stacked(Y, layer - 1, table["K", layer, h]).T)
-        return out
-
-    def stacked(X, length, last):
-        rows = []
-        for word in words(H, length):
-            row = X
-            for at, letter in enumerate(word, start=1):
-                row = row @ table["V", at, letter]
-            rows.append(row @ last)
-        return np.concatenate(rows)
-
-    # the equations hold
-    for layer, h in itertools.product(range(1, L + 1), range(H)):
-        tall = []
-        for word in words(H, layer - 1):
-            M = np.eye(d_in, dtype=int).astype(object)
-            for at, letter in enumerate(word):
-                M = M @ target.value_form(at, letter)
-            tall.append(M)
-        D = np.concatenate(tall)
-        wanted = D @ target.attention_form(layer - 1, h) @ D.T
-        assert ((forms(E, E)[(layer - 1) * H + h] - wanted) % PRIME == 0).all()
-    rows = []
-    for i, j in itertools.product(range(d_in), range(m)):
-        step = np.array([[int((a, b) == (i, j)) for b in range(m)] for a in range(d_in)], dtype=object)
-        change = [x + y for x, y in zip(forms(step, E), forms(E, step), strict=True)]
-        rows.append(np.concatenate([stacked(step, L, U).reshape(-1), *(part.reshape(-1) for part in change)]))
-    assert rank_modulo(rows) == fibre(*dims)

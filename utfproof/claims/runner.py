@@ -199,7 +199,7 @@ def verify(
     keep: Path | None = None,
     progress: Callable[[], None] | None = None,
 ) -> tuple[dict[str, Any], list[ClaimOutcome]]:
-    """Decide these claims on this grid: the verify document (docs/claims.md) and the outcomes with their certificates.
+    """Decide these claims on this grid: the verify document and the outcomes with their certificates.
 
     executor: any concurrent.futures executor (processes here, a cluster elsewhere), which the caller ends; in this process
     without one.

@@ -1,4 +1,4 @@
-"""Reading a verify document (docs/claims.md): what each report needs to know about it, said once.
+"""Reading a verify document: what each report needs to know about it, said once.
 
 A claim counts as recorded only if nothing in the document speaks against it: a document that contradicts itself is
 reported as broken, never as fine.
