@@ -1,4 +1,4 @@
-"""Stages of the work on standard error: live on a terminal, a line each with --progress plain, nothing otherwise."""
+"""Stages of the work on standard error: bars on a terminal, a line each with --progress plain, nothing otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from utfproof.cli.output import plain
-from utfproof.errors import MalformedInput
+from utfproof.errors import MalformedInput, choose
 from utfproof.ground.console import console
 from utfproof.ground.progress import Stage, listening
 
@@ -22,43 +22,20 @@ DELAY = 0.7
 def require_mode(mode: str) -> None:
     """MalformedInput unless this is a mode of --progress."""
     if mode not in MODES:
-        raise MalformedInput(f"--progress {mode!r} is unknown; choose {', '.join(MODES)}")
+        raise MalformedInput(f"--progress {mode!r} is unknown; {choose(mode, MODES)}")
 
 
 @contextlib.contextmanager
 def shown(mode: str) -> Iterator[None]:
-    """The stages of this block, shown as `mode` says."""
+    """The stages of this block, shown in this mode."""
     if mode == "plain":
         with listening(Plain()):
             yield
     elif mode == "auto" and sys.stderr is not None and sys.stderr.isatty():
-        live, printed = Live(), sys.stdout
-        if printed is not None and printed.isatty():
-            sys.stdout = _Hushing(printed, live)
-        with listening(live):
-            try:
-                yield
-            finally:
-                live.close()
-                sys.stdout = printed
+        with Bars() as bars, listening(bars):
+            yield
     else:
         yield
-
-
-class _Hushing:
-    """Standard output on the terminal that the bars are drawn on: they are taken away before anything is printed."""
-
-    def __init__(self, stream: Any, live: Live) -> None:
-        self._stream, self._live = stream, live
-
-    def write(self, text: str) -> int:
-        self._live.close()
-        written: int = self._stream.write(text)
-        self._live.draw_later()
-        return written
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 class Plain:
@@ -68,9 +45,9 @@ class Plain:
         self._began = time.monotonic()
 
     def begin(self, stage: Stage) -> None:
+        """Print the line."""
         size = "" if stage.total is None or stage.unit == "%" else f", {stage.total:,.0f} {stage.unit or 'steps'}"
-        about = "" if stage.expected is None or stage.expected < 1 else f", about {stage.expected:.0f} s"
-        line = f"[{time.monotonic() - self._began:7.1f} s] {plain(stage.name)}{size}{about}"
+        line = f"[{time.monotonic() - self._began:7.1f} s] {plain(stage.name)}{size}"
         with contextlib.suppress(OSError, ValueError):
             print(line, file=sys.stderr, flush=True)
 
@@ -78,81 +55,53 @@ class Plain:
         """A stage's length is the difference to the next line."""
 
 
-class Live:
-    """Bars with what is done and what remains; drawn when a stage has lasted for a moment, gone when it ends."""
+class Bars:
+    """Bars of Rich, from DELAY seconds on, gone at the end of the block. What the command prints meanwhile appears above."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._open: list[Stage] = []
-        self._timer: threading.Timer | None = None
-        self._bars: Any = None
+        self._bars = _bars()
+        self._tasks: dict[Stage, Any] = {}
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(DELAY, self._start)
+        self._timer.daemon = True
+        self._open = True
+
+    def __enter__(self) -> Bars:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._open = False
+        self._timer.cancel()
+        with contextlib.suppress(OSError, ValueError):
+            self._bars.stop()
+
+    def _start(self) -> None:
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if self._open:
+                self._bars.start()
 
     def begin(self, stage: Stage) -> None:
-        with self._lock:
-            self._open.append(stage)
-            if self._bars is not None:
-                _add(self._bars, stage)
-        self.draw_later()
-
-    def draw_later(self) -> None:
-        """Draw what is open then, unless it is drawn, or will be, already."""
-        with self._lock:
-            if self._open and self._bars is None and self._timer is None:
-                self._timer = threading.Timer(DELAY, self._draw)
-                self._timer.daemon = True
-                self._timer.start()
+        """Add its bar."""
+        self._tasks[stage] = self._bars.add_task(plain(stage.name), total=None, stage=stage)
 
     def end(self, stage: Stage) -> None:
-        with self._lock:
-            self._open.remove(stage)
-            if not self._open:
-                self.close()
-            elif self._bars is not None:
-                _remove(self._bars, stage)
-
-    def close(self) -> None:
-        """Nothing is drawn any more: before a result is printed."""
-        with self._lock:
-            timer, bars = self._timer, self._bars
-            self._timer = self._bars = None
-        if timer is not None:
-            timer.cancel()
-        if bars is not None:
-            with contextlib.suppress(OSError, ValueError):
-                bars.stop()
-
-    def _draw(self) -> None:
-        with contextlib.suppress(OSError, ValueError), self._lock:
-            if self._open and self._timer is not None:
-                bars = _bars()
-                for stage in self._open:
-                    _add(bars, stage)
-                bars.start()
-                self._bars = bars
-
-
-def _add(bars: Any, stage: Stage) -> None:
-    bars.add_task(stage.name, total=None, stage=stage)
-
-
-def _remove(bars: Any, stage: Stage) -> None:
-    for task in bars.tasks:
-        if task.fields["stage"] is stage:
-            bars.remove_task(task.id)
-            return
+        """Take it away."""
+        self._bars.remove_task(self._tasks.pop(stage))
 
 
 def _bars() -> Any:
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
     from rich.text import Text
 
-    class Bars(Progress):
-        """A bar for each stage, brought up to date whenever it is drawn."""
+    class Stages(Progress):
+        """Bars that are brought up to date whenever they are drawn."""
 
         def get_renderables(self) -> Any:
             whole = [task for task in self.tasks if task.fields["stage"].whole]
             for task in self.tasks:
-                task.total, task.completed = _position(task.fields["stage"])
+                task.total, task.completed = task.fields["stage"].total, task.fields["stage"].done
                 task.visible = task not in whole or len(whole) == len(self.tasks)
             return super().get_renderables()
 
@@ -168,33 +117,23 @@ def _bars() -> Any:
         """Time spent and time left."""
 
         def render(self, task: Any) -> Text:
-            stage = task.fields["stage"]
-            left = remaining(stage)
-            spent = clock(time.monotonic() - stage.began)
+            left = remaining(task.fields["stage"])
+            spent = clock(time.monotonic() - task.fields["stage"].began)
             return Text(spent if left is None else f"{spent}, {clock(left)} left")
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), Done(), Left())
-    return Bars(*columns, console=console(stderr=True), transient=True, refresh_per_second=4, redirect_stdout=False)
-
-
-def _position(stage: Stage) -> tuple[float | None, float]:
-    """Total and completed for a bar; a stage of one step is as far as its expected time says, and never at the end."""
-    if stage.total is not None:
-        return stage.total, stage.done
-    if stage.expected:
-        spent = time.monotonic() - stage.began
-        return stage.expected, min(spent, 0.98 * stage.expected)
-    return None, stage.done
+    redirect = sys.stdout is not None and sys.stdout.isatty()
+    return Stages(
+        *columns, console=console(stderr=True), transient=True, refresh_per_second=4, redirect_stdout=redirect
+    )
 
 
 def remaining(stage: Stage) -> float | None:
     """Seconds that a stage will still take at its speed so far; None where nothing is known."""
+    if stage.total is None or stage.done <= stage.before:
+        return None
     spent = time.monotonic() - stage.began
-    if stage.total is not None and stage.done > stage.before:
-        return spent * max(stage.total - stage.done, 0) / (stage.done - stage.before)
-    if stage.expected is not None and stage.total is None:
-        return max(stage.expected - spent, 0)
-    return None
+    return spent * max(stage.total - stage.done, 0) / (stage.done - stage.before)
 
 
 def clock(seconds: float) -> str:

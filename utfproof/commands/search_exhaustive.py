@@ -43,7 +43,7 @@ def search_exhaustive(
     if free not in FREE:
         raise MalformedInput(f"--free {free!r} is unknown; choose {', '.join(FREE)}")
     problem = Problem(Shape(heads, layers, 1, 1), m, FREE[free], looped, looped)
-    with stage("search exhaustive, at most", expected=lambda: seconds):
+    with stage(f"search exhaustive, at most {seconds:g} s"):
         found = search_all(problem, kind, seconds=seconds, stop_at_first=first, max_memory=max_memory)
     document = {
         "search": "exhaustive",

@@ -7,11 +7,10 @@ Worker processes have no listener.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -21,14 +20,15 @@ LARGE = 3e8
 
 @dataclass(eq=False)
 class Stage:
-    """One piece of work. total: how many steps it has, None where nobody knows; expected: seconds that a single step such as
-    a factorisation should take; unit: what the steps are; before: how many of them were done when it began; whole: the
-    command itself, shown where nothing better is."""
+    """One piece of work.
+
+    total: how many steps it has, None if unknown; unit: of the steps; before: steps done when it began; whole: the command
+    itself, shown where nothing better is.
+    """
 
     name: str
     total: float | None = None
     unit: str = ""
-    expected: float | None = None
     done: float = 0
     before: float = 0
     whole: bool = False
@@ -83,20 +83,15 @@ def stage(
     total: float | None = None,
     *,
     unit: str = "",
-    expected: Callable[[], float] | None = None,
     whole: bool = False,
     large: bool = True,
 ) -> Iterator[Stage]:
-    """A stage of the work; `advance` or `reach` say how far it is.
-
-    expected: seconds that it should take, asked for only where somebody listens. large=False: too small to be told about.
-    """
+    """A stage of the work; `advance` or `reach` say how far it is. large=False: too small to be shown."""
     listener = _listener.get()
     made = Stage(name, total, unit, whole=whole)
     if listener is None or not large:
         yield made
         return
-    made.expected = None if expected is None else expected()
     listener.begin(made)
     try:
         yield made
@@ -110,20 +105,3 @@ def staged(name: str, items: Iterable[T], total: int, *, unit: str = "", large: 
         for item in items:
             yield item
             doing.advance()
-
-
-@cache
-def _rate() -> float:
-    """Multiplications and additions a second of a dense product here, measured once, in milliseconds."""
-    import numpy as np
-
-    square = np.ones((384, 384))
-    began, rounds = time.perf_counter(), 3
-    for _ in range(rounds):
-        square @ square
-    return rounds * 2 * 384.0**3 / (time.perf_counter() - began)
-
-
-def expected_seconds(operations: float) -> Callable[[], float]:
-    """What so many operations of dense linear algebra should take here: for the `expected` of a stage, asked when it begins."""
-    return lambda: operations / _rate()

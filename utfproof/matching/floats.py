@@ -18,7 +18,7 @@ import numpy as np
 from utfproof.errors import CannotCarry, MalformedInput, Undecided
 from utfproof.ground.arrays import Array, one_line
 from utfproof.ground.notions import Notion
-from utfproof.ground.progress import LARGE, expected_seconds, stage
+from utfproof.ground.progress import LARGE, stage
 from utfproof.ground.threads import chosen_threads
 from utfproof.shapes import Shape
 
@@ -184,11 +184,10 @@ class FloatSolver:
         self.estimated = M > EXACT_COLUMNS and m >= M
         self._factors: _LU | _QR | None = None
         if self.estimated:
-            work = 2 / 3 * M**3 if m == M else 6.0 * m * M * M
-            with stage("factor R_all", expected=expected_seconds(2 * work)):
+            with stage("factor R_all"):
                 self._factors = (_LU if m == M else _QR)(self._scaled())
             products = 4.0 * estimate_steps(M) * _VECTORS * m * M
-            with stage("condition of R_all", expected=expected_seconds(4 * products), large=products > LARGE):
+            with stage("condition of R_all", large=products > LARGE):
                 self.rank, self.condition = M, self._estimate()
             # an estimate near what float64 sees decides nothing
             self.estimated = self.condition * max(m, M) * _ROUNDING < 0.5
@@ -218,7 +217,7 @@ class FloatSolver:
         """Rank and condition from the singular values."""
         m, M = self.matrix.shape
         work = 20.0 * m * M * min(m, M)
-        with stage("singular values of R_all", expected=expected_seconds(2 * work), large=work > LARGE):
+        with stage("singular values of R_all", large=work > LARGE):
             self._singular_values(m, M)
 
     def _singular_values(self, m: int, M: int) -> None:
@@ -271,7 +270,7 @@ class FloatSolver:
             return Embedding(E, Notion.MATCHING, "least squares", self.rank, M, float("inf"), misfit)
         assert self._factors is not None
         work = 8.0 * len(goal) * m * M
-        with stage("solve for E", expected=expected_seconds(4 * work), large=work > LARGE):
+        with stage("solve for E", large=work > LARGE):
             E = self._factors.left(goal)
             E += self._factors.left(goal - self._times(E))  # one refinement step
         misfit = relative(self._times(E) - goal, goal)

@@ -17,7 +17,7 @@ from utfproof.exact.gfp.elimination import Elimination
 from utfproof.exact.gfp.field import LIMIT, centre, centred, check_prime
 from utfproof.exact.gfp.kernels import kernels_for
 from utfproof.ground.arrays import is_torch
-from utfproof.ground.progress import LARGE, expected_seconds, stage
+from utfproof.ground.progress import LARGE, stage
 
 ENGINES = ("blas", "flint")
 
@@ -113,7 +113,7 @@ def inverse(matrix: Any, p: int, *, engine: str = "blas", overwrite: bool = Fals
     out = found.kernels.zeros(n, n)
     out[list(range(n)), found.rows.tolist()] = 1.0
     work = 2.0 * n**3
-    with stage(f"inverse modulo {p}", expected=expected_seconds(3 * work), large=work > LARGE):
+    with stage(f"inverse modulo {p}", large=work > LARGE):
         found.forward(out, 0, len(found.blocks))
         found.backward(out, 0, len(found.blocks), found.work)
     return centred(out, p, overwrite=True)
