@@ -6,14 +6,13 @@ Coordinates: docs/certificate-format.md section 4.6.
 
 from __future__ import annotations
 
-from math import gcd
-
 import numpy as np
 
+from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction
 from utfproof.constructions.tied import trie_pairs
 from utfproof.errors import NotDefined
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, paper_looped_dimension
 from utfproof.systems import TiedUniversal, Universal
 
@@ -31,45 +30,30 @@ def require_single_head(shape: Shape) -> None:
 
 def single_head_host(shape: Shape, m: int) -> Universal:
     """`printed-single-head` (lem:single_head): readers at block B_l *and* a left shift by one block per layer."""
-    require_single_head(shape)
     b, d, L = block_width(shape), shape.head_dim, shape.layers
-    unit = gcd(b, d, shape.d_out, m)
-    cells, reader, output = uniform(m, unit), uniform(d, unit), uniform(shape.d_out, unit)
-
-    def read(start: int) -> SelectionMatrix:
-        return pieces(cells, reader, np.array([start]), np.array([0]), d, unit)
-
-    blocks = np.arange(L)
-    shift = pieces(cells, cells, (blocks + 1) * b, blocks * b, b, unit)
-    queries = [(read(layer * b),) for layer in range(L)]
-    keys = [(read(layer * b + d),) for layer in range(L)]
-    unembed = pieces(cells, output, np.array([L * b]), np.array([0]), shape.d_out, unit)
-    return Universal(shape, m, queries, keys, [(shift,)] * L, unembed, "printed-single-head")
+    layout, blocks = Layout(shape, m, b), np.arange(L)
+    shift = layout.moved(((blocks + 1) * b, blocks * b, b))
+    queries, keys = ([(layout.read([layer * b + own], d, d),) for layer in range(L)] for own in (0, d))
+    U = layout.read([L * b], shape.d_out, shape.d_out)
+    return Universal(shape, m, queries, keys, [(shift,)] * L, U, "printed-single-head")
 
 
 def looped_host(shape: Shape, m: int) -> TiedUniversal:
     """`printed-looped` (thm:designed-R-looped): one trie of equal blocks for words of length 0 ... L, R_Q^h = R_V^h U_Q,
     R_K^h = R_V^h U_K, U = root. The blocks of length-L words are asked to hold both [Q K] and M_w."""
     b, d = block_width(shape), shape.head_dim
-    unit = gcd(b, d, shape.d_out, m)
-    cells, reader, output = uniform(m, unit), uniform(d, unit), uniform(shape.d_out, unit)
+    layout = Layout(shape, m, b)
 
-    def route(head: int) -> SelectionMatrix:
+    def value(head: int) -> SelectionMatrix:
         rows, columns = trie_pairs(shape, head, 0, shape.layers)
-        return pieces(cells, cells, rows * b, columns * b, b, unit)
+        return layout.moved((rows * b, columns * b, b))
 
-    def read(start: int) -> SelectionMatrix:
-        return pieces(cells, reader, np.array([start]), np.array([0]), d, unit)
-
-    heads = range(shape.heads)
-    return TiedUniversal(
-        shape,
-        m,
-        tuple(read((1 + h) * b) for h in heads),
-        tuple(read((1 + h) * b + d) for h in heads),
-        tuple(route(h) for h in heads),
-        pieces(cells, output, np.array([0]), np.array([0]), shape.d_out, unit),
+    return layout.tied(
         "printed-looped",
+        lambda head: layout.read([(1 + head) * b], d, d),
+        lambda head: layout.read([(1 + head) * b + d], d, d),
+        value,
+        0,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from utfproof.constructions.record import Forms
 from utfproof.errors import OutsideClass, SingularTarget
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose, zeros
+from utfproof.ground.arrays import Array, eye, hstack, is_exact, namespace, to_numpy, transpose
 from utfproof.shapes import Shape
 from utfproof.systems import Target
 
@@ -100,15 +100,3 @@ def condition_of(gauges: list[dict[int, Gauge]]) -> float | None:
         if not is_exact(G)
     ]
     return max(conditions) if conditions else None
-
-
-def side_by_side(products: Array, readers: list[Array]) -> Array:
-    """Products [words, d_in, D] times each reader [D, k], as columns [d_in, words * readers * k]: by word, then reader."""
-    tables = namespace(products).stack([products @ reader for reader in readers], axis=1)
-    return namespace(tables).moveaxis(tables, 2, 0).reshape(products.shape[1], -1)
-
-
-def padded_columns(parts: list[Array], m: int) -> Array:
-    """Columns side by side, and zeros up to m of them."""
-    found = sum(part.shape[1] for part in parts)
-    return hstack([*parts, zeros(parts[0], parts[0].shape[0], m - found)])

@@ -8,8 +8,7 @@ docs/certificate-format.md section 9.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from math import gcd
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,18 +18,17 @@ from utfproof.constructions.gauges import (
     full_groups,
     gauged_forms,
     last_heads,
-    padded_columns,
     require_gauged,
-    side_by_side,
     solved,
     trivial,
 )
+from utfproof.constructions.layout import Layout, padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Forms, Identity, SharedAttention
 from utfproof.constructions.shared_key import key_forms
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, Universal, prefix_products, prefix_stacks
 
@@ -90,16 +88,15 @@ def query_dimension(shape: Shape) -> int:
     return shape.d_out * shape.words_at(shape.layers) + shape.head_dim * readers * _prefixes(shape)
 
 
-class _Tree:
+class _Tree(Layout):
     """Coordinates of the blocks: by layer, word of the layers before, and reader; then the outputs."""
 
     def __init__(self, shape: Shape, m: int, readers: list[tuple[str, int]], width: int) -> None:
-        self.shape, self.readers, self.width = shape, readers, width
+        super().__init__(shape, m, width)
+        self.readers, self.width = readers, width
         self.starts = [0]
         for layer in range(shape.layers):
             self.starts.append(self.starts[-1] + shape.words_at(layer) * len(readers) * width)
-        self.unit = gcd(width, shape.d_out, shape.head_dim, m)
-        self.cells = uniform(m, self.unit)
 
     def first(self, layer: int, part: str, head: int) -> int:
         """The reader's block of the word 0 ... 0 of this many letters."""
@@ -110,58 +107,41 @@ class _Tree:
         """The output block of the word 0 ... 0."""
         return self.starts[-1]
 
-    def read(self, begins: list[int], width: int, columns: int) -> SelectionMatrix:
-        """The first `width` columns of each of these blocks, added up."""
-        zeros = np.zeros(len(begins), dtype=np.int64)
-        return pieces(self.cells, uniform(columns, self.unit), np.array(begins), zeros, width, self.unit)
-
     def route(self, layer: int, head: int) -> SelectionMatrix:
         """Each block whose word has the letter head + 1 at this layer goes to the block of the word with 0 in its place."""
-        rows, columns = zip(*self._moves(layer, head + 1), strict=True)
-        return SelectionMatrix(self.cells, self.cells, np.concatenate(rows), np.concatenate(columns))
-
-    def _moves(self, layer: int, letter: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        shape = self.shape
+        shape, letter, moves = self.shape, head + 1, []
         for length in range(layer + 1, shape.layers + 1):
             size = shape.d_out if length == shape.layers else len(self.readers) * self.width
             words = np.arange(shape.words_at(length))
             rest = shape.words_at(length - layer - 1)
             zero = words[words // rest % shape.letters == 0]
             columns, rows = self.starts[length] + zero * size, self.starts[length] + (zero + letter * rest) * size
-            part = pieces(self.cells, self.cells, rows, columns, size, self.unit)
-            yield part.row_cells, part.column_cells
+            moves.append((rows, columns, size))
+        return self.moved(*moves)
 
 
-def _host(shape: Shape, m: int, tree: _Tree, readers: Callable[[int, int], tuple[SelectionMatrix, SelectionMatrix]],
-          name: str) -> Universal:  # fmt: skip
-    heads, layers = range(shape.heads), range(shape.layers)
-    pairs = [[readers(layer, head) for head in heads] for layer in layers]
-    return Universal(
-        shape,
-        m,
-        [tuple(query for query, _ in row) for row in pairs],
-        [tuple(key for _, key in row) for row in pairs],
-        [tuple(tree.route(layer, head) for head in heads) for layer in layers],
-        tree.read([tree.output], shape.d_out, shape.d_out),
-        name,
-    )
+def _host(tree: _Tree, readers: Callable[[int, int], tuple[SelectionMatrix, SelectionMatrix]], name: str) -> Universal:
+    shape = tree.shape
+    pairs = [[readers(layer, head) for head in range(shape.heads)] for layer in range(shape.layers)]
+    queries, keys = ([tuple(pair[side] for pair in row) for row in pairs] for side in (0, 1))
+    values = [tuple(tree.route(layer, head) for head in range(shape.heads)) for layer in range(shape.layers)]
+    U = tree.read([tree.output], shape.d_out, shape.d_out)
+    return Universal(shape, tree.m, queries, keys, values, U, name)
 
 
 def key_host(shape: Shape, m: int) -> Universal:
     """`residual-key`: query blocks of width d_in, keys read the output block 0 ... 0."""
-    require_wide(shape)
     b, d = shape.d_in, shape.head_dim
     tree = _Tree(shape, m, _key_readers(shape), b)
 
     def readers(layer: int, head: int) -> tuple[SelectionMatrix, SelectionMatrix]:
         return tree.read([tree.first(layer, "Q", head)], b, d), tree.read([tree.output], b, d)
 
-    return _host(shape, m, tree, readers, KEY)
+    return _host(tree, readers, KEY)
 
 
 def query_host(shape: Shape, m: int) -> Universal:
     """`residual-query`: key blocks, and query blocks but for the last heads of full groups, which read the output and them."""
-    require_narrow(shape)
     d = shape.head_dim
     tree = _Tree(shape, m, _query_readers(shape), d)
     groups = {group[-1]: group for group in groups_of(shape)}
@@ -173,7 +153,7 @@ def query_host(shape: Shape, m: int) -> Universal:
             blocks = [tree.first(layer, "Q", head)]
         return tree.read(blocks, d, d), tree.read([tree.first(layer, "K", head)], d, d)
 
-    return _host(shape, m, tree, readers, QUERY)
+    return _host(tree, readers, QUERY)
 
 
 # --- embeddings ----------------------------------------------------------------------------------------------

@@ -18,17 +18,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import comb, gcd
+from math import comb
 
 import numpy as np
 
+from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction, SharedAttention
 from utfproof.constructions.residual_outputs import require_stream
 from utfproof.constructions.shared_key import key_forms
 from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, Word, geometric, head_words, require_words, word_index
 from utfproof.systems import SharedAttentionUniversal, Target, TiedUniversal, prefix_stacks
 
@@ -62,6 +63,10 @@ class Trie:
         """Of a query or a key: forms M_w A are d_in wide."""
         return shape.d_in if self.readers == (QUERY,) else shape.head_dim
 
+    def size(self, shape: Shape, kind: str) -> int:
+        """Coordinates of a block."""
+        return shape.d_out if kind == OUTPUT else self.width(shape)
+
     def least_m(self, shape: Shape) -> int:
         """Coordinates of all blocks."""
         words, shorter = (
@@ -94,25 +99,25 @@ class Trie:
 
     def _read(self, shape: Shape, m: int, kind: str, head: int, columns: int) -> SelectionMatrix:
         """The root's block, as far as it fits into so many columns."""
-        unit, (root,) = _unit(shape, m), self._words(shape, 0)
-        width = min(columns, shape.d_out if kind == OUTPUT else self.width(shape))
-        begin = np.array([self.blocks(shape)[kind, root, head]])
-        return pieces(uniform(m, unit), uniform(columns, unit), begin, np.zeros(1, dtype=int), width, unit)
+        (root,) = self._words(shape, 0)
+        width = min(columns, self.size(shape, kind))
+        return Layout(shape, m, shape.d_in).read([self.blocks(shape)[kind, root, head]], width, columns)
 
     def values(self, shape: Shape, m: int) -> tuple[SelectionMatrix, ...]:
         """R_V of each head: the block of the word with this head before it goes to the word's own."""
-        unit, blocks = _unit(shape, m), self.blocks(shape)
-        cells, found = uniform(m, unit), []
-        for head in range(shape.heads):
-            rows, columns = [], []
+        layout, blocks = Layout(shape, m, shape.d_in), self.blocks(shape)
+
+        def value(head: int) -> SelectionMatrix:
+            pairs: dict[str, list[tuple[int, int]]] = {}
             for (kind, word, at), begin in blocks.items():
                 source = blocks.get((kind, self._longer(word, head), at))
                 if source is not None:
-                    steps = np.arange((shape.d_out if kind == OUTPUT else self.width(shape)) // unit)
-                    rows.append(source // unit + steps)
-                    columns.append(begin // unit + steps)
-            found.append(SelectionMatrix(cells, cells, np.concatenate(rows), np.concatenate(columns)))
-        return tuple(found)
+                    pairs.setdefault(kind, []).append((source, begin))
+            return layout.moved(
+                *((*np.array(found, dtype=np.int64).T, self.size(shape, kind)) for kind, found in pairs.items())
+            )
+
+        return tuple(value(head) for head in range(shape.heads))
 
     def unembedding(self, shape: Shape, m: int) -> SelectionMatrix:
         """U [m, d_out]: the root's output."""
@@ -120,7 +125,6 @@ class Trie:
 
     def host(self, shape: Shape, m: int) -> TiedUniversal:
         """The host with queries and keys of its own."""
-        self.require(shape)
         kinds, d = (QUERY, self.readers[-1] if KEY in self.readers else OUTPUT), shape.head_dim
         queries, keys = (
             tuple(self._read(shape, m, kind, 0 if kind == OUTPUT else h, d) for h in range(shape.heads))
@@ -131,13 +135,11 @@ class Trie:
 
     def shared(self, shape: Shape, m: int) -> SharedAttentionUniversal:
         """The host whose attention comes from outside."""
-        self.require(shape)
         return SharedAttentionUniversal(shape, m, self.values(shape, m), tied=True)
 
     def embed(self, shape: Shape, m: int, target: Target) -> Array:
         """E [d_in, m]: block w is M_w, M_w A for queries whose keys are outputs, else M_w W_Q and M_w W_K. OutsideClass for
         targets that are not tied, or not of width d_in."""
-        self.require(shape)
         if target.W_E is not None or target.W_U is not None or not target.tied:
             raise OutsideClass(f"{self.name} at {shape} serves tied targets of width d_in = d_out")
         E = zeros(target.W_Q, shape.d_in, m)
@@ -150,10 +152,6 @@ class Trie:
                 value = value @ (w_q @ w_k.T if self.readers == (QUERY,) else w_q if kind == QUERY else w_k)
             E[:, begin : begin + value.shape[1]] = value
         return E
-
-
-def _unit(shape: Shape, m: int) -> int:
-    return gcd(shape.d_in, shape.head_dim, m)
 
 
 def _record(trie: Trie, summary: str, notion: Notion) -> Construction:

@@ -6,17 +6,16 @@ and d = d_in), and only for attention that depends on q k^T alone. Coordinates: 
 
 from __future__ import annotations
 
-from math import gcd
-
 import numpy as np
 
+from utfproof.constructions.layout import Layout, padded_columns, side_by_side, widened
 from utfproof.constructions.record import Construction, Forms, Identity
 from utfproof.constructions.tied import trie_pairs
 from utfproof.constructions.words import Blocks, attention_moves, by_length, values
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.ground.arrays import Array, eye, zeros
+from utfproof.ground.arrays import Array, eye
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, geometric, shared_key_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
@@ -43,48 +42,23 @@ def _leaf_start(shape: Shape) -> int:
 
 def shared_key_host(shape: Shape, m: int) -> TiedUniversal:
     """`shared-key`: query trie of words 1 ... L (width d_in), key trie of words 0 ... L."""
-    require_wide_heads(shape)
-    a, b, L = shape.d_in, _inner_width(shape), shape.layers
-    unit = gcd(shape.d_in, shape.d_out, shape.head_dim, m)
-    cells, reader, output = uniform(m, unit), uniform(shape.head_dim, unit), uniform(shape.d_out, unit)
-    keys, leaves = _key_start(shape), _leaf_start(shape)
+    a, b, d, L = shape.d_in, _inner_width(shape), shape.head_dim, shape.layers
+    layout, keys, leaves = Layout(shape, m, a), _key_start(shape), _leaf_start(shape)
+    parents = np.arange(shape.heads ** (L - 1))
+    last_inner = keys + b * geometric(shape.heads, 0, L - 2)
 
-    def route(head: int) -> SelectionMatrix:
+    def value(head: int) -> SelectionMatrix:
         q_rows, q_columns = trie_pairs(shape, head, 1, L)
         k_rows, k_columns = trie_pairs(shape, head, 0, L - 1)
-        parents = np.arange(shape.heads ** (L - 1))
-        last_inner = keys + b * geometric(shape.heads, 0, L - 2)
-        parts = [
-            pieces(cells, cells, q_rows * a, q_columns * a, a, unit),
-            pieces(cells, cells, keys + k_rows * b, keys + k_columns * b, b, unit),
-            pieces(
-                cells,
-                cells,
-                leaves + (head * len(parents) + parents) * shape.d_out,
-                last_inner + parents * b,
-                shape.d_out,
-                unit,
-            ),
-        ]
-        return SelectionMatrix(
-            cells,
-            cells,
-            np.concatenate([part.row_cells for part in parts]),
-            np.concatenate([part.column_cells for part in parts]),
+        children = leaves + (head * len(parents) + parents) * shape.d_out
+        return layout.moved(
+            (q_rows * a, q_columns * a, a),
+            (keys + k_rows * b, keys + k_columns * b, b),
+            (children, last_inner + parents * b, shape.d_out),
         )
 
-    def read(start: int) -> SelectionMatrix:
-        return pieces(cells, reader, np.array([start]), np.array([0]), a, unit)
-
-    heads = range(shape.heads)
-    return TiedUniversal(
-        shape,
-        m,
-        tuple(read(h * a) for h in heads),
-        tuple(read(keys) for _ in heads),
-        tuple(route(h) for h in heads),
-        pieces(cells, output, np.array([keys]), np.array([0]), shape.d_out, unit),
-        "shared-key",
+    return layout.tied(
+        "shared-key", lambda head: layout.read([head * a], a, d), lambda _: layout.read([keys], a, d), value, keys
     )
 
 
@@ -93,28 +67,20 @@ def embed_shared_key(shape: Shape, m: int, target: Target) -> tuple[Array, None]
 
     Query block (w,h) = W_E M_w A^{l,h}, key block w = W_E M_w, leaf w = W_E M_w W_U. Raises OutsideClass when D > d_in.
     """
-    D = target.width
-    if shape.d_in < D:
+    D, a = target.width, shape.d_in
+    if a < D:
         raise OutsideClass(
-            f"shared-key at {shape} serves targets of width at most d_in = {shape.d_in} by attention-matching, "
+            f"shared-key at {shape} serves targets of width at most d_in = {a} by attention-matching, "
             f"this one has width {D}; use a host that is universal by matching (sparse, tied, random)"
         )
-    E = zeros(target.W_Q, shape.d_in, m)
-    a, b = shape.d_in, _inner_width(shape)
-    query, key = 0, _key_start(shape)
+    queries, keys = key_forms(shape, target)
     *stacks, last = prefix_stacks(target)
-    for length, prefixes in enumerate(stacks):
-        for w in range(shape.heads**length):
-            E[:, key : key + D] = prefixes[w]
-            key += b
-            for head in range(shape.heads):
-                E[:, query : query + D] = prefixes[w] @ target.attention_form(length, head)
-                query += a
-    outputs = last @ target.unembedding()
-    for w in range(shape.leaves):
-        E[:, key : key + shape.d_out] = outputs[w]
-        key += shape.d_out
-    return E, None
+    own = widened(keys[0][0], _inner_width(shape))
+    parts = [
+        side_by_side(stack, [widened(form, a) for form in row]) for stack, row in zip(stacks, queries, strict=True)
+    ]
+    parts += [side_by_side(stack, [own]) for stack in stacks]
+    return padded_columns([*parts, side_by_side(last, [target.unembedding()])], m), None
 
 
 def key_forms(shape: Shape, target: Target) -> Forms:

@@ -8,18 +8,18 @@ undo it. Only for attention that depends on q k^T alone. Coordinates: docs/certi
 from __future__ import annotations
 
 from dataclasses import replace
-from math import gcd
 
 import numpy as np
 
+from utfproof.constructions.layout import Layout, padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.constructions.words import Blocks, attention_moves, by_length, values
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
-from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, transpose, zeros
+from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, transpose
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, head_words, shared_query_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
@@ -34,31 +34,21 @@ def require_wide_heads(shape: Shape) -> None:
 
 def shared_query_host(shape: Shape, m: int) -> TiedUniversal:
     """`shared-query`: key trie of words 1 ... L, shift register of words of length L, blocks of width d_out."""
-    require_wide_heads(shape)
-    b = shape.d_out
-    unit = gcd(b, shape.head_dim, m)
-    cells, reader, output = uniform(m, unit), uniform(shape.head_dim, unit), uniform(b, unit)
-    register = shape.word_count * b
+    b, d, words = shape.d_out, shape.head_dim, shape.word_count
+    layout, register = Layout(shape, m), words * b
 
-    def route(head: int) -> SelectionMatrix:
+    def value(head: int) -> SelectionMatrix:
         k_rows, k_columns = trie_pairs(shape, head, 1, shape.layers)
         s_rows, s_columns = register_pairs(shape, head)
-        rows = np.concatenate([k_rows, shape.word_count + s_rows])
-        columns = np.concatenate([k_columns, shape.word_count + s_columns])
-        return pieces(cells, cells, rows * b, columns * b, b, unit)
+        rows, columns = np.concatenate([k_rows, words + s_rows]), np.concatenate([k_columns, words + s_columns])
+        return layout.moved((rows * b, columns * b, b))
 
-    def read(start: int) -> SelectionMatrix:
-        return pieces(cells, reader, np.array([start]), np.array([0]), b, unit)
-
-    heads = range(shape.heads)
-    return TiedUniversal(
-        shape,
-        m,
-        tuple(read(register) for _ in heads),
-        tuple(read(h * b) for h in heads),
-        tuple(route(h) for h in heads),
-        pieces(cells, output, np.array([register]), np.array([0]), b, unit),
+    return layout.tied(
         "shared-query",
+        lambda _: layout.read([register], b, d),
+        lambda head: layout.read([head * b], b, d),
+        value,
+        register,
     )
 
 
@@ -76,20 +66,12 @@ def embed_shared_query(shape: Shape, m: int, target: Target) -> tuple[Array, flo
             f"this one has width {D}; use a host that is universal by matching (sparse, tied, random)"
         )
     duals, condition = query_duals(shape, target)
-    E = zeros(target.W_Q, shape.d_in, m)
-    start = 0
     *stacks, last = prefix_stacks(target)
-    for length, prefixes in enumerate(stacks):
-        for w in range(shape.heads**length):
-            for head in range(shape.heads):
-                form = transpose(target.attention_form(length, head))
-                E[:, start : start + shape.d_out] = prefixes[w] @ form @ duals[length]
-                start += shape.d_out
-    outputs = last @ target.unembedding()
-    for v in range(shape.leaves):
-        E[:, start : start + shape.d_out] = outputs[v]
-        start += shape.d_out
-    return E, condition
+    parts = []
+    for layer, stack in enumerate(stacks):
+        forms = [transpose(target.attention_form(layer, head)) @ duals[layer] for head in range(shape.heads)]
+        parts.append(side_by_side(stack, forms))
+    return padded_columns([*parts, side_by_side(last, [target.unembedding()])], m), condition
 
 
 def query_duals(shape: Shape, target: Target) -> tuple[list[Array], float | None]:

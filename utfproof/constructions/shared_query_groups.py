@@ -8,8 +8,6 @@ this is `shared-query`. Coordinates: docs/certificate-format.md section 9.2.
 
 from __future__ import annotations
 
-from math import gcd
-
 import numpy as np
 
 from utfproof.constructions.gauges import (
@@ -18,18 +16,17 @@ from utfproof.constructions.gauges import (
     full_groups,
     gauged_forms,
     last_heads,
-    padded_columns,
     require_gauged,
-    side_by_side,
     solved,
     trivial,
 )
+from utfproof.constructions.layout import Layout, padded_columns, side_by_side
 from utfproof.constructions.record import Construction, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.errors import NotDefined
 from utfproof.ground.arrays import Array, namespace
 from utfproof.ground.notions import Notion
-from utfproof.ground.selection import SelectionMatrix, pieces, uniform
+from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, geometric
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
@@ -76,12 +73,8 @@ def _query_block(shape: Shape, layer: int, word: int, head: int) -> int:
 
 def grouped_host(shape: Shape, m: int) -> TiedUniversal:
     """`shared-query-groups`: key trie of words 1 ... L, query trie without the last heads, shift register of width d_out."""
-    require_narrow_heads(shape)
-    b, d = shape.d_out, shape.head_dim
-    unit = gcd(b, d, m)
-    cells, reader, output = uniform(m, unit), uniform(d, unit), uniform(b, unit)
-    starts = _query_starts(shape)
-    register = starts[-1]
+    b, d, starts = shape.d_out, shape.head_dim, _query_starts(shape)
+    layout, register = Layout(shape, m), starts[-1]
 
     def queries(head: int) -> tuple[np.ndarray, np.ndarray]:
         """(block (head, w), block w) of the query trie, as coordinates."""
@@ -96,39 +89,21 @@ def grouped_host(shape: Shape, m: int) -> TiedUniversal:
         empty = np.zeros(0, dtype=np.int64)
         return np.concatenate([empty, *rows]), np.concatenate([empty, *columns])
 
-    def route(head: int) -> SelectionMatrix:
+    def value(head: int) -> SelectionMatrix:
         k_rows, k_columns = trie_pairs(shape, head, 1, shape.layers)
-        q_rows, q_columns = queries(head)
         s_rows, s_columns = register_pairs(shape, head)
-        parts = [
-            pieces(
-                cells, cells, np.concatenate([k_rows * d, q_rows]), np.concatenate([k_columns * d, q_columns]), d, unit
-            ),
-            pieces(cells, cells, register + s_rows * b, register + s_columns * b, b, unit),
-        ]
-        rows, columns = (np.concatenate([getattr(p, side) for p in parts]) for side in ("row_cells", "column_cells"))
-        return SelectionMatrix(cells, cells, rows, columns)
-
-    def read(begins: list[int]) -> SelectionMatrix:
-        return pieces(cells, reader, np.array(begins), np.zeros(len(begins), dtype=np.int64), d, unit)
+        return layout.moved(
+            (k_rows * d, k_columns * d, d), (*queries(head), d), (register + s_rows * b, register + s_columns * b, b)
+        )
 
     def query(head: int) -> SelectionMatrix:
         group = next((group for group in groups_at(shape, min(1, shape.layers - 1)) if head == group[-1]), None)
         if group is None:
-            return read([_query_block(shape, 0, 0, head)])
+            return layout.read([_query_block(shape, 0, 0, head)], d, d)
         first = kept_heads(shape, 0)
-        return read([register, *(_query_block(shape, 0, 0, x) for x in group if x in first)])
+        return layout.read([register, *(_query_block(shape, 0, 0, x) for x in group if x in first)], d, d)
 
-    heads = range(shape.heads)
-    return TiedUniversal(
-        shape,
-        m,
-        tuple(query(h) for h in heads),
-        tuple(read([h * d]) for h in heads),
-        tuple(route(h) for h in heads),
-        pieces(cells, output, np.array([register]), np.array([0]), b, unit),
-        NAME,
-    )
+    return layout.tied(NAME, query, lambda head: layout.read([head * d], d, d), value, register)
 
 
 def layer_gauges(shape: Shape, target: Target) -> list[dict[int, Gauge]]:

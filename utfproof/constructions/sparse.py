@@ -8,11 +8,11 @@ docs/certificate-format.md sections 4.1 and 4.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import gcd
 
 import numpy as np
 
+from utfproof.constructions.layout import Layout
 from utfproof.constructions.record import Construction, index_map_bytes
 from utfproof.constructions.residual import embed_residual_tree
 from utfproof.ground.notions import Notion
@@ -121,29 +121,18 @@ def printed_tree_host(shape: Shape, m: int, *, transposed: bool) -> Universal:
 
 def front_host(shape: Shape, m: int) -> Universal:
     """`sparse-front`: depth-first tree; R_V^{l,h} moves the chosen subtree to the front, where every reader stands."""
-    H, d = shape.heads, shape.head_dim
-    unit = gcd(d, shape.d_out, m)
-    cells = uniform(m, unit)
+    H, d, layout = shape.heads, shape.head_dim, Layout(shape, m)
     sizes = [shape.d_out]  # of the subtrees at depth L, L-1, ..., 0
     for _ in range(shape.layers):
         sizes.append(2 * H * d + H * sizes[-1])
-    sizes.reverse()
-    reader, output = uniform(d, unit), uniform(shape.d_out, unit)
+    queries, keys = (tuple(layout.read([(first + h) * d], d, d) for h in range(H)) for first in (0, H))
 
-    def read(start: int) -> SelectionMatrix:
-        return pieces(cells, reader, np.array([start]), np.array([0]), d, unit)
+    def to_front(size: int, head: int) -> SelectionMatrix:
+        return layout.moved((np.array([2 * H * d + head * size]), np.array([0]), size))
 
-    queries = tuple(read(h * d) for h in range(H))
-    keys = tuple(read((H + h) * d) for h in range(H))
-
-    def to_front(depth: int) -> Iterator[SelectionMatrix]:
-        for head in range(H):
-            start = 2 * H * d + head * sizes[depth]
-            yield pieces(cells, cells, np.array([start]), np.array([0]), sizes[depth], unit)
-
-    values = [tuple(to_front(depth)) for depth in range(1, shape.layers + 1)]
-    unembed = pieces(cells, output, np.array([0]), np.array([0]), shape.d_out, unit)
-    return Universal(shape, m, [queries] * shape.layers, [keys] * shape.layers, values, unembed, "sparse-front")
+    values = [tuple(to_front(size, head) for head in range(H)) for size in sizes[-2::-1]]
+    U = layout.read([0], shape.d_out, shape.d_out)
+    return Universal(shape, m, [queries] * shape.layers, [keys] * shape.layers, values, U, "sparse-front")
 
 
 def _tree_bytes(shape: Shape, m: int) -> int:
