@@ -162,7 +162,7 @@ def test_padding_adds_zero_coordinates(name):
         ("shared-key", (2, 2, 2, 3), "needs head_dim >= d_in"),
         ("shared-query", (2, 2, 2, 3), "needs head_dim >= d_out"),
         ("shared-query", (2, 2, 3, 2, 4), "needs head_dim >= d_out"),
-        ("printed-single-head", (2, 2, 2, 2), "H = 1 construction, got heads = 2"),
+        ("printed-single-head", (2, 2, 2, 2), "needs H = 1"),
     ],
 )
 def test_undefined_shapes_are_refused(name, dims, message):

@@ -9,9 +9,8 @@ from cases import integers, random_target, stochastic
 from naive import dense, words
 
 from utfproof.attention import GivenAttention, RationalAttention
-from utfproof.constructions import build_host
+from utfproof.constructions import build_host, construction
 from utfproof.constructions.residual import embed_residual_tied, embed_residual_tree, moebius, tied_obstruction
-from utfproof.constructions.shared_attention import two_sided_host
 from utfproof.decision.local_test import local_test
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import gfp, rational
@@ -164,7 +163,7 @@ def test_constructions_without_a_residual_variant_say_so(name):
         generic_r_all,
         determinant_degree,
         column_degrees,
-        lambda shape: two_sided_host(shape, 4),
+        lambda shape: construction("two-sided").shared.host(shape, 4),
         lambda shape: local_test(build_host("sparse", shape), random_target(shape, np.random.default_rng(0)), None),
     ],
 )

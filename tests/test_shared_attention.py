@@ -16,7 +16,7 @@ from naive import w_all as naive_w_all
 
 from utfproof.attention import GivenAttention, RationalAttention
 from utfproof.certificates.lower_bounds import span_dimension
-from utfproof.constructions import construction
+from utfproof.constructions import build_host, construction
 from utfproof.constructions.commuting import commuting_dimension, commuting_trie_host, embed_commuting_trie
 from utfproof.constructions.middle import (
     embed_middle,
@@ -30,12 +30,11 @@ from utfproof.constructions.shared_attention import (
     count_tuples,
     counting_dimension,
     counting_host,
-    register_unembedding,
     two_sided_host,
 )
 from utfproof.errors import MalformedInput, NotDefined, OutsideClass, ResourceLimit
 from utfproof.exact import rational
-from utfproof.ground.arrays import is_exact
+from utfproof.ground.arrays import exact, is_exact
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.matching import r_all, w_all
 from utfproof.shapes import Shape, matching_dimension, paper_looped_dimension
@@ -159,6 +158,7 @@ MORE = [
     ("polynomial", (2, 3, 1, 1)),
     ("polynomial", (5, 1, 1, 1)),
     ("krylov", (2, 3, 2, 2)),
+    ("krylov", (2, 1, 4, 4)),
     ("split-layer", (2, 3, 1, 4)),
     ("split-layer", (3, 2, 2, 2)),
     ("split-layer", (2, 4, 1, 3, 2)),
@@ -212,7 +212,7 @@ def test_wider_and_embedded_targets():
         E, U = entry.shared.embed(shape, m, target)
         assert same_function(entry.shared.host(shape, m), E, U, target, rng)
     entry = construction("two-sided")
-    with pytest.raises(OutsideClass, match="width at most d_in = 2, this one has width 3"):
+    with pytest.raises(OutsideClass, match="width at most 2, this one has 3"):
         entry.shared.embed(shape, 4, random_target(shape, rng, width=3))
     scalar = Shape(3, 2, 2, 1)
     target = random_target(scalar, rng, tied=True, width=1)  # with W_E and W_U
@@ -276,24 +276,25 @@ def test_swapped_halves_wrong_order_and_tied_flag_are_caught():
         construction("counting").shared.embed(shape, 5, untied)
 
 
+def hosted(name, *dims, m):
+    return construction(name).shared.host(Shape(*dims), m)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: two_sided_host(Shape(2, 3, 1, 1), 4), NotDefined, "even number of layers, got 3"),
-        (lambda: two_sided_host(Shape(2, 2, 1, 1), 1), NotDefined, "needs m >= 2, got 1"),
-        (lambda: two_sided_host(Shape(2, 2, 1, 2, 3), 9), NotDefined, "d_in = d_out"),
-        (lambda: counting_host(Shape(2, 2, 1, 2), 9), NotDefined, "d_in = d_out = 1"),
-        (lambda: counting_host(Shape(2, 2, 1, 1), 2), NotDefined, "needs m >= 3, got 2"),
-        (lambda: counting_host(Shape(2, 2, 1, 1), True), MalformedInput, "positive integer"),
-        (lambda: counting_host(Shape(2, 10**9, 1, 1), 3), ResourceLimit, "choose a smaller shape"),
-        (lambda: register_unembedding(Shape(2, 3, 1, 1, 2), 20), NotDefined, "d_in = d_out"),
-        (lambda: construction("register").shared.host(Shape(9, 99, 1, 1), 3), ResourceLimit, "2\\^60"),
-        (lambda: construction("register").shared.host(Shape(2, 40, 1, 1), 2**40), ResourceLimit, "needs about"),
-        (lambda: commuting_trie_host(Shape(2, 2, 1, 2), 99), NotDefined, "d_in = d_out = 1"),
-        (lambda: commuting_trie_host(Shape(2, 3, 1, 1), 27), NotDefined, "needs m >= 28, got 27"),
-        (lambda: middle_host(Shape(2, 2, 1, 1), path_bilinear(2), 9), NotDefined, "odd number of layers"),
-        (lambda: middle_host(Shape(3, 3, 1, 1), path_bilinear(2), 9), MalformedInput, "2 components"),
-        (lambda: middle_host(Shape(3, 3, 1, 1), path_bilinear(3), 5), NotDefined, "needs m >= 6, got 5"),
+        (lambda: hosted("two-sided", 2, 3, 1, 1, m=4), NotDefined, "even number of layers, got"),
+        (lambda: hosted("two-sided", 2, 2, 1, 1, m=1), NotDefined, "needs m >= 2, got 1"),
+        (lambda: hosted("two-sided", 2, 2, 1, 2, 3, m=9), NotDefined, "d_in = d_out"),
+        (lambda: hosted("counting", 2, 2, 1, 2, m=9), NotDefined, "d_in = d_out = 1"),
+        (lambda: hosted("counting", 2, 2, 1, 1, m=True), MalformedInput, "positive integer"),
+        (lambda: hosted("counting", 2, 10**9, 1, 1, m=3), ResourceLimit, "choose a smaller shape"),
+        (lambda: hosted("register", 9, 99, 1, 1, m=3), ResourceLimit, "2\\^60"),
+        (lambda: hosted("register", 2, 40, 1, 1, m=2**40), ResourceLimit, "needs about"),
+        (lambda: build_host("commuting-trie", Shape(2, 2, 1, 2)), NotDefined, "d_in = d_out = 1"),
+        (lambda: build_host("commuting-trie", Shape(2, 3, 1, 1), 27), NotDefined, "needs m >= 28, got 27"),
+        (lambda: hosted("middle-path", 2, 2, 1, 1, m=9), NotDefined, "odd number of layers"),
+        (lambda: hosted("krylov", 3, 1, 1, 1, m=9), NotDefined, "two heads"),
         (lambda: polynomial_bilinear(7), NotDefined, "H = 1 mod 4"),
     ],
 )
@@ -468,3 +469,20 @@ def test_commuting_trie_refuses_and_faults_are_caught():
     assert not np.array_equal(np.roll(E, 1, axis=1) @ matrix, wanted)
     # the untied target's own W_all is out of reach
     assert rational.solve_left(matrix, naive_w_all(untied)) is None
+
+
+# --- powers of a quotient ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([[1, 0], [0, 0]], [[1, 2], [3, 4]]), ([[1, 0], [0, 1]], [[2, 0], [0, 2]])],
+    ids=["singular M_0", "derogatory ratio"],
+)
+def test_targets_outside_the_class_are_refused(first, second):
+    shape = Shape(2, 1, 2, 2)
+    values = exact(np.array([[first, second]]))
+    identity = exact(np.array([[[[1, 0], [0, 1]]] * 2]))
+    target = Target(shape, identity, identity, values, identity)
+    with pytest.raises(OutsideClass):
+        construction("krylov").shared.embed(shape, 3, target)

@@ -22,10 +22,10 @@ from utfproof.constructions import (
 )
 from utfproof.constructions.random import random_host, random_target
 from utfproof.constructions.record import Construction
-from utfproof.errors import MalformedInput, NotDefined, choose
+from utfproof.errors import MalformedInput, choose
 from utfproof.ground.generator import check_law
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, positive_integer, require_shape
+from utfproof.shapes import Shape
 from utfproof.systems import Universal
 
 __all__ = [
@@ -97,17 +97,8 @@ def construction(name: str) -> Construction:
 
 
 def resolve_m(entry: Construction, shape: Shape, m: int | None) -> int:
-    """The embedding dimension: `m`, or the construction's own. Raises NotDefined outside the construction's shapes and
-    for an m below its least one."""
-    require_shape(shape)
-    entry.require(shape)
-    least = entry.least_m(shape)
-    if m is None:
-        return (entry.default_m or entry.least_m)(shape)
-    m = positive_integer("m", m)
-    if m < least:
-        raise NotDefined(f"{entry.name} at {shape} needs m >= {least}, got {m}")
-    return m
+    """The embedding dimension: `m`, or the construction's own; see `Construction.dimension`."""
+    return entry.dimension(shape, m)
 
 
 def dense_bytes(shape: Shape, m: int, *, tied: bool, itemsize: int = 8) -> int:

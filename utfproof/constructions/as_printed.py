@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.constructions.layout import Layout
-from utfproof.constructions.record import Construction
+from utfproof.constructions.record import Construction, Domain
 from utfproof.constructions.tied import trie_pairs
-from utfproof.errors import NotDefined
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, paper_looped_dimension
 from utfproof.systems import TiedUniversal, Universal
@@ -20,12 +19,6 @@ from utfproof.systems import TiedUniversal, Universal
 def block_width(shape: Shape) -> int:
     """max{2d, d_out}: every block of the printed single-head and looped constructions."""
     return max(2 * shape.head_dim, shape.d_out)
-
-
-def require_single_head(shape: Shape) -> None:
-    """NotDefined unless H = 1."""
-    if shape.heads != 1:
-        raise NotDefined(f"printed-single-head is the paper's H = 1 construction, got heads = {shape.heads}")
 
 
 def single_head_host(shape: Shape, m: int) -> Universal:
@@ -69,7 +62,7 @@ SINGLE_HEAD = Construction(
     None,
     single_head_dimension,
     single_head_host,
-    require_single_head,
+    Domain("H = 1", lambda shape: shape.heads == 1),
     rebuilt=True,
 )
 

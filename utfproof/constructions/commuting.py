@@ -11,31 +11,22 @@ from math import comb
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, Identity
+from utfproof.constructions.record import SCALAR, Construction, Identity
 from utfproof.constructions.shared_attention import (
     count_tuples,
     counting_dimension,
     counting_pairs,
     counting_words,
-    monomial,
     raised,
-    require_dimension,
-    require_scalar,
-    require_tied_scalar_target,
 )
 from utfproof.constructions.tied import Pairs, host_of_halves, padded
-from utfproof.constructions.words import Blocks, powers
-from utfproof.ground.arrays import Array, zeros
+from utfproof.constructions.words import Blocks, embedded, powers, require_tied_scalar
+from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 from utfproof.systems import Target, TiedUniversal
 
 NAME = "commuting-trie"
-
-
-def require_commuting(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out = 1."""
-    require_scalar(NAME, shape)
 
 
 def commuting_dimension(shape: Shape) -> int:
@@ -48,8 +39,6 @@ def commuting_dimension(shape: Shape) -> int:
 def commuting_trie_host(shape: Shape, m: int) -> TiedUniversal:
     """`commuting-trie`: blocks (c, g) of width 2d for counts c of all H letters with sum below L and heads g, then the
     coordinates of `counting`."""
-    require_commuting(shape)
-    m = require_dimension(NAME, shape, m, commuting_dimension(shape))
     H, d = shape.heads, shape.head_dim
     tuples = count_tuples(H, shape.layers - 1)
     number = {counts: i for i, counts in enumerate(tuples)}
@@ -75,24 +64,9 @@ def embed_commuting_trie(shape: Shape, m: int, target: Target) -> Array:
     Block (c, g) = W_E (product over heads of M_h^(c_h)) [W_Q^g, W_K^g]; the last coordinates as in `counting`.
     Raises OutsideClass for targets that are not tied, or wider than 1.
     """
-    require_commuting(shape)
-    m = require_dimension(NAME, shape, m, commuting_dimension(shape))
-    require_tied_scalar_target(NAME, shape, target)
-    d = shape.head_dim
-    E = zeros(target.W_Q, 1, m)
-    outer = target.embedding()[0, 0]
-    start = 0
-    for counts in count_tuples(shape.heads, shape.layers - 1):
-        scale = outer * monomial(target, counts)
-        for head in range(shape.heads):
-            w_q, w_k, _, _ = target.parameters(0, head)
-            E[:, start : start + d] = scale * w_q
-            E[:, start + d : start + 2 * d] = scale * w_k
-            start += 2 * d
-    outer = outer * target.unembedding()[0, 0]
-    for counts in count_tuples(shape.heads - 1, shape.layers):
-        E[0, start] = outer * monomial(target, (shape.layers - sum(counts), *counts))
-        start += 1
+    require_tied_scalar(NAME, shape, target)
+    E = embedded(shape, m, target, commuting_trie_words)[0]
+    E[:, commuting_dimension(shape) - counting_dimension(shape) :] *= target.unembedding()[0, 0]
     return E
 
 
@@ -115,8 +89,9 @@ COMMUTING_TRIE = Construction(
     Notion.MATCHING,
     commuting_dimension,
     commuting_trie_host,
-    require_commuting,
+    SCALAR,
     targets="all tied",
     embed=lambda shape, m, target: (embed_commuting_trie(shape, m, target), None),
     identity=Identity(commuting_trie_words),
+    counted=True,
 )

@@ -13,30 +13,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, SharedAttention
+from utfproof.constructions.record import Construction, Domain, SharedAttention
 from utfproof.constructions.shared_attention import (
     around_a_layer,
-    require_dimension,
-    require_equal_widths,
     suffix_products,
 )
-from utfproof.errors import NotDefined, OutsideClass
+from utfproof.errors import OutsideClass
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, require_words
+from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
 NAME = "krylov"
-
-
-def require_krylov(shape: Shape) -> None:
-    """NotDefined unless H = 2, L is odd, d_out = d_in <= d."""
-    require_equal_widths(NAME, shape)
-    require_words(shape, NAME, shape.layers // 2)
-    if shape.heads != 2 or shape.layers % 2 == 0 or shape.head_dim < shape.d_in:
-        raise NotDefined(f"{NAME} is defined for two heads, an odd number of layers and d >= d_in, got {shape}")
 
 
 def krylov_dimension(shape: Shape) -> int:
@@ -46,8 +36,6 @@ def krylov_dimension(shape: Shape) -> int:
 
 def krylov_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`krylov` (untied): blocks of d_in + 1 coordinates around the middle layer."""
-    require_krylov(shape)
-    m = require_dimension(NAME, shape, m, krylov_dimension(shape))
     k, size = shape.layers // 2, shape.d_in + 1
     require_memory(16 * shape.layers * m * m, f"{NAME} at {shape}, m = {m},")
     return around_a_layer(shape, m, size, k, [np.eye(size, k=-head, dtype=np.int64) for head in range(2)])
@@ -56,8 +44,6 @@ def krylov_host(shape: Shape, m: int) -> SharedAttentionUniversal:
 def embed_krylov(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
     """(E [d_in, m], U [m, d_in]), exact. OutsideClass where the middle layer's M_0 is singular, no power basis is found
     (M_1 M_0^{-1} is derogatory) or the target is not of width d_in."""
-    require_krylov(shape)
-    m = require_dimension(NAME, shape, m, krylov_dimension(shape))
     b, k = shape.d_in, shape.layers // 2
     if target.width != b:
         raise OutsideClass(f"{NAME} at {shape} serves targets of width {b}, this one has width {target.width}")
@@ -92,7 +78,10 @@ KRYLOV = Construction(
     False,
     Notion.SHARED_ATTENTION,
     krylov_dimension,
-    defined=require_krylov,
+    domain=Domain(
+        "two heads, an odd number of layers and d_in = d_out <= d",
+        lambda s: s.heads == 2 and s.layers % 2 == 1 and s.d_in == s.d_out <= s.head_dim,
+    ),
     targets="generic untied",
-    shared=SharedAttention("E and U", krylov_host, embed_krylov),
+    shared=SharedAttention("E and U", krylov_host, embed_krylov, length=lambda shape: shape.layers // 2),
 )

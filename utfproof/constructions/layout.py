@@ -44,9 +44,9 @@ class Layout:
         output: int,
     ) -> TiedUniversal:
         """The tied host with these matrices by head; U reads the block that begins at `output`."""
-        by_head = (tuple(make(head) for head in range(self.shape.heads)) for make in (query, key, value))
+        parts = [tuple(make(head) for head in range(self.shape.heads)) for make in (query, key, value)]
         U = self.read([output], self.shape.d_out, self.shape.d_out)
-        return TiedUniversal(self.shape, self.m, *by_head, U, name)
+        return TiedUniversal(self.shape, self.m, parts[0], parts[1], parts[2], U, name)
 
 
 # --- embeddings --------------------------------------------------------------------------------------------

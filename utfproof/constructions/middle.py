@@ -21,20 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, Identity, SharedAttention
+from utfproof.constructions.record import Construction, Domain, Identity, SharedAttention, equal_widths, scalar
 from utfproof.constructions.shared_attention import (
     around_a_layer,
-    require_dimension,
-    require_equal_widths,
-    require_scalar,
     suffix_products,
 )
 from utfproof.constructions.words import Blocks, Edges, embedded, factor_words, values
-from utfproof.errors import MalformedInput, NotDefined, OutsideClass
+from utfproof.errors import NotDefined, OutsideClass
 from utfproof.ground.arrays import Array, is_exact
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, head_words, positive_integer, require_words
+from utfproof.shapes import Shape, head_words, positive_integer
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
 ALL, INVERTIBLE = "all untied", "untied with invertible M^(k+1,h)"
@@ -199,39 +196,6 @@ def _factor_real(c: np.ndarray, s: int, t: int) -> Factors:
 # --- hosts -------------------------------------------------------------------------------------------------
 
 
-def require_odd(name: str) -> Callable[[Shape], None]:
-    """NotDefined unless L is odd and d_in = d_out."""
-
-    def defined(shape: Shape) -> None:
-        require_equal_widths(name, shape)
-        if shape.layers % 2 == 0:
-            raise NotDefined(f"{name} is defined for an odd number of layers, got {shape.layers}")
-        require_words(shape, name, shape.layers // 2)
-
-    return defined
-
-
-def require_path(shape: Shape) -> None:
-    """The same, and d >= d_in where weights of the middle layer are inverted (H > 2)."""
-    require_odd("middle-path")(shape)
-    if shape.head_dim < shape.d_in and shape.heads > 2:
-        raise NotDefined(f"middle-path inverts weights of the middle layer, which have rank at most d at {shape}")
-
-
-def require_polynomial(shape: Shape) -> None:
-    """NotDefined unless L is odd, d_in = 1 and the bilinear map is onto."""
-    require_scalar("polynomial", shape)
-    require_odd("polynomial")(shape)
-    polynomial_bilinear(shape.heads)
-
-
-def require_middle(shape: Shape, bilinear: Bilinear) -> None:
-    """NotDefined unless L is odd and d_in = d_out; MalformedInput for a bilinear map of another number of heads."""
-    require_odd(bilinear.name)(shape)
-    if bilinear.heads != shape.heads:
-        raise MalformedInput(f"bilinear map {bilinear.name} has {bilinear.heads} components, the shape {shape}")
-
-
 def middle_dimension(shape: Shape, bilinear: Bilinear) -> int:
     """d_in H^k max(s, t), L = 2k+1."""
     return shape.d_in * int(shape.heads ** (shape.layers // 2)) * bilinear.size
@@ -240,8 +204,6 @@ def middle_dimension(shape: Shape, bilinear: Bilinear) -> int:
 def middle_host(shape: Shape, bilinear: Bilinear, m: int) -> SharedAttentionUniversal:
     """The untied host of blocks of max(s, t) parts of d_in coordinates around the middle layer, whose R_V^h is B_h, part by
     part (block 0 is the only one that lives there)."""
-    require_middle(shape, bilinear)
-    m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
     k, size = shape.layers // 2, bilinear.size * shape.d_in
     require_memory(8 * shape.layers * shape.heads * m * m, f"{bilinear.name} at {shape}, m = {m},")
     part = np.eye(shape.d_in, dtype=np.int64)
@@ -257,8 +219,6 @@ def embed_middle(shape: Shape, bilinear: Bilinear, m: int, target: Target) -> tu
     `polynomial`); else by the words of the identity, in the target's arithmetic. Raises OutsideClass where B does not reach
     this target's middle layer, or the target is not of width d_in.
     """
-    require_middle(shape, bilinear)
-    m = require_dimension(bilinear.name, shape, m, middle_dimension(shape, bilinear))
     if shape.d_in > 1:
         return embedded(shape, m, target, lambda at: middle_words(at, edges_of(bilinear)))
     if target.width != 1:
@@ -312,11 +272,18 @@ def polynomial_words(shape: Shape) -> tuple[Blocks, Blocks]:
     )
 
 
+ODD = "d_in = d_out and an odd number of layers"
+
+
+def _odd(shape: Shape) -> bool:
+    return equal_widths(shape) and shape.layers % 2 == 1
+
+
 def _record(
     name: str,
     summary: str,
     bilinear: Callable[[int], Bilinear],
-    defined: Callable[[Shape], None],
+    domain: Domain,
     identity: Identity,
     targets: str = ALL,
 ) -> Construction:
@@ -326,13 +293,14 @@ def _record(
         False,
         Notion.SHARED_ATTENTION,
         lambda shape: middle_dimension(shape, bilinear(shape.heads)),
-        defined=defined,
+        domain=domain,
         targets=targets,
         identity=identity,
         shared=SharedAttention(
             "E and U",
             lambda shape, m: middle_host(shape, bilinear(shape.heads), m),
             lambda shape, m, target: embed_middle(shape, bilinear(shape.heads), m, target),
+            length=lambda shape: shape.layers // 2,
         ),
     )
 
@@ -350,7 +318,7 @@ MIDDLE_PATH = _record(
     "middle-path",
     "odd L, E and U free: a path in the middle layer; almost all targets from H = 3 on",
     path_bilinear,
-    require_path,
+    Domain(f"{ODD}, and d >= d_in from H = 3 on", lambda s: _odd(s) and (s.head_dim >= s.d_in or s.heads <= 2)),
     _edged(path_bilinear),
     INVERTIBLE,
 )
@@ -359,7 +327,7 @@ MIDDLE_STARS = _record(
     "middle-stars",
     "odd L, E and U free: two stars in the middle layer",
     two_stars_bilinear,
-    require_odd("middle-stars"),
+    Domain(ODD, _odd),
     _edged(two_stars_bilinear),
 )
 
@@ -367,6 +335,6 @@ POLYNOMIAL = _record(
     "polynomial",
     "odd L, d_in = 1, E and U free: multiplication of polynomials in the middle layer",
     polynomial_bilinear,
-    require_polynomial,
+    Domain("d_in = d_out = 1, odd L and H not 3 mod 4", lambda s: scalar(s) and _odd(s) and s.heads % 4 != 3),
     Identity(polynomial_words),
 )

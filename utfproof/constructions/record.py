@@ -7,23 +7,43 @@ asks it by property.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from utfproof.constructions.words import Blocks, Edges
-from utfproof.errors import NotDefined
+from utfproof.errors import NotDefined, ResourceLimit
 from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
+from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.shapes import Shape, require_plain, require_words
+from utfproof.shapes import Shape, positive_integer, require_plain, require_shape, require_words
 from utfproof.systems import SharedAttentionUniversal, Target, Universal
 
+MOST_COUNTED = 2**14
 Forms = tuple[list[list[Array]], list[list[Array]]]
 """What queries and keys are of a target's stream: matrices [D, k <= d] by layer and head."""
 
 
-def everywhere(shape: Shape) -> None:
-    """Defined at every shape."""
-    return None
+@dataclass(frozen=True)
+class Domain:
+    """The shapes that a construction is defined at. text: in words; holds: whether a shape is one. stream: with a residual
+    stream only."""
+
+    text: str = "every shape"
+    holds: Callable[[Shape], bool] = lambda shape: True
+    stream: bool = False
+
+
+def equal_widths(shape: Shape) -> bool:
+    """d_in = d_out."""
+    return shape.d_in == shape.d_out
+
+
+def scalar(shape: Shape) -> bool:
+    """d_in = d_out = 1."""
+    return shape.d_in == shape.d_out == 1
+
+
+EVERYWHERE, EQUAL, SCALAR = Domain(), Domain("d_in = d_out", equal_widths), Domain("d_in = d_out = 1", scalar)
 
 
 @dataclass(frozen=True)
@@ -44,12 +64,13 @@ class Identity:
 @dataclass(frozen=True)
 class SharedAttention:
     """A host whose attention comes from outside. free: "E", or "E and U". embed: (E, U), U the host's own where it is fixed.
-    canonical: a least host whose products are linear in the target's, or of rank one, is this one up to changes of
-    coordinates."""
+    length: letters of the longest word that numbers a block, L by default. canonical: a least host whose products are
+    linear in the target's, or of rank one, is this one up to changes of coordinates."""
 
     free: str
     host: Callable[[Shape, int], SharedAttentionUniversal]
     embed: Callable[[Shape, int, Target], tuple[Array, Array | SelectionMatrix]]
+    length: Callable[[Shape], int] | None = None
     canonical: bool = False
 
 
@@ -73,7 +94,7 @@ class Construction:
 
     What is known of it: `permutation`, R_all is one at every shape (with a residual stream the columns of tied targets are
     different unit vectors); `rebuilt`, a checker has its matrices by name; `identity`, a checker follows its embedding.
-    `shared`: its attention comes from outside.
+    `shared`: its attention comes from outside. `counted`: its blocks are numbered by how often letters occur.
     """
 
     name: str
@@ -82,7 +103,7 @@ class Construction:
     notion: Notion | None
     least_m: Callable[[Shape], int]
     index_map: Callable[[Shape, int], Universal] | None = None
-    defined: Callable[[Shape], None] = everywhere
+    domain: Domain = EVERYWHERE
     default_m: Callable[[Shape], int] | None = None
     streams: bool = False
     targets: str = "all untied"
@@ -95,6 +116,7 @@ class Construction:
     rebuilt: bool = False
     identity: Identity | None = None
     shared: SharedAttention | None = None
+    counted: bool = False
 
     def serves_untied(self, shape: Shape) -> bool:
         """Whether untied targets are within reach: not for hosts made for tied ones, nor, with a residual stream from L = 2 on,
@@ -111,13 +133,57 @@ class Construction:
         """Whether a kind of certificate names it."""
         return self.rebuilt or self.identity is not None
 
+    def __post_init__(self) -> None:
+        """The functions of `shared` check the shape and m first."""
+        if self.shared is None:
+            return
+        given = self.shared
+
+        def host(shape: Shape, m: int) -> SharedAttentionUniversal:
+            return given.host(shape, self.dimension(shape, m))
+
+        def embed(shape: Shape, m: int, target: Target) -> tuple[Array, Array | SelectionMatrix]:
+            return given.embed(shape, self.dimension(shape, m), target)
+
+        object.__setattr__(self, "shared", replace(given, host=host, embed=embed))
+
+    def defined(self, shape: Shape) -> bool:
+        """Whether it is defined at this shape."""
+        if (shape.residual and not self.streams) or (self.domain.stream and not shape.residual):
+            return False
+        return self.domain.holds(shape)
+
     def require(self, shape: Shape) -> None:
-        """NotDefined outside its shapes, ResourceLimit where the words of its blocks are beyond any machine."""
+        """NotDefined outside its shapes, ResourceLimit where its blocks are too many for any machine."""
         if not self.streams:
             require_plain(shape, self.name)
-        self.defined(shape)
-        if self.is_host:
-            require_words(shape, self.name)
+        if self.domain.stream and not shape.residual:
+            raise NotDefined(f"{self.name} is defined with a residual stream only (--residual), got {shape}")
+        if not self.domain.holds(shape):
+            raise NotDefined(f"{self.name} needs {self.domain.text}, got {shape}")
+        if self.counted and shape.layers + shape.heads > MOST_COUNTED:
+            raise ResourceLimit(
+                f"{self.name} at {shape} is made for L + H up to {MOST_COUNTED}; choose a smaller shape"
+            )
+        if self.shared is None or self.shared.length is None:
+            require_words(shape, self.name, 0 if self.counted and not self.is_host else None)
+        else:
+            require_words(shape, self.name, self.shared.length(shape))
+
+    def dimension(self, shape: Shape, m: int | None = None) -> int:
+        """The embedding dimension: `m`, or the construction's own. Raises NotDefined outside the construction's shapes and
+        for an m below its least one, ResourceLimit where index maps of that size do not fit in memory."""
+        require_shape(shape)
+        self.require(shape)
+        least = self.least_m(shape)
+        if m is None:
+            return (self.default_m or self.least_m)(shape)
+        m = positive_integer("m", m)
+        if m < least:
+            raise NotDefined(f"{self.name} at {shape} needs m >= {least}, got {m}")
+        if self.shared is not None:
+            require_memory(16 * m + least * (60 * shape.heads + 200), f"{self.name} at {shape}, m = {m},")
+        return m
 
     def require_host(self) -> None:
         """NotDefined, in a sentence, unless it is a host with queries and keys of its own."""

@@ -9,6 +9,7 @@ docs/certificate-format.md section 9.2.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,38 +24,18 @@ from utfproof.constructions.gauges import (
     trivial,
 )
 from utfproof.constructions.layout import Layout, padded_columns, side_by_side
-from utfproof.constructions.record import Construction, Forms, Identity, SharedAttention
+from utfproof.constructions.record import EQUAL, Construction, Domain, Forms, Identity, SharedAttention
 from utfproof.constructions.shared_key import key_forms
-from utfproof.errors import NotDefined, OutsideClass
+from utfproof.errors import OutsideClass
 from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.shapes import Shape, require_words
+from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal, Target, Universal, prefix_products, prefix_stacks
 
 KEY, QUERY, OUTPUTS = "residual-key", "residual-query", "residual-output-tree"
 Blocks = Callable[[Shape], list[tuple[str, int]]]
 """What stands before each word w of length l - 1: ("Q" or "K", head), in order, d or d_in wide; then the outputs."""
-
-
-def require_stream(name: str, shape: Shape) -> None:
-    """NotDefined without a residual stream."""
-    if not shape.residual:
-        raise NotDefined(f"{name} is defined with a residual stream only (--residual), got {shape}")
-
-
-def require_wide(shape: Shape) -> None:
-    """NotDefined unless there is a residual stream, d_in = d_out <= d."""
-    require_stream(KEY, shape)
-    if not shape.d_in == shape.d_out <= shape.head_dim:
-        raise NotDefined(f"{KEY} needs d_in = d_out <= head_dim (keys are outputs), got {shape}")
-
-
-def require_narrow(shape: Shape) -> None:
-    """NotDefined unless there is a residual stream, and d <= d_out."""
-    require_stream(QUERY, shape)
-    if shape.head_dim > shape.d_out:
-        raise NotDefined(f"{QUERY} needs head_dim <= d_out, got {shape.head_dim} > {shape.d_out}; use {KEY}")
 
 
 def groups_of(shape: Shape) -> list[range]:
@@ -208,7 +189,7 @@ RESIDUAL_KEY = Construction(
     Notion.ATTENTION_MATCHING,
     key_dimension,
     key_host,
-    require_wide,
+    Domain("d_in = d_out <= head_dim (keys are outputs)", lambda s: s.d_in == s.d_out <= s.head_dim, stream=True),
     streams=True,
     embed=embed_key,
     forms=key_forms,
@@ -222,7 +203,7 @@ RESIDUAL_QUERY = Construction(
     Notion.ATTENTION_MATCHING,
     query_dimension,
     query_host,
-    require_narrow,
+    Domain(f"head_dim <= d_out (else: {KEY})", lambda s: s.head_dim <= s.d_out, stream=True),
     streams=True,
     targets="generic untied",
     embed=embed_query,
@@ -234,17 +215,8 @@ RESIDUAL_QUERY = Construction(
 # --- outputs alone: attention from outside -------------------------------------------------------------------
 
 
-def require_outputs(shape: Shape) -> None:
-    """NotDefined unless there is a residual stream and d_in = d_out."""
-    require_stream(OUTPUTS, shape)
-    if shape.d_in != shape.d_out:
-        raise NotDefined(f"{OUTPUTS} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}")
-    require_words(shape, OUTPUTS)
-
-
 def output_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`residual-output-tree`: the tree without readers."""
-    require_outputs(shape)
     tree = _Tree(shape, m, [], shape.d_out)
     values = (tuple(tree.route(layer, head) for head in range(shape.heads)) for layer in range(shape.layers))
     return SharedAttentionUniversal(shape, m, tuple(values))
@@ -263,7 +235,7 @@ RESIDUAL_OUTPUT_TREE = Construction(
     False,
     Notion.SHARED_ATTENTION,
     lambda shape: shape.d_in * shape.words_at(shape.layers),
-    defined=require_outputs,
+    domain=replace(EQUAL, stream=True),
     streams=True,
     shared=SharedAttention("E", output_host, embed_outputs),
 )

@@ -16,21 +16,20 @@ docs/proofs/residual-frontier.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import comb
 
 import numpy as np
 
 from utfproof.constructions.layout import Layout
-from utfproof.constructions.record import Construction, SharedAttention
-from utfproof.constructions.residual_outputs import require_stream
+from utfproof.constructions.record import EQUAL, SCALAR, Construction, Domain, SharedAttention
 from utfproof.constructions.shared_key import key_forms
-from utfproof.errors import NotDefined, OutsideClass
+from utfproof.errors import OutsideClass
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
-from utfproof.shapes import Shape, Word, geometric, head_words, require_words, word_index
+from utfproof.shapes import Shape, Word, geometric, head_words, word_index
 from utfproof.systems import SharedAttentionUniversal, Target, TiedUniversal, prefix_stacks
 
 QUERY, KEY, OUTPUT = "query", "key", "output"
@@ -50,14 +49,14 @@ class Trie:
     readers: tuple[str, ...] = ()
     counted: bool = False
 
-    def require(self, shape: Shape) -> None:
-        """NotDefined outside its shapes, ResourceLimit where its words are beyond any machine."""
-        require_stream(self.name, shape)
-        if shape.d_in != shape.d_out or (self.counted and shape.d_in > 1):
-            raise NotDefined(f"{self.name} is defined for d_in = d_out{' = 1' * self.counted}, got {shape}")
-        if self.readers == (QUERY,) and shape.head_dim < shape.d_in:
-            raise NotDefined(f"{self.name} needs head_dim >= d_in (keys are outputs), got {shape}")
-        require_words(shape, self.name)
+    @property
+    def domain(self) -> Domain:
+        """Its shapes."""
+        domain = replace(SCALAR if self.counted else EQUAL, stream=True)
+        if self.readers != (QUERY,):
+            return domain
+        text, holds = f"{domain.text} <= head_dim (keys are outputs)", domain.holds
+        return Domain(text, lambda shape: holds(shape) and shape.head_dim >= shape.d_in, stream=True)
 
     def width(self, shape: Shape) -> int:
         """Of a query or a key: forms M_w A are d_in wide."""
@@ -163,7 +162,7 @@ def _record(trie: Trie, summary: str, notion: Notion) -> Construction:
         notion,
         trie.least_m,
         None if outside else trie.host,
-        trie.require,
+        trie.domain,
         streams=True,
         targets="all tied",
         embed=None if outside else lambda shape, m, target: (trie.embed(shape, m, target), None),

@@ -19,57 +19,30 @@ from math import comb
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, Identity, SharedAttention
+from utfproof.constructions.layout import padded_columns, side_by_side
+from utfproof.constructions.record import (
+    EQUAL,
+    SCALAR,
+    Construction,
+    Domain,
+    Identity,
+    SharedAttention,
+    equal_widths,
+    scalar,
+)
 from utfproof.constructions.tied import padded, register_pairs
-from utfproof.constructions.words import Blocks, embedded, output_moves, powers, values
-from utfproof.errors import NotDefined, OutsideClass, ResourceLimit
-from utfproof.ground.arrays import Array, eye, zeros
+from utfproof.constructions.words import Blocks, embedded, output_moves, powers, require_tied_scalar, values
+from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
-from utfproof.ground.resources import require_memory
 from utfproof.ground.selection import Partition, SelectionMatrix
-from utfproof.shapes import Shape, head_words, positive_integer, require_plain, require_words
-from utfproof.systems import SharedAttentionUniversal, Target, TiedTarget, prefix_products
+from utfproof.shapes import Shape, head_words
+from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
 Counts = tuple[int, ...]
 """How often each of some letters occurs in a word."""
 
 
-# --- shapes and dimensions ---------------------------------------------------------------------------------
-
-
-def require_equal_widths(name: str, shape: Shape) -> None:
-    """NotDefined unless d_in = d_out, without a residual stream."""
-    require_plain(shape, name)
-    if shape.d_in != shape.d_out:
-        raise NotDefined(f"{name} is defined for d_in = d_out, got d_in {shape.d_in}, d_out {shape.d_out}")
-
-
-def require_scalar(name: str, shape: Shape) -> None:
-    """NotDefined unless d_in = d_out = 1; ResourceLimit where the counts of letters are beyond any machine."""
-    require_plain(shape, name)
-    if (shape.d_in, shape.d_out) != (1, 1):
-        raise NotDefined(f"{name} is defined for d_in = d_out = 1, got d_in {shape.d_in}, d_out {shape.d_out}")
-    if shape.layers + shape.heads > 2**14:
-        raise ResourceLimit(f"{name} at {shape} is made for L + H up to 2^14; choose a smaller shape")
-
-
-def require_register(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out."""
-    require_equal_widths("register", shape)
-    require_words(shape, "register")
-
-
-def require_two_sided(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out and L is even."""
-    require_equal_widths("two-sided", shape)
-    if shape.layers % 2:
-        raise NotDefined(f"two-sided is defined for an even number of layers, got {shape.layers}")
-    require_words(shape, "two-sided", shape.layers // 2)
-
-
-def require_counting(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out = 1."""
-    require_scalar("counting", shape)
+# --- dimensions ----------------------------------------------------------------------------------------------
 
 
 def register_dimension(shape: Shape) -> int:
@@ -87,31 +60,11 @@ def counting_dimension(shape: Shape) -> int:
     return comb(shape.layers + shape.heads - 1, shape.heads - 1)
 
 
-def require_dimension(name: str, shape: Shape, m: int, least: int) -> int:
-    """m as a positive integer that is large enough; NotDefined below the least one, ResourceLimit where index maps of
-    that size, or tables of counts, do not fit in memory."""
-    m = positive_integer("m", m)
-    if m < least:
-        raise NotDefined(f"{name} at {shape} needs m >= {least}, got {m}")
-    require_memory(16 * m + least * (60 * shape.heads + 200), f"{name} at {shape}, m = {m},")
-    return m
-
-
-def require_tied_scalar_target(name: str, shape: Shape, target: Target) -> None:
-    """OutsideClass unless the target is tied and of width 1: only then do its value forms commute and agree in all layers."""
-    if not isinstance(target, TiedTarget):
-        raise OutsideClass(f"{name} at {shape} serves tied targets; this one is untied")
-    if target.width != 1:
-        raise OutsideClass(f"{name} at {shape} serves targets of width 1, this one has width {target.width}")
-
-
 # --- register ----------------------------------------------------------------------------------------------
 
 
 def register_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`register` (tied): R_V^h has an identity between block (h, w_1 ... w_{L-1}) and block (w_1 ... w_L)."""
-    require_register(shape)
-    m = require_dimension("register", shape, m, register_dimension(shape))
     cells = padded([shape.d_in] * shape.leaves, m)
     values = tuple(SelectionMatrix(cells, cells, *register_pairs(shape, h)) for h in range(shape.heads))
     return SharedAttentionUniversal(shape, m, values, tied=True)
@@ -123,21 +76,10 @@ def _first_cell(widths: list[int], shape: Shape, m: int) -> SelectionMatrix:
     return SelectionMatrix(padded(widths, m), Partition.of_widths([shape.d_out]), first, first)
 
 
-def register_unembedding(shape: Shape, m: int) -> SelectionMatrix:
-    """The U [m, d_in] of `register`, fixed with the host: it reads block (0, ..., 0)."""
-    require_register(shape)
-    m = require_dimension("register", shape, m, register_dimension(shape))
-    return _first_cell([shape.d_in] * shape.leaves, shape, m)
-
-
 def embed_register(shape: Shape, m: int, target: Target) -> tuple[Array, SelectionMatrix]:
-    """E [d_in, m] with block w = W_E M_w W_U, and the host's own U, for any target (any width), in its arithmetic."""
-    U = register_unembedding(shape, m)
-    outputs = prefix_products(target, shape.layers) @ target.unembedding()
-    E = zeros(target.W_Q, shape.d_in, m)
-    for w in range(shape.leaves):
-        E[:, w * shape.d_in : (w + 1) * shape.d_in] = outputs[w]
-    return E, U
+    """E [d_in, m] with block w = W_E M_w W_U for a target of any width, and the host's own U, which reads block (0, ..., 0)."""
+    outputs = side_by_side(prefix_products(target, shape.layers), [target.unembedding()])
+    return padded_columns([outputs], m), _first_cell([shape.d_in] * shape.leaves, shape, m)
 
 
 def register_words(shape: Shape) -> tuple[Blocks, None]:
@@ -185,8 +127,6 @@ def around_a_layer(
 
 def two_sided_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`two-sided` (untied): the first L/2 letters pick a block of E, the last L/2 letters a block of U."""
-    require_two_sided(shape)
-    m = require_dimension("two-sided", shape, m, two_sided_dimension(shape))
     half = shape.layers // 2
     cells = padded([shape.d_in] * shape.heads**half, m)
 
@@ -204,22 +144,6 @@ def suffix_products(target: Target, first: int) -> Array:
     for layer in reversed(range(first, L)):
         products = [target.value_form(layer, head) @ product for head in range(H) for product in products]
     return products
-
-
-def embed_two_sided(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
-    """(E [d_in, m], U [m, d_out]): block w of E is W_E M_w for the first half's words, block v of U is M_v W_U for the
-    second half's. Raises OutsideClass for a target wider than d_in."""
-    require_two_sided(shape)
-    m = require_dimension("two-sided", shape, m, two_sided_dimension(shape))
-    D, b, half = target.width, shape.d_in, shape.layers // 2
-    if b < D:
-        raise OutsideClass(f"two-sided at {shape} serves targets of width at most d_in = {b}, this one has width {D}")
-    E, U = zeros(target.W_Q, b, m), zeros(target.W_Q, m, shape.d_out)
-    for w, product in enumerate(prefix_products(target, half)):
-        E[:, w * b : w * b + D] = product
-    for v, product in enumerate(suffix_products(target, half)):
-        U[v * b : v * b + D] = product
-    return E, U
 
 
 def two_sided_words(shape: Shape) -> tuple[Blocks, Blocks]:
@@ -267,18 +191,9 @@ def counting_pairs(shape: Shape, head: int, most: int | None = None) -> tuple[np
 
 def counting_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`counting` (tied): coordinates are the counts of the letters 1 ... H-1 in a word of length at most L."""
-    require_counting(shape)
-    m = require_dimension("counting", shape, m, counting_dimension(shape))
     cells = padded([1] * counting_dimension(shape), m)
     values = tuple(SelectionMatrix(cells, cells, *counting_pairs(shape, h)) for h in range(shape.heads))
     return SharedAttentionUniversal(shape, m, values, tied=True)
-
-
-def counting_unembedding(shape: Shape, m: int) -> SelectionMatrix:
-    """The U [m, 1] of `counting`, fixed with the host: it reads the coordinate (0, ..., 0)."""
-    require_counting(shape)
-    m = require_dimension("counting", shape, m, counting_dimension(shape))
-    return _first_cell([1] * counting_dimension(shape), shape, m)
 
 
 def embed_counting(shape: Shape, m: int, target: Target) -> tuple[Array, SelectionMatrix]:
@@ -286,13 +201,9 @@ def embed_counting(shape: Shape, m: int, target: Target) -> tuple[Array, Selecti
 
     Raises OutsideClass for targets that are not tied, or wider than 1.
     """
-    U = counting_unembedding(shape, m)
-    require_tied_scalar_target("counting", shape, target)
-    E = zeros(target.W_Q, 1, m)
-    outer = (target.embedding() @ target.unembedding())[0, 0]
-    for i, counts in enumerate(count_tuples(shape.heads - 1, shape.layers)):
-        E[0, i] = outer * monomial(target, (shape.layers - sum(counts), *counts))
-    return E, U
+    require_tied_scalar("counting", shape, target)
+    E = embedded(shape, m, target, counting_words)[0] * target.unembedding()[0, 0]
+    return E, _first_cell([1] * counting_dimension(shape), shape, m)
 
 
 def counting_words(shape: Shape, start: int = 0) -> tuple[Blocks, None]:
@@ -301,24 +212,7 @@ def counting_words(shape: Shape, start: int = 0) -> tuple[Blocks, None]:
     return [(start + i, powers((shape.layers - sum(c), *c))) for i, c in enumerate(tuples)], None
 
 
-def monomial(target: Target, counts: Counts) -> Array:
-    """The scalar M_0^(c_0) ... M_(H-1)^(c_(H-1)) of a tied target of width 1."""
-    product = eye(1, target.W_Q)
-    for head, count in enumerate(counts):
-        form = target.value_form(0, head)
-        for _ in range(count):
-            product = product @ form
-    return product[0, 0]
-
-
 # --- counting on both sides -----------------------------------------------------------------------------------
-
-
-def require_two_sided_counting(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out = 1 and L >= 2."""
-    require_scalar("two-sided-counting", shape)
-    if shape.layers == 1:
-        raise NotDefined("two-sided-counting is defined for two layers or more")
 
 
 def two_sided_counting_dimension(shape: Shape) -> int:
@@ -329,8 +223,6 @@ def two_sided_counting_dimension(shape: Shape) -> int:
 def two_sided_counting_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """`two-sided-counting` (untied): the first half of the layers counts as in `counting`, the layer after it moves between
     nothing counted and one letter counted, and those behind are the transposes of the first."""
-    require_two_sided_counting(shape)
-    m = require_dimension("two-sided-counting", shape, m, two_sided_counting_dimension(shape))
     half = (shape.layers + 1) // 2
     cells = padded([1] * two_sided_counting_dimension(shape), m)
     pairs = [counting_pairs(shape, head, half) for head in range(shape.heads)]
@@ -358,9 +250,7 @@ def two_sided_counting_words(shape: Shape) -> tuple[Blocks, Blocks]:
 
 def embed_two_sided_counting(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
     """(E [1, m], U [m, 1]), products of the weights. OutsideClass for targets that are not tied, or wider than 1."""
-    require_two_sided_counting(shape)
-    m = require_dimension("two-sided-counting", shape, m, two_sided_counting_dimension(shape))
-    require_tied_scalar_target("two-sided-counting", shape, target)
+    require_tied_scalar("two-sided-counting", shape, target)
     return embedded(shape, m, target, two_sided_counting_words)
 
 
@@ -373,7 +263,7 @@ REGISTER = Construction(
     True,
     Notion.SHARED_ATTENTION,
     register_dimension,
-    defined=require_register,
+    domain=EQUAL,
     identity=Identity(register_words, moves=output_moves),
     shared=SharedAttention("E", register_host, embed_register, canonical=True),
 )
@@ -384,9 +274,15 @@ TWO_SIDED = Construction(
     False,
     Notion.SHARED_ATTENTION,
     two_sided_dimension,
-    defined=require_two_sided,
+    domain=Domain("d_in = d_out and an even number of layers", lambda s: equal_widths(s) and s.layers % 2 == 0),
     identity=Identity(two_sided_words),
-    shared=SharedAttention("E and U", two_sided_host, embed_two_sided, canonical=True),
+    shared=SharedAttention(
+        "E and U",
+        two_sided_host,
+        lambda shape, m, target: embedded(shape, m, target, two_sided_words),
+        length=lambda shape: shape.layers // 2,
+        canonical=True,
+    ),
 )
 
 COUNTING = Construction(
@@ -395,7 +291,8 @@ COUNTING = Construction(
     True,
     Notion.SHARED_ATTENTION,
     counting_dimension,
-    defined=require_counting,
+    domain=SCALAR,
+    counted=True,
     targets="all tied",
     identity=Identity(counting_words),
     shared=SharedAttention("E", counting_host, embed_counting, canonical=True),
@@ -407,7 +304,8 @@ TWO_SIDED_COUNTING = Construction(
     False,
     Notion.SHARED_ATTENTION,
     two_sided_counting_dimension,
-    defined=require_two_sided_counting,
+    domain=Domain("d_in = d_out = 1 and two layers or more", lambda s: scalar(s) and s.layers > 1),
+    counted=True,
     targets="all tied",
     identity=Identity(two_sided_counting_words),
     shared=SharedAttention("E and U", two_sided_counting_host, embed_two_sided_counting),

@@ -9,23 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.constructions.layout import Layout, padded_columns, side_by_side, widened
-from utfproof.constructions.record import Construction, Forms, Identity
+from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import trie_pairs
 from utfproof.constructions.words import Blocks, attention_moves, by_length, values
-from utfproof.errors import NotDefined, OutsideClass
+from utfproof.errors import OutsideClass
 from utfproof.ground.arrays import Array, eye
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, geometric, shared_key_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
-
-
-def require_wide_heads(shape: Shape) -> None:
-    """NotDefined unless d >= d_in."""
-    if shape.head_dim < shape.d_in:
-        raise NotDefined(
-            f"shared-key needs head_dim >= d_in (keys carry whole rows), got {shape.head_dim} < {shape.d_in}"
-        )
 
 
 def _key_start(shape: Shape) -> int:
@@ -106,7 +98,7 @@ SHARED_KEY = Construction(
     Notion.ATTENTION_MATCHING,
     shared_key_dimension,
     shared_key_host,
-    require_wide_heads,
+    Domain("head_dim >= d_in (keys carry whole rows)", lambda shape: shape.head_dim >= shape.d_in),
     embed=embed_shared_key,
     forms=key_forms,
     rebuilt=True,

@@ -12,24 +12,16 @@ from dataclasses import replace
 import numpy as np
 
 from utfproof.constructions.layout import Layout, padded_columns, side_by_side
-from utfproof.constructions.record import Construction, Forms, Identity
+from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
 from utfproof.constructions.words import Blocks, attention_moves, by_length, values
-from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
+from utfproof.errors import OutsideClass, SingularTarget, Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import Array, exact, is_exact, namespace, to_numpy, transpose
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
 from utfproof.shapes import Shape, head_words, shared_query_dimension
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
-
-
-def require_wide_heads(shape: Shape) -> None:
-    """NotDefined unless d >= d_out."""
-    if shape.head_dim < shape.d_out:
-        raise NotDefined(
-            f"shared-query needs head_dim >= d_out (queries carry whole outputs), got {shape.head_dim} < {shape.d_out}"
-        )
 
 
 def shared_query_host(shape: Shape, m: int) -> TiedUniversal:
@@ -141,13 +133,6 @@ def shared_query_words(shape: Shape) -> tuple[Blocks, None]:
     return [(i * shape.d_in, word) for i, word in enumerate(words)], None
 
 
-def require_single(shape: Shape) -> None:
-    """NotDefined unless H = d_in = d_out = 1, where a target with a singular M^{l,0} is zero."""
-    require_wide_heads(shape)
-    if shape.heads > 1 or shape.d_in > 1:
-        raise NotDefined(f"shared-query serves all targets functionally at H = d_in = 1, got {shape}")
-
-
 SHARED_QUERY = Construction(
     "shared-query",
     "key trie and shift register, queries read the output; d >= d_out, targets with invertible M^(l,0)",
@@ -155,7 +140,7 @@ SHARED_QUERY = Construction(
     Notion.ATTENTION_MATCHING,
     shared_query_dimension,
     shared_query_host,
-    require_wide_heads,
+    Domain("head_dim >= d_out (queries carry whole outputs)", lambda shape: shape.head_dim >= shape.d_out),
     targets="untied with invertible M^(l,0)",
     embed=embed_shared_query,
     forms=query_forms,
@@ -169,7 +154,8 @@ FUNCTIONAL = replace(
     summary="shared-query at H = d_in = 1, where it serves all targets functionally",
     notion=Notion.FUNCTIONAL,
     targets="all untied",
-    defined=require_single,
+    # where a target with a singular M^{l,0} is zero
+    domain=Domain("H = d_in = 1 and head_dim >= d_out", lambda s: s.heads == s.d_in == 1 and s.head_dim >= s.d_out),
     rebuilt=False,
     identity=Identity(shared_query_words, host="shared-query", moves=attention_moves),
 )

@@ -21,9 +21,8 @@ from utfproof.constructions.gauges import (
     trivial,
 )
 from utfproof.constructions.layout import Layout, padded_columns, side_by_side
-from utfproof.constructions.record import Construction, Forms, Identity
+from utfproof.constructions.record import Construction, Domain, Forms, Identity
 from utfproof.constructions.tied import register_pairs, trie_pairs
-from utfproof.errors import NotDefined
 from utfproof.ground.arrays import Array, namespace
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import SelectionMatrix
@@ -31,12 +30,6 @@ from utfproof.shapes import Shape, geometric
 from utfproof.systems import Target, TiedUniversal, prefix_stacks
 
 NAME = "shared-query-groups"
-
-
-def require_narrow_heads(shape: Shape) -> None:
-    """NotDefined unless d <= d_out."""
-    if shape.head_dim > shape.d_out:
-        raise NotDefined(f"{NAME} needs head_dim <= d_out, got {shape.head_dim} > {shape.d_out}; use shared-query")
 
 
 def groups_at(shape: Shape, layer: int) -> list[range]:
@@ -162,7 +155,7 @@ SHARED_QUERY_GROUPS = Construction(
     Notion.ATTENTION_MATCHING,
     grouped_dimension,
     grouped_host,
-    require_narrow_heads,
+    Domain("head_dim <= d_out (else: shared-query)", lambda shape: shape.head_dim <= shape.d_out),
     targets="generic untied",
     embed=embed_grouped_query,
     forms=read_forms,

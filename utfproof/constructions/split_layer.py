@@ -14,20 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from utfproof.constructions.record import Construction, SharedAttention
-from utfproof.constructions.shared_attention import around_a_layer, joined, require_dimension, suffix_products
+from utfproof.constructions.shared_attention import around_a_layer, joined, suffix_products
 from utfproof.ground.arrays import Array, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
-from utfproof.shapes import Shape, require_plain, require_words
+from utfproof.shapes import Shape
 from utfproof.systems import SharedAttentionUniversal, Target, prefix_products
 
 NAME = "split-layer"
-
-
-def require_split(shape: Shape) -> None:
-    """NotDefined with a residual stream, ResourceLimit where the words of half the layers are beyond any machine."""
-    require_plain(shape, NAME)
-    require_words(shape, NAME, shape.layers // 2 + 1)
 
 
 def split_dimension(shape: Shape) -> int:
@@ -38,8 +32,6 @@ def split_dimension(shape: Shape) -> int:
 def split_host(shape: Shape, m: int) -> SharedAttentionUniversal:
     """Blocks of d coordinates for the words of floor(L/2) + 1 letters around the split layer, which moves block (h, 0, ..., 0)
     to block (0, ..., 0, h)."""
-    require_split(shape)
-    m = require_dimension(NAME, shape, m, split_dimension(shape))
     require_memory(8 * shape.layers * shape.heads * m * m, f"{NAME} at {shape}, m = {m},")
     d, length = shape.head_dim, shape.layers // 2 + 1
     words = shape.heads ** (length - 1)
@@ -49,8 +41,6 @@ def split_host(shape: Shape, m: int) -> SharedAttentionUniversal:
 
 def embed_split(shape: Shape, m: int, target: Target) -> tuple[Array, Array]:
     """(E [d_in, m], U [m, d_out]) for any target (any width), in its arithmetic."""
-    require_split(shape)
-    m = require_dimension(NAME, shape, m, split_dimension(shape))
     split, d, H = (shape.layers - 1) // 2, shape.head_dim, shape.heads
     unused = H ** (shape.layers // 2 - split)  # words of E's blocks end in so many zeros, where L is even
     E, U = zeros(target.W_Q, shape.d_in, m), zeros(target.W_Q, m, shape.d_out)
@@ -72,6 +62,5 @@ SPLIT_LAYER = Construction(
     False,
     Notion.SHARED_ATTENTION,
     split_dimension,
-    defined=require_split,
-    shared=SharedAttention("E and U", split_host, embed_split),
+    shared=SharedAttention("E and U", split_host, embed_split, length=lambda shape: shape.layers // 2 + 1),
 )

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from utfproof.constructions.record import Construction, Identity
-from utfproof.errors import NotDefined, OutsideClass, SingularTarget
+from utfproof.constructions.record import Construction, Domain, Identity, scalar
+from utfproof.errors import OutsideClass, SingularTarget
 from utfproof.ground.arrays import Array, is_exact, to_numpy, zeros
 from utfproof.ground.notions import Notion
 from utfproof.ground.selection import Partition, SelectionMatrix, uniform
@@ -28,23 +28,9 @@ Name = tuple[Any, ...]
 """A number that E holds: ("a", h), ("u", w), ("g", l, h, w'), ("g", l, h, w', i) for i >= e, ("s", v, c, j) for 1 <= c <= j."""
 
 
-def require_shallow(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out = 1, d >= 2, H >= 2, L = 2."""
-    _require(SHALLOW, shape)
-    if shape.layers != 2:
-        raise NotDefined(f"{SHALLOW} is defined for two layers, got {shape.layers}; from three on use {DEEP}")
-
-
-def require_deep(shape: Shape) -> None:
-    """NotDefined unless d_in = d_out = 1, d >= 2, H >= 2, L >= 3."""
-    _require(DEEP, shape)
-    if shape.layers < 3:
-        raise NotDefined(f"{DEEP} is defined for three layers or more, got {shape.layers}")
-
-
-def _require(name: str, shape: Shape) -> None:
-    if (shape.d_in, shape.d_out) != (1, 1) or shape.head_dim < 2 or shape.heads < 2:
-        raise NotDefined(f"{name} is defined for d_in = d_out = 1, head_dim >= 2 and heads >= 2, got {shape}")
+def _wide_scalar(shape: Shape) -> bool:
+    """d_in = d_out = 1, d >= 2, H >= 2."""
+    return scalar(shape) and min(shape.head_dim, shape.heads) >= 2
 
 
 def _columns(shape: Shape) -> int:
@@ -148,7 +134,6 @@ def _selected(m: int, pairs: Iterable[tuple[int, int]], columns: Partition | Non
 
 def shallow_host(shape: Shape, m: int) -> TiedUniversal:
     """`symmetric-keys`: the same readers and maps in both layers."""
-    require_shallow(shape)
     heads, reader, e = range(shape.heads), uniform(shape.head_dim, 1), _columns(shape)
     out = _place(shape, "out")
     return TiedUniversal(
@@ -164,7 +149,6 @@ def shallow_host(shape: Shape, m: int) -> TiedUniversal:
 
 def deep_host(shape: Shape, m: int) -> Universal:
     """`symmetric-keys-deep`: the first letter unfolds the tables, the others choose among them."""
-    require_deep(shape)
     H, L, e = shape.heads, shape.layers, _columns(shape)
     heads, reader, zero = range(H), uniform(shape.head_dim, 1), (0,) * (L - 2)
     first = _numbers(shape)
@@ -242,7 +226,7 @@ SYMMETRIC_KEYS = Construction(
     Notion.ATTENTION_MATCHING,
     symmetric_dimension,
     shallow_host,
-    require_shallow,
+    Domain("d_in = d_out = 1, head_dim >= 2, heads >= 2 and L = 2", lambda s: _wide_scalar(s) and s.layers == 2),
     targets="generic untied",
     embed=embed_symmetric,
     identity=Identity(),
@@ -255,7 +239,7 @@ SYMMETRIC_KEYS_DEEP = Construction(
     Notion.ATTENTION_MATCHING,
     symmetric_dimension,
     deep_host,
-    require_deep,
+    Domain("d_in = d_out = 1, head_dim >= 2, heads >= 2 and L >= 3", lambda s: _wide_scalar(s) and s.layers > 2),
     targets="generic untied",
     embed=embed_symmetric,
     identity=Identity(),

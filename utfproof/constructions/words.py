@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -91,21 +91,43 @@ def factor_words(edges: Edges, letters: list[str]) -> tuple[dict[int, list[str]]
 def embedded(
     shape: Shape, m: int, target: Target, words: Callable[[Shape], tuple[Blocks, Blocks | None]]
 ) -> tuple[Array, Array]:
-    """(E [d_in, m], U [m, d_out]) of these words at a target of width d_in, in its arithmetic, U zero where no block says
-    it. OutsideClass for other widths, and where a word inverts a singular matrix."""
-    if target.width != shape.d_in:
-        raise OutsideClass(f"this host at {shape} serves targets of width {shape.d_in}, this one has {target.width}")
+    """(E [d_in, m], U [m, d_out]) of these words at a target of width d_in at most, in its arithmetic, U zero where no block
+    says it. OutsideClass for wider targets, and where a word inverts a singular matrix."""
+    if target.width > shape.d_in:
+        raise OutsideClass(
+            f"this host at {shape} serves targets of width at most {shape.d_in}, this one has {target.width}"
+        )
     left, right = words(shape)
     E, U = zeros(target.W_Q, shape.d_in, m), zeros(target.W_Q, m, shape.d_out)
+    letter = lru_cache(maxsize=None)(partial(letter_of, target))
+    before: dict[tuple[str, ...], Array] = {(): target.embedding()}
+    behind: dict[tuple[str, ...], Array] = {(): target.unembedding()}
+
+    def prefix(word: tuple[str, ...]) -> Array:
+        if word not in before:
+            before[word] = prefix(word[:-1]) @ letter(word[-1])
+        return before[word]
+
+    def suffix(word: tuple[str, ...]) -> Array:
+        if word not in behind:
+            behind[word] = letter(word[0]) @ suffix(word[1:])
+        return behind[word]
+
     for start, word in left:
-        value = reduce(lambda product, letter: product @ letter_of(target, letter), word, target.embedding())
+        value = prefix(tuple(word))
         E[:, start : start + value.shape[1]] = value
     for start, word in right or []:
-        value = reduce(
-            lambda product, letter: letter_of(target, letter) @ product, reversed(word), target.unembedding()
-        )
+        value = suffix(tuple(word))
         U[start : start + value.shape[0]] = value
     return E, U
+
+
+def require_tied_scalar(name: str, shape: Shape, target: Target) -> None:
+    """OutsideClass unless the target is tied and of width 1: only then do its value forms commute and agree in all layers."""
+    if not target.tied:
+        raise OutsideClass(f"{name} at {shape} serves tied targets; this one is untied")
+    if target.width != 1:
+        raise OutsideClass(f"{name} at {shape} serves targets of width 1, this one has width {target.width}")
 
 
 def letter_of(target: Target, letter: str) -> Array:

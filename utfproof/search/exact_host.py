@@ -154,9 +154,7 @@ def certified(
             continue
         if (shared.free, entry.targets == "all tied") != (problem.free, problem.tied_targets):
             continue
-        try:
-            entry.defined(problem.shape)
-        except MalformedInput:
+        if not entry.defined(problem.shape):
             continue
         least = entry.least_m(problem.shape)
         if least <= problem.m:
