@@ -11,12 +11,12 @@ from typing import Any
 
 from utfproof.errors import MalformedInput, choose
 
-NAMES = (
+_FIRST = (
     "verify", "certify", "decide", "refute-lower", "rank", "check", "build", "embed", "export", "emulate", "enclose",
     "frontier", "symbolic", "train", "optimum", "tables", "figure", "report", "sweep", "collect", "search numerical",
     "search exhaustive", "bench all",
 )  # fmt: skip
-"""In the order of --help."""
+"""In the order of --help; others follow."""
 GROUPS = {
     "search": "Search the shared-attention model for smaller hosts. A find counts only with an exact verification.",
     "bench": "Measurements side by side with what a user would otherwise use.",
@@ -26,9 +26,20 @@ APART = ("check", "sweep", "collect")
 _FOLDER = Path(__file__).parents[1] / "commands"
 
 
+def _names() -> tuple[str, ...]:
+    """Every file of the folder that has a function of its own name is a command."""
+    known = {stem(name) for name in _FIRST}
+    files = sorted(path for path in _FOLDER.glob("*.py") if path.stem not in known)
+    more = [path.stem for path in files if f"\ndef {path.stem}(" in path.read_text(encoding="utf-8")]
+    return (*_FIRST, *(name.replace("_", "-") for name in more))
+
+
 def stem(name: str) -> str:
     """Module and function of a command."""
     return name.replace("-", "_").replace(" ", "_")
+
+
+NAMES = _names()
 
 
 class _Legacy:
