@@ -16,7 +16,7 @@ from utfproof.constructions import build_host
 from utfproof.errors import Undecided
 from utfproof.exact import rational
 from utfproof.ground.arrays import exact
-from utfproof.shapes import Shape, matching_dimension
+from utfproof.shapes import Shape
 
 decide = test_decide.decide
 
@@ -132,26 +132,6 @@ def test_source_pytorch_modules(decide, dtype):
     assert document["missed"]["in_certificate"] is False
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_source_pytorch_multihead_attention(decide, dtype):
-    """Heads of dimension m/H with factored values: a standard transformer, never universal by matching for its own class."""
-    torch = pytest.importorskip("torch")
-    torch.manual_seed(0)
-    H, m = 2, 4
-    d = m // H
-    layer = torch.nn.MultiheadAttention(m, H, bias=False)
-    query, key, value = (w.T.reshape(m, H, d).transpose(0, 1) for w in layer.in_proj_weight.chunk(3))
-    out = layer.out_proj.weight.T.reshape(H, d, m)
-    tensors = {"R_Q": query[None], "R_K": key[None], "R_Vv": value[None], "R_Vo": out[None]}
-    tensors["U"] = torch.nn.Linear(m, 3, bias=False).weight.T
-    tensors = {n: t.detach().to(getattr(torch, dtype)).contiguous() for n, t in tensors.items()}
-    document = refuted(decide, save_torch(tensors, "h.safetensors"), "--explain")
-    said = " ".join(line for part in document["explanation"] for line in part["lines"])
-    assert "heads of dimension m/H = 2" in said
-    assert "2dH = 8 = 2m" in said
-    assert "d_v >= (M - 2dH)/H = 3; this host has d_v = 2, too few" in said
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_source_factored_heads(decide, tmp_path, dtype):
@@ -219,22 +199,6 @@ def test_a_row_too_few_when_large_names_a_target_without_a_distance(decide, tmp_
     monkeypatch.setattr("utfproof.decision.counterexample.find_relation", lambda *_, **__: None)
     Path("c.target.safetensors").unlink()
     refuted(decide, "h.safetensors", named=False)
-
-
-def test_what_looks_defective_and_is_not(decide, tmp_path):
-    """One set of weights for all layers; values that are singular; zero rows; equal readers in different layers."""
-    shape = Shape(2, 3, 1, 2)
-    M = matching_dimension(shape)
-    tied = random_tensors(np.random.default_rng(2), shape, M, tied=True)
-    assert decide(save(tmp_path / "t.safetensors", tied, "int8"), "--layers", "3")[0] == 0
-    weights.write_host(tmp_path / "p.safetensors", build_host("tied", shape, M + 3), dtype="int8")
-    assert decide("p.safetensors")[0] == 0
-    tensors = random_tensors(np.random.default_rng(2), Shape(2, 2, 1, 2), 20)
-    tensors["R_Q"][1] = tensors["R_Q"][0]
-    tensors["R_V"][1, 0] = tensors["R_V"][0, 1]
-    tensors["R_V"][1, :, :, 5:] = 0  # the last layer's values: rank 5 is more than U needs
-    code, document = decide(save(tmp_path / "s.safetensors", tensors, "int8"))
-    assert (code, document["rounding"]) == (0, None)
 
 
 @pytest.mark.parametrize(

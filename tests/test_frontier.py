@@ -16,13 +16,13 @@ from utfproof.certificates import checker
 from utfproof.certificates.dimensions import DIMENSION_ROWS
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.linear_test import linear_test_certificate
-from utfproof.certificates.lower_bounds import dimension_certificate, span_dimension
+from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.cli.app import run
 from utfproof.constructions.words import factor_words
 from utfproof.errors import MalformedInput, NotDefined, Undecided
 from utfproof.frontier.bounds import BOUNDS, CERTIFIED, LOWER, PROVED, UPPER, WRITTEN, require_claim
 from utfproof.frontier.questions import ALL, ALMOST_ALL, ANY, BOTH, QUESTIONS, TIED, UNTIED, E, Question, implies
-from utfproof.frontier.table import FORMULA, ON_DEMAND, TRIVIAL, frontier, groups, shapes
+from utfproof.frontier.table import ON_DEMAND, TRIVIAL, frontier, shapes
 from utfproof.ground.notions import Notion
 from utfproof.shapes import Shape
 
@@ -39,17 +39,6 @@ def code(certificate, folder):
 def sides(shape, question, notions=None):
     entry = frontier([Shape(*shape)], notions=notions or [question.notion]).at(Shape(*shape), question)
     return entry.proved.value, entry.reached.value
-
-
-def test_one_number_has_the_mark_of_the_side_that_is_checked_least():
-    """At (1,1,2,3) the host has a certificate; that fewer dimensions do not serve almost all targets, a proof alone."""
-    entry = frontier([Shape(1, 1, 2, 3)], notions=[F]).at(Shape(1, 1, 2, 3), Question(F, extent=ALMOST_ALL))
-    assert (entry.reached.status, entry.proved.status, entry.numbers) == (CERTIFIED, PROVED, "7†")
-    assert entry.cell(["≤ 8"]) == "7† (≤ 8)"
-    swapped = dataclasses.replace(entry, reached=entry.proved, proved=entry.reached)
-    assert swapped.numbers == "7†"
-    apart = dataclasses.replace(entry, proved=dataclasses.replace(entry.proved, value=6))
-    assert apart.numbers == "6† … 7"
 
 
 # --- figures -------------------------------------------------------------------------------------------------------
@@ -106,17 +95,6 @@ def test_figures(shape, question, expected):
     assert sides(shape, question) == expected
 
 
-def test_counting_at_two_heads_is_L_plus_one():
-    found = frontier(shapes([2], range(1, 9), 1, 1), notions=[S])
-    for layers in range(1, 9):
-        entry = found.at(Shape(2, layers, 1, 1), Question(S, E, TIED, ALL, TIED))
-        assert entry.exact
-        assert entry.reached.value == layers + 1
-    # the paper's bound for looped hosts with looped targets fails from L = 6 on
-    refuted = [e.shape.layers for e in found.entries if e.paper_refuted]
-    assert set(refuted) == {6, 7, 8}
-
-
 def test_rows_are_the_mathematics():
     """Closed forms, solved for m here, against the least m of the rows."""
 
@@ -145,12 +123,6 @@ def test_rows_are_the_mathematics():
                 assert row.least(shape) == max(1, wanted[key]), (key, shape)
 
 
-def test_monomials_are_what_tied_numbers_span():
-    for shape in [Shape(2, 2, 1, 1), Shape(2, 3, 1, 1), Shape(3, 2, 2, 1)]:
-        row = next(row for row in DIMENSION_ROWS if row.name == "monomials")
-        assert row.least(shape) == span_dimension(shape, tied=True)
-
-
 # --- every number has a valid certificate ------------------------------------------------------------------------------
 
 
@@ -177,15 +149,6 @@ def proved_only(side):
     return side.status == PROVED and side.bound.name in by_proof
 
 
-def test_large_ones_are_marked_and_counted():
-    shape = Shape(4, 9, 1, 1)
-    found = frontier([shape], notions=[S], largest=10_000)
-    entry = found.at(shape, Question(S, E))
-    assert (entry.reached.status, str(entry.reached)) == (ON_DEMAND, f"{4**9}*")
-    assert found.count(ON_DEMAND) > 0
-    assert not any("register" in name for name in found.certificates)
-
-
 @pytest.mark.full
 def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
     """At the deepest shapes the constructions' certificates name what they do not write out; nothing is left to formulas."""
@@ -200,12 +163,6 @@ def test_every_number_of_the_default_table_has_a_certificate(tmp_path):
     for construction in ("register", "shared-query"):  # of about 10^5 words
         made = next(found.certificates[name] for name in named if name.endswith(f"{construction}-h3-l10-d1-in1.json"))
         assert code(made, tmp_path) == 0
-
-
-@pytest.mark.full
-def test_what_takes_long_to_check_is_on_demand():
-    entry = {h: frontier([Shape(h, 12, 1, 1)], notions=[S]).at(Shape(h, 12, 1, 1), Question(S, E)) for h in (3, 4, 6)}
-    assert {h: found.reached.status for h, found in entry.items()} == {3: CERTIFIED, 4: ON_DEMAND, 6: FORMULA}
 
 
 def test_the_linear_test_is_in_the_registry(tmp_path):
@@ -355,16 +312,6 @@ def test_bounds_for_all_targets_are_not_taken_for_almost_all():
     assert sides((3, 1, 1, 1), Question(S, BOTH, UNTIED, ALMOST_ALL)) == (2, 2)
 
 
-def test_a_written_proof_is_not_counted_as_reached():
-    shape = Shape(2, 1, 1, 2)
-    asked = Question(F, None, UNTIED, ALMOST_ALL)
-    assert frontier([shape], notions=[F]).at(shape, asked).exact
-    told = [dataclasses.replace(b, evidence=WRITTEN) if b.name == "shared-query-groups" else b for b in BOUNDS]
-    entry = frontier([shape], notions=[F], bounds=told).at(shape, asked)
-    assert (entry.proved.value, entry.reached.value, entry.written.value) == (7, 8, 7)
-    assert not entry.exact
-
-
 # --- the middle layer, and a bound by calculus ---------------------------------------------------------------------------
 
 
@@ -459,14 +406,6 @@ def test_command_refuses(arguments, word, capsys):
     assert len(err.splitlines()) == 1
 
 
-def test_groups_lose_no_question():
-    found = frontier(shapes([2], [1, 2], 1, 1))
-    merged = groups(found)
-    assert sorted(str(q) for group in merged for q in group.questions) == sorted(map(str, QUESTIONS))
-    assert len({group.title for group in merged}) == len(merged)
-    assert {ANY, TIED} == {q.host for q in QUESTIONS}
-
-
 # --- faults planted in the checker -----------------------------------------------------------------------------------
 
 
@@ -512,13 +451,3 @@ def test_faults_in_the_checker_change_a_verdict(fault, monkeypatch):
     assert len(files) > 200
     monkeypatch.setattr(owner, name, wrong)
     assert any(checker.check_file(path, OPTIONS).code != code for path, code in files)
-
-
-def test_corpus_of_the_frontier_covers_its_rules():
-    claims = [json.loads(path.read_bytes())["claim"] for path in (corpus.CORPUS / "valid").glob("*.json")]
-    said = {(c["host"].get("construction"), c["notion"], c["targets"], c.get("free")) for c in claims}
-    for name, (notion, targets, free) in sceptic.MORE_RULES.items():
-        assert {(name, notion, t, free) for t in targets} <= said
-    assert ("shared-query", "functional", "all untied", None) in said
-    rows = {(row.notion.value, row.targets, row.free) for row in DIMENSION_ROWS}
-    assert rows <= {(c["notion"], c["targets"], c.get("free")) for c in claims if "every" in c["host"]}

@@ -20,13 +20,11 @@ from utfproof.constructions.normalised import (
     KINDS,
     Norm,
     TwoLayers,
-    constant_error,
     embed_final_norm,
     embed_one_layer,
     embed_one_layer_host,
     embed_two_layers,
     final_norm_host,
-    first_layer_directions,
     normalised_forward,
     one_layer_host,
     shared_scale,
@@ -373,21 +371,6 @@ def test_lemma_of_section_seven_needs_the_norms_to_be_proportional():
         assert sympy.simplify(ratio[1] * 2 - ratio[2]) == 0
         assert sympy.simplify(q_x.subs(solution) - (ratio[2] / 2) ** 2 * q) == 0
     assert solved
-
-
-def test_directions_of_the_first_layer():
-    for (H, d, D), expected in {(2, 1, 2): 2, (1, 2, 2): 1, (1, 3, 3): 2, (2, 2, 3): 3, (3, 1, 3): 3}.items():
-        shape = res(H, 3, d, D)
-        ranks = [plain.rank(first_layer_directions(integer_target(shape, s), unit_norm("rms", D))) for s in range(6)]
-        assert max(ranks) == min(D, H * min(d, D - 1)) == expected
-
-
-def test_error_of_a_constant_grows_with_layers_and_falls_with_its_square():
-    shape = res(1, 2, 1, 1)
-    host = build_host("sparse", shape)
-    E = array([[j % 3 - 1 for j in range(host.m)]])
-    errors = [constant_error(host, E, rho) for rho in (10, 100)]
-    assert errors[0] == 100 * errors[1] > 0
 
 
 @pytest.mark.parametrize(("D", "d"), [(3, 1), (3, 2), (4, 1), (4, 3), (5, 2)])

@@ -1,7 +1,5 @@
 """The lattice of scopes: what implies what, read from words and back, and each way of claiming more than was shown refused."""
 
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,7 @@ from hypothesis import strategies as st
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.lower_bounds import dimension_certificate
 from utfproof.certificates.prover import certify
-from utfproof.certificates.scope import is_inequality, scope_of, signature
+from utfproof.certificates.scope import scope_of
 from utfproof.ground.notions import MODELS, WITH, Attention, Extent, Hosts, Notion, Scope, Targets, Tying
 from utfproof.shapes import Shape
 
@@ -153,20 +151,3 @@ PRINTED = certify("printed-looped", Shape(2, 1, 1, 2))
 def test_certificates_support_what_they_imply(certificate, wanted, supported):
     layers = int(certificate.document["shape"]["layers"])
     assert scope_of(certificate.document).supports(wanted, universal=certificate.universal, layers=layers) is supported
-
-
-def test_a_certificate_in_a_line():
-    assert signature(QUERY.document) == (
-        "identity, universal | attention-matching: all untied, if invertible M^(l,0) targets, this tied host"
-    )
-    assert is_inequality(BELOW.document)
-    assert not is_inequality(QUERY.document)
-
-
-def test_what_is_free_belongs_to_shared_attention():
-    for notion, free in itertools.product((M, A, F), ("E", "E and U")):
-        with pytest.raises(ValueError, match="free"):
-            _scope(notion, "all untied", free=free)
-    for free in (None, "U"):
-        with pytest.raises(ValueError, match="free"):
-            _scope(S, "all untied", free=free)

@@ -5,7 +5,6 @@ host, embedding or statement is seen.
 """
 
 import dataclasses
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -18,9 +17,7 @@ from utfproof.attention import SoftmaxAttention
 from utfproof.certificates import checker
 from utfproof.certificates.identities import identity_certificate
 from utfproof.certificates.prover import certify
-from utfproof.cli.app import run
-from utfproof.constructions import CONSTRUCTIONS, build_host, random_target
-from utfproof.constructions import shared_query_groups as groups
+from utfproof.constructions import build_host, random_target
 from utfproof.emulation.compare import CompareSetting, compare
 from utfproof.errors import NotDefined, OutsideClass, SingularTarget, Undecided
 from utfproof.frontier.interval import interval
@@ -28,7 +25,6 @@ from utfproof.frontier.questions import ALMOST_ALL, UNTIED, Question
 from utfproof.ground.notions import Notion
 from utfproof.matching import embed
 from utfproof.shapes import Shape
-from utfproof.systems import Target
 
 pytestmark = pytest.mark.filterwarnings("ignore::utfproof.shapes.EffectiveHeadDimensionWarning")
 HOSTS = [
@@ -92,26 +88,6 @@ def test_a_moved_number_of_E_is_missed(name, dims, stream, least):
         moved = E.copy()
         moved[0, at] += 1
         assert misses(host, target, moved), at
-
-
-@pytest.mark.numerical
-@pytest.mark.parametrize(("name", "dims", "stream", "least"), HOSTS, ids=IDS)
-def test_random_targets_are_emulated(name, dims, stream, least):
-    shape = Shape(*dims, residual=stream)
-    kernels = [("softmax", SoftmaxAttention()), ("causal", SoftmaxAttention(causal=True))]
-    report = compare(
-        build_host(name, shape),
-        lambda trial: random_target(shape, 10 + trial),
-        kernels,
-        [1, 6],
-        trials=3,
-        setting=CompareSetting(),
-        tolerance=1e-9,
-    )
-    assert report.holds
-    assert report.max_relative_error < 1e-9
-    if CONSTRUCTIONS[name].forms is not None:
-        assert report.ratios[0] > 1
 
 
 @pytest.mark.numerical
@@ -239,32 +215,6 @@ def test_matching_is_refuted_by_their_dimension(tmp_path):
         certify("shared-query-groups", Shape(1, 1, 1, 1), 9, notion="matching")
 
 
-def test_other_widths_and_unembeddings():
-    shape = Shape(2, 2, 1, 3, 3)
-    host, width = build_host("shared-query-groups", shape), 2
-    target = random_target(shape, 5, width=width)
-    exact = Target(shape, *(np.asarray(np.round(10 * w), dtype=int).astype(object) for w in
-                            (target.W_Q, target.W_K, target.W_V, target.W_O, target.W_E, target.W_U)))  # fmt: skip
-    E = embed(host, exact).E
-    assert misses(host, exact, E) == []
-    with pytest.raises(OutsideClass):
-        groups.layer_gauges(Shape(2, 2, 2, 3), random_target(Shape(2, 2, 2, 3), width=1))
-
-
-def test_from_the_command_line(tmp_path, capsys):
-    files = {name: str(tmp_path / name) for name in ("h.safetensors", "t.safetensors", "e.safetensors", "c.json")}
-    shape = ["--heads", "2", "--layers", "2", "--head-dim", "1", "--d-in", "2"]
-    assert run(["certify", "shared-query-groups", *shape, "-o", files["c.json"], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["targets"] == "generic untied"
-    assert run(["build", "shared-query-groups", *shape, "-o", files["h.safetensors"]]) == 0
-    assert run(["build", "target", *shape, "-o", files["t.safetensors"]]) == 0
-    assert run(["embed", files["h.safetensors"], files["t.safetensors"], "-o", files["e.safetensors"]]) == 0
-    wide = ["--heads", "2", "--layers", "2", "--head-dim", "2", "--d-in", "1", "--trials", "1", "--context", "3"]
-    assert run(["emulate", "symmetric-keys", *wide]) == 2  # no bound is known, so a tolerance must be given
-    assert "--tolerance" in capsys.readouterr().err
-    assert run(["emulate", "symmetric-keys", *wide, "--tolerance", "1e-9"]) == 0
-
-
 def residue_host(host):
     """The same host for the programs that hold the proofs against computation."""
     grids, U = maps_of(host)
@@ -302,15 +252,3 @@ def test_the_jacobian_has_the_rank_of_the_bound(name, dims, stream, least):
         assert found >= shape.d_in * proved - (shape.d_in - 1)  # the bound is rounded up
     if proved == host.m:
         assert found == shape.d_in * host.m or shape.d_in * proved - found < shape.d_in
-
-
-def test_an_enclosure_is_of_the_stored_host(tmp_path, capsys):
-    """The format has no enclosure by the construction's name; one of the file is accepted."""
-    shape = ["--heads", "2", "--layers", "1", "--head-dim", "1", "--d-in", "2"]
-    given = ["--digits", "10", "--context", "2", "-o", str(tmp_path / "c.json")]
-    assert run(["enclose", "shared-query-groups", *shape, *given]) == 2
-    assert "utfproof build shared-query-groups" in capsys.readouterr().err
-    file = str(tmp_path / "h.safetensors")
-    assert run(["build", "shared-query-groups", *shape, "-o", file]) == 0
-    assert run(["enclose", file, *shape, *given]) == 0
-    assert run(["check", str(tmp_path / "c.json"), "--weights", str(tmp_path)]) == 0

@@ -20,12 +20,7 @@ from utfproof.ground.arrays import exact
 from utfproof.matching import embed, isolating_target, r_all, refuting_column, w_all
 from utfproof.shapes import (
     Shape,
-    column_at,
-    column_groups,
-    column_index,
-    linear_test_dimension,
     matching_dimension,
-    paper_dimension,
     tied_targets_dimension,
 )
 from utfproof.systems import TiedUniversal, Universal
@@ -114,43 +109,6 @@ def determinant(matrix):
     return int(fmpz_mat([[int(x) for x in row] for row in matrix]).det())
 
 
-@pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
-def test_columns_and_dimension(dims):
-    shape = streaming(*dims)
-    H, L, d = shape.heads, shape.layers, shape.head_dim
-    expected = 2 * d * H * sum((H + 1) ** t for t in range(L)) + shape.d_out * (H + 1) ** L
-    assert matching_dimension(shape) == expected
-    groups = column_groups(shape)
-    ends = [group.start + group.words * group.width for group in groups]
-    assert [group.start for group in groups] == [0, *ends[:-1]]
-    assert ends[-1] == expected
-    assert expected > matching_dimension(shape.without_residual())
-    columns = [column_at(shape, index) for index in range(expected)]
-    assert len(set(columns)) == expected
-    assert [column_index(shape, column) for column in columns] == list(range(expected))
-    assert all(column.word[-1] > 0 for column in columns if column.kind != "OV")
-    with pytest.raises(MalformedInput):
-        column_index(shape, columns[0]._replace(word=(0,)))
-    with pytest.raises(MalformedInput):
-        column_at(shape, expected)
-
-
-def test_a_shape_with_a_residual_stream_is_another_shape():
-    plain, stream = Shape(2, 2, 1, 2), streaming(2, 2, 1, 2)
-    assert plain != stream
-    assert stream.without_residual() == plain
-    assert str(stream).endswith("with a residual stream")
-    for formula in (paper_dimension, lambda shape: shape.leaves, lambda shape: shape.word_count):
-        with pytest.raises(NotDefined, match="without a residual stream"):
-            formula(stream)
-    assert linear_test_dimension(stream) > linear_test_dimension(plain)
-    for bad in (1, "true", None):
-        with pytest.raises(MalformedInput, match="residual must be true or false"):
-            Shape(2, 2, 1, 2, residual=bad)
-    with pytest.raises(MalformedInput, match="only the host has a residual stream"):
-        embed(build_host("sparse", stream), random_target(plain, np.random.default_rng(0)))
-
-
 @pytest.mark.parametrize("name", ["sparse-front", "shared-key", "shared-query", "printed-looped", "printed-tree-row"])
 def test_constructions_without_a_residual_variant_say_so(name):
     with pytest.raises(NotDefined, match="without a residual stream only"):
@@ -186,14 +144,6 @@ def test_one_routed_target_refutes_each_null_vector(dims):
         assert sum(v * v for v in missed) >= z[column] ** 2 > 0
     with pytest.raises(MalformedInput, match="z is zero"):
         refuting_column(shape, [0] * M)
-
-
-def test_some_other_columns_target_would_miss_nothing():
-    """Outputs before queries: z = e_(0..0) - e_Q is not seen by the query's target where its outputs cancel."""
-    shape = streaming(1, 1, 1, 1)
-    z = [1, 0, -1, 0]  # Q, K, OV of the stream, OV of the head
-    assert not (naive_w_all(isolating_target(shape, 0)) @ exact(np.array(z))).any()
-    assert (naive_w_all(isolating_target(shape, refuting_column(shape, z))) @ exact(np.array(z))).any()
 
 
 @pytest.mark.parametrize("dims", [*SHAPES, *UNEQUAL])
@@ -318,15 +268,6 @@ def test_tied_hosts_cannot_match_untied_targets(dims):
             p = gfp.DEFAULT_PRIMES[0]
             assert gfp.rank(gfp.residues(matrix, p), p) < M
             assert gfp.rank(gfp.residues(np.concatenate([matrix, right]), p), p) > gfp.rank(gfp.residues(matrix, p), p)
-
-
-def test_tied_obstruction_has_its_limits():
-    rng = np.random.default_rng(0)
-    assert tied_obstruction(random_target(streaming(2, 2, 1, 2), rng, tied=True)) is None
-    with pytest.raises(NotDefined, match="without a residual stream"):
-        tied_obstruction(random_target(Shape(2, 2, 1, 2), rng))
-    with pytest.raises(NotDefined, match="at L = 1"):
-        tied_obstruction(random_target(streaming(2, 1, 1, 2), rng))
 
 
 def replaced(host, **changes):

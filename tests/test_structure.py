@@ -170,16 +170,6 @@ def test_values_of_low_inner_dimension(tmp_path, dtype, tied):
     assert wide.reason == "R_all has full rank, M = 160, modulo the prime 2097143"
 
 
-def test_two_overlapping_defects(tmp_path):
-    tensors = host(MIDDLE)
-    tensors["R_V"][0, 1] = 2 * tensors["R_V"][0, 0]
-    tensors["R_V"][0, :, 3:] = 0
-    tensors["R_Q"][1, 0] = tensors["R_Q"][1, 1]
-    found = decided(tmp_path, tensors, MIDDLE)
-    assert not found.universal
-    assert entries(found) == 2
-
-
 def test_a_coordinate_that_is_never_read(tmp_path):
     """No sparse relation exists: every column takes part, with long integers."""
     tensors = host(SMALL)
@@ -189,33 +179,6 @@ def test_a_coordinate_that_is_never_read(tmp_path):
     M = matching_dimension(SMALL)
     assert found.reason == f"the first layer reads only {M - 1} of the {M} coordinates, below M = {M}"
     assert entries(found) == M
-
-
-def test_a_relation_across_layers(tmp_path):
-    tensors = host(MIDDLE, dtype="int8")
-    spread = np.diag(np.arange(160) % 3 - 1).astype(np.int8)
-    tensors["R_V"][1, 0] = spread
-    tensors["R_Q"][1, 1, :, 2] = spread @ tensors["R_K"][2, 1, :, 0] + 2 * tensors["R_K"][1, 0, :, 3]
-    found = decided(tmp_path, tensors, MIDDLE, "int8")
-    assert entries(found) == 3
-    assert found.reason == "3 of the 72 columns that layer 2 and those below it read are linearly dependent"
-
-
-def test_three_heads_with_dependent_values(tmp_path):
-    shape = Shape(3, 1, 1, 1)
-    tensors = host(shape, dtype="int8")
-    tensors["R_V"][0, 2] = tensors["R_V"][0, 0] - 3 * tensors["R_V"][0, 1]
-    found = decided(tmp_path, tensors, shape, "int8")
-    assert entries(found) == 3
-    assert found.reason == "R_V of heads 0, 1 and 2 of layer 1 are linearly dependent on a column below them"
-
-
-@pytest.mark.full
-def test_a_wide_host(tmp_path):
-    """m = 1024: seconds, and a handful of entries."""
-    found = decided(tmp_path, host(LARGE, inner=12), LARGE)
-    assert not found.universal
-    assert entries(found) == 13
 
 
 @settings(max_examples=50)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from utfproof.constructions.shared_attention import (
 )
 from utfproof.constructions.words import Blocks, Edges, embedded, factor_words, values
 from utfproof.errors import NotDefined, OutsideClass
-from utfproof.ground.arrays import Array, is_exact
+from utfproof.ground.arrays import Array
 from utfproof.ground.notions import Notion
 from utfproof.ground.resources import require_memory
 from utfproof.shapes import Shape, head_words, positive_integer
@@ -44,15 +43,12 @@ Factors = tuple[list[Any], list[Any]]
 class Bilinear:
     """A bilinear map B: R^s x R^t -> R^H, component h being p^T B_h u.
 
-    matrices: B_h as integers [H, s, t]. solve: (p, u) with B(p, u) = c, in c's arithmetic if `exact_solver`, else in floats; it
-    raises OutsideClass where there is none. onto: every real c is reached.
+    matrices: B_h as integers [H, s, t]. solve: (p, u) with B(p, u) = c in floats, where p and u are not words in c.
     """
 
     name: str
     matrices: np.ndarray
-    solve: Callable[[Sequence[Any]], Factors]
-    onto: bool
-    exact_solver: bool = True
+    solve: Callable[[Sequence[float]], Factors] | None = None
 
     @property
     def heads(self) -> int:
@@ -90,36 +86,7 @@ def path_bilinear(heads: int) -> Bilinear:
     """
     H = positive_integer("heads", heads)
     places = [((h + 1) // 2, h // 2) for h in range(H)]
-    return Bilinear("path", _units(places, (H // 2 + 1, (H + 1) // 2)), _solve_path, onto=H <= 2)
-
-
-def _solve_path(c: Sequence[Any]) -> Factors:
-    H = len(c)
-    vertices: list[Any] = []  # p_0, u_0, p_1, ...; edge h joins vertices h and h+1
-    one = _one(c)
-    for h in range(H):
-        if h == 0:
-            vertices.append(one if c[0] else 0 * one)
-        if c[h]:
-            # a zero vertex is left behind only by a zero edge; the checks below exclude that here
-            vertices.append(c[h] / vertices[h])
-            continue
-        starts_with_zero = h == 0 or not c[h - 1]
-        ends_with_zero = h == H - 1 or not c[h + 1]
-        if not starts_with_zero and not ends_with_zero:
-            raise OutsideClass(
-                f"path: weight {h} of the middle layer is zero between nonzero ones, which no p_i u_j along a path gives; "
-                "use two-stars"
-            )
-        # the last zero edge of a run hands on a free vertex, the others a zero one
-        last_of_run = h < H - 1 and bool(c[h + 1])
-        vertices.append(one if last_of_run else 0 * one)
-    return vertices[0::2], vertices[1::2]
-
-
-def _one(c: Sequence[Any]) -> Any:
-    """1 in the arithmetic of c; integers count as rational numbers."""
-    return Fraction(1) if isinstance(c[0], int | Fraction | np.integer) else 1.0
+    return Bilinear("path", _units(places, (H // 2 + 1, (H + 1) // 2)))
 
 
 # --- two stars ---------------------------------------------------------------------------------------------
@@ -131,12 +98,7 @@ def two_stars_bilinear(heads: int) -> Bilinear:
     H = positive_integer("heads", heads)
     half = H // 2
     places = [(0, h + 1) if h < half else (h - half + 1, 0) for h in range(H)]
-
-    def solve(c: Sequence[Any]) -> Factors:
-        one = _one(c)
-        return [one, *c[half:]], [one, *c[:half]]
-
-    return Bilinear("two-stars", _units(places, (H - half + 1, half + 1)), solve, onto=True)
+    return Bilinear("two-stars", _units(places, (H - half + 1, half + 1)))
 
 
 # --- multiplication of polynomials --------------------------------------------------------------------------
@@ -154,10 +116,7 @@ def polynomial_bilinear(heads: int) -> Bilinear:
         for j in range(t):
             matrices[i + j, i, j] = 1
 
-    def solve(c: Sequence[Any]) -> Factors:
-        return _factor_real(np.array([float(x) for x in c]), s, t)
-
-    return Bilinear("polynomial", matrices, solve, onto=True, exact_solver=False)
+    return Bilinear("polynomial", matrices, lambda c: _factor_real(np.array([float(x) for x in c]), s, t))
 
 
 def _factor_real(c: np.ndarray, s: int, t: int) -> Factors:
@@ -215,25 +174,20 @@ def embed_middle(shape: Shape, bilinear: Bilinear, m: int, target: Target) -> tu
     """(E [d_in, m], U [m, d_in]): part i of block w of E is W_E M_w p_i, part j of block v of U is u_j M_v W_U, with
     B(p, u) = the middle layer's weights.
 
-    At d_in = 1 by the map's own solver, in Fractions for exact weights where it is exact, else in float64 (always for
-    `polynomial`); else by the words of the identity, in the target's arithmetic. Raises OutsideClass where B does not reach
-    this target's middle layer, or the target is not of width d_in.
+    By the words of the identity, in the target's arithmetic; for `polynomial` by factors in float64. Raises OutsideClass where
+    a weight of the middle layer that has to be inverted is singular, or the target is too wide.
     """
-    if shape.d_in > 1:
+    if bilinear.solve is None:
         return embedded(shape, m, target, lambda at: middle_words(at, edges_of(bilinear)))
     if target.width != 1:
         raise OutsideClass(f"{bilinear.name} at {shape} serves targets of width 1, this one has width {target.width}")
     k, size = shape.layers // 2, bilinear.size
-    weights = [target.value_form(k, head)[0, 0] for head in range(shape.heads)]
-    exactly = is_exact(target.W_Q) and bilinear.exact_solver
-    number: Callable[[Any], Any] = Fraction if exactly else float
-    p, u = bilinear.solve([number(c) for c in weights])
-    dtype = object if exactly else np.float64
-    E, U = np.zeros((1, m), dtype=dtype), np.zeros((m, 1), dtype=dtype)
+    p, u = bilinear.solve([float(target.value_form(k, head)[0, 0]) for head in range(shape.heads)])
+    E, U = np.zeros((1, m)), np.zeros((m, 1))
     for w, product in enumerate(prefix_products(target, k)):
-        E[0, w * size : w * size + len(p)] = [number(product[0, 0]) * value for value in p]
+        E[0, w * size : w * size + len(p)] = [float(product[0, 0]) * value for value in p]
     for v, product in enumerate(suffix_products(target, k + 1)):
-        U[v * size : v * size + len(u), 0] = [value * number(product[0, 0]) for value in u]
+        U[v * size : v * size + len(u), 0] = [value * float(product[0, 0]) for value in u]
     return E, U
 
 

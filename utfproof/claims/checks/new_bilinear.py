@@ -52,6 +52,7 @@ def bilinear_onto(run: Run) -> Iterator[Instance | Figure]:
         for seed in range(4):
             c = [float((7 * i * i + 3 * seed * i + seed) % 11 - 5) for i in range(heads)]
             c = [0.0, *c[1:]] if seed == 2 else [*c[:-1], 0.0] if seed == 3 else c
+            assert bilinear.solve is not None
             p, u = bilinear.solve(c)
             worst = np.max([worst, *(abs(a - b) for a, b in zip(bilinear(p, u), c, strict=True))])
         even_degree = (s - 1) % 2 == 0 or (t - 1) % 2 == 0
@@ -112,7 +113,7 @@ def bilinear_three_mod_four(run: Run) -> Iterator[Instance | Figure]:
     for heads in (7, 11, 15, 19):
         i, matrices = (heads - 3) // 4, corrected_matrices(heads)
         q = matrices.shape[1]
-        bilinear = Bilinear("corrected products", matrices, lambda c: (list(c), list(c)), onto=True, exact_solver=False)
+        bilinear = Bilinear("corrected products", matrices)
         found = rank_of_matrix(_differential(bilinear, [k + 2 for k in range(q)], [k * k + 3 for k in range(q)]))
         e, (low, high) = corrected_product(i)
         values = [sum(int(c) * x ** (4 * i - k) for k, c in enumerate(e)) for x in (*low, *high)]
